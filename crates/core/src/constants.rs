@@ -1,14 +1,15 @@
 //! Numbers that chunkers and weak sums share.
 
-/// The polynomial of CRC-32C without `x^32`: Castagnoli's. The highest bit belongs to `x^0`.
+/// The CRC-32C (Castagnoli) polynomial without the `x^32` term, bit-reversed: the highest bit is `x^0`.
 pub(crate) const CASTAGNOLI: u32 = 0x82f6_3b78;
 
-/// A random number for each byte value: SplitMix64 from [`SEED`].
+/// The Gear table: a pseudo-random number for each byte value, from SplitMix64 with seed [`SEED`].
 pub(crate) static GEAR: [u64; 256] = table();
 
-/// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So
-/// holes and padding are cut at `max`: at level 2 for all sizes, at level 0 where the mean is that far above the
-/// minimum.
+/// The first seed after ASCII "deltic" for which no run of one repeated byte value has a hash in the lowest
+/// 1/128.
+/// So chunkers cut holes and padding at `max`: at level 2 for all sizes, at level 0 where the average is that
+/// far above the minimum.
 const SEED: u64 = 0x6465_6c74_6975;
 
 const fn table() -> [u64; 256] {
@@ -21,7 +22,7 @@ const fn table() -> [u64; 256] {
     table
 }
 
-/// SplitMix64's answer number `n`, counted from 0.
+/// Output number `n` of SplitMix64, counted from 0.
 pub(crate) const fn split_mix(seed: u64, n: u64) -> u64 {
     let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,8 +1,8 @@
-//! Strong sums: they confirm what a weak sum suggested (NetSync §4.1, WebR2sync+ §5.2, SkySync §3.3.2, ParaSync §2.2).
+//! Strong sums, which confirm a weak match (NetSync §4.1, WebR2sync+ §5.2, SkySync §3.3.2, ParaSync §2.2).
 //!
-//! Sums of the papers are here to be measured side by side. Only BLAKE3, SHA-256 and BLAKE2b prove anything: MD5 and
-//! SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by
-//! its [`Digest`](crate::Digest), whatever sums found its parts.
+//! The sums of the papers exist to compare the papers' systems. Only BLAKE3, SHA-256 and BLAKE2b resist
+//! deliberate collisions: MD5 and SHA-1 are broken, and 64 bits are too few. A file from an untrusted author is
+//! committed by its [`Digest`](crate::Digest), whatever sums matched its parts.
 
 use blake2::Blake2b;
 use blake2::digest::consts::U32;
@@ -17,10 +17,10 @@ use crate::codec::{CodecError, Put, Reader};
 use crate::fingerprint::{DEBUG_BYTES, write_hex};
 use crate::named::named;
 
-/// Longest [`StrongSum`] in bytes.
+/// Maximum length of a [`StrongSum`] in bytes.
 pub const MAX_STRONG_BYTES: usize = 32;
 
-/// A strong sum's kind.
+/// Kind of a strong sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strong {
     /// BLAKE3-256 (ParaSync's own choice, and ours).
@@ -33,17 +33,17 @@ pub enum Strong {
     Sha256,
     /// SipHash-2-4 of 64 bits, the width for which WebR2sync+ states its collisions (table 2).
     SipHash,
-    /// BLAKE2b of 256 bits, as btrfs keeps it.
+    /// BLAKE2b-256, the variant that btrfs stores.
     Blake2b,
 }
 
-/// Random bytes that both ends of a session know and whoever wrote the content does not, so that nobody can prepare
-/// blocks whose sums collide.
+/// Random bytes known to both ends of a session but not to authors of the content, so that nobody can prepare
+/// colliding blocks.
 #[derive(Clone, Copy)]
 pub struct SumKey([u8; KEY_BYTES]);
 
 impl SumKey {
-    /// The key that was agreed on as `bytes`.
+    /// The agreed key.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
@@ -51,19 +51,22 @@ impl SumKey {
 }
 
 impl fmt::Debug for SumKey {
-    /// Keys are not written down.
+    /// Prints no key bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SumKey")
     }
 }
 
 impl Strong {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash, Self::Blake2b];
 
-    /// The sum of `bytes`. With a key: BLAKE3's keyed mode; SipHash by the key's first half; the others of the key with
-    /// `bytes` behind it, as rsync does with its seed. SipHash without a key takes zeros for one.
+    /// The sum of `bytes`. A key is used as follows:
+    ///
+    /// - BLAKE3: keyed mode.
+    /// - SipHash: the first half of the key; zeros without a key.
+    /// - Other hashes: the key is hashed before `bytes`, as rsync does with its seed.
     #[must_use]
     pub fn of(self, key: Option<&SumKey>, bytes: &[u8]) -> StrongSum {
         let prefix = key.map_or(&[][..], |key| &key.0);
@@ -83,7 +86,7 @@ impl Strong {
         }
     }
 
-    /// Bytes of its sums.
+    /// Length of a sum in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -94,20 +97,20 @@ impl Strong {
         }
     }
 
-    /// Appends its number.
+    /// Appends the number of the kind.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.put_u8(self.facts().0);
     }
 
-    /// Reads what [`Strong::encode`] wrote.
+    /// Reads the output of [`Strong::encode`].
     ///
     /// # Errors
-    /// [`CodecError`]; an unknown number is out of range.
+    /// [`CodecError::OutOfRange`] for an unknown number.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         Self::numbered(reader.u8()?)
     }
 
-    /// Its number in files and frames, and its name.
+    /// The number in files and frames, and the name in command lines.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::Blake3 => (1, "blake3"),
@@ -131,32 +134,33 @@ fn sip_hash(key: Option<&SumKey>, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// No strong sum has this name.
+/// Error for an unknown name of a strong sum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a strong sum; there are {names}", names = Strong::ALL.map(Strong::name).join(", "))]
 pub struct UnknownStrong(String);
 
 named!(Strong, UnknownStrong);
 
-/// A strong sum: as many bytes as its kind has ([`Strong::bytes`]).
+/// A strong sum, in full or shortened. The full length is [`Strong::bytes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StrongSum {
-    /// Zeros past `len`.
+    /// The sum, padded with zeros.
     bytes: [u8; MAX_STRONG_BYTES],
     len: u8,
 }
 
 impl StrongSum {
-    /// No bytes: where none was taken.
+    /// The empty sum, for blocks without a strong sum.
     pub const NONE: Self = Self { bytes: [0; MAX_STRONG_BYTES], len: 0 };
 
-    /// Its bytes.
+    /// The bytes of the sum.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The sum, or what travels of it, that was written down as `bytes`; nothing if those are too many.
+    /// A sum with these `bytes`, in full or shortened. Returns `None` if there are more than
+    /// [`MAX_STRONG_BYTES`].
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut sum = Self::from_array([]);
@@ -165,7 +169,7 @@ impl StrongSum {
         Some(sum)
     }
 
-    /// Its first `len` bytes, or all if it has no more.
+    /// The first `len` bytes, or the whole sum if it is shorter.
     #[must_use]
     pub fn first(&self, len: usize) -> Self {
         let bytes = self.as_bytes();
@@ -198,9 +202,9 @@ pub(crate) const KEY_BYTES: usize = 32;
 mod tests {
     use super::*;
 
-    /// RFC 1321, FIPS 180, the paper of SipHash (vector 0 of its appendix, for no bytes) and BLAKE3's test vectors.
+    /// Test vectors from RFC 1321, FIPS 180, the SipHash paper (appendix, vector 0) and BLAKE3.
     #[test]
-    fn sums_are_those_of_their_standards() {
+    fn sums_equal_the_published_test_vectors() {
         let sum = |kind: Strong, bytes: &[u8]| kind.of(None, bytes).to_string();
         assert_eq!(sum(Strong::Md5, b"abc"), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(sum(Strong::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
@@ -212,7 +216,7 @@ mod tests {
             sum(Strong::Blake3, b""),
             "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
         );
-        // As `b2sum --length 256` has it.
+        // From `b2sum --length 256`.
         assert_eq!(
             sum(Strong::Blake2b, b"abc"),
             "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_have_the_bytes_of_their_kind_and_depend_on_the_key() {
+    fn sums_have_the_length_of_their_kind_and_depend_on_the_key() {
         let keys = [[1; KEY_BYTES], [2; KEY_BYTES]].map(SumKey::from_bytes);
         for kind in Strong::ALL {
             let plain = kind.of(None, b"bytes");

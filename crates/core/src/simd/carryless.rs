@@ -1,84 +1,84 @@
-//! Products without carries, of whole rows of bytes: what the keyed sum is made of.
+//! Carry-less multiplication of rows of bytes, the core of the keyed sum.
 //!
-//! A number is a polynomial over GF(2), its lowest bit the coefficient of `x^0`; bytes are little-endian. An
-//! algorithm is a [`Kernel`], generic over [`Carryless`], whose implementations are witnesses as those of
-//! [`Simd`](super::Simd) are:
+//! A number is a polynomial over GF(2); its lowest bit is the coefficient of `x^0`, and bytes are
+//! little-endian. An algorithm is a [`Kernel`], generic over [`Carryless`]. The types that implement
+//! `Carryless` are witnesses, like those of [`Simd`](super::Simd):
 //!
 //! ```text
 //! keyed.rs  ── impl Kernel ──►  Witness::run  ── picks ──►  Portable | Pclmul | Vpclmul256 | Vpclmul512 | Pmull
 //! ```
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
-/// Bytes in a [`Row`].
+/// Length of a [`Row`] in bytes.
 pub(crate) const ROW_BYTES: usize = 64;
 
-/// Operands of one step: four pairs of words of 64 bits.
+/// Operands of one step: four pairs of 64-bit words.
 pub(crate) type Row = [u8; ROW_BYTES];
 
 /// Carry-less multiplication.
 pub(crate) trait Carryless: Copy {
     /// A polynomial of degree below 128: an element of GF(2^128).
     type Element: Copy;
-    /// Sums of products of pairs, spread over as many elements as suits the machine.
+    /// A sum of products of pairs, in as many elements as suit the machine.
     type Sums: Copy;
 
     /// The element with these coefficients.
     fn element(self, bits: u128) -> Self::Element;
 
-    /// Its coefficients.
+    /// The coefficients of an element.
     fn bits(self, a: Self::Element) -> u128;
 
     /// The sum of two elements.
     fn add(self, a: Self::Element, b: Self::Element) -> Self::Element;
 
-    /// `terms` added up, each one the product of its two, modulo `x^128 + x^7 + x^2 + x + 1`.
+    /// The sum of the products of all pairs in `terms`, modulo `x^128 + x^7 + x^2 + x + 1`.
     fn dot<const N: usize>(self, terms: [(Self::Element, Self::Element); N]) -> Self::Element;
 
-    /// No products yet.
+    /// The empty sum.
     fn nothing(self) -> Self::Sums;
 
-    /// `sums`, and for each pair of words in `row ^ key` the product of the two.
+    /// Adds to `sums` the product of both words of each pair in `row ^ key`.
     fn add_pairs(self, sums: Self::Sums, row: &Row, key: &Row) -> Self::Sums;
 
-    /// All of `sums` in one. A product has no more than 127 bits: nothing is reduced.
+    /// Adds up all elements of `sums`. A product has at most 127 bits, so no reduction is needed.
     fn total(self, sums: Self::Sums) -> Self::Element;
 }
 
 /// An algorithm over carry-less products.
 pub(crate) trait Kernel {
-    /// Result of the search.
+    /// Result of the algorithm.
     type Output;
 
-    /// Runs it. Implementations are `#[inline(always)]`: only inside of the caller may they use its instructions.
+    /// Runs the algorithm. Implementations must be `#[inline(always)]`, because only code inlined into the
+    /// caller is compiled with its CPU features.
     fn run<C: Carryless>(self, carryless: C) -> Self::Output;
 }
 
-/// Declares [`Witness`]: a variant for each way to multiply, the fastest last, with the type that proves it and its
-/// name.
+/// Declares [`Witness`]: one variant for each multiplier, the fastest last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
-        /// A way to multiply that this machine has: each was detected.
+        /// A multiplier whose CPU features were detected on this machine.
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Witness {
             $($(#[$there])* $variant($type)),+
         }
 
         impl Witness {
-            /// All that this machine has, the fastest last. The portable one is first, and always there.
+            /// All multipliers of this machine, from the portable one to the fastest.
             pub(crate) fn detect_all() -> Vec<Self> {
                 let mut all = Vec::new();
                 $($(#[$there])* all.extend(<$type>::detect().map(Self::$variant));)+
                 all
             }
 
-            /// Its name.
+            /// Name of the multiplier.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $($(#[$there])* Self::$variant(_) => $name),+
                 }
             }
 
-            /// Runs `kernel`, compiled for the instructions.
+            /// Runs `kernel`, compiled for the features of this multiplier.
             #[inline]
             pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
                 match self {
@@ -101,7 +101,7 @@ witnesses! {
     Pmull(arm::Pmull) = "pmull",
 }
 
-/// Declares the witness of some features, and how a kernel is compiled for them.
+/// Declares the witness type of some CPU features, and a function that runs kernels compiled for them.
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
@@ -113,12 +113,12 @@ macro_rules! witness {
         pub(crate) struct $name($inner);
 
         impl $name {
-            /// A witness, if the processor has all the features.
+            /// Returns a witness if the CPU has all features.
             pub(super) fn detect() -> Option<Self> {
                 ($(std::arch::$detected!($feature))&&+).then_some(Self($value))
             }
 
-            /// Runs `kernel`, compiled for the features.
+            /// Runs `kernel`, compiled for these features.
             #[inline]
             pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
                 $(#[target_feature(enable = $feature)])+
@@ -132,7 +132,7 @@ macro_rules! witness {
     };
 }
 
-/// Plain Rust, four bits at a time. Needs nothing, so anyone may make one.
+/// Portable Rust, four bits at a time. Needs no CPU feature, so its constructor is public in the crate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Portable;
 
@@ -170,7 +170,7 @@ impl Carryless for Portable {
             low ^= multiply(a[0], b[0]) ^ middle << 64;
             high ^= multiply(a[1], b[1]) ^ middle >> 64;
         }
-        // x^128 is x^7 + x^2 + x + 1. What leaves the 128 bits a second time has seven bits at most.
+        // x^128 is x^7 + x^2 + x + 1. The second overflow past 128 bits has at most seven bits.
         let folded = |high: u128| high ^ high << 1 ^ high << 2 ^ high << 7;
         low ^ folded(high) ^ folded(high >> 127 ^ high >> 126 ^ high >> 121)
     }
@@ -192,7 +192,7 @@ impl Carryless for Portable {
     }
 }
 
-/// The product of two polynomials: four bits of `b` at a time, each by one look at the multiples of `a`.
+/// The product of two polynomials, by a table of the multiples of `a` for each four bits of `b`.
 fn multiply(a: u64, b: u64) -> u128 {
     let mut multiples = [0; 16];
     for n in 1..multiples.len() {
@@ -210,24 +210,24 @@ mod x86 {
     use super::{Carryless, Kernel, Row};
 
     witness! {
-        /// The processor multiplies two words.
+        /// PCLMULQDQ: one product of 64-bit words for each instruction.
         Pclmul(() = ()), is_x86_feature_detected "pclmulqdq"
     }
     witness! {
-        /// The processor multiplies two words in each half of 32 bytes.
+        /// VPCLMULQDQ on 32 bytes: two products for each instruction.
         Vpclmul256(Pclmul = Pclmul(())), is_x86_feature_detected "avx2", "pclmulqdq", "vpclmulqdq"
     }
     witness! {
-        /// The processor multiplies two words in each quarter of 64 bytes.
+        /// VPCLMULQDQ on 64 bytes: four products for each instruction.
         Vpclmul512(Pclmul = Pclmul(())), is_x86_feature_detected "avx512f", "avx2", "pclmulqdq", "vpclmulqdq"
     }
 
     impl Pclmul {
-        /// Sixteen bytes of a row.
+        /// Loads sixteen bytes of a row.
         #[inline(always)]
         fn load(self, row: &Row, quarter: usize) -> __m128i {
             let bytes = &row.as_chunks::<16>().0[quarter];
-            // SAFETY: the bytes are there; SSE2 is in the baseline of x86-64, and loads unaligned.
+            // SAFETY: `bytes` has 16 bytes; SSE2, in the baseline of x86-64, loads unaligned.
             unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
         }
 
@@ -238,9 +238,9 @@ mod x86 {
             // The 256 bits of `[low, middle * x^64, high * x^128]` modulo x^128 + x^7 + x^2 + x + 1.
             fn reduce(self, low: __m128i, middle: __m128i, high: __m128i) -> __m128i {
                 let rest = _mm_cvtsi64_si128(0x87);
-                // What the highest word stands for lies where the middle does.
+                // The highest word, reduced, lies at the position of the middle words.
                 let middle = self.xor(middle, _mm_clmulepi64_si128::<0x01>(high, rest));
-                // So does the word above it, which joins the word that is left of `high`.
+                // The word above it joins the other word of `high`.
                 let left = self.xor(_mm_move_epi64(high), _mm_srli_si128::<8>(middle));
                 let low = self.xor(low, _mm_slli_si128::<8>(middle));
                 self.xor(low, _mm_clmulepi64_si128::<0x00>(left, rest))
@@ -301,7 +301,7 @@ mod x86 {
         }
     }
 
-    /// Elements that a wider witness takes from the narrow one in it.
+    /// Implements operations on elements by the narrow witness inside a wider one.
     macro_rules! elements_of_pclmul {
         () => {
             type Element = __m128i;
@@ -329,11 +329,11 @@ mod x86 {
     }
 
     impl Vpclmul256 {
-        /// Half a row.
+        /// Loads half a row.
         #[inline(always)]
         fn load(self, row: &Row, half: usize) -> __m256i {
             let bytes = &row.as_chunks::<32>().0[half];
-            // SAFETY: the bytes are there; `self` witnesses AVX2, which loads unaligned.
+            // SAFETY: `bytes` has 32 bytes; `self` witnesses AVX2, which loads unaligned.
             unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
         }
 
@@ -366,7 +366,7 @@ mod x86 {
     impl Vpclmul512 {
         #[inline(always)]
         fn load(self, row: &Row) -> __m512i {
-            // SAFETY: a row has the bytes; `self` witnesses AVX-512F, which loads unaligned.
+            // SAFETY: a row has 64 bytes; `self` witnesses AVX-512F, which loads unaligned.
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         }
     }
@@ -398,35 +398,36 @@ mod arm {
     use super::{Carryless, Kernel, Row};
 
     witness! {
-        /// The processor multiplies two words.
+        /// PMULL: one product of 64-bit words for each instruction.
         Pmull(() = ()), is_aarch64_feature_detected "neon", "aes"
     }
 
-    /// Compiled for the features itself: the intrinsics are inlined into nothing less.
+    /// Compiled for these features itself, because the intrinsics cannot be inlined into code without the
+    /// features.
     #[inline]
     #[target_feature(enable = "neon", enable = "aes")]
     fn multiply(a: u64, b: u64) -> uint64x2_t {
         vreinterpretq_u64_p128(vmull_p64(a, b))
     }
 
-    /// Declares methods that are made of intrinsics.
+    /// Declares methods that consist of intrinsics.
     macro_rules! ops {
         ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
             #[inline(always)]
             fn $name($self$(, $arg: $type)*) -> $out {
-                // SAFETY: `$self` is a witness of the features of all that is called here; nothing of it touches
-                // memory.
+                // SAFETY: `$self` is a witness of the features of all intrinsics called here; none of them
+                // accesses memory.
                 unsafe { $body }
             }
         )+ };
     }
 
     impl Pmull {
-        /// Sixteen bytes of a row.
+        /// Loads sixteen bytes of a row.
         #[inline(always)]
         fn load(self, row: &Row, quarter: usize) -> uint64x2_t {
             let bytes = &row.as_chunks::<16>().0[quarter];
-            // SAFETY: the bytes are there; `self` witnesses NEON, which loads bytes unaligned.
+            // SAFETY: `bytes` has 16 bytes; `self` witnesses NEON, which loads bytes unaligned.
             unsafe { vreinterpretq_u64_u8(vld1q_u8(bytes.as_ptr())) }
         }
 
@@ -434,7 +435,7 @@ mod arm {
             fn multiply(self, a: u64, b: u64) -> uint64x2_t { multiply(a, b) }
             fn low(self, a: uint64x2_t) -> u64 { vgetq_lane_u64::<0>(a) }
             fn high(self, a: uint64x2_t) -> u64 { vgetq_lane_u64::<1>(a) }
-            // The 256 bits of `[low, middle * x^64, high * x^128]` modulo x^128 + x^7 + x^2 + x + 1, as x86 has it.
+            // The 256 bits of `[low, middle * x^64, high * x^128]` modulo x^128 + x^7 + x^2 + x + 1, as on x86.
             fn reduce(self, low: uint64x2_t, middle: uint64x2_t, high: uint64x2_t) -> uint64x2_t {
                 let middle = self.add(middle, self.multiply(self.high(high), 0x87));
                 let left = self.low(high) ^ self.high(middle);

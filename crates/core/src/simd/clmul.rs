@@ -1,26 +1,27 @@
-//! Products of polynomials modulo that of CRC-32C, by the carry-less multiplication of x86-64 and aarch64.
+//! Products of polynomials modulo the CRC-32C polynomial, by carry-less multiplication on x86-64 and aarch64.
 //!
-//! A `u32` is a polynomial of degree below 32 over GF(2) in the bit order of CRC-32C: its highest bit belongs to
-//! `x^0`. Multiplied as they are, two of them give 63 bits, of which bit 62 belongs to `x^0`. The CRC instruction
-//! takes 64 bits, of which bit 63 does, so it sees the product times `x`; and it multiplies by `x^32` as it reduces:
+//! A `u32` is a polynomial of degree below 32 over GF(2) in the bit order of CRC-32C: the highest bit is `x^0`.
+//! The carry-less product of two such words has 63 bits, and bit 62 is `x^0`. The CRC instruction takes 64
+//! bits, whose bit 63 is `x^0`, so the instruction sees the product times `x`. The reduction multiplies by
+//! `x^32` as well:
 //!
 //! ```text
 //! multiply(a, b) = a * b * x^33   (mod P)        one multiplication, one CRC instruction
 //! ```
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
-/// Proof that the processor has the instructions of this file.
+/// A witness: the CPU has the instructions of this file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clmul(());
 
 impl Clmul {
-    /// The proof, where there is one.
+    /// Returns a witness if the CPU has the instructions.
     #[inline]
     pub(crate) fn detect() -> Option<Self> {
         arch::is_detected().then_some(Self(()))
     }
 
-    /// `first` multiplied by each of `factors` in turn, each time by `x^33` as well.
+    /// The product of `first` and all `factors`, times `x^33` for each factor.
     #[inline]
     pub(crate) fn product(self, first: u32, factors: impl Iterator<Item = u32>) -> u32 {
         // SAFETY: a Clmul is made by detect() alone, where is_detected() saw each feature that arch::product enables.

@@ -1,42 +1,42 @@
-//! Vectors of words, and what SS-CDC gathers into them (AVX-512): bytes of regions that lie far apart, and entries of
-//! tables.
+//! Vectors of words with gather instructions for SS-CDC (AVX-512): gathers bytes of distant regions and entries
+//! of tables.
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
 use std::arch::x86_64::*;
 
 use super::x86::{Avx512, ops};
 
-/// A vector of words of one width. Lane 0 is that of the first region.
+/// A vector of words of one width. Lane 0 belongs to the first region.
 pub(crate) trait Words: Copy {
-    /// Word of a lane.
+    /// Word of one lane.
     type Word: Copy;
-    /// Words, as many as there are lanes.
+    /// A vector of words, one in each lane.
     type Vector: Copy;
 
-    /// Words in a vector.
+    /// Number of words in a vector.
     const LANES: usize;
-    /// Bytes in a word.
+    /// Number of bytes in a word.
     const BYTES: usize;
 
-    /// The same word in each lane.
+    /// A vector with `word` in each lane.
     fn splat(self, word: Self::Word) -> Self::Vector;
 
-    /// The exclusive or of each lane.
+    /// Lane-wise exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The sum of each lane, which wraps.
+    /// Lane-wise wrapping sum.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// Each lane without its low byte.
+    /// Each lane shifted right by one byte.
     fn next_byte(self, a: Self::Vector) -> Self::Vector;
 
-    /// A bit for each lane with `a >= b`, that of lane 0 lowest.
+    /// A bit mask of the lanes with `a >= b`; lane 0 is the lowest bit.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u16;
 
-    /// Table entries by the low byte of each lane.
+    /// Table entries, indexed by the low byte of each lane.
     fn look_up(self, table: &[Self::Word; 256], a: Self::Vector) -> Self::Vector;
 
-    /// For each lane the word that begins there: at `data[at]`, and at every `stride`-th byte behind it.
+    /// Loads lane n from `data[at + n * stride..]`.
     fn gather(self, data: &[u8], at: usize, stride: usize) -> Self::Vector;
 }
 
@@ -65,8 +65,8 @@ impl Words for Words32 {
 
     #[inline(always)]
     fn look_up(self, table: &[u32; 256], a: __m512i) -> __m512i {
-        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for
-        // each.
+        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry
+        // for each index.
         unsafe {
             let index = _mm512_and_si512(a, _mm512_set1_epi32(0xff));
             _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast())
@@ -77,8 +77,8 @@ impl Words for Words32 {
     fn gather(self, data: &[u8], at: usize, stride: usize) -> __m512i {
         let begin = &data[at..];
         assert!(stride <= MAX_STRIDE && (Self::LANES - 1) * stride + Self::BYTES <= begin.len());
-        // SAFETY: `self` holds a witness of AVX-512F; the last lane's word ends within `begin`, as asserted, and all
-        // offsets fit 32 bits with their sign.
+        // SAFETY: `self` holds a witness of AVX-512F; the word of the last lane ends within `begin`, as
+        // asserted, and all offsets fit in 32 bits, signed.
         unsafe {
             let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let offsets = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride as i32));
@@ -104,8 +104,8 @@ impl Words for Words64 {
 
     #[inline(always)]
     fn look_up(self, table: &[u64; 256], a: __m512i) -> __m512i {
-        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for
-        // each.
+        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry
+        // for each index.
         unsafe {
             let index = _mm512_and_si512(a, _mm512_set1_epi64(0xff));
             _mm512_i64gather_epi64::<8>(index, table.as_ptr().cast())
@@ -116,8 +116,8 @@ impl Words for Words64 {
     fn gather(self, data: &[u8], at: usize, stride: usize) -> __m512i {
         let begin = &data[at..];
         assert!(stride <= MAX_STRIDE && (Self::LANES - 1) * stride + Self::BYTES <= begin.len());
-        // SAFETY: `self` holds a witness of AVX-512F and of AVX2, which the numbers of 256 bits need; the last lane's
-        // word ends within `begin`, as asserted, and all offsets fit 32 bits with their sign.
+        // SAFETY: `self` holds a witness of AVX-512F and of AVX2, which the 256-bit vectors need; the word of
+        // the last lane ends within `begin`, as asserted, and all offsets fit in 32 bits, signed.
         unsafe {
             let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let offsets = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(stride as i32));
@@ -126,5 +126,5 @@ impl Words for Words64 {
     }
 }
 
-/// No offset of a lane overflows with it.
+/// Largest stride for which no lane's offset overflows.
 const MAX_STRIDE: usize = 1 << 24;

@@ -1,13 +1,14 @@
-//! Vectors of bytes, once for all instruction sets: what the chunkers of VectorCDC (§4.1, §4.2) are written with.
+//! Vectors of bytes, with one interface for all instruction sets. The chunkers of VectorCDC (§4.1, §4.2) use
+//! them.
 //!
 //! ```text
 //! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
 //! ```
 //!
-//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
-//! made by detection alone, so whoever holds one may use its instructions. With that, three kinds of line are unsafe:
-//! the call of an intrinsic that computes; the call of one that reads memory through a pointer (loads and gathers);
-//! the step into a function that is compiled for its features. All stand in the files of the instruction sets and in
+//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*:
+//! only detection creates the value, so its holder may use the instructions. Three kinds of lines are unsafe:
+//! intrinsics that compute; intrinsics that read memory through a pointer (loads and gathers); calls of a
+//! function that is compiled for CPU features. All of them are in the files of the instruction sets and in
 //! `gather.rs`, `clmul.rs` and `carryless.rs`.
 
 pub(crate) mod carryless;
@@ -32,11 +33,11 @@ use scalar::Scalar;
 
 pub(crate) use vector::{Kernel, MAX_LANES, Simd, all_lanes};
 
-/// An instruction set that this machine has. There is no other value: each was detected.
+/// An instruction set of this machine. Every value was detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Witness);
 
-/// Declares [`Witness`]: a variant for each instruction set, the best last, with the type that proves it and its name.
+/// Declares [`Witness`]: one variant for each instruction set, the best last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
         #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,7 +82,7 @@ witnesses! {
     Simd128(wasm::Simd128) = "simd128",
 }
 
-/// Why an instruction set cannot be used.
+/// Error for an instruction set that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted:?} is not an instruction set of this machine; it has {}", available.join(", "))]
 pub struct UnknownIsa {
@@ -92,33 +93,34 @@ pub struct UnknownIsa {
 static CHOSEN: OnceLock<Isa> = OnceLock::new();
 
 impl Isa {
-    /// Plain Rust, one byte at a time: every machine has it.
+    /// Portable Rust, one byte at a time, available on every machine.
     pub const SCALAR: Self = Self(Witness::Scalar(Scalar));
 
-    /// All that this machine has, the best last.
+    /// All instruction sets of this machine, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Witness::detect_all().into_iter().map(Self).collect()
     }
 
-    /// The one that chunkers use unless they are told otherwise: detected once, or what [`Isa::prefer`] said.
+    /// The instruction set that chunkers use by default: detected once, or set by [`Isa::prefer`].
     #[must_use]
     pub fn best() -> Self {
         *CHOSEN.get_or_init(|| Self::available().pop().unwrap_or(Self::SCALAR))
     }
 
-    /// Makes [`Isa::best`] this one from now on; whether that was the first word on it.
+    /// Sets the result of [`Isa::best`]. Returns false, without effect, if `best` or `prefer` was called
+    /// before.
     pub fn prefer(self) -> bool {
         CHOSEN.set(self).is_ok()
     }
 
-    /// Its name, as [`FromStr`] reads it.
+    /// Name of the instruction set, as [`FromStr`] parses it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// Words to gather, of 32 and of 64 bits, where there are instructions for them.
+    /// Witnesses for gather instructions with 32-bit and 64-bit words, if the machine has them.
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn words(self) -> Option<(gather::Words32, gather::Words64)> {
         match self.0 {

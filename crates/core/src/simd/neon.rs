@@ -1,16 +1,16 @@
-//! NEON. It is in the baseline of aarch64: this file is compiled only where the whole program is compiled for it.
+//! NEON, part of the baseline of aarch64. This file is compiled only if the whole program is compiled for NEON.
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
 use std::arch::aarch64::*;
 
 use super::vector::{Before, Kernel, Simd};
 
-/// The program is compiled for vectors of 16 bytes.
+/// A witness: the program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Neon(());
 
 impl Neon {
-    /// A witness, as on other machines; here nothing is left to detect.
+    /// Returns a witness. Nothing is left to detect at run time.
     pub(super) const fn detect() -> Option<Self> {
         Some(Self(()))
     }
@@ -22,12 +22,13 @@ impl Neon {
     }
 }
 
-/// Declares functions that are made of intrinsics.
+/// Declares functions that consist of intrinsics.
 macro_rules! ops {
     ($(fn $name:ident($($arg:tt)*) -> $out:ty $body:block)+) => { $(
         #[inline(always)]
         fn $name($($arg)*) -> $out {
-            // SAFETY: the program is compiled for NEON (`mod neon` in mod.rs); no intrinsic here touches memory.
+            // SAFETY: the program is compiled for NEON (`mod neon` in mod.rs); no intrinsic here accesses
+            // memory.
             unsafe { $body }
         }
     )+ };
@@ -43,7 +44,7 @@ impl Simd for Neon {
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> uint8x16_t {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
-        // SAFETY: the bytes are there; the program is compiled for NEON, which loads unaligned.
+        // SAFETY: `bytes` has 16 bytes; the program is compiled for NEON, which loads unaligned.
         unsafe { vld1q_u8(bytes.as_ptr()) }
     }
 
@@ -72,7 +73,7 @@ impl Simd for Neon {
         }
         fn nothing(self) -> Before<uint8x16_t> { Before::new(vdupq_n_u8(0)) }
         fn sums(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
-            // A shift, and an insertion of what it pushed out: a rotation.
+            // A rotation is a shift and an insertion of the bits that were shifted out.
             let behind = vextq_u8::<15>(before.ones, ones);
             let twos = vaddq_u8(ones, vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind));
             let behind = vextq_u8::<14>(before.twos, twos);
@@ -88,7 +89,7 @@ impl Simd for Neon {
 }
 
 ops! {
-    // NEON has no instruction for this. Most answers of a search are "nowhere", which one narrowing shift tells.
+    // NEON has no bit mask instruction. Most masks are zero, which one narrowing shift detects.
     fn bits(lanes: uint8x16_t) -> u64 {
         let nibbles = vshrn_n_u16::<4>(vreinterpretq_u16_u8(lanes));
         if vget_lane_u64::<0>(vreinterpret_u64_u8(nibbles)) == 0 { 0 } else { weighed(lanes) }
@@ -103,5 +104,5 @@ ops! {
     }
 }
 
-/// Weights that make one bit of each of eight lanes.
+/// Weights that combine eight lanes to eight bits.
 const WEIGHTS: u64 = 0x8040_2010_0804_0201;

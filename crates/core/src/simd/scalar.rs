@@ -1,13 +1,13 @@
-//! Vectors of one byte: the algorithms as the papers write them, for machines without anything wider.
+//! Vectors of one byte: the algorithms as the papers write them, for machines without vectors.
 
 use super::vector::{Kernel, Simd};
 
-/// Needs nothing, so anyone may make one.
+/// A witness that needs no CPU feature, so anybody may create one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scalar;
 
 impl Scalar {
-    /// A witness: every machine has bytes.
+    /// Returns a witness; every machine has bytes.
     pub(super) const fn detect() -> Option<Self> {
         Some(Self)
     }
@@ -115,7 +115,8 @@ impl Simd for Scalar {
     }
 }
 
-/// The last term, the last two sums of two, four of four and eight of eight: one in each byte, the latest lowest.
+/// The last terms and sums, one in each byte, the latest lowest: one term, two sums of two, four of four, eight
+/// of eight.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
     one: u8,

@@ -1,24 +1,24 @@
-//! The two phases that all hashless chunkers share: Extreme Byte Search and Range Scan (VectorCDC §4.1, §4.2).
+//! The two phases that chunkers without a hash share: Extreme Byte Search and Range Scan (VectorCDC §4.1,
+//! §4.2).
 //!
-//! Parameters of these searches are data, not closures: a closure that is called more than once may stay a function,
-//! and that one would be
-//! compiled without the features of the instruction set.
+//! Parameters of these searches are data, not closures. A closure that is called more than once may not be
+//! inlined, and is then compiled without the CPU features of the instruction set.
 
 use std::ops::Range;
 
 use super::vector::{MAX_LANES, Simd, all_lanes};
 
-/// Order in which bytes exceed others.
+/// Whether larger or smaller bytes exceed others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extreme {
-    /// Larger ones.
+    /// Larger bytes exceed smaller bytes.
     Max,
-    /// Smaller ones.
+    /// Smaller bytes exceed larger bytes.
     Min,
 }
 
 impl Extreme {
-    /// The byte that no other exceeds.
+    /// The byte value that no byte exceeds.
     #[inline(always)]
     pub(crate) const fn utmost(self) -> u8 {
         match self {
@@ -36,9 +36,8 @@ impl Extreme {
         }
     }
 
-    /// The extreme byte of `data`, which is not empty: a tree of lane-wise extremes (§4.1).
-    ///
-    /// The extreme of `data`. The search ends behind the first block that holds the utmost byte.
+    /// The extreme byte of `data`, which must not be empty, by a tree of lane-wise extremes (§4.1). The search
+    /// stops after the first block with the utmost byte.
     #[inline(always)]
     pub(crate) fn of<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
         let lanes = self.lanes(simd, data);
@@ -48,13 +47,13 @@ impl Extreme {
         }
     }
 
-    /// Lane-wise extremes; those of a part of `data` that holds the utmost byte, or else of all of it.
+    /// Lane-wise extremes of `data`, or of a part of `data` with the utmost byte.
     #[inline(always)]
     fn lanes<S: Simd>(self, simd: S, data: &[u8]) -> S::Vector {
         if data.len() < S::LANES {
             return simd.load(&padded(data));
         }
-        // The last vector, and the last block, may overlap what was seen: an extreme does not mind.
+        // The last vector or block may overlap earlier ones, which does not change an extreme.
         let Some(last) = data.len().checked_sub(S::LANES * TREE) else {
             let mut found = simd.load(&data[data.len() - S::LANES..]);
             for bytes in data.chunks_exact(S::LANES) {
@@ -73,7 +72,7 @@ impl Extreme {
         self.pick(simd, found, self.tree(simd, &data[last..]))
     }
 
-    /// The lane-wise extremes of as many vectors as meet in one tree.
+    /// The lane-wise extremes of the [`TREE`] vectors of `block`.
     #[inline(always)]
     fn tree<S: Simd>(self, simd: S, block: &[u8]) -> S::Vector {
         let mut leaves = [simd.load(block); TREE];
@@ -102,16 +101,16 @@ impl Extreme {
 /// Bytes to search for.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
-    /// This one.
+    /// Bytes equal to this byte.
     Only(u8),
-    /// This one and larger ones.
+    /// Bytes at least as large as this byte.
     AtLeast(u8),
-    /// Larger ones.
+    /// Bytes larger than this byte.
     Above(u8),
 }
 
 impl Wanted {
-    /// First place in `data` that has one: packed scanning (§4.2).
+    /// The first position of a wanted byte in `data`: packed scanning (§4.2).
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
@@ -134,13 +133,13 @@ impl Wanted {
             }
             at += S::LANES;
         }
-        // The last vector may overlap what was seen: there is none in that.
+        // The last vector may overlap earlier ones, which have no wanted byte.
         at = data.len() - S::LANES;
         let found = self.mask(simd, &data[at..]);
         (found != 0).then(|| at + first(found))
     }
 
-    /// Last place in `data` that has one.
+    /// The last position of a wanted byte in `data`.
     #[inline(always)]
     pub(crate) fn find_last<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
@@ -167,7 +166,7 @@ impl Wanted {
         (found != 0).then(|| last(found))
     }
 
-    /// Places in `data`, which is shorter than a vector, if there are any.
+    /// A bit mask of the wanted bytes in `data`, which is shorter than a vector. `None` if there are none.
     #[inline(always)]
     fn within<S: Simd>(self, simd: S, data: &[u8]) -> Option<u64> {
         if data.is_empty() {
@@ -177,18 +176,18 @@ impl Wanted {
         (found != 0).then_some(found)
     }
 
-    /// Places in each vector of a block; all zero if there is none.
+    /// A bit mask of the wanted bytes for each vector of a block.
     #[inline(always)]
     fn masks<S: Simd>(self, simd: S, block: &[u8]) -> [u64; UNROLLED] {
         let mut found = [0; UNROLLED];
         for (found, bytes) in found.iter_mut().zip(block.chunks_exact(S::LANES)) {
             *found = self.mask(simd, bytes);
         }
-        // One branch for the usual answer.
+        // One branch for the usual case of no wanted byte.
         if found.iter().fold(0, |any, found| any | found) == 0 { [0; UNROLLED] } else { found }
     }
 
-    /// Places in the first vector of `bytes`.
+    /// A bit mask of the wanted bytes in the first vector of `bytes`.
     #[inline(always)]
     fn mask<S: Simd>(self, simd: S, bytes: &[u8]) -> u64 {
         let bytes = simd.load(bytes);
@@ -200,27 +199,26 @@ impl Wanted {
     }
 }
 
-/// Asks for what lies some way behind the bytes `at`, if `data` goes on there: processors do that by themselves only
-/// for who leaves nothing out.
+/// Prefetches the bytes some distance after the range `at`. Hardware prefetchers do not follow skips.
 #[inline(always)]
 pub(crate) fn read_ahead<S: Simd>(simd: S, data: &[u8], at: Range<usize>) {
     let end = (at.end + AHEAD).min(data.len());
     simd.prefetch(&data[(at.start + AHEAD).min(end)..end]);
 }
 
-/// The lowest lane of some.
+/// The lowest lane of a bit mask.
 #[inline(always)]
 const fn first(lanes: u64) -> usize {
     lanes.trailing_zeros() as usize
 }
 
-/// The highest lane of some.
+/// The highest lane of a bit mask.
 #[inline(always)]
 const fn last(lanes: u64) -> usize {
     lanes.ilog2() as usize
 }
 
-/// `data`, shorter than a vector and not empty, and its first byte as often as there is room.
+/// `data`, not empty and shorter than a vector, filled up with its first byte.
 #[inline(always)]
 pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
     let mut bytes = [data[0]; MAX_LANES];
@@ -228,11 +226,11 @@ pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
     bytes
 }
 
-/// Vectors whose extremes meet in one tree: enough to keep all load ports busy.
+/// Number of vectors in one tree: enough to keep all load ports busy.
 const TREE: usize = 8;
-/// Bytes between what is read and what is asked for: about what is passed while memory answers.
+/// Prefetch distance in bytes: about as much as is processed during one memory access.
 const AHEAD: usize = 4096;
-/// Vectors searched between two branches.
+/// Number of vectors between two branches.
 const UNROLLED: usize = 4;
 
 #[cfg(test)]
@@ -240,7 +238,7 @@ mod tests {
     use super::*;
     use crate::simd::{Isa, Kernel};
 
-    /// The largest byte, the smallest, and where 9 comes first and last.
+    /// Computes the largest byte, the smallest byte, and the first and last position of 9.
     struct All<'a>(&'a [u8]);
 
     impl Kernel for All<'_> {

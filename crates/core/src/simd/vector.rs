@@ -1,73 +1,71 @@
-//! Operations on vectors of bytes, and algorithms over them: the traits.
+//! Traits for operations on vectors of bytes, and for algorithms that use them.
 
-/// A vector of bytes and what chunkers do with it. Lane 0 holds the first byte.
-///
-/// Operations of one instruction set. An answer of one bit for each lane has lane 0 in bit 0, and zeros past the last
-/// lane.
+/// Operations of one instruction set on vectors of bytes. Lane 0 holds the first byte. In a result with one bit
+/// for each lane, lane 0 is bit 0, and bits past the last lane are zero.
 pub(crate) trait Simd: Copy {
-    /// Bytes, as many as there are lanes.
+    /// A vector of bytes.
     type Vector: Copy;
-    /// Sixteen bytes to look up.
+    /// A table of sixteen bytes.
     type Table: Copy;
-    /// State that [`Simd::sums`] keeps of the vectors before.
+    /// State that [`Simd::sums`] keeps of earlier vectors.
     type Before: Copy;
 
-    /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
+    /// Number of bytes in a vector: a power of two, at most [`MAX_LANES`].
     const LANES: usize;
 
-    /// The same byte in each lane.
+    /// A vector with `byte` in each lane.
     fn splat(self, byte: u8) -> Self::Vector;
 
-    /// The first bytes of `bytes`, of which there must be enough.
+    /// Loads the first [`Self::LANES`] bytes of `bytes`, which must not be shorter.
     fn load(self, bytes: &[u8]) -> Self::Vector;
 
-    /// Asks for `bytes` to be brought near, where there is such an instruction. They will be read soon.
+    /// Prefetches `bytes`, if the machine has such an instruction.
     #[inline(always)]
     fn prefetch(self, _bytes: &[u8]) {}
 
-    /// The larger byte of each lane.
+    /// Lane-wise maximum.
     fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The smaller byte of each lane.
+    /// Lane-wise minimum.
     fn min(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The exclusive or of each lane.
+    /// Lane-wise exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The bits that are in both.
+    /// Bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The bits that are in either.
+    /// Bitwise or.
     fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// Lanes in which `a >= b`.
+    /// A bit mask of the lanes with `a >= b`.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u64;
 
-    /// Lanes in which `a == b`.
+    /// A bit mask of the lanes with `a == b`.
     fn eq(self, a: Self::Vector, b: Self::Vector) -> u64;
 
-    /// Lanes in which `a > b`.
+    /// A bit mask of the lanes with `a > b`.
     #[inline(always)]
     fn gt(self, a: Self::Vector, b: Self::Vector) -> u64 {
         !self.ge(b, a) & all_lanes(Self::LANES)
     }
 
-    /// The largest byte.
+    /// The largest byte of a vector.
     fn highest(self, a: Self::Vector) -> u8;
 
-    /// The smallest byte.
+    /// The smallest byte of a vector.
     fn lowest(self, a: Self::Vector) -> u8;
 
-    /// A table of sixteen bytes.
+    /// Loads a table of sixteen bytes.
     fn table(self, bytes: &[u8; 16]) -> Self::Table;
 
-    /// Table entries by the low four bits of each lane.
+    /// Table entries, indexed by the low four bits of each lane.
     fn low_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// Table entries by the high four bits of each lane.
+    /// Table entries, indexed by the high four bits of each lane.
     fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// State as if zeros had come before.
+    /// The state at the start, with zeros as earlier terms.
     fn nothing(self) -> Self::Before;
 
     /// Sums of the eight and of the sixteen terms up to each lane, by doubling:
@@ -79,20 +77,20 @@ pub(crate) trait Simd: Copy {
     /// sixteens(n) = eights(n) + rotate(eights(n - 8), 1)     of eight bits each, rotated towards the higher
     /// ```
     ///
-    /// Lanes below 0 are those of the vector before.
+    /// Lanes below 0 belong to the previous vector.
     fn sums(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
 }
 
-/// Most lanes of any vector.
+/// Maximum number of lanes of a vector.
 pub(crate) const MAX_LANES: usize = 64;
 
-/// A bit for each of so many lanes.
+/// A bit mask of the first `lanes` lanes.
 #[inline(always)]
 pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     u64::MAX >> (MAX_LANES - lanes)
 }
 
-/// State that most instruction sets keep of the vector before, for [`Simd::sums`].
+/// State of [`Simd::sums`] after the previous vector, for most instruction sets.
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
@@ -112,7 +110,7 @@ pub(super) struct Before<V> {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 impl<V: Copy> Before<V> {
-    /// Before the first byte; `zero` has no term in any lane.
+    /// The state before the first byte. `zero` is a vector of zeros.
     #[inline(always)]
     pub(super) const fn new(zero: V) -> Self {
         Self { ones: zero, twos: zero, fours: zero, eights: zero }
@@ -121,9 +119,10 @@ impl<V: Copy> Before<V> {
 
 /// An algorithm over vectors of any length.
 pub(crate) trait Kernel {
-    /// Result of the operation.
+    /// Result of the algorithm.
     type Output;
 
-    /// Runs it. Implementations are `#[inline(always)]`: only inside of the caller may they use its instructions.
+    /// Runs the algorithm. Implementations must be `#[inline(always)]`, because only code inlined into the
+    /// caller is compiled with its CPU features.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }

@@ -1,16 +1,16 @@
-//! WebAssembly's vectors. A module has them in all of its code or in none, so they are safe to call, and this file is
-//! compiled only where the program is built with `-C target-feature=+simd128`.
+//! Vectors of WebAssembly. Either all code of a module may use vectors or none, so vector instructions are
+//! safe. This file is compiled only with `-C target-feature=+simd128`.
 
 use std::arch::wasm32::*;
 
 use super::vector::{Before, Kernel, Simd};
 
-/// The program is compiled for vectors of 16 bytes.
+/// A witness: the program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Simd128(());
 
 impl Simd128 {
-    /// A witness, as on other machines; a machine without these vectors has refused the program.
+    /// Returns a witness. A machine without these vectors would have refused the program.
     pub(super) const fn detect() -> Option<Self> {
         Some(Self(()))
     }
@@ -36,7 +36,7 @@ impl Simd for Simd128 {
 
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> v128 {
-        // The two halves become one load.
+        // The compiler merges the two halves to one load.
         let (halves, _) = bytes[..Self::LANES].as_chunks();
         u64x2(u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1]))
     }
@@ -123,13 +123,13 @@ impl Simd for Simd128 {
     }
 }
 
-/// The bits of each lane, rotated towards the higher.
+/// Each lane rotated left by `by` bits.
 #[inline(always)]
 fn turned(a: v128, by: u32) -> v128 {
     v128_or(u8x16_shl(a, by), u8x16_shr(a, u8::BITS - by))
 }
 
-/// Folds all lanes by `pick`.
+/// Combines all lanes by `pick`.
 #[inline(always)]
 fn fold(a: v128, pick: fn(v128, v128) -> v128) -> u8 {
     let a = pick(a, u64x2_shuffle::<1, 0>(a, a));

@@ -1,11 +1,11 @@
-//! SSE4.1, AVX2, and AVX-512 as it is since Ice Lake and Zen 4.
+//! SSE4.1, AVX2, and AVX-512 with the extensions of Ice Lake and Zen 4.
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
 use std::arch::x86_64::*;
 
 use super::vector::{Before, Kernel, Simd};
 
-/// Declares the witness of some features, and how a kernel is compiled for them.
+/// Declares the witness type of some CPU features, and a function that runs kernels compiled for them.
 macro_rules! witness {
     ($(#[$doc:meta])* $name:ident needs $($feature:tt),+) => {
         $(#[$doc])*
@@ -13,12 +13,12 @@ macro_rules! witness {
         pub(super) struct $name(());
 
         impl $name {
-            /// A witness, if the processor has all the features.
+            /// Returns a witness if the CPU has all features.
             pub(super) fn detect() -> Option<Self> {
                 ($(std::arch::is_x86_feature_detected!($feature))&&+).then_some(Self(()))
             }
 
-            /// Runs `kernel`, compiled for the features.
+            /// Runs `kernel`, compiled for these features.
             #[inline]
             pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
                 #[inline]
@@ -33,13 +33,13 @@ macro_rules! witness {
     };
 }
 
-/// Declares methods of a witness, or of who holds one, that are made of intrinsics.
+/// Declares methods that consist of intrinsics, for a witness or a type that holds one.
 macro_rules! ops {
     ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
         #[inline(always)]
         fn $name($self$(, $arg: $type)*) -> $out {
-            // SAFETY: `$self` is or holds a witness of the features of each intrinsic here; none of them touches
-            // memory.
+            // SAFETY: `$self` is or holds a witness of the features of each intrinsic here; none of them
+            // accesses memory.
             unsafe { $body }
         }
     )+ };
@@ -48,15 +48,15 @@ macro_rules! ops {
 pub(super) use ops;
 
 witness! {
-    /// The processor has vectors of 16 bytes, with maxima and byte shuffles.
+    /// A witness of SSE4.1: vectors of 16 bytes, with maxima and byte shuffles.
     Sse needs "ssse3", "sse4.1", "popcnt"
 }
 witness! {
-    /// The processor has vectors of 32 bytes.
+    /// A witness of AVX2: vectors of 32 bytes.
     Avx2 needs "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
 }
 witness! {
-    /// The processor has vectors of 64 bytes.
+    /// A witness of AVX-512: vectors of 64 bytes.
     Avx512 needs "avx512f", "avx512bw", "avx512vbmi", "gfni", "avx2", "bmi1", "bmi2", "lzcnt", "popcnt"
 }
 
@@ -70,7 +70,7 @@ impl Simd for Sse {
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m128i {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
-        // SAFETY: the bytes are there; SSE2 is in the features that `self` witnesses, and loads unaligned.
+        // SAFETY: `bytes` has 16 bytes; the features that `self` witnesses include SSE2, which loads unaligned.
         unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
     }
 
@@ -94,7 +94,7 @@ impl Simd for Sse {
         fn ge(self, a: __m128i, b: __m128i) -> u64 { self.eq(_mm_max_epu8(a, b), a) }
         fn eq(self, a: __m128i, b: __m128i) -> u64 { _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) as u64 }
         fn highest(self, a: __m128i) -> u8 {
-            // The one minimum across lanes that there is: of eight numbers of sixteen bits.
+            // SSE has one minimum across lanes, of eight 16-bit numbers.
             let flipped = _mm_xor_si128(a, _mm_set1_epi8(-1));
             !(_mm_cvtsi128_si32(lowest(flipped)) as u8)
         }
@@ -110,7 +110,7 @@ impl Simd for Sse {
 
     #[inline(always)]
     fn sums(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
-        // SAFETY: `self` witnesses SSSE3, which all intrinsics here are of or of what it includes; none touches memory.
+        // SAFETY: `self` witnesses SSSE3, which includes all intrinsics here; none accesses memory.
         unsafe {
             let behind = _mm_alignr_epi8::<15>(ones, before.ones);
             let twos = _mm_add_epi8(ones, self.turned_by_one(behind));
@@ -129,11 +129,11 @@ impl Simd for Sse {
     }
 }
 
-/// Asks for the cache lines of `bytes`.
+/// Prefetches the cache lines of `bytes`.
 #[inline(always)]
 fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
-        // SAFETY: every processor with vectors has SSE, and a prefetch reads nothing that a program could see.
+        // SAFETY: every CPU with vectors has SSE, and a prefetch has no visible effect.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }
@@ -147,11 +147,11 @@ unsafe fn lowest(a: __m128i) -> __m128i {
 
 impl Sse {
     ops! {
-        // There is no shift of bytes: doubling, and one more where the highest bit falls out.
+        // SSE has no shift of bytes: doubles each byte, and adds one if the highest bit is lost.
         fn turned_by_one(self, a: __m128i) -> __m128i {
             _mm_sub_epi8(_mm_add_epi8(a, a), _mm_cmplt_epi8(a, _mm_setzero_si128()))
         }
-        // Bits of `a` where `mask` has them, else of `b`.
+        // The bits of `a` where `mask` is one, else the bits of `b`.
         fn select(self, mask: u8, a: __m128i, b: __m128i) -> __m128i {
             let mask = self.splat(mask);
             _mm_or_si128(_mm_and_si128(mask, a), _mm_andnot_si128(mask, b))
@@ -169,7 +169,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m256i {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
-        // SAFETY: the bytes are there; AVX is in the features that `self` witnesses, and loads unaligned.
+        // SAFETY: `bytes` has 32 bytes; the features that `self` witnesses include AVX, which loads unaligned.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
@@ -180,7 +180,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn table(self, bytes: &[u8; 16]) -> __m256i {
-        // SAFETY: sixteen bytes are there; `self` witnesses AVX2.
+        // SAFETY: `bytes` has sixteen bytes; `self` witnesses AVX2.
         unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) }
     }
 
@@ -215,9 +215,9 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn sums(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
-        // SAFETY: `self` witnesses AVX2, which all intrinsics here are of; none touches memory.
+        // SAFETY: `self` witnesses AVX2, which includes all intrinsics here; none accesses memory.
         unsafe {
-            // The upper half of what was before and the lower half of what is now.
+            // The upper half of the previous vector and the lower half of the current one.
             let middle = |now, before| _mm256_permute2x128_si256::<0x21>(before, now);
             let behind = _mm256_alignr_epi8::<15>(ones, middle(ones, before.ones));
             let twos = _mm256_add_epi8(ones, self.turned_by_one(behind));
@@ -265,7 +265,8 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m512i {
         assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
-        // SAFETY: the bytes are there; AVX-512F is in the features that `self` witnesses, and loads unaligned.
+        // SAFETY: `bytes` has 64 bytes; the features that `self` witnesses include AVX-512F, which loads
+        // unaligned.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
     }
 
@@ -276,7 +277,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn table(self, bytes: &[u8; 16]) -> __m512i {
-        // SAFETY: sixteen bytes are there; `self` witnesses AVX-512F.
+        // SAFETY: `bytes` has sixteen bytes; `self` witnesses AVX-512F.
         unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(bytes.as_ptr().cast())) }
     }
 
@@ -296,7 +297,8 @@ impl Simd for Avx512 {
             _mm_cvtsi128_si32(lowest(low)) as u8
         }
         fn low_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
-            // Six bits choose of the table, which has the sixteen bytes four times: no bits need to be cleared.
+            // Six bits select an entry; the table has the sixteen bytes four times, so no bits need to be
+            // cleared.
             _mm512_permutexvar_epi8(a, table)
         }
         fn high_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
@@ -323,7 +325,7 @@ impl Avx512 {
     ops! {
         fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi8(a, b) }
         fn behind(self, lanes: u8, now: __m512i, before: __m512i) -> __m512i {
-            // Numbers below 64 name the lanes of what was before.
+            // Indices below 64 select lanes of the previous vector.
             let from = _mm512_sub_epi8(self.load(&LANES_OF_NOW), self.splat(lanes));
             _mm512_permutex2var_epi8(before, from, now)
         }
@@ -333,7 +335,7 @@ impl Avx512 {
     }
 }
 
-/// The numbers that a permutation of two vectors has for the lanes of the second.
+/// The indices of the second vector's lanes in a permutation of two vectors.
 static LANES_OF_NOW: [u8; 64] = {
     let mut lanes = [0; 64];
     let mut n = 0;

@@ -1,22 +1,24 @@
-//! rsync's rolling sum (Tridgell and Mackerras 1996), which the papers call Adler-32 (WebR2sync+ §5.2, SkySync §2.2.1).
+//! rsync's rolling sum (Tridgell and Mackerras 1996), called Adler-32 in the papers (WebR2sync+ §5.2, SkySync
+//! §2.2.1).
 //!
 //! ```text
-//! a = sum of data[i]                  (mod 2^16)     data[i] is signed, as in rsync's own code
+//! a = sum of data[i]                  (mod 2^16)     data[i] is signed, as in rsync
 //! b = sum of (n - i) data[i]          (mod 2^16)     for i in 0..n
 //! sum = a + 2^16 b
 //! ```
 //!
-//! There are three sums of this name. zlib's Adler-32 starts `a` from one and is modulo 65521; librsync, which SkySync
-//! built on, adds 31 to each byte; rsync's adds nothing (its `CHAR_OFFSET` is zero) and takes bytes as signed. This is
-//! rsync's, bit for bit: it is the baseline of all papers, and the cheapest of the three to roll.
+//! There are three sums of this name. zlib's Adler-32 starts `a` at one and is modulo 65521. librsync, the base
+//! of SkySync, adds 31 to each byte. rsync adds nothing (its `CHAR_OFFSET` is zero) and takes bytes as signed.
+//! This module equals rsync bit for bit: rsync is the baseline of all papers, and its sum is the cheapest of
+//! the three to roll.
 //!
-//! A run of zeros has sum 0 at any length. Lengths of blocks are compared by other means.
+//! A run of zeros of any length has sum 0. The length of a block must be compared separately.
 
 use std::fmt;
 
 use super::{Roll, RollAdler};
 
-/// rsync's rolling sum of some bytes.
+/// rsync's rolling sum of a byte string.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Adler(u32);
 
@@ -24,9 +26,9 @@ impl Adler {
     /// The sum of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        // Sixteen bits are enough for each lane's sums, for they are wanted modulo 2^16. `sums` are the lanes' parts of
-        // `a`; `before` adds up what they were ahead of each vector, so that each vector behind a byte counts it LANES
-        // times for `b`.
+        // Sixteen bits suffice for each lane, because sums are modulo 2^16. `sums` holds each lane's part of
+        // `a`. `before` accumulates `sums` before each vector: `b` counts each byte LANES times for each vector
+        // after it.
         let (vectors, rest) = bytes.as_chunks::<LANES>();
         let (mut sums, mut before) = ([0u16; LANES], [0u16; LANES]);
         for vector in vectors {
@@ -49,13 +51,13 @@ impl Adler {
         Self(u32::from(a) | u32::from(b) << 16)
     }
 
-    /// Its value.
+    /// The value of the sum.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The sum of `len` bytes, one byte further: `leaves` was the first of them, `enters` comes behind the last.
+    /// The sum of `len` bytes, moved by one byte: `leaves` was the first byte, `enters` follows the last.
     #[must_use]
     pub fn roll(self, leaves: u8, enters: u8, len: u32) -> Self {
         let roll = RollAdler::new(len);
@@ -73,7 +75,7 @@ const fn signed(byte: u8) -> u16 {
     byte as i8 as u16
 }
 
-/// Sums side by side: as many as registers of the smallest vectors hold.
+/// Number of sums side by side: as many as fit in registers of the smallest vectors.
 const LANES: usize = 32;
 
 #[cfg(test)]
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_signed_and_sums_begin_with_nothing() {
+    fn bytes_are_signed_and_sums_start_at_zero() {
         assert_eq!(Adler::of(b"").get(), 0);
         assert_eq!(Adler::of(&[0; 100]).get(), 0);
         assert_eq!(Adler::of(&[1, 2]).get(), 3 | 4 << 16);

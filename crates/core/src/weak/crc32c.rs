@@ -1,10 +1,10 @@
-//! CRC-32C, and the sum of bytes that follow each other from the sums of the parts (law 3).
+//! CRC-32C, and concatenation: the sum of two adjacent parts from the sums of the parts (law 3).
 //!
-//! SkySync (§3.2.1) makes chunk sums of block sums that a storage layer keeps, ParaSync (§3.1) of the sums of
-//! sub-chunks that threads found. Both append zeros to the first part and xor: `CRC(a‖b) = CRC(a‖0…0) ^ CRC(b)`. That
-//! holds for a bare remainder. The sum that everybody stores starts from all ones and is inverted in the end; with
-//! it, the equation as published is wrong by the sum of the zeros. What holds instead, over GF(2) modulo the
-//! polynomial P, with `|m|` in bits and `I` for all ones:
+//! SkySync (§3.2.1) combines block sums of a storage layer to chunk sums; ParaSync (§3.1) combines sums of
+//! sub-chunks. Both append zeros to the first part and XOR: `CRC(a‖b) = CRC(a‖0…0) ^ CRC(b)`. That holds for a
+//! bare remainder. The usual CRC starts from all ones and is inverted at the end; for it, the published
+//! equation is wrong by the sum of the zeros. The following holds over GF(2) modulo the polynomial P, with
+//! `|m|` in bits and `I` for all ones:
 //!
 //! ```text
 //! crc(m)                = I x^|m| + m x^32 + I
@@ -13,20 +13,20 @@
 //!                                                      + I x^|b| + b x^32 + I   = crc(a‖b)
 //! ```
 //!
-//! The inversion at the end of `a` becomes the start of `b`, because both are all ones. So the *sum* of `a`, not `a`,
-//! is carried over the zeros, and nothing is left to correct. A store that leaves one of the inversions out has
-//! another sum: undo that before it becomes a [`Crc32c`].
+//! The inversion at the end of `a` becomes the start of `b`, because both are all ones. So the *sum* of `a`,
+//! not `a`, is shifted over the zeros, and no correction remains. A store that omits one of the inversions has
+//! another sum; undo that before making a [`Crc32c`].
 //!
-//! `x^|b|` is a product of powers from tables, one table for each byte of the length. The price is a multiplication
-//! for each byte that is not zero: one for most block lengths, two for most chunks, four at most. The digest of bytes
-//! is the `crc32c` crate's (docs/decisions/0012).
+//! `x^|b|` is a product of powers from tables, one table for each byte of the length. Each nonzero byte of the
+//! length costs one multiplication: one for most block lengths, two for most chunks, four at most. Sums of
+//! bytes come from the `crc32c` crate (docs/decisions/0012).
 
 use crate::constants::CASTAGNOLI;
 use std::fmt;
 
 use crate::simd::clmul::Clmul;
 
-/// CRC-32C of some bytes, with both inversions: as iSCSI, btrfs, HDFS and S3 have it.
+/// CRC-32C of a byte string, with both inversions, as in iSCSI, btrfs, HDFS and S3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Crc32c(u32);
 
@@ -40,32 +40,33 @@ impl Crc32c {
         Self(crc32c::crc32c(bytes))
     }
 
-    /// The sum of the bytes of `self` with `bytes` behind them.
+    /// The sum of this byte string followed by `bytes`.
     #[must_use]
     pub fn append(self, bytes: &[u8]) -> Self {
         Self(crc32c::crc32c_append(self.0, bytes))
     }
 
-    /// The sum that was written down as `sum`, with both inversions.
+    /// The sum with the value `sum`, which includes both inversions.
     #[must_use]
     pub const fn new(sum: u32) -> Self {
         Self(sum)
     }
 
-    /// Its value, with both inversions.
+    /// The value of the sum, with both inversions.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The sum of the bytes of `self` with those of `next` behind them, which are `next_len` bytes. Any length will do.
+    /// The sum of this byte string followed by the byte string of `next`, which has `next_len` bytes of any
+    /// number.
     #[inline]
     #[must_use]
     pub fn concat(self, next: Self, next_len: u64) -> Self {
         self.concat_on(Engine::detect(), next, next_len)
     }
 
-    /// The same on an engine of the caller's choice, for tests and benches.
+    /// As [`Crc32c::concat`] with an engine that tests and benchmarks choose.
     #[doc(hidden)]
     #[inline]
     #[must_use]
@@ -80,27 +81,27 @@ impl fmt::Debug for Crc32c {
     }
 }
 
-/// Multiplier: instructions of the processor, or a small table.
+/// Multiplier modulo P: CPU instructions, or a small table.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Engine(Option<Clmul>);
 
 impl Engine {
-    /// The fastest that this processor has.
+    /// The fastest engine of this machine.
     #[inline]
     #[must_use]
     pub fn detect() -> Self {
         Self(Clmul::detect())
     }
 
-    /// The one that every processor has.
+    /// The engine that every machine has.
     #[must_use]
     pub const fn portable() -> Self {
         Self(None)
     }
 
-    /// `first` multiplied by each of `factors` in turn, each time by `x^33` as well: that is what one carry-less
-    /// multiplication gives ([`Clmul`]).
+    /// The product of `first` and all `factors`, times `x^33` for each factor, as carry-less multiplication
+    /// gives ([`Clmul`]).
     #[inline]
     fn product(self, first: u32, factors: impl Iterator<Item = u32>) -> u32 {
         match self.0 {
@@ -110,7 +111,7 @@ impl Engine {
     }
 }
 
-/// Four bits of `b` at a time, each by one look at the multiples of `a`.
+/// Multiplies by four bits of `b` at a time, with a table of the multiples of `a`.
 fn multiply_portably(a: u32, b: u32) -> u32 {
     let mut multiples = [0; 16];
     for n in 1..multiples.len() {
@@ -118,11 +119,11 @@ fn multiply_portably(a: u32, b: u32) -> u32 {
     }
     let digits = (0..u32::BITS).step_by(4).rev().map(|n| (b >> n & 15) as usize);
     let wide = digits.fold(0, |wide, digit| wide << 4 ^ multiples[digit]);
-    // A digest without its inversions multiplies by x^32 and reduces.
+    // A CRC without its inversions multiplies by x^32 and reduces.
     !crc32c::crc32c_append(!0, &wide.to_le_bytes())
 }
 
-/// The factors whose [`Engine::product`] is `x^(8 * len)`.
+/// The factors whose [`Engine::product`] with a sum multiplies the sum by `x^(8 * len)`.
 #[inline]
 fn powers_of(len: u64) -> impl Iterator<Item = u32> {
     let digits = ((len % ORDER) as u32).to_le_bytes();
@@ -130,7 +131,7 @@ fn powers_of(len: u64) -> impl Iterator<Item = u32> {
     powers.filter(|(digit, _)| *digit != 0).map(|(digit, table)| table[usize::from(digit)])
 }
 
-/// `x^n` and `x^(8 * n)` are 1 for this `n` first: P is `x + 1` times a primitive polynomial of degree 31.
+/// The order of `x` and of `x^8`: P is `x + 1` times a primitive polynomial of degree 31.
 const ORDER: u64 = (1 << 31) - 1;
 
 /// `POWERS[k][digit]` is `x^(8 * digit * 256^k - 33)`.
@@ -148,7 +149,7 @@ const fn powers() -> [[u32; 256]; 4] {
             power = multiply(power, step);
             digit += 1;
         }
-        // Times 256 for the exponent are eight squares.
+        // Multiplying the exponent by 256 takes eight squarings.
         let mut square = 0;
         while square < 8 {
             step = multiply(step, step);
@@ -188,7 +189,7 @@ mod tests {
 
     /// RFC 3720, B.4, and the check value of every catalogue.
     #[test]
-    fn sums_are_those_of_iscsi() {
+    fn sums_equal_the_test_vectors_of_iscsi() {
         let ascending: [u8; 32] = std::array::from_fn(|n| n as u8);
         let descending: [u8; 32] = std::array::from_fn(|n| 31 - n as u8);
         assert_eq!(Crc32c::of(b"123456789").get(), 0xe306_9283);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn concatenations_stay_what_they_were() {
+    fn concatenations_equal_golden_sums() {
         let (a, b) = (Crc32c::of(b"12345"), Crc32c::of(b"6789"));
         let golden = [
             (4, 0xe306_9283),

@@ -1,35 +1,37 @@
-//! FastFP and FastFP(+L): sums of a gear hash, by-products of chunking (NetSync §4.2).
+//! FastFP and FastFP(+L): sums of Gear hashes, by-products of chunking (NetSync §4.2).
 //!
 //! ```text
 //! hash(0)     = 0
-//! hash(i)     = 2 hash(i - 1) + GEAR[data[i - 1]]                 (mod 2^32; the 32 bytes before i reach it)
+//! hash(i)     = 2 hash(i - 1) + GEAR[data[i - 1]]                 (mod 2^32; depends on the 32 bytes before i)
 //! FastFP      = sum of hash(i) for i in 1..=n                     (mod 2^32)
 //! FastFP(+L)  = sum of hash(i) for i in 1..=n, where L divides i or i = n
 //! ```
 //!
-//! Choices where the paper is silent, or cannot be followed:
+//! Choices where the paper is silent or cannot be followed:
 //!
-//! 1. *Skipped bytes.* FastCDC hashes nothing before the minimum; a sum of what it does hash would leave these bytes
-//!    out, and chunks that differ there alone would collide. The sum begins with the chunk's first byte.
-//! 2. *Places.* Algorithm 1 asks whether `L` divides the place in the file, so an insert would change the sums of all
-//!    chunks behind it. Here places count from the chunk's start.
-//! 3. *The end.* The paper's `+L` leaves out what lies behind the last multiple of `L`. Here the last hash counts too.
-//! 4. *Bits.* The paper's hash has 32 bits. Ours has 64 and is judged by the highest; its lower half, which is what a
-//!    gear of 32 bits makes of the lower half of the table, is what is added up.
+//! 1. *Skipped bytes.* FastCDC does not hash the bytes below the minimum. A sum without these bytes would be
+//!    equal for chunks that differ only there. So the sum begins with the first byte of the chunk.
+//! 2. *Positions.* Algorithm 1 tests whether `L` divides the position in the file, so an insertion would change
+//!    the sums of all later chunks. Here positions count from the start of the chunk.
+//! 3. *The end.* The `+L` of the paper omits bytes after the last multiple of `L`. Here the last hash counts
+//!    too.
+//! 4. *Bits.* The hash of the paper has 32 bits. Ours has 64 bits, and the highest bits decide cuts. The sum
+//!    adds the lower half, which equals a 32-bit Gear hash with the lower half of the table.
 //!
-//! The recurrence of Algorithm 1 makes each hash wait for the one before. Added up over all `i` it says
+//! In the recurrence of Algorithm 1 each hash depends on the previous one. Summed over all `i` the recurrence
+//! gives
 //!
 //! ```text
 //! FastFP = 2 (FastFP - hash(n)) + sum of GEAR[byte]       and so       FastFP = 2 hash(n) - sum of GEAR[byte]
 //! ```
 //!
-//! which needs the hash of 32 bytes and a plain sum, for which nothing waits. For `L` = 16, with the hash `h` of each
-//! block of 16 bytes by itself, the terms are `h(m) + 2^16 h(m - 1)`: the blocks do not wait for each other.
+//! which needs the hash of the last 32 bytes and a plain sum without dependencies. For `L` = 16, with the hash
+//! `h` of each block of 16 bytes alone, the terms are `h(m) + 2^16 h(m - 1)`: the blocks are independent.
 //!
-//! The equation also shows what FastFP is worth. But for the last 31 bytes it does not depend on their *order*: two
-//! chunks with the same bytes, shuffled, and the same end have the same sum. FastFP(+16) sees the order within 16
-//! bytes, and not that of aligned blocks. Random data (NetSync §5.2) cannot show it. So a match by FastFP is always
-//! to be confirmed.
+//! The equation also shows the weakness of FastFP. Except for the last 31 bytes, FastFP does not depend on
+//! their *order*: two chunks with the same bytes in different order and the same end have equal sums.
+//! FastFP(+16) depends on the order within aligned blocks of 16 bytes, but not on the order of the blocks.
+//! Random data (NetSync §5.2) does not show that. So a match by FastFP must always be confirmed.
 
 use crate::constants::GEAR;
 
@@ -37,7 +39,7 @@ use crate::constants::GEAR;
 pub(super) fn fast_fp(chunk: &[u8]) -> u32 {
     let (eights, rest) = chunk.as_chunks::<8>();
     let add = |sum: u32, byte: &u8| sum.wrapping_add(number(*byte));
-    // Two sums: nothing waits for long.
+    // Two sums shorten the dependency chain.
     let [even, odd] = eights.iter().fold([0, 0], |[even, odd], eight| {
         [eight[..4].iter().fold(even, add), eight[4..].iter().fold(odd, add)]
     });
@@ -54,7 +56,7 @@ pub(super) fn fast_fp_stride(chunk: &[u8]) -> u32 {
     if rest.is_empty() { at_ends } else { at_ends.wrapping_add(last_hash(chunk)) }
 }
 
-/// The hash behind the last byte.
+/// The hash after the last byte.
 fn last_hash(chunk: &[u8]) -> u32 {
     hash(&chunk[chunk.len().saturating_sub(u32::BITS as usize)..])
 }
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_counts_those_before_the_minimum_too() {
+    fn every_byte_counts_even_before_the_minimum() {
         let chunk: Vec<u8> = (0..1000u32).map(|n| (n % 251) as u8).collect();
         for changed in 0..chunk.len() {
             let mut other = chunk.clone();
@@ -85,9 +87,9 @@ mod tests {
         }
     }
 
-    /// A fact of the definition, and why a match is always to be confirmed.
+    /// A property of the definition: the reason why a match must be confirmed.
     #[test]
-    fn fastfp_does_not_see_the_order_of_far_bytes() {
+    fn fastfp_ignores_the_order_of_distant_bytes() {
         let chunk: Vec<u8> = (0..1000u32).map(|n| (n % 251) as u8).collect();
         let mut shuffled = chunk.clone();
         shuffled[..969].reverse();

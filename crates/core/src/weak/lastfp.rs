@@ -1,15 +1,15 @@
-//! LastFP: the hash that ended the chunk (NetSync §4.2), only to compare with.
+//! LastFP: the hash that ended the chunk (NetSync §4.2), for comparison only.
 //!
 //! ```text
 //! hash(n) = sum over k in 0..64 of  GEAR[data[n - 1 - k]] << k    (mod 2^64)
 //! LastFP  = hash(n) / 2^32, rounded down
 //! ```
 //!
-//! LastFP costs nothing beside chunking and covers 64 bytes of the chunk (in the paper 32, for its hash has 32 bits).
-//! The paper's LastFP is the value that satisfied the cut's criterion. Our criterion judges the highest bits of the
-//! hash, so LastFP is these. Where a gear cut, they begin with zeros, and the sum is as uneven as the paper found it
-//! (§5.2). Chunks that a cold FastCDC ends within 64 bytes of the minimum were judged by a hash of fewer bytes;
-//! LastFP depends on the chunk's bytes alone, so it takes all 64 there too.
+//! LastFP is free with chunking and covers the last 64 bytes of the chunk (32 in the paper, whose hash has 32
+//! bits). LastFP of the paper is the value that satisfied the criterion of the cut. Our criterion compares the
+//! highest bits of the hash, so LastFP is these bits. After a Gear cut they begin with zeros, and the
+//! distribution is as uneven as in the paper (§5.2). FastCDC with a cold hash judges a boundary within 64 bytes
+//! of the minimum by fewer bytes. LastFP depends on the chunk only, so it uses 64 bytes there too.
 
 use crate::constants::GEAR;
 

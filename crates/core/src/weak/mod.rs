@@ -1,4 +1,4 @@
-//! Weak sums: cheap to take, good to suggest a match, proof of nothing.
+//! Weak sums: cheap 32-bit sums that suggest a match and prove nothing.
 
 mod adler;
 mod crc32c;
@@ -16,27 +16,27 @@ pub(crate) use rolling::{Roll, RollAdler, RollCrc32c};
 use crate::codec::{CodecError, Put, Reader};
 use crate::named::named;
 
-/// A weak sum's kind. All have 32 bits.
+/// Kind of a weak sum. All sums have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weak {
-    /// rsync's rolling sum, which the papers call Adler-32 ([`Adler`]).
+    /// rsync's rolling sum, called Adler-32 in the papers ([`Adler`]).
     Adler,
     /// CRC-32C ([`Crc32c`]; SkySync §3.2.1, ParaSync §2.2).
     Crc32c,
-    /// The sum of all gear hashes (NetSync §4.2).
+    /// The sum of all Gear hashes (NetSync §4.2).
     FastFp,
-    /// The sum of every sixteenth gear hash: FastFP(+16) (NetSync §4.2).
+    /// The sum of every sixteenth Gear hash: FastFP(+16) (NetSync §4.2).
     FastFpStride,
-    /// The last gear hash, only to compare with (NetSync §4.2).
+    /// The last Gear hash, for comparison only (NetSync §4.2).
     LastFp,
 }
 
 impl Weak {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Adler, Self::Crc32c, Self::FastFp, Self::FastFpStride, Self::LastFp];
 
-    /// Bits of each sum.
+    /// Length of a sum in bits.
     pub const BITS: u32 = u32::BITS;
 
     /// The sum of `bytes`.
@@ -51,20 +51,20 @@ impl Weak {
         }
     }
 
-    /// Appends its number.
+    /// Appends the number of the kind.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.put_u8(self.facts().0);
     }
 
-    /// Reads what [`Weak::encode`] wrote.
+    /// Reads the output of [`Weak::encode`].
     ///
     /// # Errors
-    /// [`CodecError`]; an unknown number is out of range.
+    /// [`CodecError::OutOfRange`] for an unknown number.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         Self::numbered(reader.u8()?)
     }
 
-    /// Its number in files and frames, and its name.
+    /// The number in files and frames, and the name in command lines.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::Adler => (1, "adler-rsync"),
@@ -76,7 +76,7 @@ impl Weak {
     }
 }
 
-/// No weak sum has this name.
+/// Error for an unknown name of a weak sum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a weak sum; there are {names}", names = Weak::ALL.map(Weak::name).join(", "))]
 pub struct UnknownWeak(String);

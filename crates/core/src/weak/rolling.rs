@@ -1,19 +1,19 @@
-//! Weak sums that roll: from the sum of a window to that of the window one byte further, at the price of two bytes.
+//! Rolling weak sums: the sum of a window moves by one byte in constant time.
 
 use super::{Crc32c, Weak};
 use crate::chunk::CRC_ENTERS;
 
-/// A weak sum that rolls.
+/// Kind of a rolling weak sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rolling {
-    /// [`Weak::Adler`]: what rsync and its heirs search by.
+    /// [`Weak::Adler`], the sum of rsync and its successors.
     Adler,
-    /// [`Weak::Crc32c`]: what a storage layer may know of old, without a look at its bytes (SkySync §3.1).
+    /// [`Weak::Crc32c`], which a storage layer may keep of the old version (SkySync §3.1).
     Crc32c,
 }
 
 impl Rolling {
-    /// The same as one kind of all weak sums.
+    /// The same sum as a [`Weak`].
     #[must_use]
     pub const fn weak(self) -> Weak {
         match self {
@@ -25,13 +25,13 @@ impl Rolling {
 
 /// Rolls the sum of a window of one length.
 pub(crate) trait Roll {
-    /// The sum as it rolls best.
+    /// The sum in a form that is fast to roll.
     type State: Copy;
 
-    /// The state that rolls on from a window with this sum.
+    /// The state of a window with this sum.
     fn state(&self, sum: u32) -> Self::State;
 
-    /// The same one byte further: `leaves` was the first byte of the window, `enters` comes behind its last.
+    /// The state one byte later: `leaves` was the first byte of the window, `enters` follows its last byte.
     fn roll(&self, state: Self::State, leaves: u8, enters: u8) -> Self::State;
 
     /// The sum of the window.
@@ -45,13 +45,13 @@ pub(crate) struct RollAdler {
 }
 
 impl RollAdler {
-    /// For windows of `len` bytes.
+    /// Rolls windows of `len` bytes.
     pub(crate) const fn new(len: u32) -> Self {
         Self { len }
     }
 }
 
-/// Both halves with bits above that nobody asks for: so each step waits for two additions only.
+/// The state keeps both halves with unreduced higher bits, so each step waits for two additions only.
 impl Roll for RollAdler {
     type State = [u32; 2];
 
@@ -75,16 +75,15 @@ impl Roll for RollAdler {
 
 /// Rolls a [`Crc32c`].
 ///
-/// A byte in front of others changes their sum by a value that depends on the byte and on how many they are, not on
-/// what they are.
+/// A first byte changes the CRC of a byte string by a value that depends only on this byte and on the length.
 #[derive(Debug)]
 pub(crate) struct RollCrc32c {
-    /// The table of that value for each byte.
+    /// That value for each first byte.
     leaves: Box<[u32; 256]>,
 }
 
 impl RollCrc32c {
-    /// For windows of `len` bytes.
+    /// Rolls windows of `len` bytes.
     pub(crate) fn new(len: u32) -> Self {
         let window = Crc32c::of(&vec![0; len as usize]);
         let value = |byte| Crc32c::of(&[byte]).concat(window, len.into()).get() ^ window.get();
@@ -93,7 +92,7 @@ impl RollCrc32c {
 }
 
 impl Roll for RollCrc32c {
-    /// The register, which the sum inverts.
+    /// The CRC register: the inverted sum.
     type State = u32;
 
     #[inline(always)]
@@ -119,7 +118,7 @@ mod tests {
     use crate::weak::Adler;
 
     #[test]
-    fn a_rolled_sum_is_that_of_the_window() {
+    fn a_rolled_sum_equals_the_sum_of_the_window() {
         let data: Vec<u8> = (0..3000u32).map(|n| (n * n % 251) as u8 ^ 0xa5).collect();
         for len in [1usize, 2, 31, 32, 33, 512, 700] {
             let (adler, crc) = (RollAdler::new(len as u32), RollCrc32c::new(len as u32));
