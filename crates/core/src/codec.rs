@@ -1,40 +1,41 @@
-//! The bytes of everything Deltic keeps or sends: integers as varints, the rest as it is.
+//! Encoding of everything that Deltic stores or sends: integers as varints, all other values as raw bytes.
 //!
-//! A varint is LEB128: seven bits a byte, least significant first, the high bit set on all but the last. There is one
-//! encoding per value, so that equal values are equal bytes and a digest over bytes is a digest over values.
-//! Reading never allocates from a length field: a length is only ever a request for bytes that are there already.
+//! A varint is LEB128: seven bits a byte, least significant first; the high bit is set on every byte but the
+//! last. Each value has exactly one encoding, so equal values are equal bytes and a digest over bytes is a
+//! digest over values. Reading never allocates memory from a length field: a length only selects bytes that are
+//! present already.
 
-/// Longest encoding of one integer, in bytes.
+/// Maximum length of an encoded integer, in bytes.
 pub const MAX_VARINT_BYTES: usize = 10;
 
-/// Why bytes do not decode.
+/// Reason why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The bytes end inside a value.
     #[error("bytes end inside a value")]
     Truncated,
-    /// A longer encoding than the value needs.
+    /// An encoding is longer than its value needs.
     #[error("value is not encoded in its shortest form")]
     NotCanonical,
-    /// A value outside of what its field allows.
+    /// A value lies outside the range of its field.
     #[error("value is out of range")]
     OutOfRange,
-    /// Bytes after the last value.
+    /// Bytes follow the last value.
     #[error("bytes follow the last value")]
     Trailing,
 }
 
-/// Appends values to bytes; what [`Reader`] reads back.
+/// Appends encoded values to a buffer. [`Reader`] decodes them.
 pub trait Put {
     /// Appends one byte.
     fn put_u8(&mut self, value: u8);
     /// Appends `value` as a varint.
     fn put_varint(&mut self, value: u64);
-    /// Appends `value` as a zigzag varint, short for small values of either sign.
+    /// Appends `value` as a zigzag varint, which is short for small absolute values.
     fn put_signed(&mut self, value: i64);
-    /// Appends `bytes` as they are; the reader must know their number.
+    /// Appends `bytes` without a length; the reader must know the length.
     fn put_bytes(&mut self, bytes: &[u8]);
-    /// Appends the number of `bytes` and then `bytes`.
+    /// Appends the length of `bytes` as a varint, then `bytes`.
     fn put_prefixed(&mut self, bytes: &[u8]);
 }
 
@@ -65,20 +66,20 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Reads values from the front of bytes. After an error its position means nothing.
+/// Decodes values from the front of a byte slice. After an error the position is unspecified.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the first of `bytes`.
+    /// A reader at the start of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Takes one byte.
+    /// Reads one byte.
     ///
     /// # Errors
     /// [`CodecError::Truncated`] at the end.
@@ -88,11 +89,12 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// Takes one varint.
+    /// Reads one varint.
     ///
     /// # Errors
-    /// [`CodecError::Truncated`] at the end, [`CodecError::NotCanonical`] where it could be shorter,
-    /// [`CodecError::OutOfRange`] above 64 bits.
+    /// - [`CodecError::Truncated`]: the input ends inside the varint.
+    /// - [`CodecError::NotCanonical`]: a shorter encoding exists.
+    /// - [`CodecError::OutOfRange`]: the value exceeds 64 bits.
     pub fn varint(&mut self) -> Result<u64, CodecError> {
         let mut value = 0;
         for place in 0..MAX_VARINT_BYTES as u32 {
@@ -112,15 +114,15 @@ impl<'a> Reader<'a> {
         Err(CodecError::OutOfRange)
     }
 
-    /// Takes one varint that fits 32 bits.
+    /// Reads one varint of at most 32 bits.
     ///
     /// # Errors
-    /// As [`Reader::varint`]; [`CodecError::OutOfRange`] above 32 bits.
+    /// As [`Reader::varint`], and [`CodecError::OutOfRange`] if the value exceeds 32 bits.
     pub fn varint_u32(&mut self) -> Result<u32, CodecError> {
         u32::try_from(self.varint()?).map_err(|_| CodecError::OutOfRange)
     }
 
-    /// Takes one zigzag varint.
+    /// Reads one zigzag varint.
     ///
     /// # Errors
     /// As [`Reader::varint`].
@@ -129,50 +131,51 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// The next `n` bytes.
+    /// Reads `n` bytes.
     ///
     /// # Errors
-    /// [`CodecError::Truncated`] where there are fewer.
+    /// [`CodecError::Truncated`] if fewer than `n` bytes are left.
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], CodecError> {
         let (bytes, rest) = self.rest.split_at_checked(n).ok_or(CodecError::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
-    /// [`CodecError::Truncated`] where there are fewer.
+    /// [`CodecError::Truncated`] if fewer than `N` bytes are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(CodecError::Truncated)?;
         self.rest = rest;
         Ok(*bytes)
     }
 
-    /// Bytes behind their number, which is at most `max`.
+    /// Reads a varint length of at most `max`, then that many bytes.
     ///
     /// # Errors
-    /// As [`Reader::varint`]; [`CodecError::OutOfRange`] above `max`, [`CodecError::Truncated`] where there are fewer.
+    /// As [`Reader::varint`], [`CodecError::OutOfRange`] if the length exceeds `max`, and
+    /// [`CodecError::Truncated`] if fewer bytes are left.
     pub fn prefixed(&mut self, max: usize) -> Result<&'a [u8], CodecError> {
         let len = usize::try_from(self.varint()?).map_err(|_| CodecError::OutOfRange)?;
         if len > max { Err(CodecError::OutOfRange) } else { self.bytes(len) }
     }
 
-    /// All bytes that are left; nothing is left after.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// True if no byte is left.
+    /// True if no byte is left to read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Ends the reading.
+    /// Checks that all input was read.
     ///
     /// # Errors
-    /// [`CodecError::Trailing`] where bytes are left.
+    /// [`CodecError::Trailing`] if bytes are left.
     pub const fn finish(self) -> Result<(), CodecError> {
         if self.rest.is_empty() { Ok(()) } else { Err(CodecError::Trailing) }
     }
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_a_request_and_not_a_promise() {
+    fn a_length_beyond_the_input_is_an_error() {
         let mut bytes = Vec::new();
         bytes.put_varint(u64::MAX);
         assert_eq!(Reader::new(&bytes).prefixed(usize::MAX), Err(CodecError::Truncated));

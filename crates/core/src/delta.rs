@@ -1,68 +1,70 @@
-//! From old to new: what to copy, what to write, and whether that is all of new (law 5).
+//! Copies and literals that make the new version from the old, and the check that they cover all of it (law 5).
 
 use std::collections::BTreeMap;
 
 use crate::span::Span;
 
-/// Longest run that [`CopyRuns`] merges copies into, in bytes.
+/// Maximum length of a run that [`CopyRuns`] merges, in bytes.
 pub const MAX_RUN_BYTES: u32 = 8 << 20;
 
-/// A step from old to new. Steps stand on their own: any order gives the same bytes.
+/// One copy or literal. Operations are independent: every order gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Bytes that old has.
+    /// Copies bytes from the old version.
     Copy {
-        /// Bytes of old.
+        /// Byte range in the old version.
         old: Span,
-        /// Place in new, in bytes from its start.
+        /// Byte offset in the new version.
         new_start: u64,
     },
-    /// Bytes that have to travel.
+    /// Writes bytes that the sender transmits.
     Literal {
-        /// Place in new.
+        /// Byte range in the new version.
         new: Span,
     },
 }
 
-/// Why bytes cannot be covered.
+/// Reason why [`Cover::add`] refuses a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverError {
-    /// Some of them were covered before.
+    /// A byte of the run is covered already.
     #[error("bytes from {start} were written before")]
     Overlap {
-        /// First byte of the run that was refused.
+        /// First byte of the refused run.
         start: u64,
     },
-    /// Some of them lie beyond the end.
+    /// The run ends past the end of the file.
     #[error("bytes from {start} reach beyond the end of the file")]
     BeyondEnd {
-        /// First byte of the run that was refused.
+        /// First byte of the refused run.
         start: u64,
     },
 }
 
-/// Bytes of new that are there already. Law 5: they tile it exactly once, in any order.
+/// Tracks the bytes of the new version that are written. Law 5: writes cover each byte exactly once, in any
+/// order.
 ///
-/// Its memory grows with the number of holes, not of pieces.
+/// Memory grows with the number of gaps, not with the number of writes.
 #[derive(Clone, Debug)]
 pub struct Cover {
     len: u64,
     missing: u64,
-    /// Covered runs by start, with their ends; neither touching nor overlapping.
+    /// Covered runs: start to end. Runs neither touch nor overlap.
     runs: BTreeMap<u64, u64>,
 }
 
 impl Cover {
-    /// A cover of `len` bytes, none of which is there.
+    /// An empty cover of a file of `len` bytes.
     #[must_use]
     pub const fn new(len: u64) -> Self {
         Self { len, missing: len, runs: BTreeMap::new() }
     }
 
-    /// Covers `len` bytes from `start`. Nothing changes on an error.
+    /// Marks `len` bytes from `start` as written. An error leaves the cover unchanged.
     ///
     /// # Errors
-    /// [`CoverError`] where they overlap with covered ones or reach beyond the end.
+    /// [`CoverError::Overlap`] if a byte is covered already, [`CoverError::BeyondEnd`] if the run ends past the
+    /// end of the file.
     pub fn add(&mut self, start: u64, len: u64) -> Result<(), CoverError> {
         let end = start.checked_add(len).filter(|end| *end <= self.len);
         let end = end.ok_or(CoverError::BeyondEnd { start })?;
@@ -88,27 +90,27 @@ impl Cover {
         self.missing == 0
     }
 
-    /// Bytes that are not covered.
+    /// Number of bytes that are not covered.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.missing
     }
 }
 
-/// Merges copies that continue each other in old and in new, up to [`MAX_RUN_BYTES`].
+/// Merges copies that are adjacent in the old version and in the new, up to [`MAX_RUN_BYTES`].
 #[derive(Clone, Debug, Default)]
 pub struct CopyRuns {
     open: Option<(Span, u64)>,
 }
 
 impl CopyRuns {
-    /// No run yet.
+    /// A merger without an open run.
     #[must_use]
     pub const fn new() -> Self {
         Self { open: None }
     }
 
-    /// Takes the next copy; the run before it, where it does not go on with this copy.
+    /// Takes the next copy. Returns the previous run if this copy does not extend it.
     pub fn push(&mut self, old: Span, new_start: u64) -> Option<Op> {
         if let Some((run, run_new)) = &mut self.open {
             let goes_on =
@@ -124,7 +126,7 @@ impl CopyRuns {
         finished
     }
 
-    /// The run that is still open. The next copy starts a new one.
+    /// Closes and returns the open run. The next copy starts a new run.
     pub fn finish(&mut self) -> Option<Op> {
         self.open.take().map(|(old, new_start)| Op::Copy { old, new_start })
     }
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_merge_where_both_sides_go_on() {
+    fn copies_adjacent_in_old_and_new_merge() {
         let mut runs = CopyRuns::new();
         assert_eq!(runs.push(Span::new(0, 10), 100), None);
         assert_eq!(runs.push(Span::new(10, 5), 110), None);
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_a_bound() {
+    fn a_merged_run_has_a_longest_length() {
         let mut runs = CopyRuns::new();
         assert_eq!(runs.push(Span::new(0, MAX_RUN_BYTES - 1), 0), None);
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Fingerprints of bytes: equal fingerprints mean equal bytes.
 //!
-//! Files that persist hold plain BLAKE3-256, of which nobody can find a collision. A session uses a key that nobody
-//! knew when the bytes were written, so nobody can aim at its fingerprints (docs/decisions/0014). A prefix of a few
-//! bytes is enough to find.
+//! Stored data is named by plain BLAKE3-256, which has no known collisions. A session uses a random key drawn
+//! after the bytes were written, so an author of bytes cannot aim for a collision (docs/decisions/0014).
+//! Prefixes of a few bytes suffice to find candidates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,82 +14,83 @@ pub const FINGERPRINT_BYTES: usize = 32;
 /// Length of a [`GroupPrefix`] in bytes.
 pub(crate) const GROUP_PREFIX_BYTES: usize = 8;
 
-/// A hash of some bytes, in full. Digests are made of these.
+/// The full hash of some bytes. Digests are built from full hashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; FINGERPRINT_BYTES]);
 
 impl Fingerprint {
-    /// The fingerprint of `bytes` that persists: plain BLAKE3.
+    /// Plain BLAKE3 of `bytes`, the fingerprint for stored data.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).into())
     }
 
-    /// The fingerprint that was written down as `bytes`.
+    /// The fingerprint with these `bytes`.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; FINGERPRINT_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the fingerprint.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; FINGERPRINT_BYTES] {
         &self.0
     }
 
-    /// The part that travels: its first bytes.
+    /// The first [`GROUP_PREFIX_BYTES`] bytes, which are sent for a group.
     #[must_use]
     pub fn group_prefix(&self) -> GroupPrefix {
         GroupPrefix(*self.0.first_chunk().expect("a prefix is shorter"))
     }
 
-    /// Its first bytes, so many of them.
+    /// The first `len` bytes.
     #[must_use]
     pub fn chunk_prefix(&self, len: PrefixLen) -> ChunkPrefix {
         ChunkPrefix::from_bytes(&self.0[..len.get()]).expect("a length is a valid one")
     }
 }
 
-/// The first bytes of a [`Fingerprint`]: finds bytes, while a [`Digest`](crate::Digest) over full ones proves them.
+/// The first bytes of a [`Fingerprint`]. A prefix finds candidates; a [`Digest`](crate::Digest) over full
+/// fingerprints proves them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupPrefix([u8; GROUP_PREFIX_BYTES]);
 
 impl GroupPrefix {
-    /// The prefix that was written down as `bytes`.
+    /// The prefix with these `bytes`.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; GROUP_PREFIX_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the prefix.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; GROUP_PREFIX_BYTES] {
         &self.0
     }
 }
 
-/// Number of bytes of a chunk's fingerprint that travel.
+/// Number of fingerprint bytes that are sent for each chunk.
 ///
-/// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says
-/// about ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law
-/// 9). docs/decisions/0024 says how often.
+/// A new chunk is identified by its length and this many bytes, and is compared with every old chunk. The
+/// length adds about ten bits of distinction. If a prefix matches the wrong chunk, the digest of the file
+/// detects the error, and the file is transferred again (law 9). docs/decisions/0024 gives the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixLen(u8);
 
 impl PrefixLen {
-    /// Fewest bytes.
+    /// Minimum number of bytes.
     pub const MIN: Self = Self(4);
-    /// Most bytes: as many as a [`GroupPrefix`] has.
+    /// Maximum number of bytes, that of a [`GroupPrefix`].
     pub const MAX: Self = Self(GROUP_PREFIX_BYTES as u8);
 
-    /// Checks a number of bytes.
+    /// Returns `None` if `bytes` is outside of `MIN..=MAX`.
     #[must_use]
     pub const fn new(bytes: u8) -> Option<Self> {
         if Self::MIN.0 <= bytes && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
-    /// The fewest bytes that find the chunks of a file that has about so many. A byte for each chunk costs less than
-    /// mistakes as frequent as one in some hundred thousand.
+    /// The prefix length for a file of about `chunks` chunks. A byte more for each chunk would cost more than
+    /// the repeated transfers it avoids, which happen about once in 100,000 files.
     #[must_use]
     pub const fn for_chunks(chunks: u64) -> Self {
         let pairs = 2 * (u64::BITS - chunks.leading_zeros());
@@ -108,19 +109,19 @@ impl PrefixLen {
     }
 }
 
-/// Bits that a prefix has beyond those that tell pairs of chunks apart; their lengths add about ten.
+/// Bits beyond the two logarithms that distinguish all pairs of chunks. Chunk lengths add about ten more.
 const SPARE_BITS: u32 = 6;
 
-/// The first bytes of a chunk's [`Fingerprint`], as few as will do.
+/// The first [`PrefixLen`] bytes of a chunk's [`Fingerprint`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkPrefix {
-    /// Zeros behind the first `len`.
+    /// The prefix, padded with zeros.
     bytes: [u8; GROUP_PREFIX_BYTES],
     len: PrefixLen,
 }
 
 impl ChunkPrefix {
-    /// The prefix that was written down as `bytes`; `None` where they are too few or too many.
+    /// The prefix with these `bytes`, or `None` if the number of bytes is not a valid [`PrefixLen`].
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let len = u8::try_from(bytes.len()).ok().and_then(PrefixLen::new)?;
@@ -129,26 +130,26 @@ impl ChunkPrefix {
         Some(Self { bytes: all, len })
     }
 
-    /// Its bytes.
+    /// The bytes of the prefix, without padding.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.get()]
     }
 
-    /// Length in bytes.
+    /// Length of the prefix in bytes.
     #[must_use]
     pub const fn len(&self) -> PrefixLen {
         self.len
     }
 
-    /// True if `fingerprint` begins with it.
+    /// True if `fingerprint` starts with this prefix.
     #[must_use]
     pub fn begins(&self, fingerprint: &Fingerprint) -> bool {
         fingerprint.0.starts_with(self.as_bytes())
     }
 }
 
-/// Takes fingerprints, all of one kind. Cheap to clone.
+/// Computes fingerprints of one kind. Cheap to clone.
 #[derive(Clone)]
 pub struct Fingerprinter(Form);
 
@@ -160,19 +161,19 @@ enum Form {
 }
 
 impl Fingerprinter {
-    /// Plain BLAKE3, as [`Fingerprint::of`].
+    /// Plain BLAKE3, the same as [`Fingerprint::of`].
     #[must_use]
     pub(crate) const fn plain() -> Self {
         Self(Form::Plain)
     }
 
-    /// BLAKE3 with a key.
+    /// BLAKE3 in keyed mode.
     #[must_use]
     pub fn blake3(key: &Key) -> Self {
         Self(Form::Blake3(*key))
     }
 
-    /// The keyed sum, which fills the first half; the second is zeros.
+    /// [`KeyedSum`] in the first half of the fingerprint, zeros in the second.
     #[must_use]
     pub fn keyed(key: &Key) -> Self {
         Self(Form::Keyed(Arc::new(KeyedSum::new(key))))
@@ -194,7 +195,7 @@ impl Fingerprinter {
 }
 
 impl fmt::Debug for Fingerprinter {
-    /// Without the key.
+    /// Prints the kind only: the key is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Form::Plain => "Plain",
@@ -239,7 +240,7 @@ impl fmt::Debug for GroupPrefix {
     }
 }
 
-/// Enough to tell fingerprints apart in a failed test.
+/// Number of bytes that `Debug` prints, enough to distinguish fingerprints in a failed test.
 pub(crate) const DEBUG_BYTES: usize = 4;
 
 #[cfg(test)]
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_begins_the_fingerprints_that_agree_with_it() {
+    fn a_prefix_begins_fingerprints_with_the_same_first_bytes() {
         let (one, mut other) = (Fingerprint::of(b"one"), Fingerprint::of(b"one"));
         other.0[5] ^= 1;
         let brief = |bytes| one.chunk_prefix(PrefixLen::new(bytes).unwrap());
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_chunks_there_are_the_more_bytes_tell_them_apart() {
+    fn prefixes_grow_with_the_number_of_chunks() {
         let bytes = |chunks| PrefixLen::for_chunks(chunks).get();
         let lens = [0, 1, 8191, 8192, 1 << 17, 1 << 20, 1 << 22, 1 << 28, u64::MAX].map(bytes);
         assert_eq!(lens, [4, 4, 4, 5, 6, 6, 7, 8, 8]);

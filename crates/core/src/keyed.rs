@@ -1,45 +1,50 @@
-//! A keyed sum of bytes at the speed of memory: proof of equality between two ends that share a fresh secret.
+//! A keyed hash at memory speed, which proves equality between two ends that share a fresh secret.
 //!
-//! BLAKE3 resists whoever chooses bytes *after* seeing everything; it costs for that. Here the key is drawn once the
-//! bytes are there, and then two different strings have one sum with a small probability, whoever chose them
-//! (docs/decisions/0014). The sum is worth nothing for another key, and proves nothing to somebody who did not hold
-//! it.
+//! BLAKE3 resists an attacker who chooses bytes *after* seeing everything, and is slower for that. Here the key
+//! is drawn once the bytes exist. Then two different strings have equal sums with a small probability, for any
+//! author of the strings (docs/decisions/0014). A sum is worthless under another key, and proves nothing to a
+//! party that did not hold the key.
 //!
 //! # The sum
 //!
-//! BLAKE3 expands the key ([`KeyedSum::with`]) to a point `p` of GF(2^128) and to rows of words of 64 bits. Numbers are
-//! little-endian polynomials over GF(2), lowest bit first; the field is that of `x^128 + x^7 + x^2 + x + 1`.
+//! BLAKE3 expands the key ([`KeyedSum::with`]) to a point `p` of GF(2^128) and to rows of 64-bit words. Numbers
+//! are little-endian polynomials over GF(2), lowest bit first; the field polynomial is `x^128 + x^7 + x^2 + x +
+//! 1`.
 //!
 //! ```text
-//! rows     the bytes in rows of ROW_BYTES; the last row is the last ROW_BYTES of the bytes, even if it repeats some of
-//!          the row before. Fewer bytes than that are one row, with zeros behind them; no bytes are no row.
-//! pages    the rows in pages of PAGE_ROWS, the last one shorter. Row r of a page is pairs (u, v) of words.
-//! inner    A = sum of (u + a) * (v + b) over all pairs of the page, where (a, b) is the pair of key row r there
+//! rows     the input in rows of ROW_BYTES. If the input does not end with a row, the last row is the last ROW_BYTES
+//!          of the input, and overlaps the row before. Shorter input is one row, padded with zeros; empty input has no row.
+//! pages    the rows in pages of PAGE_ROWS; the last page may be shorter. Row r of a page is pairs (u, v) of words.
+//! inner    A = sum of (u + a) * (v + b) over all pairs of the page, where (a, b) is the same pair of key row r
 //!          B = the same with key row r + 1                              two polynomials of degree below 127, not reduced
 //! outer    sum = A1 p^(2n+1) + B1 p^2n + … + An p^3 + Bn p^2 + len p     in the field, for n pages and len bytes
 //! ```
 //!
 //! # The bound
 //!
-//! Let `a, b, p` be uniform and independent, and take two different strings and any `d`. Then `P[sum ^ sum' = d] <=
-//! (2n + 2) / 2^128`, with n pages in the longer one: a string of the longest chunk has 128 pages, and the bound is
-//! below `2^-119`. With `d = 0` that is a collision. That it holds for every `d` makes any `t` bits of the sum
-//! collide with `2^(128-t)` times the bound at most: tables may use part of a sum.
+//! Let `a, b, p` be uniform and independent. For two different strings and any `d`, `P[sum ^ sum' = d] <= (2n +
+//! 2) / 2^128`, where n is the number of pages of the longer string. A string of the maximum chunk length has
+//! 128 pages, so the bound is below `2^-119`. A collision is the case `d = 0`. As the bound holds for every
+//! `d`, any `t` bits of the sum collide with at most `2^(128-t)` times the bound, and tables may use a part of
+//! a sum.
 //!
-//! *Different lengths.* The outer polynomials differ in the coefficient of `p`. Their sum plus `d` is a polynomial in
-//! `p` that is not zero, of degree `2n + 1` at most, and has no more zeros than that.
+//! *Different lengths.* The outer polynomials differ in the coefficient of `p`. Their sum plus `d` is a nonzero
+//! polynomial in `p` of degree at most `2n + 1`, so this polynomial has at most `2n + 1` roots.
 //!
-//! *Equal lengths.* The rows tell the bytes apart, so some page has a pair that differs. (1) If its A or B differs,
-//! the same argument holds, given the rows of the key. (2) Both agree with probability `2^-128` at most: say that u,
-//! or else v, differs in pair q of row r, and that no later pair differs. In `A + A'` products of key words cancel,
-//! so it is linear in the key; it is `(u + u') b + (v + v') a` of pair q plus what does not depend on these. So for
-//! given other words at most one b (or a) makes it zero, as polynomials have no divisors of zero: `P[A = A'] <=
-//! 2^-64`. `A + A'` knows no words of the key behind those of pair q in row r. `B + B'` is linear in those of pair q
-//! in row r + 1 in the same way: whatever `A + A'` is, they are still uniform, and `P[B = B' | A = A'] <= 2^-64`.
-//! (That is the Toeplitz argument of UMAC for its NH; without carries NH is the CLNH of Lemire and Kaser's CLHASH.)
+//! *Equal lengths.* The rows determine the bytes, so some page has a pair that differs.
 //!
-//! The words are not uniform but derived: the bound holds but for what somebody could gain by telling BLAKE3's output
-//! from random bits, without its key.
+//! 1. If A or B of that page differs, the argument above holds, given the key rows.
+//! 2. A and B both agree with probability at most `2^-128`. Let u or v differ in pair q of row r, and let no
+//!    later pair differ. In `A + A'` products of key words cancel, so `A + A'` is linear in the key: `(u + u')
+//!    b + (v + v') a` of pair q, plus terms without these two key words. Polynomials have no zero divisors, so
+//!    for given other words at most one b (or a) makes `A + A'` zero: `P[A = A'] <= 2^-64`. `A + A'` does not
+//!    depend on key words after pair q of row r. `B + B'` is linear in the words of pair q in row r + 1 in the
+//!    same way, and these words are still uniform given `A + A'`: `P[B = B' | A = A'] <= 2^-64`.
+//!
+//! This is the Toeplitz argument of UMAC for NH; NH without carries is the CLNH of Lemire and Kaser's CLHASH.
+//!
+//! The words are derived, not uniform. The bound holds except for the advantage of an attacker who can
+//! distinguish BLAKE3's output from random bits without the key.
 
 use std::fmt;
 
@@ -51,31 +56,32 @@ pub const SUM_BYTES: usize = 16;
 /// Length of a [`Key`] in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// Secret random bytes of one session, drawn after the bytes to be summed were fixed.
+/// The secret of one session: random bytes, drawn after the bytes to be summed were fixed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// The key that was drawn, or received, as `bytes`. Any will do; nobody else may know them.
+    /// The key with these `bytes`, which must be random and secret. Every value is valid.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// The key of the session whose sender drew this one. The sender alone is enough to make it new: it may name
-    /// chunks by it before it has heard the receiver, and one of bad will could choose what it names anyway.
+    /// Derives the session key from this key, which the sender drew. The receiver adds nothing: the sender may
+    /// name chunks before the receiver's first message, and a malicious sender could choose the names of chunks
+    /// anyway.
     #[must_use]
     pub fn for_session(self) -> Self {
         Self(blake3::derive_key(SESSION_CONTEXT, &self.0))
     }
 
-    /// A number that belongs to the key, for sums that need no more than a seed.
+    /// A seed derived from the key, for hashes that need a seed only.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let derived = blake3::derive_key(SEED_CONTEXT, &self.0);
@@ -92,7 +98,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Takes sums under one key.
+/// Computes keyed sums under one key.
 #[derive(Clone)]
 pub struct KeyedSum {
     engine: Engine,
@@ -100,26 +106,26 @@ pub struct KeyedSum {
 }
 
 impl KeyedSum {
-    /// For `key`, by the fastest means of this machine. Expands the key: some microseconds.
+    /// Expands `key`, in some microseconds, for the fastest [`Engine`] of this machine.
     #[must_use]
     pub fn new(key: &Key) -> Self {
         Self::with(key, Engine::best())
     }
 
-    /// The same by means of the caller's choice, for tests and benches.
+    /// As [`KeyedSum::new`] with an engine that tests and benchmarks choose.
     #[must_use]
     pub fn with(key: &Key, engine: Engine) -> Self {
         Self { engine, secrets: Box::new(Secrets::of(key)) }
     }
 
-    /// True if this machine multiplies without carries by an instruction. Where it does not, a sum takes longer than
-    /// a BLAKE3 hash, and a peer should not be offered one.
+    /// True if this machine has an instruction for carry-less multiplication. Without that instruction a sum
+    /// takes longer than a BLAKE3 hash, and a peer should not be offered keyed sums.
     #[must_use]
     pub fn is_fast() -> bool {
         Engine::best() != Engine::PORTABLE
     }
 
-    /// The sum of `bytes`, of any length.
+    /// The sum of `bytes`, which may have any length.
     #[must_use]
     pub fn sum(&self, bytes: &[u8]) -> [u8; SUM_BYTES] {
         self.engine.0.run(Sum { secrets: &self.secrets, bytes })
@@ -132,27 +138,27 @@ impl fmt::Debug for KeyedSum {
     }
 }
 
-/// Multiplier: instructions of the processor, or plain Rust. All give the same sums.
+/// A carry-less multiplier: an instruction set, or portable Rust. All engines give the same sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Engine(Witness);
 
 impl Engine {
-    /// Plain Rust: every machine has it.
+    /// Portable Rust, available on every machine.
     pub const PORTABLE: Self = Self(Witness::Portable(Portable));
 
-    /// All that this machine has, the fastest last.
+    /// All engines of this machine, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Witness::detect_all().into_iter().map(Self).collect()
     }
 
-    /// The fastest that this machine has.
+    /// The fastest engine of this machine.
     #[must_use]
     pub fn best() -> Self {
         Self::available().pop().unwrap_or(Self::PORTABLE)
     }
 
-    /// Its name.
+    /// Name of the engine.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name()
@@ -165,14 +171,14 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Rows in a page. More make the outer polynomial rarer and the key longer, which shares the first cache with the
-/// bytes.
+/// Rows in a page. Longer pages need fewer outer products, but a longer key, which shares the L1 cache with the
+/// input.
 const PAGE_ROWS: usize = 64;
 
-/// Names the key's expansion: another text gives other sums.
+/// BLAKE3 context for the expansion of the key. Another text gives other sums.
 const CONTEXT: &str = "deltic 2026 keyed sum";
 
-/// Rows that a key is expanded to. Each row lies in a cache line of its own.
+/// The expanded key. Each row lies in its own cache line.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Secrets {
@@ -196,7 +202,7 @@ impl Secrets {
     }
 }
 
-/// The sum of `bytes`, as a kernel.
+/// A kernel that computes the sum of `bytes`.
 struct Sum<'a> {
     secrets: &'a Secrets,
     bytes: &'a [u8],
@@ -205,7 +211,7 @@ struct Sum<'a> {
 impl Kernel for Sum<'_> {
     type Output = [u8; SUM_BYTES];
 
-    /// Horner's rule, a page at a time, so that one page waits for the one before with one product only.
+    /// Horner's rule, one page at a time. Each page depends on the page before by one product only.
     #[inline(always)]
     fn run<C: Carryless>(self, carryless: C) -> [u8; SUM_BYTES] {
         let (rows, rest) = self.bytes.as_chunks();
@@ -234,7 +240,7 @@ impl Kernel for Sum<'_> {
 }
 
 impl Sum<'_> {
-    /// A and B of the page that consists of `rows` and, behind them, of `last_row`.
+    /// A and B of the page of `rows`, followed by `last_row`.
     #[inline(always)]
     fn page<C: Carryless>(
         &self,

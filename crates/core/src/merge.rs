@@ -1,60 +1,63 @@
-//! Neighbours that matched by their weak sums, told and confirmed as one (NetSync §4.3).
+//! Merges adjacent weak matches into runs that one strong sum confirms (NetSync §4.3).
 //!
-//! Consecutive chunks of new often match consecutive chunks of old. Then one strong sum over all of them saves the
-//! sums of the parts. Weak sums lie now and then; then the strong sums over the run differ (a *merge collision*), and
-//! all of it is doubtful. A short run is not worth a second question: its bytes are sent. A longer one is split into
-//! its chunks, and the strong sum of each is asked for.
+//! Consecutive new chunks often match consecutive old chunks. One strong sum over the whole run saves the
+//! strong sums of its chunks. Sometimes a weak match is false; then the strong sums over the run differ (a
+//! *merge collision*), and every chunk of the run is unproved. A short run is sent as literal. A longer run is
+//! split into chunks, and the strong sum of each chunk is requested.
 //!
-//! Law 5 holds for any collisions: runs and what they split into tile the matched chunks, each is judged to its end
-//! once, and what is not copied is sent. A chunk is asked about twice at most.
+//! Law 5 holds for any collisions: runs and their parts tile the matched chunks, each is decided once, and all
+//! bytes that are not copied are sent. The receiver asks about a chunk at most twice.
 //!
-//! We differ from the paper in two things. A run has a longest length, so that it is told while matching goes on, and
-//! that one lie costs no more than that much hashing. And a run of one chunk is sent at once, however long: its
-//! strong sum is known already.
+//! Two differences from the paper:
+//!
+//! - A run has a maximum length. So runs are sent while matching goes on, and one false match costs a bounded
+//!   amount of hashing.
+//! - A refuted run of one chunk is sent as literal whatever its length, because the strong sum of the chunk is
+//!   known already.
 
 use crate::index::ChunkNo;
 
-/// A run whose strong sum was refuted is sent from here down, and split above, in bytes (NetSync §4.3: 800 KB).
+/// A refuted run shorter than this many bytes is sent as literal; a longer run is split (NetSync §4.3: 800 KB).
 pub const RESEND_BELOW_BYTES: u64 = 800 << 10;
 
-/// A chunk of new that may be one of old: their weak sums and lengths are equal.
+/// A new chunk and an old chunk with equal weak sums and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Chunk of new, from 0.
+    /// Number of the new chunk, from 0.
     pub new: u32,
-    /// Chunk of old.
+    /// Number of the old chunk.
     pub old: ChunkNo,
-    /// Length of both, in bytes.
+    /// Length of both chunks in bytes.
     pub len: u32,
 }
 
-/// Chunks of new that follow each other, and as many of old of the same lengths.
+/// Consecutive new chunks that match consecutive old chunks of the same lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first chunk of new, from 0.
+    /// Number of the first new chunk, from 0.
     pub new: u32,
-    /// The first chunk of old.
+    /// Number of the first old chunk.
     pub old: ChunkNo,
-    /// Number of chunks; at least one.
+    /// Number of chunks, at least one.
     pub chunks: u32,
-    /// Bytes of all of them.
+    /// Total length in bytes.
     pub len: u64,
 }
 
 impl Run {
-    /// A run of one.
+    /// A run of one chunk.
     #[must_use]
     pub const fn of(one: Match) -> Self {
         Self { new: one.new, old: one.old, chunks: 1, len: one.len as u64 }
     }
 
-    /// Next step where the strong sums over the run of old and of new are not equal.
+    /// The next step if the strong sums of the old run and of the new run differ.
     #[must_use]
     pub const fn refuted(&self) -> Refuted {
         Refuted::of(self.chunks, self.len)
     }
 
-    /// Its chunks as runs of one. `lens` says how long chunks of new are, in bytes.
+    /// Splits the run into runs of one chunk. `lens` returns the length of a new chunk in bytes.
     pub fn split(self, lens: impl Fn(u32) -> u32) -> impl Iterator<Item = Self> {
         let olds = std::iter::successors(Some(self.old), |old| Some(old.next()));
         let news = self.new..self.new + self.chunks;
@@ -67,24 +70,25 @@ impl Run {
     }
 }
 
-/// Next step for a run that was refuted.
+/// Next step for a run whose strong sums differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuted {
-    /// Its bytes are sent.
+    /// The bytes of the run are sent as literal.
     Send,
-    /// Its chunks are asked about, each by itself ([`Run::split`]).
+    /// The strong sum of each chunk is requested ([`Run::split`]).
     Split,
 }
 
 impl Refuted {
-    /// The same for a run of so many chunks and bytes, wherever it lies in old: the other end does not know.
+    /// The next step for a run of `chunks` chunks and `len` bytes, at an end that does not know the position in
+    /// the old version.
     #[must_use]
     pub const fn of(chunks: u32, len: u64) -> Self {
         if chunks == 1 || len < RESEND_BELOW_BYTES { Self::Send } else { Self::Split }
     }
 }
 
-/// Makes runs of matches, as they come.
+/// Merges matches to runs, one match at a time.
 #[derive(Clone, Debug)]
 pub struct Runs {
     max_bytes: u64,
@@ -92,13 +96,14 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// No run yet, and none that is longer than `max_bytes`, but for a single chunk.
+    /// A merger for runs of at most `max_bytes`. A single chunk may be longer.
     #[must_use]
     pub const fn new(max_bytes: u64) -> Self {
         Self { max_bytes, open: None }
     }
 
-    /// Takes the next match in the order of new; the run before it, where it does not go on with this one.
+    /// Takes the next match, in the order of the new chunks. Returns the previous run if this match does not
+    /// extend it.
     pub fn push(&mut self, next: Match) -> Option<Run> {
         if let Some(run) = &mut self.open {
             let len = run.len + u64::from(next.len);
@@ -110,7 +115,7 @@ impl Runs {
         self.open.replace(Run::of(next))
     }
 
-    /// The run that is still open. The next match starts a new one.
+    /// Closes and returns the open run. The next match starts a new run.
     pub const fn finish(&mut self) -> Option<Run> {
         self.open.take()
     }
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
     use crate::index::Cuckoo;
 
-    /// Numbers of chunks of old, from 0.
+    /// Numbers of old chunks, from 0.
     fn olds(count: usize) -> Vec<ChunkNo> {
         let mut index = Cuckoo::new(count);
         (0..count).for_each(|_| index.push(0u32));
@@ -142,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn matches_merge_where_both_sides_go_on() {
+    fn matches_adjacent_in_old_and_new_merge() {
         let matches = [(0, 5, 10), (1, 6, 20), (2, 8, 30), (4, 9, 40), (5, 10, 50), (6, 10, 60)];
         let expected = [(0, 5, 2, 30), (2, 8, 1, 30), (4, 9, 2, 90), (6, 10, 1, 60)];
         assert_eq!(runs(1000, &matches), expected);
     }
 
     #[test]
-    fn a_run_has_a_longest_length_and_a_chunk_has_none() {
+    fn a_run_has_a_longest_length_but_a_single_chunk_may_exceed_it() {
         let matches = [(0, 0, 50), (1, 1, 50), (2, 2, 1), (3, 3, 500), (4, 4, 1)];
         assert_eq!(
             runs(100, &matches),
@@ -167,7 +172,7 @@ mod tests {
 
     /// NetSync §4.3: a run saves 24 bytes a chunk and a collision costs 8 KB a chunk, so merging pays below 0.003.
     #[test]
-    fn merging_pays_below_the_rate_of_collisions_that_the_paper_gives() {
+    fn merging_pays_below_the_collision_rate_of_the_paper() {
         let gain = |rate: f64| (1.0 - rate) * 24.0 - rate * 8192.0;
         assert!(gain(0.0029) > 0.0 && gain(0.003) < 0.0);
     }

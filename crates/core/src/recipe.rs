@@ -1,9 +1,9 @@
-//! The recipe of a file: its chunks, the groups that they form, and the digest that proves both.
+//! The recipe of a file: its chunks, its groups of chunks, and the digest that proves both.
 //!
-//! Groups are to chunks what chunks are to bytes: content-defined runs, so that a recipe travels as groups and only
-//! those that the receiver lacks are spelled out (docs/decisions/0001). The digest goes over the groups' full
-//! fingerprints, which go over the chunks' full fingerprints: whoever finds the same digest over what was written has
-//! the same bytes, whatever travelled in between.
+//! A group is a content-defined run of chunks, as a chunk is a content-defined run of bytes. A recipe is sent
+//! as groups, and only groups that the receiver lacks are sent as chunks (docs/decisions/0001). The digest
+//! covers the full fingerprints of the groups, and those cover the full fingerprints of the chunks. If the
+//! digest of the written file is equal to the sender's digest, then the bytes are equal, whatever was sent.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -13,9 +13,10 @@ use crate::data_map::DataMap;
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
 use crate::moved::MovedRun;
 
-/// Most chunks in a group: bounds what one missing group costs to spell out.
+/// Maximum number of chunks in a group, which bounds the cost of sending one missing group as chunks.
 pub const MAX_GROUP_CHUNKS: u32 = 128;
-/// A group ends after a chunk whose fingerprint's first byte has none of these bits: one in 32.
+/// A group ends after a chunk if the first byte of the chunk's fingerprint has none of these bits: one chunk in
+/// 32.
 const GROUP_MASK: u8 = 31;
 
 /// A content-defined run of bytes.
@@ -23,15 +24,15 @@ const GROUP_MASK: u8 = 31;
 pub struct Chunk {
     /// Length in bytes, never 0.
     pub len: u32,
-    /// Fingerprint of its bytes.
+    /// Fingerprint of the bytes.
     pub fingerprint: Fingerprint,
 }
 
 impl Chunk {
-    /// The chunk that consists of `bytes`, with the fingerprint that persists.
+    /// The chunk of `bytes`, with the fingerprint for stored data.
     ///
     /// # Panics
-    /// On more bytes than a `u32` counts; no chunker cuts so many.
+    /// If `bytes` is longer than `u32::MAX`; no chunker cuts such a chunk.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Fingerprinter::plain().chunk(bytes)
@@ -51,7 +52,8 @@ pub struct Group {
 
 /// Finds the groups in a sequence of chunks.
 ///
-/// Memoryless, as chunkers are: started after any group's end it finds the same later groups.
+/// A grouper has no memory across groups, like a chunker: started after any group's end, it finds the same
+/// later groups.
 #[derive(Clone, Debug)]
 pub struct Grouper {
     len: u64,
@@ -66,7 +68,7 @@ impl Grouper {
         Self { len: 0, chunks: 0, hasher: GROUPS.clone() }
     }
 
-    /// Takes the next chunk; the group that ends with it, if one does.
+    /// Takes the next chunk. Returns the group that ends with this chunk, if any.
     pub fn push(&mut self, chunk: &Chunk) -> Option<Group> {
         let mut bytes = [0; 4 + FINGERPRINT_BYTES];
         bytes[..4].copy_from_slice(&chunk.len.to_le_bytes());
@@ -78,13 +80,14 @@ impl Grouper {
         if ends || self.chunks == MAX_GROUP_CHUNKS { self.finish() } else { None }
     }
 
-    /// True if the next chunk starts a group.
+    /// True if the next chunk begins a group.
     #[must_use]
     pub const fn is_at_start(&self) -> bool {
         self.chunks == 0
     }
 
-    /// Ends the sequence: the group that it cuts short, if chunks are left. The next chunk starts a new group.
+    /// Ends the sequence. Returns the last, incomplete group if it has chunks. The next chunk begins a new
+    /// group.
     pub fn finish(&mut self) -> Option<Group> {
         if self.chunks == 0 {
             return None;
@@ -103,18 +106,18 @@ impl Default for Grouper {
     }
 }
 
-/// The proof of a whole file under one chunker: equal digests mean equal bytes.
+/// Proof of a whole file under one chunker: equal digests mean equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; FINGERPRINT_BYTES]);
 
 impl Digest {
-    /// The digest that was written down as `bytes`.
+    /// The digest with these `bytes`.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; FINGERPRINT_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the digest.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; FINGERPRINT_BYTES] {
         &self.0
@@ -133,7 +136,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Makes a [`Digest`] from the groups of a file, in order.
+/// Computes a [`Digest`] from the groups of a file, in order.
 #[derive(Clone, Debug)]
 pub struct DigestBuilder(blake3::Hasher);
 
@@ -150,7 +153,7 @@ impl DigestBuilder {
         self.0.update(group.fingerprint.as_bytes());
     }
 
-    /// The digest of the file, which is `len` bytes long.
+    /// The digest of the file, whose length is `len` bytes.
     #[must_use]
     pub fn finish(mut self, len: u64) -> Digest {
         self.0.update(&len.to_le_bytes());
@@ -164,19 +167,19 @@ impl Default for DigestBuilder {
     }
 }
 
-/// Hashes a whole file as its bytes come: the proof of strategies whose sums prove nothing
+/// Streaming BLAKE3 of a whole file: the proof for strategies without collision-resistant sums
 /// ([`Strategy::proof`](crate::Strategy::proof)).
 #[derive(Clone, Debug, Default)]
 pub struct FileDigest(blake3::Hasher);
 
 impl FileDigest {
-    /// A grouper at the start of a file.
+    /// A hasher at the start of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// BLAKE3-256 of these bytes.
+    /// BLAKE3-256 of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(blake3::hash(bytes).into())
@@ -187,14 +190,14 @@ impl FileDigest {
         self.0.update(bytes);
     }
 
-    /// BLAKE3-256 of all bytes.
+    /// BLAKE3-256 of all bytes so far.
     #[must_use]
     pub fn finish(&self) -> Digest {
         Digest(self.0.finalize().into())
     }
 }
 
-/// The digest of the file that consists of `chunks`.
+/// The digest of a file with these `chunks`.
 #[must_use]
 pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
     let (mut grouper, mut digest, mut len) = (Grouper::new(), DigestBuilder::new(), 0);
@@ -210,9 +213,13 @@ pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
     digest.finish(len)
 }
 
-/// The digest of a version that is a base, whose digest is `base`, but for some blocks and its length of `len` bytes:
-/// it stands for the history of a version, not for its bytes alone. `moved` are runs of blocks that the base has
-/// elsewhere, and `blocks` the numbers of others that differ, both ascending, and these blocks.
+/// The digest of a version that is described by its difference from a base. The digest identifies the history
+/// of the version, not its bytes alone.
+///
+/// - `base`: digest of the base.
+/// - `len`: length of the version in bytes.
+/// - `moved`: runs of blocks that the base has at another offset, ascending.
+/// - `blocks`: all other changed blocks, with their numbers, ascending.
 #[must_use]
 pub fn digest_of_changes<'a>(
     base: &Digest,
@@ -239,8 +246,8 @@ pub fn digest_of_changes<'a>(
     Digest(hasher.finalize().into())
 }
 
-/// The digest of a version whose packed data was cut and has the digest `data`. Each hole enters the digest as its
-/// place, whatever its length.
+/// The digest of a sparse file. `data` is the digest of the packed data; a hole of any length enters as its
+/// position.
 #[must_use]
 pub fn digest_of_data(data: &Digest, map: &DataMap) -> Digest {
     let mut hasher = HOLES.clone();
@@ -254,36 +261,36 @@ pub fn digest_of_data(data: &Digest, map: &DataMap) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-/// The chunks at the front of some bytes.
+/// The chunks at the front of a byte slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Chunks in order.
     pub chunks: Vec<Chunk>,
-    /// Bytes that they cover; the next chunk starts there.
+    /// Number of bytes that the chunks cover. The next chunk begins there.
     pub consumed: usize,
 }
 
-/// [`Fingerprinter::scan`] with the fingerprints that persist.
+/// [`Fingerprinter::scan`] with the fingerprints for stored data.
 #[must_use]
 pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
     Fingerprinter::plain().scan(chunker, data, at_end)
 }
 
 impl Fingerprinter {
-    /// The chunk that consists of `bytes`.
+    /// The chunk of `bytes`.
     ///
     /// # Panics
-    /// On more bytes than a `u32` counts; no chunker cuts so many.
+    /// If `bytes` is longer than `u32::MAX`; no chunker cuts such a chunk.
     #[must_use]
     pub fn chunk(&self, bytes: &[u8]) -> Chunk {
         let len = u32::try_from(bytes.len()).expect("a chunk is bounded by its chunker");
         Chunk { len, fingerprint: self.of(bytes) }
     }
 
-    /// Cuts and fingerprints all chunks at the front of `data` that no later byte can change.
+    /// Cuts and fingerprints the chunks at the front of `data` that later bytes cannot change.
     ///
-    /// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has
-    /// the chunks of one scan over all of it (law 1).
+    /// `data` must begin at a chunk boundary. A file scanned in several calls, each from the end of the last
+    /// scan, has the same chunks as in one scan (law 1).
     #[must_use]
     pub fn scan(&self, chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
         let mut chunks = Vec::new();
@@ -298,7 +305,7 @@ const CHANGES_CONTEXT: &str = "deltic 2026 changes";
 const MOVED_CONTEXT: &str = "deltic 2026 changes and moved blocks";
 const HOLES_CONTEXT: &str = "deltic 2026 data and holes";
 
-/// Hashers at their start: to derive their keys takes longer than to hash what is told of a small file.
+/// Initial states of the hashers. Deriving their keys takes longer than hashing the recipe of a small file.
 static GROUPS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(GROUP_CONTEXT));
 static DIGESTS: LazyLock<blake3::Hasher> =
@@ -310,7 +317,7 @@ static MOVED: LazyLock<blake3::Hasher> =
 static HOLES: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(HOLES_CONTEXT));
 
-/// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
+/// Cuts a stream of bytes into chunks. Holds the bytes of a few chunks at a time.
 #[derive(Debug)]
 pub struct Cutter {
     chunker: AnyChunker,
@@ -324,10 +331,10 @@ impl Cutter {
         Self { chunker: spec.build(), held: Vec::new() }
     }
 
-    /// Takes the next bytes; `each` gets the chunks that are complete, now or at a later push.
+    /// Takes the next bytes. `each` receives the chunks that are complete, in this call or a later one.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// The first error of `each`.
     pub fn push<E>(
         &mut self,
         bytes: &[u8],
@@ -337,10 +344,10 @@ impl Cutter {
         if self.held.len() < SCAN_BYTES { Ok(()) } else { self.cut(AtEnd::No, each) }
     }
 
-    /// Ends the file; `each` gets the chunks that are left.
+    /// Ends the file. `each` receives the remaining chunks.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// The first error of `each`.
     pub fn finish<E>(mut self, each: impl FnMut(&[u8], Chunk) -> Result<(), E>) -> Result<(), E> {
         self.cut(AtEnd::Yes, each)
     }
@@ -362,7 +369,7 @@ impl Cutter {
     }
 }
 
-/// Bytes that are worth a scan: several of the longest chunk.
+/// Number of bytes to collect before a scan: several times the longest chunk.
 const SCAN_BYTES: usize = 2 << 20;
 
 #[cfg(test)]
@@ -386,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_depends_on_everything() {
+    fn the_digest_depends_on_lengths_fingerprints_order_and_count() {
         let base = [chunk(1, 10), chunk(2, 20)];
         let all = [
             digest_of(&base),

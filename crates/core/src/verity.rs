@@ -1,32 +1,32 @@
-//! Digests of files as fs-verity takes them: a tree of SHA-256 over blocks, and what describes it.
+//! fs-verity digests of files: a SHA-256 Merkle tree over blocks, and a descriptor.
 //!
-//! The kernel keeps that of a file that can never be written again, and checks what is read against it. So two files of
-//! one digest are equal, and neither need be read.
+//! The kernel keeps this digest for a read-only file and verifies every read against it. So two files with
+//! equal digests are equal, and neither file has to be read.
 
 use sha2::{Digest as _, Sha256};
 
-/// Length of a block of data, and of hashes, in bytes: what tools take unless they are told otherwise.
+/// Length of data blocks and tree blocks in bytes: the default of fs-verity tools.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The digest of a file that is read from its first byte to its last: SHA-256, blocks of [`BLOCK_BYTES`], no salt.
+/// Computes the fs-verity digest of a stream: SHA-256, blocks of [`BLOCK_BYTES`], no salt.
 #[derive(Clone, Debug, Default)]
 pub struct Verity {
-    /// Bytes of the block at hand.
+    /// The incomplete data block.
     block: Vec<u8>,
     levels: Vec<Level>,
     len: u64,
 }
 
-/// Hashes of blocks below it, as many as there are of the block at hand.
+/// One level of the Merkle tree: the hashes of its incomplete tree block.
 #[derive(Clone, Debug, Default)]
 struct Level {
     hashes: Vec<u8>,
-    /// Hashes of this level so far.
+    /// Number of hashes in this level so far.
     count: u64,
 }
 
 impl Verity {
-    /// The digest of no bytes so far.
+    /// A digest at the start of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -48,14 +48,14 @@ impl Verity {
         }
     }
 
-    /// The digest.
+    /// The digest of all bytes so far.
     #[must_use]
     pub fn finish(mut self) -> [u8; 32] {
         let root = self.root();
         Descriptor { len: self.len, root }.digest()
     }
 
-    /// Adds a hash to a level, and so on upwards.
+    /// Appends a hash to a level. A full tree block adds its hash to the next level.
     fn add(&mut self, level: usize, hash: [u8; 32]) {
         if self.levels.len() == level {
             self.levels.push(Level::default());
@@ -70,7 +70,7 @@ impl Verity {
         }
     }
 
-    /// The only hash of the highest level; zeros of an empty file.
+    /// The root hash of the tree; zeros for an empty file.
     fn root(&mut self) -> [u8; 32] {
         if !self.block.is_empty() {
             let hash = padded(&self.block);
@@ -92,38 +92,39 @@ impl Verity {
     }
 }
 
-/// The hash of a block that zeros fill up.
+/// The hash of a block, padded with zeros.
 fn padded(bytes: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK_BYTES];
     block[..bytes.len()].copy_from_slice(bytes);
     Sha256::digest(block).into()
 }
 
-/// Description of the tree of a file of these parameters (`struct fsverity_descriptor`).
+/// The descriptor of a file (`struct fsverity_descriptor`), as far as it varies here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Length of the file in bytes.
     pub len: u64,
-    /// The hash of all.
+    /// The root hash of the Merkle tree.
     pub root: [u8; 32],
 }
 
 impl Descriptor {
-    /// Length in bytes.
+    /// Length of the encoded descriptor in bytes.
     pub const BYTES: usize = 256;
 
-    /// Reads what a kernel says; `None` where another algorithm, length of blocks, or a salt is used.
+    /// Parses a descriptor from the kernel. Returns `None` if the hash algorithm, the block length or the salt
+    /// differ from ours.
     #[must_use]
     pub fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let len = u64::from_le_bytes(*bytes[8..].first_chunk()?);
         let told = Self { len, root: *bytes[16..].first_chunk()? };
-        // A signature does not count.
+        // The signature size is not part of the digest.
         let mut unsigned = *bytes;
         unsigned[4..8].fill(0);
         (told.encode() == unsigned).then_some(told)
     }
 
-    /// The digest of the file.
+    /// The fs-verity digest of the file.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.encode()).into()
@@ -131,7 +132,7 @@ impl Descriptor {
 
     fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        // Version, SHA-256, the logarithm of the length of a block, length of the salt.
+        // Version, hash algorithm SHA-256, log2 of the block length, length of the salt.
         bytes[..4].copy_from_slice(&[1, 1, BLOCK_BYTES.trailing_zeros() as u8, 0]);
         bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
         bytes[16..48].copy_from_slice(&self.root);
@@ -143,7 +144,7 @@ impl Descriptor {
 mod tests {
     use super::*;
 
-    /// The tree as its description has it: level by level.
+    /// Reference implementation: builds the tree level by level.
     fn slowly(bytes: &[u8]) -> [u8; 32] {
         let hashes = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES).flat_map(padded).collect::<Vec<u8>>();
         let mut level = hashes(bytes);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_digest_of_the_tree_whatever_pieces_it_comes_in() {
+    fn the_digest_is_that_of_the_tree_for_any_split_of_the_input() {
         let blocks = [0, 1, 2, 127, 128, 129, 256, 128 * 128, 128 * 128 + 1];
         for len in blocks.into_iter().flat_map(|no| [-1, 0, 1].map(|by| no * 4096 + by)) {
             let Ok(len) = usize::try_from(len) else { continue };
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_of_other_parameters_is_not_taken() {
+    fn a_descriptor_with_other_parameters_is_refused() {
         let descriptor = Descriptor { len: 77, root: [7; 32] };
         let bytes = descriptor.encode();
         assert_eq!(Descriptor::read(&bytes), Some(descriptor));

@@ -1,4 +1,5 @@
-//! The delta file (`deltic delta`): what turns old into new on a machine that has only old.
+//! The delta file (`deltic delta`), which turns the old version into the new on a machine that has only the old
+//! one.
 //!
 //! ```text
 //! magic     = "DELTICD" 1
@@ -8,8 +9,8 @@
 //! end     4 = length of new in bytes (varint), digest of new (32 bytes)
 //! ```
 //!
-//! Copies and literals are new, front to back: each goes on where the one before it ended. `spec` cuts old and new for
-//! their digests.
+//! Copies and literals describe the new version from front to back: each continues at the end of the record
+//! before. Both digests use the chunker `spec`.
 
 use std::borrow::Borrow;
 
@@ -23,43 +24,44 @@ use crate::index::{ChunkNo, Index};
 use crate::recipe::{Chunk, Cutter, Digest};
 use crate::span::Span;
 
-/// Longest literal of one record, in bytes.
+/// Maximum length of the literal in one record, in bytes.
 pub const MAX_LITERAL_BYTES: usize = 512 << 10;
 
-/// Most chunks of old that are looked for, about 1 GB of memory; what lies beyond is sent as if it were new.
+/// Maximum number of old chunks to index, about 1 GB of memory. Chunks past this number are sent as literals.
 pub const MAX_KNOWN_CHUNKS: usize = 1 << 24;
 
 /// A record of a delta file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first: what old has to be.
+    /// First record: identifies the old version.
     Header(Header),
-    /// The next bytes of new are these of old, 1 to [`MAX_RUN_BYTES`].
+    /// The next bytes of the new version are a copy of this range of the old version, 1 to [`MAX_RUN_BYTES`]
+    /// bytes.
     Copy(Span),
-    /// The next bytes of new are these, 1 to [`MAX_LITERAL_BYTES`].
+    /// The next bytes of the new version, 1 to [`MAX_LITERAL_BYTES`].
     Literal(Vec<u8>),
-    /// The last: what new has to be.
+    /// Last record: identifies the new version.
     End {
-        /// Its length in bytes.
+        /// Length of the new version in bytes.
         len: u64,
-        /// Under the header's `spec`.
+        /// Digest of the new version under the header's `spec`.
         digest: Digest,
     },
 }
 
-/// The old version that a delta starts from, and the new one that it makes.
+/// Header of a delta: the old version that the delta applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The digest of old under `spec`.
+    /// Digest of the old version under `spec`.
     pub old_digest: Digest,
-    /// The length of old in bytes.
+    /// Length of the old version in bytes.
     pub old_len: u64,
-    /// Chunker of both versions, for their digests.
+    /// Chunker for the digests of both versions.
     pub spec: ChunkerSpec,
 }
 
 impl Header {
-    /// Appends its fields.
+    /// Appends the fields.
     pub(super) fn encode(&self, body: &mut Vec<u8>) {
         body.put_bytes(self.old_digest.as_bytes());
         body.put_varint(self.old_len);
@@ -74,7 +76,7 @@ impl Header {
 }
 
 impl Record {
-    /// Appends the record; a header brings the magic along.
+    /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(header) => {
@@ -94,7 +96,7 @@ impl Record {
     }
 }
 
-/// Makes the steps of a delta, in the order of new, neighbours merged.
+/// Computes the copies and literals of a delta, in the order of the new version. Adjacent copies are merged.
 #[derive(Debug)]
 pub struct Steps<I> {
     old: I,
@@ -105,16 +107,16 @@ pub struct Steps<I> {
 }
 
 impl<I: Borrow<Index>> Steps<I> {
-    /// A writer at the start of new; the chunks of old are known by their full fingerprints.
+    /// Starts at the beginning of the new version. `old` must index full fingerprints.
     #[must_use]
     pub fn new(old: I) -> Self {
         Self { old, runs: CopyRuns::new(), literal: Vec::new(), after: None, new_start: 0 }
     }
 
-    /// Takes the next chunk of new with its bytes; `put` gets copies and literals.
+    /// Takes the next new chunk and its bytes. `put` receives the finished copies and literals.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// The first error of `put`.
     pub fn push<E>(
         &mut self,
         (bytes, chunk): (&[u8], &Chunk),
@@ -123,7 +125,7 @@ impl<I: Borrow<Index>> Steps<I> {
         let old = self.old.borrow();
         match old.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, self.after)
         {
-            // What is known are full fingerprints, so a copy can be certain here.
+            // The index has full fingerprints, so equality proves the copy.
             Some(no) if old.chunk(no).1 == chunk.fingerprint => {
                 let span = old.chunk(no).0;
                 self.put_literal(put)?;
@@ -143,10 +145,10 @@ impl<I: Borrow<Index>> Steps<I> {
         Ok(())
     }
 
-    /// Ends new.
+    /// Ends the new version. `put` receives the remaining records.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// The first error of `put`.
     pub fn finish<E>(mut self, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         put_run(self.runs.finish(), put)?;
         self.put_literal(put)
@@ -167,7 +169,7 @@ fn put_run<E>(run: Option<Op>, put: &mut impl FnMut(Record) -> Result<(), E>) ->
     }
 }
 
-/// Writes the delta file of a new version whose bytes come in any pieces.
+/// Writes the delta file of a new version, given as a stream.
 #[derive(Debug)]
 pub struct Writer {
     cutter: Cutter,
@@ -176,23 +178,23 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins the file in `out`.
+    /// Writes the header to `out`.
     pub fn new(old: Known, out: &mut Vec<u8>) -> Self {
         let Known { spec, end, index } = old;
         Record::Header(Header { old_digest: end.digest, old_len: end.len, spec }).encode(out);
         Self { cutter: Cutter::new(&spec), steps: Steps::new(index), sum: Summary::new() }
     }
 
-    /// Takes the next bytes of new; appends the records that are complete.
+    /// Takes the next bytes of the new version. Appends the complete records to `out`.
     ///
     /// # Errors
-    /// [`CodecError::OutOfRange`] where new exceeds 64 bits.
+    /// [`CodecError::OutOfRange`] if the length of the new version exceeds 64 bits.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, steps, sum } = self;
         cutter.push(bytes, |bytes, chunk| put_step(steps, sum, (bytes, &chunk), out))
     }
 
-    /// Ends new.
+    /// Ends the new version. Appends the remaining records to `out`.
     ///
     /// # Errors
     /// As [`Writer::push`].
@@ -220,7 +222,8 @@ fn put(record: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// The delta file as a [`Format`]: holds copies against the length of old, and the end against all lengths.
+/// The [`Format`] of delta files. Checks that copies lie within the old version and that the lengths add up to
+/// the end record.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
     old_len: u64,
@@ -263,7 +266,7 @@ impl Format for Delta {
     }
 }
 
-/// A copy of 1 to [`MAX_RUN_BYTES`] bytes within old.
+/// Decodes a copy of 1 to [`MAX_RUN_BYTES`] bytes within the old version.
 pub(super) fn decode_copy(fields: &mut Reader<'_>, old_len: u64) -> Result<Span, FormatError> {
     let old = Span::new(fields.varint()?, fields.varint_u32()?);
     if !(1..=MAX_RUN_BYTES).contains(&old.len) {

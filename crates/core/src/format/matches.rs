@@ -1,14 +1,16 @@
-//! The matches file (`?as=match` of the server): what old has of a new version that is known by its signature.
+//! The matches file (`?as=match` of the server): the parts of a new version, known by its signature, that an
+//! old version has.
 //!
 //! ```text
 //! magic    = "DELTICM" 1
 //! header 1 = as that of a delta
-//! copy   2 = as that of a delta
-//! lack   3 = length in bytes of what only new has (varint, 1 and more)
-//! end    4 = length of new in bytes (varint)
-//! ```
+//! header 1 = as in a delta file
+//! copy   2 = as in a delta file
+//! lack   3 = length in bytes of a part that only the new version has (varint, at least 1)
+//! end    4 = length of the new version in bytes (varint)
 //!
-//! Copies and lacks are new, front to back. With the bytes of new it becomes a delta ([`Writer`]).
+//! Copies and lacks describe the new version from front to back. [`Writer`] adds the bytes of the new version,
+//! which makes a delta.
 
 use std::collections::HashMap;
 
@@ -24,21 +26,21 @@ use crate::span::Span;
 /// A record of a matches file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first: what old is.
+    /// First record: identifies the old version.
     Header(Header),
-    /// The next bytes of new are these of old.
+    /// The next bytes of the new version are a copy of this range of the old version.
     Copy(Span),
-    /// Old does not have the next bytes of new, so many.
+    /// The old version lacks this many bytes of the new version.
     Lack(u64),
-    /// The last.
+    /// Last record.
     End {
-        /// Length of new in bytes.
+        /// Length of the new version in bytes.
         len: u64,
     },
 }
 
 impl Record {
-    /// Appends the record; a header brings the magic along.
+    /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(header) => {
@@ -52,7 +54,8 @@ impl Record {
     }
 }
 
-/// The matches file as a [`Format`]: holds copies against the length of old, and the end against all lengths.
+/// The [`Format`] of matches files. Checks that copies lie within the old version and that the lengths add up
+/// to the end record.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
     old_len: u64,
@@ -92,42 +95,42 @@ impl Format for Matches {
     }
 }
 
-/// Finds what old has of new while old is read, in any pieces.
+/// Finds the parts of a new version in a stream of the old version.
 #[derive(Debug)]
 pub struct Finder {
     cutter: Cutter,
     seen: Seen,
 }
 
-/// Old, as far as it was read.
+/// State of reading the old version.
 #[derive(Debug)]
 struct Seen {
     new: Known,
     sum: Summary,
-    /// Length of old so far, in bytes.
+    /// Length of the old version so far, in bytes.
     len: u64,
-    /// Chunks that new wants, and where in old they begin.
+    /// Wanted chunks that were found, and their offsets in the old version.
     found: HashMap<Fingerprint, u64>,
 }
 
 impl Finder {
-    /// A finder at the start of old. What `new` did not keep of its chunks is not found.
+    /// Starts at the beginning of the old version. Only chunks in the index of `new` can be found.
     #[must_use]
     pub fn new(new: Known) -> Self {
         let cutter = Cutter::new(&new.spec);
         Self { cutter, seen: Seen { new, sum: Summary::new(), len: 0, found: HashMap::new() } }
     }
 
-    /// Takes the next bytes of old.
+    /// Takes the next bytes of the old version.
     ///
     /// # Errors
-    /// [`CodecError::OutOfRange`] where old exceeds 64 bits.
+    /// [`CodecError::OutOfRange`] if the length of the old version exceeds 64 bits.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let Self { cutter, seen } = self;
         cutter.push(bytes, |_, chunk| seen.take(&chunk))
     }
 
-    /// Ends old, and writes the file.
+    /// Ends the old version. Writes the matches file to `out`.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -161,7 +164,7 @@ impl Seen {
         self.sum.push(chunk)?;
         let brief = chunk.fingerprint.chunk_prefix(PrefixLen::MAX);
         let wanted = self.new.index.find_chunk(brief, chunk.len, None);
-        // What is known are full fingerprints, so a copy can be certain here.
+        // The index has full fingerprints, so equality proves the copy.
         if wanted.is_some_and(|no| self.new.index.chunk(no).1 == chunk.fingerprint) {
             self.found.entry(chunk.fingerprint).or_insert(self.len);
         }
@@ -182,15 +185,15 @@ fn put_lack(lack: &mut u64, out: &mut Vec<u8>) {
     }
 }
 
-/// The content of a matches file.
+/// Content of a matches file.
 #[derive(Debug)]
 pub struct Matched {
     header: Header,
-    /// Copies and lacks.
+    /// The copies and lacks.
     steps: Vec<Record>,
 }
 
-/// Reads a matches file that comes in any pieces.
+/// Reads a matches file, given as a stream.
 #[derive(Debug, Default)]
 pub struct MatchedReader {
     parser: Parser<Matches>,
@@ -199,10 +202,10 @@ pub struct MatchedReader {
 }
 
 impl MatchedReader {
-    /// Takes the next bytes.
+    /// Takes the next bytes of the file.
     ///
     /// # Errors
-    /// [`FormatError`] on bytes that no such file has, or more steps than new can have chunks.
+    /// [`FormatError`] if the bytes are invalid, or if there are more than [`MAX_KNOWN_CHUNKS`] records.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         self.parser.feed(bytes);
         while let Some(record) = self.parser.record()? {
@@ -221,7 +224,7 @@ impl MatchedReader {
     /// Ends the file.
     ///
     /// # Errors
-    /// [`FormatError::Truncated`] where its end did not come.
+    /// [`FormatError::Truncated`] if the end record is missing.
     pub fn finish(self) -> Result<Matched, FormatError> {
         self.parser.finish()?;
         let header = self.header.ok_or(FormatError::Truncated)?;
@@ -229,31 +232,31 @@ impl MatchedReader {
     }
 }
 
-/// Writes the delta file of what was matched and the bytes of new, which come in any pieces.
+/// Writes the delta file from a matches file and a stream of the new version.
 ///
-/// The bytes are held against nothing but their length. Where new is not what it was when its signature was made, the
-/// digest at the end is none that the copies of old can have, so that a patch refuses it.
+/// Only the length of the stream is checked. If the new version changed since its signature was made, the
+/// digest at the end is wrong for the copies, and applying the delta fails.
 #[derive(Debug)]
 pub struct Writer {
     steps: std::vec::IntoIter<Record>,
-    /// Bytes that the present step still has.
+    /// Number of bytes left in the current step.
     left: u64,
     lacks: bool,
     sum: Digester,
 }
 
 impl Writer {
-    /// Begins the delta in `out`.
+    /// Writes the header to `out`.
     pub fn new(Matched { header, steps }: Matched, out: &mut Vec<u8>) -> Self {
         delta::Record::Header(header).encode(out);
         let sum = Digester::new(&header.spec);
         Self { steps: steps.into_iter(), left: 0, lacks: false, sum }
     }
 
-    /// Takes the next bytes of new; appends the records that are complete.
+    /// Takes the next bytes of the new version. Appends the complete records to `out`.
     ///
     /// # Errors
-    /// [`FormatError::OtherNew`] where new is longer than it was.
+    /// [`FormatError::OtherNew`] if the new version is longer than its signature said.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
         while !bytes.is_empty() {
             if self.left == 0 {
@@ -278,10 +281,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends new.
+    /// Ends the new version. Appends the end record to `out`.
     ///
     /// # Errors
-    /// [`FormatError::OtherNew`] where it is shorter than it was.
+    /// [`FormatError::OtherNew`] if the new version is shorter than its signature said.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
         if self.left > 0 || self.steps.next().is_some() {
             return Err(FormatError::OtherNew);

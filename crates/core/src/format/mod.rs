@@ -1,8 +1,8 @@
-//! Files that a person can keep: the recipe of a file ([`recipe`]), the delta between two ([`delta`]), and what one has
-//! of another ([`mod@matches`]).
+//! File formats that users keep: the recipe of a file ([`recipe`]), the delta of two versions ([`delta`]), and
+//! the matches of a version with a recipe ([`mod@matches`]).
 //!
-//! All are a magic and then records, in this order: one header, any number of body records, one end. Bytes after the
-//! end are an error. Integers are varints as in [`codec`](crate::codec).
+//! Each file is a magic and a sequence of records: one header, any number of body records, one end. Bytes after
+//! the end are an error. Integers are varints as in [`codec`](crate::codec).
 //!
 //! ```text
 //! file    = magic record*
@@ -14,12 +14,12 @@
 //!           1 fixed: len      an algorithm's number: min avg max      (chunk::Algorithm)
 //! ```
 //!
-//! Lengths of whole files are in the end record and not in the header, so that all kinds can be written while their
-//! input still flows.
+//! The lengths of whole files are in the end record, not in the header, so that files can be written from a
+//! stream.
 //!
-//! [`Parser`] is pushed bytes and asked for records. It holds the bytes of at most one record besides what it was
-//! last fed. It checks all that the bytes alone can show: a record that it hands out is well-formed, in its place,
-//! and consistent with those before it.
+//! [`Parser`] takes bytes and returns records. The parser holds at most one record besides the bytes of the
+//! last [`Parser::feed`]. A returned record is well-formed, in the right place, and consistent with the records
+//! before it.
 
 pub mod delta;
 pub mod matches;
@@ -27,66 +27,66 @@ pub mod recipe;
 
 use crate::codec::{CodecError, Put, Reader};
 
-/// Longest body of a record, in bytes.
+/// Maximum length of a record body, in bytes.
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Length of the magic, in bytes.
 pub(crate) const MAGIC_BYTES: usize = 8;
 
-/// Why bytes are not a recipe file or a delta file.
+/// Reason why a file of one of these formats is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Another kind of file.
+    /// The file has another format.
     #[error("not a {expected} file")]
     Kind {
-        /// Format that was asked for.
+        /// The expected format.
         expected: &'static str,
     },
-    /// A version that this program does not know.
+    /// The version of the format is unknown.
     #[error("{expected} file has unknown version {version}")]
     Version {
-        /// Version that was asked for.
+        /// The expected format.
         expected: &'static str,
-        /// The version that the file claims.
+        /// The version in the file.
         version: u8,
     },
-    /// The bytes end before the end record does.
+    /// The file ends before the end record is complete.
     #[error("file is cut short")]
     Truncated,
-    /// The copies and literals of a delta do not make what its end promises.
+    /// The copies and literals of a delta do not produce the version that the end record describes.
     #[error("the delta is damaged: the result is not what it promised")]
     Damaged,
-    /// The new version has another length than its signature said.
+    /// The length of the new version differs from its signature.
     #[error("the new version is not the one whose signature was matched")]
     OtherNew,
     /// Bytes follow the end record.
     #[error("bytes follow the end of the file")]
     Trailing,
-    /// A record whose fields do not decode or exceed their bounds.
+    /// The fields of a record do not decode, or exceed their bounds.
     #[error("record does not decode")]
     Record(#[from] CodecError),
-    /// A record where it may not be, or of an unknown kind.
+    /// A record is in the wrong place, or of an unknown kind.
     #[error("unexpected record")]
     Order,
-    /// A record that contradicts the ones before it.
+    /// A record contradicts the records before it.
     #[error("records contradict each other")]
     Contradiction,
 }
 
-/// A kind of file, and what its records said so far.
+/// A file format, with the state to check records against earlier ones.
 ///
-/// Sealed in effect: its implementations are [`recipe::Recipe`], [`delta::Delta`] and [`matches::Matches`].
+/// Implemented by [`recipe::Recipe`], [`delta::Delta`] and [`matches::Matches`] only.
 pub trait Format: Default {
-    /// A record of the format.
+    /// Type of the format's records.
     type Record;
-    /// Name of the kind, for messages.
+    /// Name of the format in messages.
     const NAME: &'static str;
-    /// Its first bytes; the last of them is the version.
+    /// The first bytes of a file; the last byte of the magic is the version.
     const MAGIC: [u8; MAGIC_BYTES];
 
-    /// Reads the fields of the record with this tag, and holds them against the records before.
+    /// Decodes the fields of a record with this `tag`, and checks the record against earlier records.
     ///
     /// # Errors
-    /// [`FormatError`] where they do not decode, or contradict a record before.
+    /// [`FormatError`] if the fields do not decode or contradict an earlier record.
     fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Self::Record, FormatError>;
 }
 
@@ -95,7 +95,7 @@ const TAG_HEADER: u8 = 1;
 /// Tag of the last record.
 const TAG_END: u8 = 4;
 
-/// Turns bytes, fed in any pieces, into the records of an `F`. After an error it has no more to say.
+/// Parses a stream of bytes into the records of format `F`. Unusable after an error.
 #[derive(Clone, Debug, Default)]
 pub struct Parser<F> {
     format: F,
@@ -120,17 +120,17 @@ impl<F: Format> Parser<F> {
         Self::default()
     }
 
-    /// Takes the next bytes of the file. Ask for all records before feeding more.
+    /// Takes the next bytes of the file. All records must be taken before the next call.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next record; `None` where more bytes are needed, or after the end record.
+    /// The next record, or `None` if more bytes are needed or the end record was returned.
     ///
     /// # Errors
-    /// [`FormatError`] on bytes that no such file has.
+    /// [`FormatError`] if the bytes are invalid.
     pub fn record(&mut self) -> Result<Option<F::Record>, FormatError> {
         if self.place == Place::Magic {
             let Some(magic) = self.bytes.first_chunk::<MAGIC_BYTES>() else { return Ok(None) };
@@ -153,10 +153,11 @@ impl<F: Format> Parser<F> {
         Ok(Some(record))
     }
 
-    /// Ends the file.
+    /// Checks that the file is complete.
     ///
     /// # Errors
-    /// [`FormatError::Truncated`] where its end record did not come, [`FormatError::Trailing`] where more came.
+    /// [`FormatError::Truncated`] if the end record is missing, [`FormatError::Trailing`] if bytes follow the
+    /// end record.
     pub fn finish(self) -> Result<(), FormatError> {
         match self.place {
             Place::Done if self.taken == self.bytes.len() => Ok(()),
@@ -189,7 +190,8 @@ fn check_magic<F: Format>(magic: &[u8; MAGIC_BYTES]) -> Result<(), FormatError> 
     }
 }
 
-/// The body of the record at the front of `bytes` and how many bytes both take, if it is all there.
+/// The body of the first record of `bytes`, and the length of the whole record. `None` if the record is
+/// incomplete.
 fn first_body(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FormatError> {
     let mut reader = Reader::new(bytes);
     match reader.prefixed(MAX_RECORD_BYTES) {
@@ -199,7 +201,7 @@ fn first_body(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FormatError> {
     }
 }
 
-/// Appends the record that `fields` writes after `tag`.
+/// Appends a record: `tag`, then the bytes that `fields` writes.
 fn put_record(out: &mut Vec<u8>, tag: u8, fields: impl FnOnce(&mut Vec<u8>)) {
     let mut body = vec![tag];
     fields(&mut body);

@@ -1,4 +1,4 @@
-//! The recipe file (`deltic signature`): what another machine needs of a file to compute a delta against it.
+//! The recipe file (`deltic signature`): the description of a file from which another machine computes a delta.
 //!
 //! ```text
 //! magic    = "DELTICR" 1
@@ -7,7 +7,7 @@
 //! end    4 = number of chunks (varint), length of the file (varint), digest (32 bytes)
 //! ```
 //!
-//! The digest is that of the chunks: a damaged file does not parse to its end.
+//! The digest covers the chunks, so a damaged file fails at its end record.
 
 use super::{Format, FormatError, MAGIC_BYTES, Parser, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
@@ -16,33 +16,33 @@ use crate::fingerprint::Fingerprint;
 use crate::index::Index;
 use crate::recipe::{Chunk, Cutter, Digest, DigestBuilder, Grouper};
 
-/// Most chunks in one record.
+/// Maximum number of chunks in one record.
 pub const MAX_BATCH_CHUNKS: usize = 4096;
 
 /// A record of a recipe file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The first: what cut the chunks.
+    /// First record: the chunker.
     Header(ChunkerSpec),
     /// The next chunks of the file, 1 to [`MAX_BATCH_CHUNKS`].
     Chunks(Vec<Chunk>),
-    /// The last.
+    /// Last record.
     End(End),
 }
 
-/// Length, chunks and digest of a file, once all of it was read.
+/// Length, number of chunks and digest of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Number of its chunks.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Digest of its chunks.
+    /// Digest over the chunks.
     pub digest: Digest,
 }
 
 impl Record {
-    /// Appends the record; a header brings the magic along.
+    /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(spec) => {
@@ -64,7 +64,7 @@ impl Record {
     }
 }
 
-/// The recipe file as a [`Format`]: sums up its chunks, to hold the end record against them.
+/// The [`Format`] of recipe files. Checks the chunks against the end record.
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
     max_len: u32,
@@ -111,7 +111,7 @@ fn decode_chunks(fields: &mut Reader<'_>, max_len: u32) -> Result<Vec<Chunk>, Co
     if chunks.is_empty() { Err(CodecError::Truncated) } else { Ok(chunks) }
 }
 
-/// Sums up the chunks of a file, one by one, into its [`End`].
+/// Computes the [`End`] of a file from its chunks.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     chunks: u64,
@@ -121,7 +121,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// No chunk yet.
+    /// Starts without chunks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -130,7 +130,7 @@ impl Summary {
     /// Takes the next chunk.
     ///
     /// # Errors
-    /// [`CodecError::OutOfRange`] where all chunks together exceed 64 bits.
+    /// [`CodecError::OutOfRange`] if the total length exceeds 64 bits.
     pub fn push(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
         self.chunks += 1;
         self.len = self.len.checked_add(chunk.len.into()).ok_or(CodecError::OutOfRange)?;
@@ -140,7 +140,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Ends the file, and gives what its chunks amount to.
+    /// Returns the summary of all chunks.
     #[must_use]
     pub fn finish(mut self) -> End {
         if let Some(group) = self.grouper.finish() {
@@ -150,7 +150,7 @@ impl Summary {
     }
 }
 
-/// Sums up bytes that come in any pieces, as a file of them would be.
+/// Computes the [`End`] of a file, given as a stream.
 #[derive(Debug)]
 pub struct Digester {
     cutter: Cutter,
@@ -158,7 +158,7 @@ pub struct Digester {
 }
 
 impl Digester {
-    /// A digester at the start of a file that `spec` cuts.
+    /// Starts at the beginning of a file; `spec` is the chunker.
     #[must_use]
     pub fn new(spec: &ChunkerSpec) -> Self {
         Self { cutter: Cutter::new(spec), sum: Summary::new() }
@@ -172,7 +172,7 @@ impl Digester {
         self.cutter.push(bytes, |_, chunk| self.sum.push(&chunk))
     }
 
-    /// Ends the file.
+    /// Ends the file. Returns its summary.
     ///
     /// # Errors
     /// As [`Summary::push`].
@@ -182,7 +182,7 @@ impl Digester {
     }
 }
 
-/// Writes a recipe file of bytes that come in any pieces.
+/// Writes the recipe file of a file, given as a stream.
 #[derive(Debug)]
 pub struct Writer {
     cutter: Cutter,
@@ -191,13 +191,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins the file in `out`.
+    /// Writes the header to `out`.
     pub fn new(spec: &ChunkerSpec, out: &mut Vec<u8>) -> Self {
         Record::Header(*spec).encode(out);
         Self { cutter: Cutter::new(spec), sum: Summary::new(), batch: Vec::new() }
     }
 
-    /// Takes the next bytes; appends the records that are complete.
+    /// Takes the next bytes. Appends the complete records to `out`.
     ///
     /// # Errors
     /// As [`Summary::push`].
@@ -206,7 +206,7 @@ impl Writer {
         cutter.push(bytes, |_, chunk| put_chunk(sum, batch, chunk, out))
     }
 
-    /// Ends the file.
+    /// Ends the file. Appends the remaining records to `out`.
     ///
     /// # Errors
     /// As [`Summary::push`].
@@ -221,7 +221,7 @@ impl Writer {
     }
 }
 
-/// Adds a chunk to a batch, and writes that once it is full.
+/// Adds a chunk to `batch`. Writes the batch to `out` once it is full.
 fn put_chunk(
     sum: &mut Summary,
     batch: &mut Vec<Chunk>,
@@ -236,18 +236,18 @@ fn put_chunk(
     Ok(())
 }
 
-/// Content of a recipe file: what a delta can start from.
+/// Content of a recipe file: the old version for a delta.
 #[derive(Debug)]
 pub struct Known {
     /// Chunker of the file.
     pub spec: ChunkerSpec,
-    /// Length and digest of the file.
+    /// Number of chunks, length and digest of the file.
     pub end: End,
-    /// Its chunks.
+    /// The chunks of the file.
     pub index: Index,
 }
 
-/// Reads a recipe file that comes in any pieces.
+/// Reads a recipe file, given as a stream.
 #[derive(Debug)]
 pub struct KnownReader {
     parser: Parser<Recipe>,
@@ -258,17 +258,17 @@ pub struct KnownReader {
 }
 
 impl KnownReader {
-    /// A reader at the start of the file, which keeps at most `budget` chunks.
+    /// Starts at the beginning of the file. Keeps at most `budget` chunks.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         let (parser, index) = (Parser::new(), Index::new(budget));
         Self { parser, index, start: 0, spec: None, end: None }
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes of the file.
     ///
     /// # Errors
-    /// [`FormatError`] on bytes that no such file has.
+    /// [`FormatError`] if the bytes are invalid.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         self.parser.feed(bytes);
         while let Some(record) = self.parser.record()? {
@@ -289,7 +289,7 @@ impl KnownReader {
     /// Ends the file.
     ///
     /// # Errors
-    /// [`FormatError::Truncated`] where its end did not come.
+    /// [`FormatError::Truncated`] if the end record is missing.
     pub fn finish(self) -> Result<Known, FormatError> {
         self.parser.finish()?;
         let (spec, end) = self.spec.zip(self.end).ok_or(FormatError::Truncated)?;

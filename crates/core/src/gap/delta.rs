@@ -1,4 +1,4 @@
-//! The sender's answer: the new gap as copies and literals.
+//! The delta of a gap: copies from the old gap and literals that make the new gap.
 
 use std::ops::Range;
 
@@ -7,44 +7,45 @@ use crate::codec::{CodecError, Put, Reader};
 use crate::delta::Op;
 use crate::span::Span;
 
-/// A new gap, made of an old one. Its literals lie where it was made from, or read from.
+/// A new gap as copies and literals. The literals borrow from the new gap or from the received message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapDelta<'a> {
-    /// Pieces in the order of new. None is empty, and none could be one with the piece before it.
+    /// Pieces in the order of the new gap. No piece is empty, and neighbours that could be one piece are one
+    /// piece.
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// Bytes of the old gap.
+    /// A copy of bytes of the old gap.
     Copy {
-        /// The first one.
+        /// Offset in the old gap.
         start: usize,
         /// Length in bytes.
         len: usize,
     },
-    /// These bytes.
+    /// Literal bytes.
     Literal(&'a [u8]),
 }
 
-/// Why a delta does not fit the gap that it came for.
+/// Reason why a delta does not fit its gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDelta {
-    /// A copy of bytes that old does not have.
+    /// A copy reaches past the end of the old gap.
     #[error("delta of a gap copies bytes beyond the end of the old gap")]
     BeyondOld,
-    /// A delta of more or fewer bytes than the new gap has.
+    /// The delta makes more or fewer bytes than the new gap has.
     #[error("delta of a gap makes {made} bytes, not {expected}")]
     Len {
-        /// Bytes it would make.
+        /// Number of bytes that the delta makes.
         made: usize,
-        /// Bytes of the new gap.
+        /// Number of bytes of the new gap.
         expected: usize,
     },
 }
 
 impl<'a> GapDelta<'a> {
-    /// Bytes that travel as they are.
+    /// Number of literal bytes.
     #[must_use]
     pub fn literal_len(&self) -> usize {
         let literals = self.pieces.iter().map(|piece| match piece {
@@ -54,10 +55,10 @@ impl<'a> GapDelta<'a> {
         literals.sum()
     }
 
-    /// Bytes of each of these lengths, laid end to end, that travel as they are.
+    /// Number of literal bytes in each of several consecutive parts of the new gap, whose lengths are `lens`.
     ///
     /// # Panics
-    /// If they are longer together than what it makes.
+    /// If `lens` add up to more than [`GapDelta::new_len`].
     pub fn literal_lens(&self, lens: impl Iterator<Item = usize>) -> impl Iterator<Item = u64> {
         let mut pieces = self.pieces.iter();
         let (mut is_literal, mut left) = (false, 0);
@@ -76,13 +77,14 @@ impl<'a> GapDelta<'a> {
         })
     }
 
-    /// Bytes that it makes.
+    /// Length of the new gap in bytes.
     #[must_use]
     pub fn new_len(&self) -> usize {
         self.pieces.iter().map(Piece::len).sum()
     }
 
-    /// The copies and literals in the order of new. Spans are of the gaps, not of the files.
+    /// The copies and literals in the order of the new gap. Offsets count from the start of the gaps, not of
+    /// the files.
     pub fn ops(&self) -> impl Iterator<Item = Op> {
         self.pieces.iter().scan(0, |at, piece| {
             let new = Span::new(*at, piece.len() as u32);
@@ -96,14 +98,14 @@ impl<'a> GapDelta<'a> {
         })
     }
 
-    /// Appends bytes of new that no piece has yet.
+    /// Appends a literal, the next bytes of the new gap.
     pub(super) fn push_literal(&mut self, bytes: &'a [u8]) {
         if !bytes.is_empty() {
             self.pieces.push(Piece::Literal(bytes));
         }
     }
 
-    /// Appends bytes of old.
+    /// Appends a copy from the old gap.
     pub(super) fn push_copy(&mut self, old: Range<usize>) {
         match self.pieces.last_mut() {
             Some(Piece::Copy { start, len }) if *start + *len == old.start => *len += old.len(),
@@ -112,9 +114,12 @@ impl<'a> GapDelta<'a> {
         }
     }
 
-    /// Appends what the receiver needs. For each copy: the length of the literal before it, its own length, and how
-    /// far it starts from where the last copy ended. Then the length of the last literal and a 0, then the bytes of
-    /// all literals.
+    /// Appends the encoded delta:
+    ///
+    /// 1. For each copy: length of the literal before it, length of the copy, and its start relative to the end
+    ///    of the last copy.
+    /// 2. Length of the last literal, and a 0.
+    /// 3. The bytes of all literals.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (mut literal_len, mut end) = (0, 0);
         for piece in &self.pieces {
@@ -137,11 +142,12 @@ impl<'a> GapDelta<'a> {
         }
     }
 
-    /// Reads what [`GapDelta::encode`] wrote. Whether it fits the gap is for [`apply`] to say.
+    /// Reads the output of [`GapDelta::encode`]. [`apply`] checks whether the delta fits its gap.
     ///
     /// # Errors
-    /// [`CodecError::OutOfRange`] for more bytes or copies than a gap has, [`CodecError::NotCanonical`] for two copies
-    /// that are one, [`CodecError::Truncated`] at the end.
+    /// - [`CodecError::OutOfRange`]: more bytes or copies than a gap can have.
+    /// - [`CodecError::NotCanonical`]: two adjacent copies that are one.
+    /// - [`CodecError::Truncated`]: the input ends inside the delta.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, CodecError> {
         let mut steps = Vec::new();
         let mut end = 0;
@@ -177,7 +183,7 @@ impl<'a> GapDelta<'a> {
         if delta.new_len() > MAX_GAP_BYTES { Err(CodecError::OutOfRange) } else { Ok(delta) }
     }
 
-    /// Checks that each copy lies in `old` and all pieces together have `new_len` bytes.
+    /// Checks that each copy lies in `old` and that all pieces have `new_len` bytes together.
     fn check(&self, old: &[u8], new_len: usize) -> Result<(), BadDelta> {
         let beyond = |piece: &Piece<'_>| match *piece {
             Piece::Copy { start, len } => start + len > old.len(),
@@ -191,10 +197,10 @@ impl<'a> GapDelta<'a> {
     }
 }
 
-/// Appends the new gap of `new_len` bytes that `delta` makes of the `old` one. Nothing is appended on an error.
+/// Appends the new gap, of `new_len` bytes, from the `old` gap and `delta`. Appends nothing on an error.
 ///
 /// # Errors
-/// [`BadDelta`] where the delta is not for these gaps.
+/// [`BadDelta`] if the delta does not fit these gaps.
 pub fn apply(
     old: &[u8],
     delta: &GapDelta<'_>,
@@ -221,12 +227,12 @@ impl Piece<'_> {
     }
 }
 
-/// `at`, moved by `by`, if a gap reaches as far.
+/// `at + by`, or an error if the result is not an offset in a gap.
 fn shifted(at: usize, by: i64) -> Result<usize, CodecError> {
     let start = i64::try_from(at).ok().and_then(|at| at.checked_add(by));
     let start = start.and_then(|start| u64::try_from(start).ok());
     super::bounded(start.ok_or(CodecError::OutOfRange)?)
 }
 
-/// Copies that a search finds at most: each of a whole block, and one of a shorter last one.
+/// Maximum number of copies that a search can find: one for each block.
 const MAX_COPIES: usize = MAX_GAP_BYTES / BlockLen::MIN as usize + 1;

@@ -1,24 +1,25 @@
-//! The fine level: what little changed between two neighbours that match (docs/decisions/0018).
+//! Deltas of gaps: small changes between two matching neighbours (docs/decisions/0018).
 //!
-//! A *gap in new* is where chunks of new matched nothing, but the ones before and behind did. Between the same
-//! neighbours lies a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls
-//! over the new one and answers with copies and literals:
+//! A *gap in new* is a run of new chunks that matched nothing, between chunks that matched. The bytes of the
+//! old version between the same neighbours are the *gap in old*. The receiver has the old gap and sends short
+//! block sums; the sender rolls over the new gap and answers with copies and literals:
 //!
 //! ```text
 //! receiver   GapSums::of(old)  ── sums ──►  GapDelta::of(new, sums)   sender
 //!            apply(old, delta) ◄── delta ──
 //! ```
 //!
-//! This is rsync's algorithm inside of a gap, where it is at its best: blocks are short because the gap is, and both
-//! its ends are aligned. Sums may collide, so nothing here proves anything: the chunks' fingerprints do, and a false
-//! match costs chunks sent whole, never a wrong file (law 9). Both ends know the seed of the sums. It is drawn for
-//! the session, so nobody can have looked for collisions before, and it costs nothing.
+//! This is rsync's algorithm inside a gap, where the algorithm works best: blocks are short because the gap is
+//! short, and both ends of the gap are aligned. Sums may collide, so a match proves nothing. The chunk
+//! fingerprints prove the result: a false match costs chunks sent as literals, never a wrong file (law 9). Both
+//! ends know the seed of the sums. The seed is drawn for each session, so nobody can prepare collisions.
 //!
 //! # Bytes on the wire
 //!
-//! With e edits in a gap of G bytes, sums and what literals send of old together are `3 G / n + e n` bytes for blocks
-//! of n: least at `n = sqrt(3 G / e)`, which is what [`BlockLen::for_gap`] takes. What one insert of 256 bytes costs
-//! in all, sums and delta (an overwrite is as dear, a cut 256 cheaper):
+//! With e edits in a gap of G bytes, sums and literals of old bytes take `3 G / n + e n` bytes together, for
+//! blocks of n bytes. The minimum is at `n = sqrt(3 G / e)`, the length that [`BlockLen::for_gap`] returns. The
+//! table shows the total cost of inserting 256 bytes, sums and delta. An overwrite costs as much, and a
+//! deletion costs 256 bytes less:
 //!
 //! | gap | block | sums | delta | both | with four inserts |
 //! |---|---|---|---|---|---|
@@ -28,19 +29,20 @@
 //!
 //! # Three bytes for a sum
 //!
-//! Windows of new meet sums of old in two ways. Where blocks are due, each is compared with one sum: an edit makes
-//! about a dozen of these comparisons fail, so with 24 bits one in a million edits is taken for a match. Rolled
-//! windows are compared with all sums, 2^27 pairs in 256 KiB: there two blocks in a row must match, and 48 bits leave
-//! one gap in two million. So a GiB with 1 % of scattered edits, forty thousand of them, sends a chunk again in one
-//! of thirty syncs. Four bytes would make that rarer still, and sums and literals of old 15 % longer. Two bytes would
-//! make them 18 % shorter, but some eight chunks of each such sync would wait for another round trip; and sums do not
-//! travel where literals do.
+//! Windows of the new gap are compared with sums of the old gap in two ways. At an expected block, a window is
+//! compared with one sum. An edit makes about a dozen such comparisons fail, so with 24 bits one edit in a
+//! million is missed. Rolled windows are compared with all sums, 2^27 pairs in 256 KiB. There two consecutive
+//! blocks must match, and 48 bits leave one false match in two million gaps. So a GiB with 1 % of scattered
+//! edits, forty thousand of them, sends one chunk again in one of thirty syncs. Four bytes would make that
+//! rarer, but sums and literals of old bytes 15 % longer. Two bytes would make them 18 % shorter, but about
+//! eight chunks of each such sync would wait for another round trip. Sums are sent in the direction opposite to
+//! literals.
 //!
 //! # Two bytes where blocks are shortest
 //!
-//! A program that was compiled again has addresses that moved: every few bytes differ, and of blocks of 64 bytes most
-//! are spoilt. Blocks of 32 save more than their sums cost, if these have two bytes. Of a release pair (8 MB of gaps,
-//! what travels in kB; a false match costs its chunk):
+//! In a recompiled program the addresses have moved: every few bytes differ, and most blocks of 64 bytes are
+//! changed. Blocks of 32 bytes save more than their sums cost if these sums have two bytes. The table is for a
+//! release pair with 8 MB of gaps; sizes in kB are bytes sent, and a false match costs its chunk:
 //!
 //! | block, bits of a sum | sums | literals, zstd | false matches | all |
 //! |---|---|---|---|---|
@@ -52,13 +54,14 @@
 //! | 24, 16 | 675 | 1360 | 14 | 2109 |
 //! | 16, 16 | 1013 | 1158 | 40 | 2300 |
 //!
-//! Whatever has been copied near the literals, as a prefix for zstd, would bring 1.5 % to 4 % more.
+//! A zstd prefix of the copied bytes around the literals would save 1.5 % to 4 % more.
 //!
 //! # Speed
 //!
-//! Speed of the sum (`sum.rs`) beside others, in GB/s from the cache and in ns for each byte rolled. Deltic's last
-//! column has the look-ups, the others' do not (`examples/gap.rs`, on an EPYC with AVX-512, one thread; all are plain
-//! Rust but the crate's CRC):
+//! Speed of the sum (`sum.rs`) compared with others, in GB/s from the cache and in ns for each rolled byte. In
+//! the last column the figure of Deltic includes table look-ups, the others do not. Measured by
+//! `examples/gap.rs` on an EPYC with AVX-512, one thread; all sums are portable Rust except the CRC of the
+//! `crc32c` crate:
 //!
 //! | sum | blocks of 128 | 320 | 1024 | rolled |
 //! |---|---|---|---|---|
@@ -66,13 +69,13 @@
 //! | CRC-32C | 11 | 11 | 17 | 2.4 |
 //! | rsync's two sums | 4 | 4 | 4 | 1.1 |
 //!
-//! A CRC rolls by two look-ups that wait for each other. rsync's sums could use vectors, but sum up bytes: of short
-//! blocks of text they leave fewer bits than they take.
+//! A rolling CRC needs two dependent table look-ups. The sums of rsync could use vectors, but they add up
+//! bytes: for short blocks of text they have less entropy than their length.
 //!
-//! Gaps of 64 KiB are summed at 17 GB/s. Their deltas are found at 15 GB/s where there is one edit, or overwrites
-//! alone, at 8 GB/s with four inserts, and in 1.2 to 2.6 ns a byte with nothing in common; [`apply`] copies. The
-//! worst found is 10 ns a byte: nothing in common in the longest gap, with the shortest blocks, which no honest
-//! receiver takes for it.
+//! Gaps of 64 KiB are summed at 17 GB/s. Deltas are found at 15 GB/s for one edit or for overwrites only, at 8
+//! GB/s for four insertions, and in 1.2 to 2.6 ns per byte for gaps with nothing in common; [`apply`] copies.
+//! The worst case found is 10 ns per byte: the longest gap, nothing in common, and the shortest blocks, which
+//! an honest receiver does not choose for this length.
 
 mod delta;
 mod search;
@@ -84,31 +87,33 @@ pub use sums::GapSums;
 
 use crate::codec::CodecError;
 
-/// Longest gap, old or new, in bytes. Whoever has a longer one sends it whole, or its first part as a gap.
+/// Maximum length of a gap, old or new, in bytes. A longer gap is sent as literals, or only its first part is a
+/// gap.
 pub const MAX_GAP_BYTES: usize = 1 << 20;
-/// Bytes of a block's sum, but for the shortest blocks.
+/// Length of a block sum in bytes, except for the shortest blocks.
 pub const SUM_BYTES: usize = 3;
-/// Bytes of the sum of a block of [`BlockLen::MIN`].
+/// Length of the sum of a block of [`BlockLen::MIN`] bytes.
 pub const SHORT_SUM_BYTES: usize = 2;
 
-/// A length in bytes that every block of an old gap but the last may have.
+/// Length of the blocks of an old gap in bytes; the last block may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockLen(u32);
 
 impl BlockLen {
-    /// Shortest block, in bytes: half a strip of the sum. All others are whole strips.
+    /// Minimum block length in bytes: half a strip of the sum. All other lengths are whole strips.
     pub const MIN: u32 = 32;
-    /// Longest block, in bytes.
+    /// Maximum block length in bytes.
     pub const MAX: u32 = 4096;
 
-    /// Checks a length in bytes: [`BlockLen::MIN`], or whole strips of the sum up to [`BlockLen::MAX`].
+    /// Returns `None` unless `len` is [`BlockLen::MIN`], or whole strips of the sum up to [`BlockLen::MAX`].
     #[must_use]
     pub const fn new(len: u32) -> Option<Self> {
         let strips = 0 < len && len <= Self::MAX && len.is_multiple_of(sum::STRIP as u32);
         if strips || len == Self::MIN { Some(Self(len)) } else { None }
     }
 
-    /// The length at which sums and literals are shortest together, for an old gap of so many bytes with so many edits.
+    /// The block length that minimizes sums plus literals, for an old gap of `old_len` bytes with `edits`
+    /// edits.
     #[must_use]
     pub const fn for_gap(old_len: u64, edits: u32) -> Self {
         let edits = if edits == 0 { 1 } else { edits as u64 };
@@ -128,14 +133,14 @@ impl BlockLen {
         self.0
     }
 
-    /// Bytes of such a block's sum that travel.
+    /// Length of the sum of one block in bytes, as sent.
     #[must_use]
     pub const fn sum_bytes(self) -> usize {
         if self.0 == Self::MIN { SHORT_SUM_BYTES } else { SUM_BYTES }
     }
 }
 
-/// A number of bytes, if a gap may have as many.
+/// `len` as a `usize`, or an error if it exceeds [`MAX_GAP_BYTES`].
 fn bounded(len: u64) -> Result<usize, CodecError> {
     let len = usize::try_from(len).map_err(|_| CodecError::OutOfRange)?;
     if len > MAX_GAP_BYTES { Err(CodecError::OutOfRange) } else { Ok(len) }

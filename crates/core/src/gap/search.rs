@@ -1,25 +1,26 @@
-//! The sender's search for old blocks in the new gap.
+//! Search of the new gap for blocks of the old gap, from the block sums.
 //!
 //! ```text
-//! in order   blocks one behind the other, while their sums hold: first from the start of both gaps
-//! near       where they end, one of the next few blocks where it would lie if nothing had shifted since, or if nothing
-//!            shifts from there to the end: go on in order from there
+//! in order   consecutive blocks, while their sums match: first from the start of both gaps
+//! near       after the last match, one of the next few blocks at the position without a shift since that match, or at
+//!            the position without a shift up to the end: continue in order from there
 //! back       else, once: blocks in order from the end of both gaps backwards
-//! roll       and then, between the two, to the first window that is a block and has the next block right behind: go on
+//! roll       then, between the two, to the first window that equals a block and is followed by the next block: continue
 //!            in order from there
 //! ```
 //!
-//! Bytes that were passed are literal, and so is what is left when nothing is found.
+//! Bytes between matches are literals, and so is the rest when nothing more is found.
 //!
-//! 1. One edit, and any number of overwrites, need the first two steps only: each byte is summed once, forwards, as
-//!    memory is read fastest.
-//! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one
-//!    equal sum is too likely to mean nothing. Two in a row are not.
-//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at
-//!    each position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new,
-//!    and two sums for each block of old. The shortest blocks are looked for again: their sums are so short that most
-//!    of them would be forgotten by chance, and what one costs is as much as a byte of new may.
-//! 4. Of equal blocks only the first is looked for.
+//! 1. One edit and any number of overwrites need the first two steps only: each byte is summed once, in forward
+//!    order, which reads memory fastest.
+//! 2. Rolled windows are compared with all blocks of the middle, thousands of windows with hundreds of blocks.
+//!    One equal sum is then likely by chance; two consecutive equal sums are not.
+//! 3. A block whose successor did not follow is removed from the table. Otherwise a long run of one byte value
+//!    would match at each position, and each match costs the sum of one block. So the work is bounded by a few
+//!    steps for each byte of the new gap and two sums for each old block. Blocks of the minimum length stay in
+//!    the table: their short sums match by chance so often that most blocks would be removed, and a false match
+//!    costs little.
+//! 4. Of equal blocks only the first is searched for.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -29,9 +30,9 @@ use super::sum::{LANES, Polynomial, REACH, Rolling, SUM_BITS};
 use super::{BlockLen, GapSums, MAX_GAP_BYTES};
 
 impl<'a> GapDelta<'a> {
-    /// The new gap as what the old gap with these `sums`, of the session's `seed`, has of it, and the rest.
+    /// The delta from the old gap with these `sums` to the gap `new`. `seed` is the seed of the session.
     ///
-    /// The delta from old to `new`. Where sums are equal by chance it makes other bytes: whoever applies it must check.
+    /// Sums may be equal by chance, and then the delta makes other bytes: the receiver must check the result.
     ///
     /// # Panics
     /// If `new` is longer than [`MAX_GAP_BYTES`].
@@ -40,7 +41,7 @@ impl<'a> GapDelta<'a> {
         Self::counted(new, sums, seed).0
     }
 
-    /// The same, and how many sums of new were compared with one of `sums`.
+    /// As [`GapDelta::of`], with the number of comparisons of a window's sum with a block's sum.
     ///
     /// # Panics
     /// If `new` is longer than [`MAX_GAP_BYTES`].
@@ -51,31 +52,31 @@ impl<'a> GapDelta<'a> {
     }
 }
 
-/// A position in new, and the old block that may lie there.
+/// An offset in the new gap, paired with an old block that may match there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    /// Offset in bytes.
+    /// Offset in the new gap, in bytes.
     at: usize,
-    /// Its number; that of all blocks at the end of old.
+    /// Number of the old block; the number of blocks stands for the end of the old gap.
     block: usize,
 }
 
-/// A gap under search.
+/// Search of one gap.
 pub(super) struct Search<'a, 's> {
     new: &'a [u8],
     sums: &'s GapSums,
     polynomial: Polynomial,
-    /// Start of what matches up to the end, as far as that is known. Nothing is looked for from there on.
+    /// Start of the known matches at the end of both gaps. The search ends here.
     back: Place,
-    /// The blocks between the two; known when the back is.
+    /// The old blocks to roll for, once `back` is known.
     middle: Option<Range<usize>>,
     table: Option<Table>,
-    /// Sums of windows that were compared with a block's. What the filter rules out is not.
+    /// Number of comparisons with a block's sum, without windows that the filter ruled out.
     compared: Cell<u64>,
 }
 
 impl<'a, 's> Search<'a, 's> {
-    /// A search that knows nothing yet.
+    /// Starts without any match.
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
         let polynomial = Polynomial::new(seed, sums.block_len);
@@ -83,7 +84,7 @@ impl<'a, 's> Search<'a, 's> {
         Self { new, sums, polynomial, back, middle: None, table: None, compared }
     }
 
-    /// The delta, and how many sums were compared for it.
+    /// The delta, and the number of comparisons.
     pub(super) fn delta(mut self) -> (GapDelta<'a>, u64) {
         let mut delta = GapDelta::default();
         let mut found = Place { at: 0, block: 0 };
@@ -104,12 +105,12 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Place of these blocks in old.
+    /// The byte range of these blocks in the old gap.
     fn old_bytes(&self, blocks: Range<usize>) -> Range<usize> {
         self.sums.start_of(blocks.start)..self.sums.start_of(blocks.end)
     }
 
-    /// True if the block is where it may lie, in front of the back.
+    /// True if the block matches at this place, before `back`.
     fn matches(&self, place: Place) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
@@ -124,10 +125,10 @@ impl<'a, 's> Search<'a, 's> {
         self.compared.set(self.compared.get() + compared as u64);
     }
 
-    /// Behind the blocks that match in a row.
+    /// The place after the consecutive matches that begin at `place`.
     fn follow(&self, mut place: Place) -> Place {
         let len = self.sums.block_len();
-        // Nearly all of most gaps passes here: a plain loop over equal blocks, and the last one on its own.
+        // Most gaps end here: a plain loop over blocks of equal length, and the last block separately.
         let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
         let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
         let is_equal = |(block, sum): &(&[u8], &u32)| self.polynomial.sum(block) == **sum;
@@ -137,18 +138,18 @@ impl<'a, 's> Search<'a, 's> {
         if self.matches(place) { self.behind(place) } else { place }
     }
 
-    /// Number of blocks that are not shorter than the others.
+    /// Number of blocks of the full length.
     const fn whole_blocks(&self) -> usize {
         self.sums.old_len / self.sums.block_len()
     }
 
-    /// Behind the block, which is one.
+    /// The place after the matching block at `place`.
     fn behind(&self, place: Place) -> Place {
         Place { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
     }
 
-    /// The next of a few blocks that matches where it lies if nothing shifted since `place`, which does not match, or
-    /// else if nothing shifts up to the end.
+    /// The next match near `place`, whose own block does not match. Tries the next few blocks at the positions
+    /// without a shift since `place`, then at the positions without a shift up to the end.
     fn near(&self, place: Place) -> Option<Place> {
         let blocks = || place.block..(place.block + NEAR).min(self.back.block);
         let to_end =
@@ -163,7 +164,7 @@ impl<'a, 's> Search<'a, 's> {
         unshifted.chain(shifted).find(|place| self.matches(*place))
     }
 
-    /// The first block that is somewhere behind `place` and has the next one behind it.
+    /// The first match after `place` that is followed by the next block.
     fn roll(&mut self, place: Place) -> Option<Place> {
         let middle = self.middle(place);
         let left = self.back.at - place.at;
@@ -177,18 +178,19 @@ impl<'a, 's> Search<'a, 's> {
         found
     }
 
-    /// The blocks to roll for, once the back is found; it is looked for no further than to `place`.
+    /// The blocks to roll for. On the first call this determines `back`, searching no further back than
+    /// `place`.
     fn middle(&mut self, place: Place) -> Range<usize> {
         if let Some(middle) = &self.middle {
             return middle.clone();
         }
         self.back = self.precede(place);
-        // Those that have a next one, and one as long.
+        // The blocks with a successor of the full length.
         let end = self.back.block.min(self.whole_blocks().saturating_sub(1));
         self.middle.insert(place.block..end).clone()
     }
 
-    /// The place in front of the blocks that match in a row up to the end, but not before `front`.
+    /// The start of the consecutive matches at the end of both gaps, not before `front`.
     fn precede(&self, front: Place) -> Place {
         let mut place = self.back;
         while place.block > front.block {
@@ -202,7 +204,7 @@ impl<'a, 's> Search<'a, 's> {
         place
     }
 
-    /// The first block from byte `at` on that is in the table and has the next one behind it.
+    /// The first block at or after byte `at` that is in the table and is followed by the next block.
     fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
         let len = self.sums.block_len();
         let data = &self.new[..self.back.at];
@@ -216,7 +218,7 @@ impl<'a, 's> Search<'a, 's> {
                     return found;
                 }
             }
-            // Where this ends, a few windows are left: behind those is no room for another block.
+            // The loop ends with a few windows left. There is no room for another block after them.
             let out = data[at..].first_chunk::<REACH>()?;
             let incoming = data[at + len..].first_chunk::<REACH>()?;
             windows.roll(out, incoming);
@@ -224,7 +226,7 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// The block with this `sum`, if the next one is behind it.
+    /// The block with this `sum`, if the next block follows.
     #[inline]
     fn confirmed(&self, at: usize, sum: u32, table: &mut Table) -> Option<Place> {
         if !table.may_have(sum) {
@@ -243,17 +245,19 @@ impl<'a, 's> Search<'a, 's> {
     }
 }
 
-/// From sums to the first block that has each.
+/// A hash table from sums to the first block with each sum.
 ///
-/// A sum finds its place by its highest bits: they need no other hash, since nobody knows the seed beforehand.
+/// The highest bits of a sum are its home slot. No other hash is needed, because the seed is secret until the
+/// session.
 struct Table {
-    /// Flags by the first bits of sums: true if a block's sum begins with them. Nearly every window's does not.
+    /// A flag for each prefix of a sum: nonzero if a block's sum has this prefix. Nearly no window passes.
     filter: Box<[u8; FILTER]>,
-    /// [`EMPTY`], [`FORGOTTEN`], or a block's number among those in the table, from 1; as many as a power of two.
+    /// [`EMPTY`], [`FORGOTTEN`], or the number of a block, counted from 1 in this table. The length is a power
+    /// of two.
     slots: Vec<u16>,
-    /// Number of the first block in the table.
+    /// The first block in the table.
     first: usize,
-    /// Bits that the number of a slot leaves out.
+    /// Right shift that turns a sum into a slot.
     shift: u32,
 }
 
@@ -272,7 +276,7 @@ impl Table {
         table
     }
 
-    /// Adds a block, unless too many other sums begin with the same bits.
+    /// Inserts a block. Drops the block if too many other sums share its home slot.
     fn insert(&mut self, block: usize, sums: &[u32]) {
         let sum = sums[block];
         let entry = (block - self.first + 1) as u16;
@@ -288,7 +292,7 @@ impl Table {
         entry == EMPTY || self.has(entry, sum, sums)
     }
 
-    /// True if any of these sums may be in the table.
+    /// False if the table has none of these sums.
     #[inline(always)]
     fn may_have_any(&self, wanted: &[u32; LANES]) -> bool {
         let mut any = 0;
@@ -298,7 +302,7 @@ impl Table {
         any != 0
     }
 
-    /// True if this sum may be in the table.
+    /// False if the table does not have this sum.
     #[inline(always)]
     fn may_have(&self, wanted: u32) -> bool {
         self.filter[filtered(wanted)] != 0
@@ -311,7 +315,7 @@ impl Table {
         if entry == EMPTY { None } else { Some((slot, self.block(entry))) }
     }
 
-    /// Finds this block no more.
+    /// Removes the block in this slot.
     fn forget(&mut self, slot: usize) {
         self.slots[slot] = FORGOTTEN;
     }
@@ -330,22 +334,22 @@ impl Table {
     }
 }
 
-/// Slot of the filter for a sum.
+/// Index in the filter for a sum.
 #[inline(always)]
 const fn filtered(sum: u32) -> usize {
     (sum >> (SUM_BITS - FILTER.trailing_zeros())) as usize % FILTER
 }
 
-/// Bytes of the filter: half of the nearest cache.
+/// Size of the filter in bytes: half of the L1 cache.
 const FILTER: usize = 1 << 14;
 const EMPTY: u16 = 0;
 const FORGOTTEN: u16 = u16::MAX;
-/// Slots for each block, so that probing ends soon.
+/// Number of slots for each block, which keeps probe sequences short.
 const SLOTS_PER_BLOCK: usize = 4;
-/// Slots looked at for one sum, at most.
+/// Maximum number of slots to probe for one sum.
 const PROBES: usize = 16;
-/// Blocks that an edit of a few hundred bytes touches, and one more.
+/// Number of blocks that an edit of a few hundred bytes changes, plus one.
 const NEAR: usize = 5;
-/// Blocks, of old and of new, from which on it is worth rolling: an edit touches those at both ends of the middle, and
-/// two in a row must be left.
+/// Minimum number of blocks, old and new, for which rolling pays: an edit changes the blocks at both ends of
+/// the middle, and two consecutive blocks must remain.
 const WORTH: usize = 4;

@@ -1,4 +1,4 @@
-//! The sum of a block: a polynomial over its words, which rolls and needs no vectors.
+//! The block sum of gaps: a rolling polynomial over words, fast without vector instructions.
 //!
 //! ```text
 //! word(i)      = w ^ (w >> 32)  of  w = bytes[i..i + 8], little endian; zeros behind the last byte
@@ -7,15 +7,18 @@
 //! hash(i + 8)  = (hash(i) + word(i + 8 m)) * K - word(i) * K^(m + 1)
 //! ```
 //!
-//! 1. Words, not bytes: a multiplication for eight of them. Every machine has that multiplication, WebAssembly too.
-//! 2. A word moves by eight bytes, a window by one. So eight hashes roll side by side, each for its own remainder of
-//!    the position by eight. None waits for another: a step costs less than a multiplication takes.
-//! 3. A product modulo 2^64 carries upwards only: a change in the highest byte of a word would reach the highest byte
-//!    of the hash alone. The shift brings it into the middle too, from where it reaches all bits that are kept. For
-//!    the same reason the last word has a factor.
-//! 4. K is 5 modulo 8, so its powers repeat after 2^62 steps only. All its other bits come from the session's seed:
-//!    who does not know it cannot look for blocks that collide, but for those that do under every K. There are such,
-//!    made of two words in a Thue-Morse sequence, 1 KiB or more of it: a file of them costs its owner a resend.
+//! 1. The polynomial is over words, not bytes: one multiplication for eight bytes. Every machine has this
+//!    multiplication, WebAssembly too.
+//! 2. Words are eight bytes apart, windows one byte. So eight hashes roll side by side, one for each remainder
+//!    of the position modulo eight. The hashes are independent, so a step takes less than the latency of a
+//!    multiplication.
+//! 3. A product modulo 2^64 carries upwards only: a change in the highest byte of a word would reach only the
+//!    highest byte of the hash. The shift copies that byte to the middle, from where it reaches all bits that
+//!    are kept. For the same reason the last word has a factor.
+//! 4. K is 5 modulo 8, so its powers have period 2^62. All other bits of K come from the seed of the session:
+//!    without the seed nobody can search for colliding blocks, except for blocks that collide under every K.
+//!    Such blocks exist: two words in a Thue-Morse sequence of at least 1 KiB. A file of such blocks only costs
+//!    its owner another transfer.
 
 use std::array::from_fn;
 
@@ -25,14 +28,14 @@ use crate::constants::split_mix;
 /// The polynomial of all sums of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Polynomial {
-    /// `K^n`.
+    /// `K^n` for each n.
     powers: [u64; LANES + 1],
-    /// Bits that a sum keeps.
+    /// Mask of the bits that a sum keeps.
     mask: u32,
 }
 
 impl Polynomial {
-    /// The polynomial of a session's seed, for blocks of this length.
+    /// The polynomial of a session's `seed`, for blocks of length `len`.
     pub(super) const fn new(seed: u64, len: BlockLen) -> Self {
         let k = split_mix(seed, 0) & !7 | 5;
         let mut powers = [1u64; LANES + 1];
@@ -44,13 +47,14 @@ impl Polynomial {
         Self { powers, mask: u32::MAX << (SUM_BITS - 8 * len.sum_bytes() as u32) }
     }
 
-    /// The sum of a block. Where fewer bits travel the lowest ones are zero.
+    /// The sum of a block. The lowest bits are zero if shorter sums are sent.
     #[inline]
     pub(super) fn sum(&self, block: &[u8]) -> u32 {
         shortened(self.hash(block)) & self.mask
     }
 
-    /// The hash of a block: as many sums side by side as there are words in a strip, joined in the end.
+    /// The hash of a block. Computes one hash for each word of a strip in parallel, and combines the hashes at
+    /// the end.
     #[inline]
     fn hash(&self, block: &[u8]) -> u64 {
         let (strips, rest) = block.as_chunks::<STRIP>();
@@ -67,7 +71,7 @@ impl Polynomial {
         self.go_on(hash, rest)
     }
 
-    /// The hash of a block that ends with the few bytes `rest`, from that of what is before them.
+    /// Extends `hash` by the last bytes of a block, fewer than a strip.
     #[inline]
     fn go_on(&self, hash: u64, rest: &[u8]) -> u64 {
         let (words, last) = rest.as_chunks();
@@ -86,21 +90,21 @@ impl Polynomial {
     }
 }
 
-/// The sums of all windows of one length, whole strips of it, as many at a time as there are words in a strip.
+/// Rolling sums of eight consecutive windows of one length, a multiple of a strip.
 #[derive(Clone, Debug)]
 pub(super) struct Rolling {
     /// `K`.
     step: u64,
     /// `-K^(m + 1)`.
     gone: u64,
-    /// Bits that a sum keeps.
+    /// Mask of the bits that a sum keeps.
     mask: u32,
     /// Hashes of windows that start at consecutive bytes.
     hashes: [u64; LANES],
 }
 
 impl Rolling {
-    /// Hashes of the first windows of `len` bytes in `data`, which has them all.
+    /// Starts with the first windows of `len` bytes in `data`, which must contain all of them.
     pub(super) fn new(polynomial: &Polynomial, data: &[u8], len: usize) -> Self {
         let step = polynomial.powers[1];
         Self {
@@ -111,7 +115,7 @@ impl Rolling {
         }
     }
 
-    /// The sums of these windows.
+    /// The sums of the current windows.
     #[inline(always)]
     pub(super) fn sums(&self) -> [u32; LANES] {
         let mut sums = [0; LANES];
@@ -121,8 +125,8 @@ impl Rolling {
         sums
     }
 
-    /// Goes on by as many bytes as there are windows: what `out` starts with leaves them, what `incoming` starts with
-    /// joins them.
+    /// Advances all windows by [`LANES`] bytes. `out` begins with the bytes that leave, `incoming` with the
+    /// bytes that enter.
     #[inline(always)]
     pub(super) fn roll(&mut self, out: &[u8; REACH], incoming: &[u8; REACH]) {
         for (n, hash) in self.hashes.iter_mut().enumerate() {
@@ -152,13 +156,13 @@ const fn shortened(hash: u64) -> u32 {
     (hash >> (u64::BITS - SUM_BITS)) as u32
 }
 
-/// Bytes of a word.
+/// Length of a word in bytes.
 const WORD: usize = 8;
-/// Words of a strip, and windows that roll side by side: enough that no multiplication waits for another.
+/// Words in a strip, and windows that roll side by side: enough to hide the latency of a multiplication.
 pub(super) const LANES: usize = 8;
-/// Bytes of a strip.
+/// Length of a strip in bytes.
 pub(super) const STRIP: usize = WORD * LANES;
-/// Bytes that the words at so many consecutive positions reach over.
+/// Number of bytes that words at [`LANES`] consecutive offsets cover.
 pub(super) const REACH: usize = LANES + WORD;
-/// Bits of a sum, where all of them travel.
+/// Number of bits of a full-length sum.
 pub(super) const SUM_BITS: u32 = 8 * super::SUM_BYTES as u32;

@@ -1,4 +1,4 @@
-//! The receiver's word on old: short sums of blocks.
+//! The receiver's description of an old gap: short sums of its blocks.
 
 use super::sum::Polynomial;
 use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};
@@ -9,12 +9,12 @@ use crate::codec::{CodecError, Put, Reader};
 pub struct GapSums {
     pub(super) old_len: usize,
     pub(super) block_len: BlockLen,
-    /// Sums of the blocks in their order; the last block may be shorter.
+    /// Sums of the blocks, in order. The last block may be shorter.
     pub(super) sums: Vec<u32>,
 }
 
 impl GapSums {
-    /// The sums of `old`. The `seed` belongs to the session: both ends know it, and nobody knew it before.
+    /// The block sums of `old`. `seed` is the session's: both ends know it, and it is new.
     ///
     /// # Panics
     /// If `old` is longer than [`MAX_GAP_BYTES`].
@@ -27,13 +27,13 @@ impl GapSums {
         Self { old_len: old.len(), block_len, sums }
     }
 
-    /// Length of the old gap, in bytes.
+    /// Length of the old gap in bytes.
     #[must_use]
     pub const fn old_len(&self) -> usize {
         self.old_len
     }
 
-    /// Appends what the sender needs: lengths, then [`BlockLen::sum_bytes`] for each block.
+    /// Appends the lengths, then [`BlockLen::sum_bytes`] bytes for each block.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.old_len as u64);
         out.put_varint(self.block_len.get().into());
@@ -44,11 +44,12 @@ impl GapSums {
         }
     }
 
-    /// Reads what [`GapSums::encode`] wrote.
+    /// Reads the output of [`GapSums::encode`].
     ///
     /// # Errors
-    /// [`CodecError::OutOfRange`] for a gap longer than [`MAX_GAP_BYTES`] or blocks of no [`BlockLen`];
-    /// [`CodecError::Truncated`] where sums are missing. Nothing is allocated for those.
+    /// - [`CodecError::OutOfRange`]: the gap is longer than [`MAX_GAP_BYTES`], or the block length is not a
+    ///   [`BlockLen`].
+    /// - [`CodecError::Truncated`]: sums are missing. No memory is allocated for them.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let old_len = super::bounded(reader.varint()?)?;
         let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
@@ -58,23 +59,23 @@ impl GapSums {
         Ok(Self { old_len, block_len, sums })
     }
 
-    /// Bytes of each block but the last.
+    /// Length of each block but the last, in bytes.
     pub(super) const fn block_len(&self) -> usize {
         self.block_len.get() as usize
     }
 
-    /// Bytes of one block. There must be such a block.
+    /// Length of block number `block` in bytes. The block must exist.
     pub(super) fn len_of(&self, block: usize) -> usize {
         self.block_len().min(self.old_len - block * self.block_len())
     }
 
-    /// Start of a block in old; for the number of blocks, the end of old.
+    /// Start offset of block number `block`; for the number of blocks, the end of the gap.
     pub(super) fn start_of(&self, block: usize) -> usize {
         (block * self.block_len()).min(self.old_len)
     }
 }
 
-/// The sum of which these are the highest bytes.
+/// The sum whose highest bytes are `bytes`.
 fn highest(bytes: &[u8]) -> u32 {
     let sum = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
     sum << (8 * (SUM_BYTES - bytes.len()))
