@@ -1,5 +1,5 @@
-//! Many chunks in their places. A large file has hundreds of thousands, and most memory of a sync goes to what is
-//! kept of them.
+//! A compact list of chunks with their positions. A large file has hundreds of thousands of chunks, and this
+//! list takes most of the memory of a sync.
 
 use std::ops::Range;
 
@@ -7,50 +7,50 @@ use crate::fingerprint::{FINGERPRINT_BYTES, Fingerprint};
 use crate::recipe::Chunk;
 use crate::span::Span;
 
-/// A chunk of [`Chunks`], numbered in the order in which they were added.
+/// Index of a chunk in [`Chunks`], in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkNo(pub(crate) u32);
 
 impl ChunkNo {
-    /// The number of the first chunk, whether or not there is one.
+    /// The number of the first chunk. An empty list has no chunk with this number.
     pub const FIRST: Self = Self(0);
 
-    /// The number after this one, whether or not there is such a chunk.
+    /// The next number. The list may have no chunk with that number.
     #[must_use]
     pub const fn next(self) -> Self {
         self.plus(1)
     }
 
-    /// The number `count` after this one, whether or not there is such a chunk.
+    /// The number that is larger by `count`. The list may have no chunk with that number.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))
     }
 
-    /// The number before this one; that of the first is itself.
+    /// The previous number; 0 stays 0.
     #[must_use]
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// The number itself, from 0.
+    /// The number as an array index, from 0.
     #[must_use]
     pub const fn at(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Chunks and where they start.
+/// A list of chunks with the byte offset, the length and the fingerprint of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
-    /// Low halves of their starts.
+    /// Low 32 bits of the byte offsets.
     lows: Vec<u32>,
-    /// High halves, up to the last one that is not zero: those in the first 4 GiB are.
+    /// High 32 bits of the byte offsets, without trailing zeros. Offsets below 4 GiB have zeros here.
     highs: Vec<u32>,
     lens: Vec<u32>,
-    /// First halves of their fingerprints.
+    /// First halves of the fingerprints.
     heads: Vec<Half>,
-    /// Second halves, up to the last one that is not all zeros: those that a key makes are.
+    /// Second halves of the fingerprints, without trailing zeros. Keyed fingerprints have zeros here.
     tails: Vec<Half>,
 }
 
@@ -63,35 +63,35 @@ impl Chunks {
         self.heads.len()
     }
 
-    /// True if there is none.
+    /// True if the list has no chunk.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// Makes room for so many more.
+    /// Reserves memory for `count` more chunks.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.lows.reserve(count);
         self.lens.reserve(count);
         self.heads.reserve(count);
     }
 
-    /// Adds one that starts at byte `start`; its number.
+    /// Appends a chunk that begins at byte `start`. Returns the chunk's number.
     ///
     /// # Panics
-    /// Where there are more than numbers.
+    /// If the list would have more than `u32::MAX` chunks.
     pub fn push(&mut self, start: u64, Chunk { len, fingerprint }: Chunk) -> ChunkNo {
         let no = ChunkNo(u32::try_from(self.len()).expect("more chunks than numbers"));
         let [head, tail] = halves(&fingerprint);
         if tail != Half::default() {
-            // As much room as there is for heads.
+            // Reserve as much memory as `heads` has.
             self.tails.reserve(self.heads.capacity() - self.tails.len());
             self.tails.resize(self.heads.len(), Half::default());
             self.tails.push(tail);
         }
         let high = (start >> 32) as u32;
         if high != 0 {
-            // As much room as there is for low halves.
+            // Reserve as much memory as `lows` has.
             self.highs.reserve(self.lows.capacity() - self.highs.len());
             self.highs.resize(self.lows.len(), 0);
             self.highs.push(high);
@@ -102,19 +102,19 @@ impl Chunks {
         no
     }
 
-    /// The bytes of a chunk, if there is one of this number.
+    /// The byte range of chunk `no`, or `None` if the list has no such chunk.
     #[must_use]
     pub fn span(&self, no: ChunkNo) -> Option<Span> {
         Some(Span::new(self.start(no.at())?, *self.lens.get(no.at())?))
     }
 
-    /// The start of the chunk with this number, if there is one.
+    /// The byte offset of chunk `at`, or `None` if the list has no such chunk.
     fn start(&self, at: usize) -> Option<u64> {
         let high = self.highs.get(at).copied().unwrap_or(0);
         self.lows.get(at).map(|low| u64::from(high) << 32 | u64::from(*low))
     }
 
-    /// A chunk and where it lies, if there is one of this number.
+    /// The byte range and the fingerprint of chunk `no`, or `None` if the list has no such chunk.
     #[must_use]
     pub fn get(&self, no: ChunkNo) -> Option<(Span, Fingerprint)> {
         let span = self.span(no)?;
@@ -125,17 +125,17 @@ impl Chunks {
         Some((span, Fingerprint::from_bytes(bytes)))
     }
 
-    /// Chunks of a range of numbers, in order; numbers without a chunk are passed over.
+    /// The chunks with numbers in `range`, in order. Numbers past the end of the list are skipped.
     pub fn range(&self, range: Range<ChunkNo>) -> impl Iterator<Item = (Span, Fingerprint)> {
         (range.start.0..range.end.0).map_while(|no| self.get(ChunkNo(no)))
     }
 
-    /// All of them, in order.
+    /// All chunks, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Span, Fingerprint)> {
         self.range(ChunkNo(0)..ChunkNo(self.len() as u32))
     }
 
-    /// Chunks of these numbers, in this order; numbers without a chunk are passed over.
+    /// Returns a new list of the chunks with these numbers, in this order. Numbers without a chunk are skipped.
     #[must_use]
     pub fn pick(&self, numbers: &[ChunkNo]) -> Self {
         let mut picked = Self::default();
@@ -146,8 +146,8 @@ impl Chunks {
         picked
     }
 
-    /// The first that does not start before byte `start`, of chunks whose starts ascend; where there is none, one
-    /// past the last.
+    /// The first chunk that starts at or after byte `start`, by binary search: the starts must ascend. Returns
+    /// `len()` if all chunks start before `start`.
     #[must_use]
     pub fn first_from(&self, start: u64) -> ChunkNo {
         let (mut from, mut to) = (0, self.len());
@@ -162,7 +162,7 @@ impl Chunks {
         ChunkNo(from as u32)
     }
 
-    /// The first half of a fingerprint.
+    /// The first half of the fingerprint of chunk `no`.
     pub(crate) fn head(&self, no: ChunkNo) -> Option<&Half> {
         self.heads.get(no.at())
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_come_out_as_they_went_in_and_the_first_4_gib_take_half() {
+    fn starts_are_stored_exactly_and_take_half_the_memory_below_4_gib() {
         let fingerprint = Fingerprint::of(b"");
         let low = [0, 5, u32::MAX.into()];
         let high = [1 << 32, (7 << 32) + 3, 1, u64::MAX - 9, 2];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_come_out_as_they_went_in_and_zeros_take_no_room() {
+    fn chunks_are_stored_exactly_and_zero_halves_take_no_memory() {
         let keyed =
             |n: u8| Fingerprint::from_bytes([[n; 16], [0; 16]].concat().try_into().unwrap());
         let place = |(n, fingerprint)| (7 * n as u64, Chunk { len: n as u32, fingerprint });

@@ -1,7 +1,8 @@
-//! The parts of a file that hold data; all other bytes of the file are holes, which read as zeros.
+//! A map of the data and the holes of a sparse file. Holes read as zeros.
 //!
-//! A file with large holes is transferred as its data alone, *packed*: one run of data behind the other. Offsets count
-//! through the packed data, and a map leads from them to the file. A hole is one entry of the map however long it is.
+//! A file with large holes is transferred as its data alone, *packed*: all data runs are concatenated. Offsets
+//! count bytes of the packed data, and the map translates packed ranges to file ranges. A hole of any length
+//! takes one entry of the map.
 //!
 //! ```text
 //! file    ░░░░░aaaa░░░░░░░░bbb░░░      map     5..9, 17..20 of 23 bytes
@@ -10,17 +11,17 @@
 
 use std::ops::Range;
 
-/// Runs of a file, laid end to end in any order.
+/// Runs of a file, concatenated in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedRuns {
     runs: Vec<Range<u64>>,
-    /// Packed start of each run.
+    /// Offset of each run in the packed data.
     starts: Vec<u64>,
     len: u64,
 }
 
 impl PackedRuns {
-    /// Packs these runs in this order. Empty runs are dropped.
+    /// Concatenates `runs` in this order and drops empty runs.
     #[must_use]
     pub fn new(runs: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut packed = Self::default();
@@ -32,19 +33,19 @@ impl PackedRuns {
         packed
     }
 
-    /// Length of all runs in bytes.
+    /// Total length of all runs in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if no run has a byte.
+    /// True if the total length is 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The places in the file of a packed range, in order. A part behind the last run has no place.
+    /// The file ranges of a packed range, in order. Bytes past the end of the last run have no file range.
     pub fn places(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let first = self.starts.partition_point(|start| *start <= packed.start).saturating_sub(1);
         let runs = self.runs[first..].iter().zip(&self.starts[first..]);
@@ -60,7 +61,7 @@ impl PackedRuns {
     }
 }
 
-/// The data of a file, and the file's length.
+/// The data runs of a file, and the file's length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataMap {
     data: PackedRuns,
@@ -68,8 +69,8 @@ pub struct DataMap {
 }
 
 impl DataMap {
-    /// The map of a file of `file_len` bytes with data in these runs. `None` if the runs do not ascend, touch each
-    /// other, are empty, or reach beyond the file.
+    /// The map of a file of `file_len` bytes whose data are `runs`. Returns `None` if a run is empty, touches
+    /// its predecessor, lies out of order, or ends past `file_len`.
     #[must_use]
     pub fn new(runs: Vec<Range<u64>>, file_len: u64) -> Option<Self> {
         let mut end = None;
@@ -81,14 +82,15 @@ impl DataMap {
         fits.then(|| Self { data: PackedRuns::new(runs), file_len })
     }
 
-    /// The map of a file that is all data.
+    /// The map of a file without holes.
     #[must_use]
     pub fn whole(file_len: u64) -> Self {
         Self { data: PackedRuns::new(std::iter::once(0..file_len)), file_len }
     }
 
-    /// The map of a file with data in these ascending runs, and with `most` runs at most. Holes shorter than `least`
-    /// bytes count as data. Longer holes count as data too, if there are too many runs.
+    /// The map of a file with the ascending data `runs`, simplified to at most `most` runs. Holes shorter than
+    /// `least` bytes count as data; if there are still too many runs, `least` is doubled until `most` runs
+    /// suffice.
     #[must_use]
     pub fn of_large_holes(runs: &[Range<u64>], file_len: u64, least: u64, most: usize) -> Self {
         let mut least = least.max(1);
@@ -107,37 +109,42 @@ impl DataMap {
         self.file_len
     }
 
-    /// Length of all data in bytes.
+    /// Total length of the data in bytes.
     #[must_use]
     pub const fn data_len(&self) -> u64 {
         self.data.len()
     }
 
-    /// Length of all holes in bytes.
+    /// Total length of the holes in bytes.
     #[must_use]
     pub const fn hole_len(&self) -> u64 {
         self.file_len - self.data.len()
     }
 
-    /// The runs of data, ascending.
+    /// The data runs, in ascending order.
     #[must_use]
     pub fn runs(&self) -> &[Range<u64>] {
         &self.data.runs
     }
 
-    /// The holes, ascending.
+    /// The holes, in ascending order.
     pub fn holes(&self) -> impl Iterator<Item = Range<u64>> {
         gaps(&self.data.runs, 0..self.file_len)
     }
 
-    /// The places in the file of a packed range, in order.
+    /// The file ranges of a packed range, in order.
     pub fn places(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.data.places(packed)
     }
 
-    /// Splits the `data` of an old version of `len` bytes into the runs in the places of this map's data, and the
-    /// other runs; both ascend. Laid end to end, the first runs begin as the packed data of this map does, except
-    /// that holes of the old version are zeros.
+    /// Splits the old version, of `len` bytes with data runs `data`, by this map of the new version. Returns
+    /// two ascending lists of runs of the old version:
+    ///
+    /// - the ranges that are data in the new version, clipped to `len`;
+    /// - the old data outside of these ranges.
+    ///
+    /// The first list, concatenated, has the packed offsets of the new version. Holes of the old version in
+    /// these ranges read as zeros.
     #[must_use]
     pub fn split_old(&self, len: u64, data: &[Range<u64>]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let front = self.runs().iter().map(|run| run.start..run.end.min(len));
@@ -154,7 +161,7 @@ impl DataMap {
     }
 }
 
-/// The parts of `within` outside these ascending runs.
+/// The parts of `within` that no run of the ascending `runs` covers.
 fn gaps(runs: &[Range<u64>], within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let starts = std::iter::once(within.start).chain(runs.iter().map(|run| run.end));
     let ends = runs.iter().map(|run| run.start).chain(std::iter::once(within.end));
@@ -162,7 +169,7 @@ fn gaps(runs: &[Range<u64>], within: Range<u64>) -> impl Iterator<Item = Range<u
     starts.zip(ends).map(gap).filter(|gap| gap.start < gap.end)
 }
 
-/// Joins runs: holes shorter than `least` bytes, between runs and around them, become data.
+/// Joins data runs across holes shorter than `least` bytes, at both ends of the file too.
 fn join(runs: &[Range<u64>], file_len: u64, least: u64) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for run in runs.iter().map(|run| run.start..run.end.min(file_len)) {
@@ -187,7 +194,7 @@ mod tests {
 
     const LEN: u64 = 300;
 
-    /// Ascending runs of a file, which may touch.
+    /// Ascending runs of a file; neighbours may touch.
     fn runs() -> impl Strategy<Value = Vec<Range<u64>>> {
         prop::collection::vec(0..=LEN, 0..24).prop_map(|mut ends| {
             ends.sort_unstable();
@@ -216,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn joined_runs_hold_all_data_and_no_hole_that_is_long(
+        fn joined_runs_hold_all_data_and_no_long_hole(
             runs in runs(),
             least in 1..40_u64,
             most in 1..6_usize,
@@ -229,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn old_is_what_faces_data_and_then_the_rest_of_its_own(
+        fn split_old_separates_ranges_under_new_data_from_other_old_data(
             new in runs(),
             old in runs(),
             old_len in 0..=LEN,
@@ -246,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_cannot_be_are_no_map() {
+    fn invalid_runs_give_no_map() {
         let runs = |ends: &[(u64, u64)]| ends.iter().map(|&(start, end)| start..end).collect();
         let bad: [&[(u64, u64)]; 5] =
             [&[(3, 2)], &[(2, 2)], &[(0, 11)], &[(0, 2), (2, 4)], &[(5, 6), (0, 2)]];

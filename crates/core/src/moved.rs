@@ -1,55 +1,62 @@
-//! Runs of blocks that lie elsewhere than in an older version, found by the sums that a store keeps of blocks
+//! Finds blocks that moved to another offset since an older version, by block sums that a store keeps
 //! (`docs/decisions/0060`).
 //!
-//! [`KeptSums`] are what is kept of an older version. Of each run of a new version that is in it, [`find`] tells where.
-//! Equal sums decide here, so only kinds that may are ever kept (`docs/storage.md`).
+//! [`KeptSums`] holds the block sums of one version. [`find`] returns the runs of the new version that the
+//! older version has. Equal sums are accepted without comparing bytes, so only kinds of sums that may decide
+//! equality are kept (`docs/storage.md`).
 
 use std::ops::Range;
 
 use crate::codec::{Put, Reader};
 use crate::stored::{BlockSum, StoredSums, Strength, SumKind};
 
-/// A run of blocks of a new version that the old one has at another place. All are numbers of blocks.
+/// A run of blocks of the new version that the old version has too. All fields count blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovedRun {
-    /// Its first block in the new version.
+    /// First block in the new version.
     pub to: u32,
-    /// Its first block in the old one.
+    /// First block in the old version.
     pub from: u32,
-    /// Number of its blocks.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
 impl MovedRun {
-    /// The block behind it in the new version.
+    /// The block after the run, in the new version.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.to as u64 + self.blocks as u64
     }
 
-    /// The block behind it in the old one.
+    /// The block after the run, in the old version.
     #[must_use]
     pub const fn old_end(&self) -> u64 {
         self.from as u64 + self.blocks as u64
     }
 }
 
-/// Sums of all whole blocks of a version, as far as they are known, in a form that is short and as strong as they are.
+/// Sums of all whole blocks of a version, shortened to 16 bytes without loss of strength. A sum may be unknown.
 ///
-/// Hashes are kept in 16 bytes, under a key: whoever writes blocks does not know it, and can aim at no collision.
+/// Longer hashes are replaced by 16 bytes of a keyed hash. An author of blocks does not know the key and cannot
+/// aim for a collision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSums {
     kind: SumKind,
     block: u32,
     key: [u8; 32],
-    /// A name for each block.
+    /// The shortened sums of all blocks, concatenated.
     names: Vec<u8>,
 }
 
 impl KeptSums {
-    /// Sums of the whole blocks of a version of `len` bytes, none of which is known yet. `None` for a kind that says
-    /// nothing of a block alone (docs/decisions/0039), for more than [`MAX_BLOCKS`], and for blocks of no length. The
-    /// key is random.
+    /// Creates a table for the whole blocks of a version of `len` bytes; all sums are unknown. `key` must be
+    /// random.
+    ///
+    /// Returns `None` if
+    ///
+    /// - one block's sum of this `kind` cannot decide equality (docs/decisions/0039),
+    /// - there are more than [`MAX_BLOCKS`] blocks,
+    /// - `block` is 0.
     #[must_use]
     pub fn new(kind: SumKind, block: u32, key: [u8; 32], len: u64) -> Option<Self> {
         let blocks = usize::try_from(len.checked_div(block.into())?).ok()?;
@@ -57,13 +64,14 @@ impl KeptSums {
         may_decide.then(|| Self { kind, block, key, names: vec![0; blocks * width(kind)] })
     }
 
-    /// The same for a version of another length, to be compared with this one.
+    /// Creates an empty table with the same kind, block length and key, for a version of `len` bytes. The two
+    /// tables can be compared.
     #[must_use]
     pub fn beside(&self, len: u64) -> Option<Self> {
         Self::new(self.kind, self.block, self.key, len)
     }
 
-    /// Kind of the sums.
+    /// Kind of the original sums.
     #[must_use]
     pub const fn kind(&self) -> SumKind {
         self.kind
@@ -81,19 +89,20 @@ impl KeptSums {
         self.names.len() / width(self.kind)
     }
 
-    /// True for a version without whole blocks.
+    /// True if the version has no whole block.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// True where any is known.
+    /// True if at least one sum is known.
     #[must_use]
     pub fn has_some(&self) -> bool {
         self.names.iter().any(|byte| *byte != 0)
     }
 
-    /// Takes the sums of the blocks that lie in `range` whole. Sums of another kind, or of other blocks, are of no use.
+    /// Stores the sums of `told` for all blocks that lie entirely in `range`. Ignores `told` if its kind or
+    /// block length differs.
     pub fn take(&mut self, told: &StoredSums, range: &Range<u64>) {
         if (told.kind(), told.block_bytes()) != (self.kind, self.block) {
             return;
@@ -112,7 +121,7 @@ impl KeptSums {
         }
     }
 
-    /// Forgets all blocks that have bytes of `range`.
+    /// Marks all blocks that overlap `range` as unknown.
     pub fn forget(&mut self, range: &Range<u64>) {
         let block = u64::from(self.block);
         let end = range.end.div_ceil(block).saturating_mul(block);
@@ -121,13 +130,13 @@ impl KeptSums {
         self.names[blocks.start * width..blocks.end * width].fill(0);
     }
 
-    /// Forgets what is behind the first `len` bytes.
+    /// Truncates the table to the whole blocks of the first `len` bytes.
     pub fn cut(&mut self, len: u64) {
         let blocks = usize::try_from(len / u64::from(self.block)).unwrap_or(usize::MAX);
         self.names.truncate(blocks.saturating_mul(width(self.kind)));
     }
 
-    /// Numbers of the blocks of a range that begins and ends with blocks, as far as there are any.
+    /// The numbers of the blocks in `range`, which begins and ends at block boundaries, clipped to the table.
     fn numbers(&self, range: &Range<u64>) -> Range<usize> {
         let no = |at: u64| (at / u64::from(self.block)).min(self.len() as u64) as usize;
         no(range.start)..no(range.end).max(no(range.start))
@@ -141,24 +150,24 @@ impl KeptSums {
             }
             width => name[..width].copy_from_slice(sum),
         }
-        // What looks like zeros and is not, is not known.
+        // A sum that looks like the mark of a zero block is stored as unknown.
         if name[..width(self.kind)] == ZEROS[..width(self.kind)] { UNKNOWN } else { name }
     }
 
-    /// The name of a block; `None` where it is not known, or there is none.
+    /// The shortened sum of block `no`; `None` if the sum is unknown or the table has no such block.
     fn at(&self, no: usize) -> Option<&[u8]> {
         let width = width(self.kind);
         let name = self.names.get(no * width..(no + 1) * width)?;
         (name != &UNKNOWN[..width]).then_some(name)
     }
 
-    /// True where both blocks are known, and are the same.
+    /// True if both blocks are known and their sums are equal.
     fn is_same(&self, no: usize, other: &Self, other_no: usize) -> bool {
         self.at(no).is_some_and(|name| other.at(other_no) == Some(name))
     }
 
-    /// A number that is spread evenly, by the name of a block that runs may begin to be found by: it is known, is not
-    /// zeros, and not what the block before it is.
+    /// A hash of the block by which [`Seeds`] find it. `None` if the block is unknown, zeros, or equal to the
+    /// block before.
     fn seed(&self, no: usize) -> Option<u64> {
         let name = self.at(no)?;
         let repeats = no > 0 && self.at(no - 1) == Some(name);
@@ -167,7 +176,7 @@ impl KeptSums {
         (!repeats && !is_zeros).then_some(seed)
     }
 
-    /// The bytes that [`KeptSums::decode`] reads.
+    /// Serializes the table for [`KeptSums::decode`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.names.len());
@@ -178,7 +187,7 @@ impl KeptSums {
         bytes
     }
 
-    /// Reads what [`KeptSums::encode`] wrote; `None` for all other bytes.
+    /// Parses the output of [`KeptSums::encode`]; `None` if `bytes` are invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes);
@@ -192,12 +201,17 @@ impl KeptSums {
     }
 }
 
-/// Runs of blocks of `new` that `base` has: ascending, and apart. Blocks of `new` that are not known belong to none. A
-/// run that lies where it lay is told too.
+/// Finds runs of blocks of `new` in `base`. Returns ascending runs that do not overlap. Unknown blocks belong
+/// to no run. Runs at an unchanged offset are returned too.
 ///
-/// A run begins where a block is as it was, where the last run goes on behind other blocks, or where two blocks that
-/// follow each other are found anywhere. So each block of a run is compared with one that its place names, and sums of
-/// 64 bits are not made weaker by how many blocks there are.
+/// A run begins in one of three cases:
+///
+/// - the block is the same as the block of `base` at the same offset;
+/// - the last run continues after some changed blocks;
+/// - two consecutive blocks are found at any offset.
+///
+/// So each block of a run is compared with one expected block, and the number of blocks does not weaken 64-bit
+/// sums.
 #[must_use]
 pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
     let seeds = Seeds::of(base);
@@ -221,7 +235,7 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
             at += 1;
             continue;
         };
-        // Blocks before it may be of it too: they were no seeds.
+        // Blocks before the seed may belong to the run too.
         let mut to = at;
         while to > last.end && from > 0 && new.is_same(to - 1, base, from - 1) {
             (to, from, blocks) = (to - 1, from - 1, blocks + 1);
@@ -232,21 +246,21 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
     runs
 }
 
-/// Blocks of a base by their names: where a run of a new version may come from.
+/// A hash table of blocks of the base, by their shortened sums: candidate starts of moved runs.
 struct Seeds {
-    /// Numbers of blocks and one; 0 is an empty place.
+    /// Block numbers plus one; 0 is an empty slot.
     places: Vec<u32>,
 }
 
 impl Seeds {
     fn of(base: &KeptSums) -> Self {
-        // Seeds are those whose names have no bit of this.
+        // A block is a seed if its hash has none of these bits.
         let sparse = (base.len().div_ceil(MAX_SEEDS).next_power_of_two() - 1) as u64;
         let count = (base.len() / (sparse as usize + 1) * 2).next_power_of_two();
         let mut seeds = Self { places: vec![0; count] };
         for no in 0..base.len() {
             let Some(seed) = base.seed(no).filter(|seed| seed & sparse == 0) else { continue };
-            // The first of blocks that are the same stays.
+            // The first of several equal blocks is kept.
             let free = seeds.probe(seed).find(|place| match seeds.places[*place] {
                 0 => true,
                 other => base.at(other as usize - 1) == base.at(no),
@@ -258,13 +272,14 @@ impl Seeds {
         seeds
     }
 
-    /// Places where a seed may be: few, so that whoever chooses names gains nothing.
+    /// The slots to probe for `seed`. Their number is small, so that an author of blocks cannot slow the search
+    /// down.
     fn probe(&self, seed: u64) -> impl Iterator<Item = usize> + use<> {
         let (first, mask) = ((seed >> 20) as usize, self.places.len() - 1);
         (0..MAX_PROBES).map(move |n| (first + n) & mask)
     }
 
-    /// The first block of the base that is what block `at` of a new version is.
+    /// The first block of the base that is equal to block `at` of the new version.
     fn find(&self, base: &KeptSums, new: &KeptSums, at: usize) -> Option<usize> {
         let seed = new.at(at).and_then(|name| Some(u64::from_le_bytes(*name.first_chunk()?)))?;
         let taken = self.probe(seed).map_while(|place| self.places[place].checked_sub(1));
@@ -272,10 +287,10 @@ impl Seeds {
     }
 }
 
-/// By their numbers.
+/// The kinds of sums; the index is the number in the encoding.
 const KINDS: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
-/// Bytes that are kept of a sum.
+/// Number of bytes that are kept of a sum.
 const fn width(kind: SumKind) -> usize {
     if kind.bytes() < MOST_WIDTH { kind.bytes() } else { MOST_WIDTH }
 }
@@ -283,16 +298,16 @@ const fn width(kind: SumKind) -> usize {
 const MOST_WIDTH: usize = 16;
 const UNKNOWN: [u8; MOST_WIDTH] = [0; MOST_WIDTH];
 const ZEROS: [u8; MOST_WIDTH] = [0xff; MOST_WIDTH];
-/// Kind, length of a block, key.
+/// Length of the header: kind, block length, key.
 const HEAD_BYTES: usize = 37;
 
-/// Blocks of a version of which sums are kept at most: 16 GiB in blocks of 4 KiB.
+/// Maximum number of blocks in a table: 16 GiB in blocks of 4 KiB.
 pub const MAX_BLOCKS: usize = 4 << 20;
-/// Blocks that a run which lies where it lay, or goes on behind others, has at least.
+/// Minimum number of blocks of a run at an unchanged offset, or of a run that continues the last one.
 const ALONE: usize = 1;
-/// Blocks that a run has at least which is found elsewhere.
+/// Minimum number of blocks of a run that is found at any other offset.
 const FAR: usize = 2;
-/// Seeds of a base, about: of longer ones each second block is one, or each fourth.
+/// Approximate maximum number of seeds. In a longer base every second or fourth block is a seed, and so on.
 const MAX_SEEDS: usize = 1 << 20;
-/// Places in which a seed is looked for.
+/// Number of slots that a lookup probes.
 const MAX_PROBES: usize = 16;

@@ -1,16 +1,17 @@
-//! Closed sets whose members have a number in files and frames, and a name on command lines.
+//! Closed sets whose members have a number in files and frames, and a name in command lines.
 
-/// Finds members of `$set` by number and by name. It has a list `ALL` and `facts`, which are both of one member.
+/// Implements lookup of members of `$set` by number and by name. `$set` has a list `ALL`, and a method `facts`
+/// that returns number and name.
 macro_rules! named {
     ($set:ident, $unknown:ident) => {
         impl $set {
-            /// Its name, as [`FromStr`](std::str::FromStr) reads it.
+            /// The name of the member, as [`FromStr`](std::str::FromStr) parses it.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 self.facts().1
             }
 
-            /// The one of this number.
+            /// The member with this number.
             fn numbered(number: u8) -> Result<Self, $crate::codec::CodecError> {
                 let known = Self::ALL.into_iter().find(|member| member.facts().0 == number);
                 known.ok_or($crate::codec::CodecError::OutOfRange)

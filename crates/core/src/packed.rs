@@ -1,22 +1,22 @@
-//! Byte strings in few large buffers: of a million short ones, each a value of its own, most bytes would be what
-//! keeps them apart.
+//! Byte strings packed into a few large buffers. A million short strings, each in its own `Vec`, would take
+//! most of their memory for allocation overhead.
 //!
 //! ```text
-//! parts  ┌ 7 "dir/one" 7 "dir/two" … ┐ ┌ 9 "dir/three" … ┐
-//! At       ↑           ↑                 ↑
+//! parts   ┌ 7 "dir/one" 7 "dir/two" … ┐ ┌ 9 "dir/three" … ┐
+//! Slot      ↑           ↑                 ↑
 //! ```
 
 use crate::codec::{Put, Reader};
 
-/// Byte strings in the order in which they were added.
+/// An append-only list of byte strings, in the order of insertion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// The length of each, then its bytes.
+    /// Buffers of strings; each string follows its length.
     parts: Vec<Vec<u8>>,
     len: usize,
 }
 
-/// Place of one byte string. Those that were added earlier are before.
+/// Position of one byte string. Slots ascend in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
@@ -25,35 +25,35 @@ impl Slot {
         Self((part * PART_BYTES + start) as u32)
     }
 
-    /// Its buffer, and its start in there.
+    /// Number of the buffer, and the offset in the buffer.
     const fn part_and_start(self) -> (usize, usize) {
         (self.0 as usize / PART_BYTES, self.0 as usize % PART_BYTES)
     }
 }
 
-/// Byte strings that are taken again, in any order. A buffer of which all are taken is given back.
+/// Byte strings that can be removed in any order. An empty buffer is freed.
 #[derive(Debug, Default)]
 pub struct Slab {
     parts: Vec<Part>,
-    /// The buffer that is being filled.
+    /// Number of the buffer that takes new strings.
     filling: usize,
-    /// The others that are empty.
+    /// Numbers of the other empty buffers.
     free: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     bytes: Vec<u8>,
-    /// Number of strings in it that are not taken.
+    /// Number of strings in this buffer that were not removed.
     kept: usize,
 }
 
-/// There is no room for another one.
+/// The table of strings is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many names")]
 pub struct OutOfRoom;
 
-/// Strings that are not taken yet. Taking one makes room.
+/// Iterator over the strings of a [`Packed`]. Each buffer is freed once its last string was returned.
 #[derive(Debug)]
 pub struct Unpacked {
     parts: std::vec::IntoIter<Vec<u8>>,
@@ -69,16 +69,16 @@ impl Packed {
         self.len
     }
 
-    /// True if there is none.
+    /// True if there is no string.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds one; where it is.
+    /// Appends `text`. Returns its slot.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if the slots are exhausted.
     pub fn push(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
         let is_full = |part: &Vec<u8>| part.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.last().is_none_or(is_full) {
@@ -97,17 +97,17 @@ impl Packed {
         Ok(Slot::new(no, start))
     }
 
-    /// The one that is there.
+    /// The string at slot `at`.
     ///
     /// # Panics
-    /// Where none was added that is there.
+    /// If `at` is not a slot of this list.
     #[must_use]
     pub fn get(&self, at: Slot) -> &[u8] {
         let (no, start) = at.part_and_start();
         read(&self.parts[no], start).0
     }
 
-    /// All of them, and where each is.
+    /// All strings with their slots, in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &[u8])> {
         let in_part = |(no, part): (usize, &'_ Vec<u8>)| (no, part.len());
         self.parts.iter().enumerate().map(in_part).flat_map(move |(no, len)| {
@@ -154,10 +154,10 @@ impl Iterator for Unpacked {
 impl ExactSizeIterator for Unpacked {}
 
 impl Slab {
-    /// Adds one; where it is.
+    /// Stores `text`. Returns its slot.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if the slots are exhausted.
     pub fn put(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
         let is_full = |part: &Part| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.get(self.filling).is_none_or(is_full) {
@@ -177,20 +177,20 @@ impl Slab {
         Ok(Slot::new(no, start))
     }
 
-    /// The one that is there.
+    /// The string at slot `at`.
     ///
     /// # Panics
-    /// Where none is there.
+    /// If slot `at` holds no string.
     #[must_use]
     pub fn get(&self, at: Slot) -> &[u8] {
         let (no, start) = at.part_and_start();
         read(&self.parts[no].bytes, start).0
     }
 
-    /// Takes the one that is there.
+    /// Removes and returns the string at slot `at`.
     ///
     /// # Panics
-    /// Where none is there.
+    /// If slot `at` holds no string.
     pub fn take(&mut self, at: Slot) -> Vec<u8> {
         let (no, start) = at.part_and_start();
         let part = &mut self.parts[no];
@@ -205,24 +205,24 @@ impl Slab {
         text
     }
 
-    /// About the memory that they take, in bytes.
+    /// Approximate memory of the stored strings in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.parts.iter().map(|part| part.bytes.len()).sum()
     }
 }
 
-/// The one that begins at `start`, and where the next one does.
+/// The string at offset `start` of a buffer, and the offset of the next string.
 fn read(part: &[u8], start: usize) -> (&[u8], usize) {
-    const WHOLE: &str = "it was written whole";
+    const WHOLE: &str = "strings are stored whole";
     let mut reader = Reader::new(&part[start..]);
     let text = reader.prefixed(usize::MAX).expect(WHOLE);
     (text, part.len() - reader.rest().len())
 }
 
-/// Bytes of one buffer. A string that is longer has a buffer of its own.
+/// Size of a buffer in bytes. A longer string gets its own buffer.
 const PART_BYTES: usize = 1 << 20;
-/// More have no number.
+/// Slots are `u32`, which allows no more buffers.
 const MAX_PARTS: usize = u32::MAX as usize / PART_BYTES + 1;
 const MAX_LEN_BYTES: usize = crate::codec::MAX_VARINT_BYTES;
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_in_a_slab_are_taken_in_any_order_and_leave_nothing() {
+    fn a_slab_frees_its_memory_when_strings_are_taken_in_any_order() {
         let mut shelf = Slab::default();
         for round in 0..3u8 {
             let text =
@@ -274,13 +274,13 @@ mod tests {
             let mut places: Vec<_> =
                 (0..20_000).map(|n| (n, shelf.put(&text(n)).unwrap())).collect();
             assert!(shelf.held_bytes() > 4 * PART_BYTES);
-            // Each seventh, then all others from behind.
+            // Every seventh string first, then all others from the end.
             places.sort_by_key(|(n, _)| (n % 7 != 0, std::cmp::Reverse(*n)));
             for (n, at) in places {
                 assert_eq!(shelf.take(at), text(n));
             }
             assert_eq!(shelf.held_bytes(), 0);
-            assert!(shelf.parts.len() < 10, "what is free is used again: {}", shelf.parts.len());
+            assert!(shelf.parts.len() < 10, "free buffers are used again: {}", shelf.parts.len());
         }
         let long = shelf.put(&vec![1; 2 * PART_BYTES]).unwrap();
         let next = shelf.put(b"next").unwrap();

@@ -10,7 +10,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span of `len` bytes from `start`.
+    /// Returns the span of `len` bytes that begins at `start`.
     #[must_use]
     pub const fn new(start: u64, len: u32) -> Self {
         Self { start, len }

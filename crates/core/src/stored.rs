@@ -1,9 +1,10 @@
-//! Sums that a storage layer keeps of the blocks of a file, and sums of chunks that are joined from them (SkySync §3.1,
+//! Block sums that a file system or store keeps, and CRC-32C of chunks combined from them (SkySync §3.1,
 //! §3.2.1).
 //!
-//! A store fills [`StoredSums`] for a part of a version. [`Joined`] takes CRC-32C of chunks that lie anywhere in it:
-//! what whole blocks have is joined, and only odd bytes at both ends of a chunk are summed. Those at its front need no
-//! bytes either where the chunk before ended in the same block: the block's sum without that end is theirs.
+//! A store fills [`StoredSums`] for a range of a version. [`Joined`] computes CRC-32C of chunks at any offset
+//! in this range. The sums of whole blocks are combined; only the partial blocks at both ends of a chunk are
+//! read. The partial block at the front needs no reading if the previous chunk ended in the same block: its CRC
+//! follows from the CRC of the whole block and that of the front part.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -13,18 +14,18 @@ use crate::weak::Crc32c;
 /// Kind of a stored sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumKind {
-    /// CRC-32C with both inversions, little-endian.
+    /// CRC-32C with inverted initial and final value, little-endian.
     Crc32c = 0,
     /// XXH64, little-endian.
     Xxh64 = 1,
     /// SHA-256.
     Sha256 = 2,
-    /// BLAKE2b of 256 bits.
+    /// BLAKE2b-256.
     Blake2b = 3,
 }
 
 impl SumKind {
-    /// Length of a sum in bytes.
+    /// Length of one sum in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -34,7 +35,7 @@ impl SumKind {
         }
     }
 
-    /// Its number, by which it is told.
+    /// The number of the kind in messages and files.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
@@ -45,7 +46,8 @@ impl SumKind {
         kinds.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// The strong sum that it is, without a key, where it is one (SkySync §3.3.2).
+    /// The same hash as an unkeyed [`Strong`] sum, or `None` if the kind is not collision-resistant (SkySync
+    /// §3.3.2).
     #[must_use]
     pub const fn strong(self) -> Option<Strong> {
         match self {
@@ -55,7 +57,7 @@ impl SumKind {
         }
     }
 
-    /// Strength of equal sums as evidence.
+    /// How strongly equal sums of this kind prove equal blocks.
     #[must_use]
     pub const fn strength(self) -> Strength {
         match self {
@@ -66,18 +68,18 @@ impl SumKind {
     }
 }
 
-/// Strength of two equal sums as evidence that their blocks are equal (docs/storage.md).
+/// How strongly two equal sums prove that their blocks are equal (docs/storage.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// 32 bits: they may be equal, and it is worth a look.
+    /// 32 bits: the blocks may be equal and must be compared.
     Hint,
-    /// 64 bits: no accident made the sums equal.
+    /// 64 bits: the blocks are equal unless somebody forged them.
     AgainstAccidents,
-    /// A hash: they are equal.
+    /// A cryptographic hash: the blocks are equal.
     Proof,
 }
 
-/// Sums that a store keeps of a version, as it tells the other end of a sync (SkySync §3.3).
+/// Kind and block length of the sums that a store keeps of a version, as sent to the peer (SkySync §3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keeps {
     /// Kind of the sums.
@@ -87,7 +89,7 @@ pub struct Keeps {
 }
 
 impl Keeps {
-    /// Sums of `kind` of blocks of `block_bytes`; `None` for lengths that no store has.
+    /// Returns `None` if `block_bytes` is not a power of two from 4 KiB to 64 KiB.
     #[must_use]
     pub fn new(kind: SumKind, block_bytes: u32) -> Option<Self> {
         let is_block = block_bytes.is_power_of_two() && BLOCK_BYTES.contains(&block_bytes);
@@ -95,21 +97,21 @@ impl Keeps {
     }
 }
 
-/// Lengths of blocks that stores keep sums of.
+/// Range of block lengths of the supported stores.
 const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65_536;
 
-/// Knowledge of a store about one block.
+/// The stored sum of one block, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSum<'a> {
-    /// The block's sum.
+    /// The sum of the block.
     Sum(&'a [u8]),
-    /// Zeros.
+    /// The block is all zeros.
     Zero,
-    /// Unknown: only reading tells.
+    /// The store has no sum of the block.
     Unknown,
 }
 
-/// The sums of the blocks that a part of a version lies in. It takes one byte and one sum for each.
+/// Stored sums of all blocks that overlap a range of a version. Takes one byte and one sum for each block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSums {
     kind: SumKind,
@@ -133,14 +135,14 @@ impl State {
     }
 }
 
-/// First byte of sums that are told, which counts what they look like.
+/// Format version, the first byte of encoded sums.
 const FORMAT: u8 = 1;
 
 impl StoredSums {
-    /// Sums of `kind` of blocks of `block` bytes, for all blocks that have bytes of `range`. None is known yet.
+    /// A table of all blocks of `block` bytes that overlap `range`. All sums are unknown.
     ///
     /// # Panics
-    /// If blocks have no bytes.
+    /// If `block` is 0.
     #[must_use]
     pub fn new(kind: SumKind, block: u32, range: &Range<u64>) -> Self {
         let len = u64::from(block);
@@ -162,15 +164,15 @@ impl StoredSums {
         self.block
     }
 
-    /// The kind and the block of the sums; `None` where none is here, or nothing but zeros.
+    /// Kind and block length of the sums, or `None` if no block has a sum.
     #[must_use]
     pub fn keeps(&self) -> Option<Keeps> {
         let is_kept = self.states.contains(&State::Sum);
         Keeps::new(self.kind, self.block).filter(|_| is_kept)
     }
 
-    /// The strong sum of `len` bytes from `start` on, if it is one of those that are kept: of one whole block. Nobody
-    /// joins two.
+    /// The strong sum of `len` bytes from `start`, if these bytes are one whole block with a known sum of this
+    /// kind. Strong sums of several blocks cannot be combined.
     #[must_use]
     pub fn strong(&self, kind: Strong, start: u64, len: usize) -> Option<StrongSum> {
         let is_block = start.is_multiple_of(u64::from(self.block)) && len == self.block as usize;
@@ -182,16 +184,17 @@ impl StoredSums {
         }
     }
 
-    /// The bytes that they are about: whole blocks, so perhaps more than the version has.
+    /// The byte range of the blocks. It is aligned to blocks, so it may extend past the end of the version.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start + self.states.len() as u64 * u64::from(self.block)
     }
 
-    /// Notes `sums` of blocks that follow each other from `start` on, as far as they are in range.
+    /// Stores the concatenated `sums` of consecutive blocks from byte `start`. Blocks outside of the table are
+    /// ignored.
     ///
     /// # Panics
-    /// If `start` is not that of a block, or there is a piece of a sum.
+    /// If `start` is not a block boundary, or the length of `sums` is not a multiple of one sum.
     pub fn put(&mut self, start: u64, sums: &[u8]) {
         let each = self.kind.bytes();
         assert!(start.is_multiple_of(u64::from(self.block)) && sums.len().is_multiple_of(each));
@@ -207,7 +210,7 @@ impl StoredSums {
         self.sums[to.clone()].copy_from_slice(&sums[from..from + to.len()]);
     }
 
-    /// Notes that `range` is zeros: the blocks that lie in it whole.
+    /// Marks the blocks that lie entirely in `range` as zeros.
     pub fn put_zeros(&mut self, range: &Range<u64>) {
         let block = u64::from(self.block);
         let whole = range.start.next_multiple_of(block)..range.end - range.end % block;
@@ -215,7 +218,7 @@ impl StoredSums {
         self.states[blocks].fill(State::Zero);
     }
 
-    /// Forgets the sum of the block that has the byte at `at`. Zeros stay.
+    /// Marks the block with byte `at` as unknown. A block of zeros stays as it is.
     pub fn forget(&mut self, at: u64) {
         let range = self.range();
         if range.contains(&at) {
@@ -224,7 +227,7 @@ impl StoredSums {
         }
     }
 
-    /// The sum of the block that has the byte at `at`; of blocks out of range none is known.
+    /// The sum of the block with byte `at`. Blocks outside of the table are unknown.
     #[must_use]
     pub fn at(&self, at: u64) -> BlockSum<'_> {
         let range = self.range();
@@ -240,7 +243,7 @@ impl StoredSums {
         }
     }
 
-    /// CRC-32C of the block that begins at `start`, if the store knows that; `zeros` is that of a block of zeros.
+    /// CRC-32C of the block at `start` if known. `zeros` is the CRC-32C of a block of zeros.
     #[must_use]
     pub fn crc32c(&self, start: u64, zeros: Crc32c) -> Option<Crc32c> {
         match self.at(start) {
@@ -252,7 +255,7 @@ impl StoredSums {
         }
     }
 
-    /// The bytes that [`Self::decode`] reads: one and a sum for each block.
+    /// Serializes the sums for [`Self::decode`]: a state byte for each block, then the known sums.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT, self.kind.number()];
@@ -266,14 +269,14 @@ impl StoredSums {
         bytes
     }
 
-    /// Reads what [`Self::encode`] wrote of sums for all blocks that have bytes of `range`; `None` for all other bytes.
+    /// Parses the output of [`Self::encode`] for a table over `range`. Returns `None` if `bytes` are invalid.
     #[must_use]
     pub fn decode(bytes: &[u8], range: &Range<u64>) -> Option<Self> {
         let ([FORMAT, kind, block @ ..], rest) = bytes.split_first_chunk::<6>()? else {
             return None;
         };
         let keeps = Keeps::new(SumKind::of_number(*kind)?, u32::from_le_bytes(*block))?;
-        // What there is room for is checked before that is made.
+        // Check the number of blocks against the input before allocating the table.
         let blocks = range.end.checked_sub(range.start)? / u64::from(keeps.block_bytes);
         if blocks > rest.len() as u64 {
             return None;
@@ -292,7 +295,8 @@ impl StoredSums {
         sums.is_empty().then_some(told)
     }
 
-    /// Appends sums of the blocks that follow at once; `None` where these are not theirs, or of another kind.
+    /// Appends the sums of the next range. Returns `None` if `next` does not begin where `self` ends, or has
+    /// another kind or block length.
     #[must_use]
     pub fn followed_by(mut self, next: &Self) -> Option<Self> {
         let is_next =
@@ -302,7 +306,7 @@ impl StoredSums {
         is_next.then_some(self)
     }
 
-    /// The numbers of the blocks of `range`, which are whole, as far as they are here.
+    /// The numbers of the blocks in `range`, which is aligned to blocks, clipped to the table.
     fn blocks(&self, range: &Range<u64>) -> Range<usize> {
         let no = |at: u64| {
             let no = at.saturating_sub(self.start) / u64::from(self.block);
@@ -312,38 +316,38 @@ impl StoredSums {
     }
 }
 
-/// CRC-32C of chunks of a version, from its beginning to its end, joined from what is stored of it.
+/// Computes CRC-32C of consecutive chunks of a version from [`StoredSums`].
 #[derive(Debug)]
 pub struct Joined<'a> {
     stored: &'a StoredSums,
     zeros: Crc32c,
-    /// End of the last chunk, and the sum of its bytes in the block that it ends in, if it has all of that block's
-    /// front.
+    /// End offset of the last chunk, and CRC of the chunk's bytes in its last block, if the chunk covers the
+    /// front of that block.
     tail: Option<(u64, Crc32c)>,
     summed: u64,
 }
 
 impl<'a> Joined<'a> {
-    /// Joins what is `stored`.
+    /// Starts without a previous chunk.
     #[must_use]
     pub fn new(stored: &'a StoredSums) -> Self {
         let zeros = Crc32c::of(&vec![0; stored.block as usize]);
         Self { stored, zeros, tail: None, summed: 0 }
     }
 
-    /// Bytes that were summed so far, because nothing was stored that they are of.
+    /// Number of bytes read so far because no stored sum covers them.
     #[must_use]
     pub const fn summed(&self) -> u64 {
         self.summed
     }
 
-    /// The sum of `chunk`, which begins at `start`.
+    /// CRC-32C of `chunk`, which begins at byte `start`.
     pub fn next(&mut self, start: u64, chunk: &[u8]) -> Crc32c {
         let block = u64::from(self.stored.block);
         let end = start + chunk.len() as u64;
         let (first, last) = (start.next_multiple_of(block), end - end % block);
         if first > last {
-            // Within one block. What follows it there has to be summed.
+            // The chunk lies within one block, so the next chunk cannot use this block's stored sum.
             self.tail = None;
             return self.sum(Crc32c::EMPTY, chunk);
         }
@@ -361,11 +365,11 @@ impl<'a> Joined<'a> {
         sum.concat(tail, back.len() as u64)
     }
 
-    /// The sum of the bytes of a chunk before the first block that begins in it.
+    /// CRC of the bytes of a chunk before its first block boundary.
     fn front(&mut self, start: u64, bytes: &[u8]) -> Crc32c {
         let tail = self.tail.filter(|(end, _)| *end == start && !bytes.is_empty());
         let whole = tail.and_then(|(_, tail)| {
-            // The sum of the whole block is that of both parts joined.
+            // CRC(front part, bytes) is the CRC of the whole block, so `bytes` follows by subtraction.
             let whole =
                 self.stored.crc32c(start - start % u64::from(self.stored.block), self.zeros)?;
             let before = tail.concat(Crc32c::EMPTY, bytes.len() as u64);
@@ -395,7 +399,7 @@ mod tests {
         (0..len).map(|_| next()).collect()
     }
 
-    /// Sums that a store keeps of `bytes` from `from` on: none of the last part of a block.
+    /// Sums of the whole blocks of `bytes`, from offset `from`.
     fn stored(bytes: &[u8], from: u64) -> StoredSums {
         let range = from..bytes.len() as u64;
         let mut sums = StoredSums::new(SumKind::Crc32c, BLOCK, &range);
@@ -411,7 +415,7 @@ mod tests {
         sums
     }
 
-    /// Cuts `bytes` into chunks of these lengths, over and over.
+    /// Cuts `bytes` into chunks, whose lengths repeat `lens`.
     fn check(bytes: &[u8], stored: &StoredSums, from: usize, lens: &[usize]) -> u64 {
         let (mut joined, mut at) = (Joined::new(stored), from);
         for len in lens.iter().cycle() {
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_chunks_are_those_of_their_bytes_wherever_they_lie() {
+    fn combined_sums_equal_sums_of_the_bytes_at_any_offset() {
         let mut bytes = noise(300_001);
         bytes[40_000..90_000].fill(0);
         let lens: [&[usize]; 7] = [
@@ -456,18 +460,19 @@ mod tests {
     }
 
     #[test]
-    fn only_odd_bytes_at_one_end_of_a_chunk_are_summed() {
+    fn only_the_partial_block_at_one_end_of_a_chunk_is_read() {
         let bytes = noise(1 << 20);
         let stored = stored(&bytes, 0);
         assert_eq!(check(&bytes, &stored, 0, &[8192]), 0);
-        // Each chunk ends 100 bytes further on in a block: the sums of those behind are of the block without them.
+        // Each chunk ends 100 bytes later in its block. The front of the next chunk follows from the block's
+        // stored sum.
         let chunks = (bytes.len() / 8292) as u64;
         let summed = check(&bytes, &stored, 0, &[8292]);
         assert!(summed < (chunks + 1) * u64::from(BLOCK) * 6 / 10, "{summed} of {chunks} chunks");
     }
 
     #[test]
-    fn a_sum_of_another_kind_joins_nothing_but_zeros() {
+    fn sums_of_another_kind_help_with_blocks_of_zeros_only() {
         let bytes = [vec![0; 8192], noise(8192)].concat();
         let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..16384));
         stored.put_zeros(&(0..8192));
@@ -476,11 +481,11 @@ mod tests {
     }
 
     #[test]
-    fn a_strong_sum_is_that_of_one_whole_block() {
+    fn a_stored_strong_sum_is_returned_for_one_whole_block_only() {
         let mut sums = StoredSums::new(SumKind::Sha256, BLOCK, &(0..5 * 4096));
         assert_eq!(sums.keeps(), None);
         sums.put_zeros(&(0..4096));
-        assert_eq!(sums.keeps(), None, "zeros are known whatever is kept");
+        assert_eq!(sums.keeps(), None, "zeros need no kept sum");
         sums.put(4096, &[7; 96]);
         assert_eq!(sums.keeps(), Some(Keeps { kind: SumKind::Sha256, block_bytes: BLOCK }));
         let taken = |start, len| sums.strong(Strong::Sha256, start, len);
@@ -492,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_are_told_are_heard_and_nothing_else_is() {
+    fn encoded_sums_decode_and_other_bytes_are_refused() {
         for kind in [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b] {
             let range = 10_000..40_000;
             let mut sums = StoredSums::new(kind, BLOCK, &range);
@@ -506,7 +511,7 @@ mod tests {
             assert_eq!(StoredSums::decode(&[&told[..], &[0]].concat(), &range), None);
             assert_eq!(StoredSums::decode(&told, &(0..u64::MAX)), None);
             assert_eq!(StoredSums::decode(&told, &Range { start: 40_000, end: 10_000 }), None);
-            // Format, kind, length of a block, and what is known of one.
+            // Format version, kind, block length, state of a block.
             for (at, byte) in [(0, 2), (1, 4), (2, 1), (5, 1), (6, 3)] {
                 let mut told = told.clone();
                 told[at] = byte;
@@ -516,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_parts_that_follow_each_other_are_those_of_the_whole() {
+    fn appended_sums_equal_the_sums_of_the_whole_range() {
         let bytes = noise(100_000);
         let part = |range: Range<usize>| stored(&bytes[..range.end], range.start as u64);
         let [one, two] = [part(0..65_536), part(65_536..100_000)];
@@ -527,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_out_of_range_are_not_kept() {
+    fn sums_outside_of_the_range_are_ignored() {
         let mut sums = StoredSums::new(SumKind::Xxh64, BLOCK, &(10_000..20_000));
         assert_eq!(sums.range(), 8192..20_480);
         let eight = |no: u8| [no; 8];

@@ -1,30 +1,31 @@
-//! Runs of zeros: literals travel without them.
+//! Removes runs of zeros from literals, which are sent without them.
 //!
 //! ```text
 //! bytes   a b c 0 0 0 … 0 d e 0 0 … 0        runs   (3, 0 0 0 … 0) (2, 0 0 … 0)
 //!                                            rest   a b c d e
 //! ```
 //!
-//! A run of [`LEAST_RUN`] bytes holds a whole probe, wherever it begins. So bytes without zeros cost one short look
-//! in each stride, and no pass over all of them.
+//! Every run of [`LEAST_RUN`] bytes contains a whole aligned probe. So input without zeros costs one short
+//! check in each stride, not a pass over all bytes.
 
-/// The shortest run that is taken out. A shorter one may stay: it costs a copy of what lies behind it.
+/// Minimum length of a run that is removed. Removing a shorter run would cost more than it saves: the bytes
+/// after it are moved.
 pub const LEAST_RUN: usize = 1024;
 
 const STRIDE: usize = 512;
 const PROBE: usize = 64;
 const _: () = assert!(STRIDE + PROBE <= LEAST_RUN, "every run holds a probe");
 
-/// A run of zeros, and the number of other bytes between the run before and this one.
+/// A run of zeros, with the number of other bytes since the previous run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroRun {
-    /// Other bytes before it.
+    /// Number of other bytes between the previous run and this run.
     pub before: u32,
-    /// Its length in bytes.
+    /// Length of this run in bytes.
     pub len: u32,
 }
 
-/// Takes every run of at least [`LEAST_RUN`] zeros out of `bytes`; the runs, and the rest.
+/// Removes every run of at least [`LEAST_RUN`] zeros from `bytes`. Returns the runs and the remaining bytes.
 #[must_use]
 pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
     let (mut runs, mut kept, mut from) = (Vec::new(), 0, 0);
@@ -52,7 +53,7 @@ pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
     (runs, bytes)
 }
 
-/// Puts `runs` back into the `rest`, which makes `len` bytes; nothing where they do not.
+/// Inserts `runs` into `rest`. Returns `None` if the result would not be exactly `len` bytes.
 #[must_use]
 pub fn put_back(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
     if rest_len(runs, len) != Some(rest.len()) {
@@ -68,8 +69,8 @@ pub fn put_back(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The number of other bytes among `len`, of which these are runs; nothing where the runs and what lies between them
-/// are longer.
+/// The number of remaining bytes, if `len` bytes contain these `runs`. Returns `None` if the runs and the bytes
+/// between them exceed `len`.
 #[must_use]
 pub fn rest_len(runs: &[ZeroRun], len: usize) -> Option<usize> {
     let sum = |of: fn(&ZeroRun) -> u32| runs.iter().map(|run| u64::from(of(run))).sum::<u64>();
@@ -81,7 +82,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |any, byte| any | byte) == 0
 }
 
-/// The number of zeros that `bytes` begins with.
+/// Number of leading zeros of `bytes`.
 fn zeros_ahead(bytes: &[u8]) -> usize {
     let whole = bytes.chunks_exact(PROBE).take_while(|part| is_zero(part)).count() * PROBE;
     whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
@@ -93,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Zeros and others, in runs around the lengths that matter.
+    /// Runs of zeros and ones, of lengths around the constants of this module.
     fn content() -> impl Strategy<Value = Vec<u8>> {
         let len = prop_oneof![
             0..4usize,
@@ -106,7 +107,7 @@ mod tests {
         prop::collection::vec(run, 0..12).prop_map(|runs| runs.concat())
     }
 
-    /// The same, slow and obvious.
+    /// Reference implementation: slow and obvious.
     fn reference(bytes: &[u8]) -> (Vec<ZeroRun>, Vec<u8>) {
         let (mut runs, mut rest, mut before) = (Vec::new(), Vec::new(), 0);
         for run in bytes.chunk_by(|one, next| (*one == 0) == (*next == 0)) {
@@ -130,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn runs_that_do_not_fit_make_nothing(
+        fn runs_that_do_not_fit_the_length_are_refused(
             runs in prop::collection::vec((0..9u32, 0..9u32), 0..5),
             rest in 0..20usize,
             len in 0..40usize,
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_beyond_any_length_are_no_sum() {
+    fn lengths_near_the_integer_limit_do_not_overflow() {
         let runs = [ZeroRun { before: u32::MAX, len: u32::MAX }; 4];
         assert_eq!(rest_len(&runs, usize::MAX), Some(usize::MAX - 4 * u32::MAX as usize));
         assert_eq!(rest_len(&runs, 1 << 20), None);

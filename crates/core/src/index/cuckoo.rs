@@ -1,21 +1,23 @@
-//! From weak sums to the chunks that have them: SkySync's flat index straight from the sum (SkySync §3.2.2).
+//! A cuckoo hash table from weak sums to chunks: SkySync's flat index (SkySync §3.2.2).
 //!
-//! A sum is spread evenly already, so bits of the sum itself say where its entry may lie: in one of two buckets of
-//! four. Nothing is hashed, a look-up touches two places in one array at most, and where both buckets are full an
-//! entry is kicked over to its other bucket until one has room.
+//! A sum is evenly distributed already, so bits of the sum itself select two buckets of four entries. There is
+//! no further hash. A look-up touches at most two places of one array. If both buckets are full, an entry is
+//! moved to its other bucket, until a bucket has room.
 //!
-//! We differ from the paper in three things.
+//! Three differences from the paper:
 //!
-//! 1. **The second bucket.** The paper flips the highest bit of the first one's number (equation 4). Then two buckets
-//!    exchange entries with each other and with no third: a kick only comes back, and no ninth sum fits a pair.
-//!    Ours is made of the *other end* of the sum, so that a chain of kicks can reach any bucket.
-//! 2. **Equal sums** share one entry and stand in a list behind it, in the order of their chunks. However often a sum
-//!    is repeated, it fills no bucket and kicks nothing (ParaSync §3.2 met one sum with 120,000 chunks).
-//! 3. **Forged sums** that all want the same two buckets, and are not equal, go to a search tree once the kicks are
-//!    spent. The table grows only where half of its slots are taken: nobody makes it large with few sums.
+//! 1. **The second bucket.** The paper flips the highest bit of the first bucket's number (equation 4). Then
+//!    pairs of buckets exchange entries only with each other: a moved entry comes back at once, and a pair
+//!    never holds a ninth sum. Here the *other end* of the sum selects the second bucket, so that a chain of
+//!    moves can reach any bucket.
+//! 2. **Equal sums** share one entry, followed by a list of their chunks in order. So a repeated sum fills no
+//!    bucket and moves no entry (ParaSync §3.2 reports one sum with 120,000 chunks).
+//! 3. **Forged sums**, which are different but select the same two buckets, go to a search tree once the limit
+//!    of moves is reached. The table grows only if half of its slots are taken: a few forged sums cannot make
+//!    the table large.
 //!
-//! `cargo run --release -p deltic-core --example cuckoo` prints the share of slots that is taken when the first of
-//! random 32-bit sums finds no place (least and median of nine runs; SkySync §3.2.2 claims 0.85 to 0.91):
+//! `cargo run --release -p deltic-core --example cuckoo` prints the fraction of taken slots when the first of
+//! random 32-bit sums finds no slot (minimum and median of nine runs; SkySync §3.2.2 claims 0.85 to 0.91):
 //!
 //! | slots | other end of the sum (ours) | highest bit flipped (paper) |
 //! |---|---|---|
@@ -24,8 +26,8 @@
 //! | 65,536 | 0.931, 0.939 | 0.133, 0.227 |
 //! | 1,048,576 | 0.921, 0.931 | 0.114, 0.161 |
 //!
-//! and nanoseconds for one of 943,718 sums, beside the standard map with its own hash and with the sum as its hash, for
-//! which nobody must be able to choose sums:
+//! It also prints nanoseconds per sum for 943,718 sums. The standard map is measured with SipHash, and with the
+//! sum itself as hash, which is safe only if nobody can choose sums:
 //!
 //! | | cuckoo | map, SipHash | map, no hash |
 //! |---|---|---|---|
@@ -38,15 +40,15 @@ use std::fmt;
 
 use super::{ChunkNo, MAX_BUDGET};
 
-/// A weak sum as a number: 32 or 64 bits.
+/// A weak sum as an unsigned integer of 32 or 64 bits.
 pub trait SumBits: Copy + Default + Ord + fmt::Debug + sealed::Sealed {
-    /// Its lowest `bits`, from 1 to 32 of them.
+    /// The lowest `bits`, from 1 to 32.
     fn low(self, bits: u32) -> usize;
-    /// Its highest `bits`, from 1 to 32 of them.
+    /// The highest `bits`, from 1 to 32.
     fn high(self, bits: u32) -> usize;
 }
 
-/// Implements [`SumBits`] for a type of integer.
+/// Implements [`SumBits`] for integer types.
 macro_rules! sum_bits {
     ($($int:ty),+) => {
         $(impl SumBits for $int {
@@ -71,26 +73,26 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The chunks of a version by weak sum. A sum suggests chunks and proves nothing.
+/// Index of the chunks of a version by weak sum. A match proves nothing.
 #[derive(Clone, Debug)]
 pub struct Cuckoo<S> {
     budget: usize,
     dropped: u64,
     buckets: Vec<Bucket<S>>,
-    /// Different sums in `buckets`.
+    /// Number of different sums in `buckets`.
     taken: usize,
-    /// Sums for which there was no place, with their last chunk.
+    /// Sums without a slot, each with its last chunk.
     overflow: BTreeMap<S, u32>,
-    /// For each chunk the next one with its sum; for the last of them the first.
+    /// For each chunk, the next chunk with the same sum; for the last one, the first.
     next: Vec<u32>,
     dice: u32,
 }
 
-/// [`WAYS`] sums, each with the last chunk that has it.
+/// [`WAYS`] slots, each with a sum and the last chunk with this sum.
 #[derive(Clone, Copy, Debug)]
 struct Bucket<S> {
     sums: [S; WAYS],
-    /// [`EMPTY`] where a slot is free.
+    /// [`EMPTY`] in a free slot.
     lasts: [u32; WAYS],
 }
 
@@ -104,7 +106,7 @@ impl<S: SumBits> Bucket<S> {
         (0..WAYS).find(|way| self.sums[*way] == sum && self.lasts[*way] != EMPTY)
     }
 
-    /// Puts `entry` in, and returns true if there was room.
+    /// Inserts `entry`. Returns false if the bucket is full.
     #[inline]
     fn put(&mut self, (sum, last): (S, u32)) -> bool {
         let free = self.lasts.iter().position(|last| *last == EMPTY);
@@ -127,13 +129,13 @@ impl<S: SumBits> Bucket<S> {
 }
 
 impl<S: SumBits> Cuckoo<S> {
-    /// An empty index that keeps at most `budget` chunks. It grows as they come.
+    /// An empty index of at most `budget` chunks. The table grows on demand.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self::with_room(budget, 0)
     }
 
-    /// The same with room for `sums` different sums (SkySync, equation 5), as far as the budget goes.
+    /// As [`Cuckoo::new`], with memory for `sums` different sums (SkySync, equation 5), at most `budget`.
     #[must_use]
     pub fn with_room(budget: usize, sums: usize) -> Self {
         let budget = budget.min(MAX_BUDGET);
@@ -150,7 +152,8 @@ impl<S: SumBits> Cuckoo<S> {
         }
     }
 
-    /// Takes the `sum` of the next chunk: chunks are numbered from 0. Over budget it is only counted.
+    /// Adds the next chunk, which has this `sum`. Chunks are numbered from 0. Beyond the budget, chunks are
+    /// counted but not stored.
     pub fn push(&mut self, sum: S) {
         if self.next.len() == self.budget {
             self.dropped += 1;
@@ -167,8 +170,8 @@ impl<S: SumBits> Cuckoo<S> {
         }
     }
 
-    /// The chunks with `sum`, in their order. Each takes one from `budget`, and none comes when that is 0: who asks
-    /// for many sums shares one budget among them, so that no content makes him try candidates for ever.
+    /// The chunks with `sum`, in order. Each returned chunk takes one from `budget`; none is returned at 0. A
+    /// caller shares one budget among many sums, which bounds the number of candidates for any content.
     pub fn candidates<'a>(
         &'a self,
         sum: S,
@@ -191,25 +194,25 @@ impl<S: SumBits> Cuckoo<S> {
         self.find_last(sum).map(|last| ChunkNo(self.next[last as usize]))
     }
 
-    /// Number of chunks that it keeps.
+    /// Number of stored chunks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.next.len()
     }
 
-    /// True if it keeps none.
+    /// True if no chunk is stored.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// Number of chunks that came over budget and will not be found.
+    /// Number of chunks beyond the budget, which are not stored.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Fill of the table.
+    /// Fill level of the table.
     #[must_use]
     pub fn load(&self) -> Load {
         Load { taken: self.taken, slots: self.buckets.len() * WAYS, overflow: self.overflow.len() }
@@ -234,7 +237,7 @@ impl<S: SumBits> Cuckoo<S> {
         self.overflow.get_mut(&sum)
     }
 
-    /// The numbers of the two buckets of `sum`; they differ.
+    /// The numbers of the two buckets of `sum`, which are different.
     #[inline]
     fn places(&self, sum: S) -> [usize; 2] {
         let bits = self.buckets.len().trailing_zeros();
@@ -242,7 +245,7 @@ impl<S: SumBits> Cuckoo<S> {
         [first, if second == first { first ^ 1 } else { second }]
     }
 
-    /// Finds a place for a sum that is not there yet.
+    /// Inserts a sum that the table does not have.
     fn add(&mut self, entry: (S, u32)) {
         let Err(homeless) = self.place(entry) else { return };
         if self.taken * GROW_ABOVE < self.buckets.len() * WAYS {
@@ -261,8 +264,8 @@ impl<S: SumBits> Cuckoo<S> {
         }
     }
 
-    /// Puts `entry` in one of its buckets, kicking others over to theirs. If that takes too long, one of them is left
-    /// over.
+    /// Inserts `entry` in one of its buckets, moving other entries to their other buckets. Returns an entry
+    /// without a slot if the limit of moves is reached.
     fn place(&mut self, mut entry: (S, u32)) -> Result<(), (S, u32)> {
         let [first, mut at] = self.places(entry.0);
         let mut done = self.buckets[first].put(entry) || self.buckets[at].put(entry);
@@ -280,21 +283,21 @@ impl<S: SumBits> Cuckoo<S> {
         if done { Ok(()) } else { Err(entry) }
     }
 
-    /// Entry to kick. Always the same would run in circles; nothing depends on its being hard to foretell.
+    /// A pseudo-random slot to move. A fixed choice would run in circles; predictability is harmless.
     const fn throw(&mut self) -> usize {
         self.dice = self.dice.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
         (self.dice >> (u32::BITS - WAYS.trailing_zeros())) as usize
     }
 }
 
-/// Fill of a [`Cuckoo`], in different sums.
+/// Fill level of a [`Cuckoo`]; equal sums count once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Slots that hold a sum.
+    /// Number of slots with a sum.
     pub taken: usize,
-    /// All slots.
+    /// Number of all slots.
     pub slots: usize,
-    /// Sums that found no slot.
+    /// Number of sums without a slot.
     pub overflow: usize,
 }
 
@@ -302,15 +305,16 @@ fn buckets_for(slots: usize) -> usize {
     slots.div_ceil(WAYS).next_power_of_two().max(FIRST_BUCKETS)
 }
 
-/// Entries of a bucket (SkySync §3.2.2).
+/// Number of slots in a bucket (SkySync §3.2.2).
 const WAYS: usize = 4;
 const EMPTY: u32 = u32::MAX;
 const FIRST_BUCKETS: usize = 16;
-/// [`Cuckoo::with_room`] leaves one slot spare for so many: the table can be filled further, but kicks stay few.
+/// [`Cuckoo::with_room`] leaves one spare slot for this many sums. The table could be fuller, but moves stay
+/// few.
 const FULL_FOR_A_SPARE: usize = 9;
-/// The table grows where it has less than so many slots for each sum.
+/// The table grows if it has fewer than this many slots for each sum.
 const GROW_ABOVE: usize = 2;
-/// Chains of kicks that find room at all are shorter, until the table is all but full.
+/// Maximum number of moves for one insertion. A successful chain is shorter until the table is nearly full.
 const MAX_KICKS: usize = 128;
 
 #[cfg(test)]
@@ -332,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_shared_by_all_who_ask() {
+    fn a_budget_is_shared_among_look_ups() {
         let mut index = Cuckoo::new(100);
         for sum in [1u32, 2, 1, 2, 1] {
             index.push(sum);
@@ -358,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sums_make_more_slots_than_four_times_their_number() {
+    fn slots_never_exceed_four_times_the_number_of_sums() {
         let mut index = Cuckoo::new(1 << 20);
         for n in 0u32..20_000 {
             index.push(n.reverse_bits() >> 4 | n << 28);
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn room_asked_for_is_filled_without_growing() {
+    fn reserved_room_is_filled_without_growing() {
         let mut index = Cuckoo::with_room(1 << 20, 50_000);
         let slots = index.load().slots;
         assert_eq!(slots, 1 << 16);

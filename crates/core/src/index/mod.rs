@@ -1,11 +1,13 @@
-//! The receiver's index of old: its chunks and groups, found by the part of their fingerprints that travels.
+//! The receiver's index of the old version: chunks and groups, found by the fingerprint prefixes that are sent.
 //!
-//! Content is chosen by others, so three attacks are made impossible (SECURITY.md). Look-ups never walk a chain
-//! of equal chunks: only the first of them is in the table. Nobody can aim at slots of the table: its hash has a
-//! random key. Memory has a bound: the budget. A fingerprint prefix finds bytes and proves nothing; the digest does.
+//! Others choose the content, so the index resists three attacks (SECURITY.md):
 //!
-//! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
-//! table look-up.
+//! - Look-ups never walk a chain of equal chunks: only the first of equal chunks is in the table.
+//! - Nobody can aim at one slot of the table: its hash has a random key.
+//! - Memory is bounded by a budget.
+//!
+//! A prefix finds candidates and proves nothing; the digest proves the result. The chunk after the last match
+//! is tried first: runs of copies stay long, and files of equal chunks need no table look-up.
 
 mod cuckoo;
 mod table;
@@ -21,7 +23,7 @@ use crate::recipe::{Chunk, Group, Grouper};
 use crate::span::Span;
 use table::Table;
 
-/// The chunks and groups of old.
+/// Index of the chunks and groups of old versions.
 #[derive(Debug)]
 pub struct Index {
     budget: usize,
@@ -33,12 +35,12 @@ pub struct Index {
     group_table: Table,
 }
 
-/// A group of old. Groups are in the order of their chunks, which do not overlap.
+/// A group of an old version. Groups are in the order of their chunks, which do not overlap.
 #[derive(Clone, Copy, Debug)]
 struct KnownGroup {
     first: ChunkNo,
     group: Group,
-    /// True if it would end there whatever follows: not cut short by the end of its file.
+    /// True if the group ends by content or size, not at the end of its file.
     ends: bool,
 }
 
@@ -53,7 +55,7 @@ impl KnownGroup {
 }
 
 impl Index {
-    /// An empty index that keeps at most `budget` chunks, about 60 bytes each.
+    /// An empty index of at most `budget` chunks, about 60 bytes each.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self {
@@ -67,7 +69,7 @@ impl Index {
         }
     }
 
-    /// An index of these chunks of old, which keeps `budget` of them at most.
+    /// An index of these `chunks` of the old version, at most `budget` of them.
     #[must_use]
     pub fn of(chunks: Chunks, budget: usize) -> Self {
         let mut index = Self { chunks, ..Self::new(budget) };
@@ -79,7 +81,7 @@ impl Index {
         index
     }
 
-    /// Makes room for about so many `chunks` more, as far as the budget goes: none has to move when they come.
+    /// Reserves memory for about `chunks` more chunks, at most up to the budget.
     pub fn expect(&mut self, chunks: usize) {
         let chunks = chunks.min(self.budget.saturating_sub(self.len()));
         self.chunks.reserve(chunks);
@@ -87,7 +89,8 @@ impl Index {
         self.chunk_table.expect(all, |n| chunk_key(&self.chunks, n));
     }
 
-    /// Takes the next `chunk` of old, which starts at byte `start`. Over budget it is only counted.
+    /// Adds the next old chunk, which starts at byte `start`. Beyond the budget, chunks are counted but not
+    /// stored.
     pub fn push(&mut self, start: u64, chunk: Chunk) {
         if self.len() >= self.budget {
             self.dropped += 1;
@@ -97,7 +100,7 @@ impl Index {
         self.enter(no, &chunk);
     }
 
-    /// Makes `chunk` one to be found.
+    /// Inserts a stored chunk in the tables.
     fn enter(&mut self, no: ChunkNo, chunk: &Chunk) {
         self.chunk_table.insert(no.0, |n| chunk_key(&self.chunks, n));
         if let Some(group) = self.grouper.push(chunk) {
@@ -105,14 +108,14 @@ impl Index {
         }
     }
 
-    /// Ends an old file: no group spans two.
+    /// Ends an old file. A group never spans two files.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
             self.push_group((group, self.end()), false);
         }
     }
 
-    /// Takes a group that ends before chunk `end`.
+    /// Adds a group that ends before chunk `end`.
     fn push_group(&mut self, (group, end): (Group, ChunkNo), ends: bool) {
         let first = ChunkNo(end.0 - group.chunks);
         self.groups.push(KnownGroup { first, group, ends });
@@ -120,9 +123,9 @@ impl Index {
         self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
-    /// A chunk whose fingerprint begins so, of this length in bytes: the one right after `after` if that is one, else
-    /// the first. Of chunks whose fingerprints begin with the same [`PrefixLen::MIN`] bytes only the first is found,
-    /// and what follows `after`.
+    /// Finds a chunk of `len` bytes whose fingerprint begins with `brief`. Tries the chunk right after `after`
+    /// first, then the first chunk in the table. Of chunks that agree in the first [`PrefixLen::MIN`] bytes,
+    /// only the first is in the table.
     #[must_use]
     pub fn find_chunk(
         &self,
@@ -142,8 +145,8 @@ impl Index {
         })
     }
 
-    /// The chunks of a group with this fingerprint, length in bytes and number of chunks: the group that starts right
-    /// after `after` if that is one, else the first.
+    /// Finds the chunks of a group by fingerprint prefix, length in bytes and number of chunks. Tries the group
+    /// that starts right after `after` first, then the first such group.
     #[must_use]
     pub fn find_group(
         &self,
@@ -164,8 +167,8 @@ impl Index {
         found.map(KnownGroup::chunks)
     }
 
-    /// The group that a [`Grouper`] at the start of a group finds in `range`, and the chunks after it. None if this
-    /// index does not know; then its chunks have to be looked at.
+    /// The group that a [`Grouper`] at the start of a group would find first in `range`, and the chunks after
+    /// the group. `None` if the index does not know; then the caller must examine the chunks.
     #[must_use]
     pub fn first_group(&self, range: Range<ChunkNo>) -> Option<(Group, Range<ChunkNo>)> {
         let known = self.group_from(range.start)?;
@@ -178,64 +181,65 @@ impl Index {
         self.groups.get(at)
     }
 
-    /// Up to which byte of old all groups are known.
+    /// The byte offset in the old version up to which all groups are known.
     #[must_use]
     pub fn groups_end(&self) -> u64 {
         let last = self.groups.last();
         last.map_or(0, |known| self.chunk(known.first).0.start + known.group.len)
     }
 
-    /// Place of chunk `no` in old, and its full fingerprint.
+    /// The byte range of chunk `no` in the old version, and its full fingerprint.
     ///
     /// # Panics
-    /// On a number that this index did not give.
+    /// If this index did not return `no`.
     #[must_use]
     pub fn chunk(&self, no: ChunkNo) -> (Span, Fingerprint) {
-        self.chunks.get(no).expect("it gave that number")
+        self.chunks.get(no).expect("the index returned this number")
     }
 
-    /// All chunks that it keeps.
+    /// All stored chunks.
     #[must_use]
     pub const fn chunks(&self) -> &Chunks {
         &self.chunks
     }
 
-    /// The chunks that lie in `old`, in order.
+    /// The chunks that lie entirely in `old`, in order.
     pub fn chunks_in(&self, old: Span) -> impl Iterator<Item = (Span, Fingerprint)> {
         let chunks = self.chunks.range(self.chunks.first_from(old.start)..self.end());
         chunks.take_while(move |(span, _)| span.end() <= old.end())
     }
 
-    /// The number behind the last chunk.
+    /// The number after the last chunk.
     fn end(&self) -> ChunkNo {
         ChunkNo(self.len() as u32)
     }
 
-    /// Number of chunks that it keeps.
+    /// Number of stored chunks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.chunks.len()
     }
 
-    /// True if it keeps none.
+    /// True if no chunk is stored.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Number of chunks that came over budget and will not be found.
+    /// Number of chunks beyond the budget, which are not stored.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// Key of a chunk in the table.
+/// The table key of a chunk.
 fn chunk_key(chunks: &Chunks, no: u32) -> u64 {
     chunks.head(ChunkNo(no)).map_or(0, |head| key_of(head))
 }
 
-/// The key of those whose fingerprints begin so: as much as travels in any case.
+/// The table key of all fingerprints that begin with `bytes`. Uses [`PrefixLen::MIN`] bytes, which are always
+/// sent.
 fn key_of(bytes: &[u8]) -> u64 {
     let mut key = [0; size_of::<u64>()];
     key[..PrefixLen::MIN.get()].copy_from_slice(&bytes[..PrefixLen::MIN.get()]);
@@ -246,7 +250,7 @@ const fn group_key(short: GroupPrefix) -> u64 {
     u64::from_le_bytes(*short.as_bytes())
 }
 
-/// Chunk numbers and one past the last fit 32 bits, and so do their slots in a 32-bit address space.
+/// Chunk numbers, and the number after the last, fit in 32 bits. So do table slots in a 32-bit address space.
 const MAX_BUDGET: usize = 1 << 30;
 
 #[cfg(test)]
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chunks_in_a_span_are_those_that_lie_in_it() {
+    fn chunks_in_returns_chunks_entirely_inside_the_span() {
         let mut index = Index::new(100);
         (0..5).for_each(|name| index.push(u64::from(name) * 1000, chunk(name)));
         let starts = |start, len| {

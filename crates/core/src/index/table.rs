@@ -1,19 +1,19 @@
-//! A hash table of numbers, which stand for keys that are kept elsewhere: four bytes a slot.
+//! A hash table of `u32` numbers whose keys are stored elsewhere: four bytes a slot.
 //!
-//! The standard map would hold every key a second time. Open addressing with linear probing. Keys begin fingerprints,
-//! which are evenly spread but where somebody aims; the hash is a product with a random number, so that nobody can
-//! choose content that falls into one slot.
+//! The standard map would store every key a second time. The table uses open addressing with linear probing.
+//! Keys are prefixes of fingerprints, which are evenly distributed unless an attacker chooses content. The hash
+//! multiplies by a random number, so nobody can choose content whose keys share a slot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-/// From keys to the first number that was inserted for each.
+/// A map from keys to the first number that was inserted for each key.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// [`EMPTY`] or a number; as many as a power of two, or none.
+    /// [`EMPTY`] or a number. The length is zero or a power of two.
     slots: Vec<u32>,
     used: usize,
-    /// Random and odd.
+    /// Random odd factor of the hash.
     factor: u64,
 }
 
@@ -26,7 +26,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Makes room for `count` numbers in all. `key` gives the key of any inserted one.
+    /// Reserves slots for `count` numbers in all. `key` returns the key of an inserted number.
     pub(super) fn expect(&mut self, count: usize, key: impl Fn(u32) -> u64) {
         let slots = (count / 3 * 4 + FIRST_SLOTS).next_power_of_two();
         if slots > self.slots.len() {
@@ -34,7 +34,8 @@ impl Table {
         }
     }
 
-    /// Inserts `number` unless its key is there. `key` gives the key of any inserted number, and of this one.
+    /// Inserts `number` unless the table has its key. `key` returns the key of `number` or of an inserted
+    /// number.
     pub(super) fn insert(&mut self, number: u32, key: impl Fn(u32) -> u64) {
         if self.used * 4 >= self.slots.len() * 3 {
             self.grow((self.slots.len() * 2).max(FIRST_SLOTS), &key);
@@ -46,7 +47,7 @@ impl Table {
         }
     }
 
-    /// The number that was inserted for `wanted`.
+    /// The number that was inserted for the key `wanted`.
     pub(super) fn find(&self, wanted: u64, key: impl Fn(u32) -> u64) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
@@ -54,11 +55,11 @@ impl Table {
         Some(self.slots[self.slot(wanted, key)]).filter(|number| *number != EMPTY)
     }
 
-    /// The slot that holds `wanted`, or else the one where it belongs.
+    /// The slot with the key `wanted`, or the free slot where the key belongs.
     fn slot(&self, wanted: u64, key: impl Fn(u32) -> u64) -> usize {
         let mask = self.slots.len() - 1;
         let product = wanted.wrapping_mul(self.factor);
-        // The highest bits depend on all of the key.
+        // The highest bits of the product depend on the whole key.
         let mut slot = (product >> 32) as usize & mask;
         while self.slots[slot] != EMPTY && key(self.slots[slot]) != wanted {
             slot = (slot + 1) & mask;

@@ -1,63 +1,65 @@
-//! The block sums of old: what the receiver tells in the signature conversation (docs/papers.md).
+//! Block sums of the old version, as in rsync: the receiver sends them in the signature conversation
+//! (docs/papers.md).
 
 use crate::chunk::{AtEnd, FixedLen};
 use crate::span::Span;
 use crate::strong::{Strong, SumKey};
 use crate::weak::Rolling;
 
-/// Length and sums of blocks: agreed between both ends.
+/// Block length and kinds of sums, agreed by both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSpec {
-    /// The length of each block but the last.
+    /// Length of each block but the last.
     pub len: FixedLen,
-    /// Weak sum, which suggests a match.
+    /// The weak sum, which suggests a match.
     pub weak: Rolling,
-    /// Strong sum, which confirms it.
+    /// The strong sum, which confirms the match.
     pub strong: Strong,
-    /// The key of the strong sums, if they have one.
+    /// The key of the strong sums, if any.
     pub key: Option<SumKey>,
 }
 
-/// The sums of all blocks of old, in order. Only the last block may be shorter than the others.
+/// Weak and strong sums of all blocks of the old version, in order. Only the last block may be shorter than the
+/// others.
 #[derive(Clone, Debug)]
 pub struct BlockSums {
     spec: BlockSpec,
     weak: Vec<u32>,
-    /// The sums' bytes, one behind the other.
+    /// The strong sums, concatenated.
     strong: Vec<u8>,
-    /// Length of the block that is shorter than the others, in bytes. Zero if none is.
+    /// Length of the short last block in bytes, or zero.
     short_len: u32,
 }
 
-/// Why a block cannot follow those before it.
+/// Reason why a block cannot be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
-    /// An empty block, or one longer than blocks are.
+    /// The block is empty, or longer than the block length.
     #[error("a block of {0} bytes")]
     Len(u32),
-    /// The one before was shorter than the others, and so the last.
-    #[error("a block behind the last one")]
+    /// The previous block is shorter than the others, so it is the last.
+    #[error("a block after the last one")]
     BehindLast,
-    /// Its strong sum has not as many bytes as its kind.
+    /// The strong sum has the wrong length for its kind.
     #[error("a strong sum of {0} bytes")]
     StrongLen(usize),
-    /// There are as many as can be numbered.
+    /// The number of blocks has reached its limit.
     #[error("more blocks than can be numbered")]
     TooMany,
 }
 
 impl BlockSums {
-    /// The sums of an empty old version.
+    /// The block sums of an empty old version.
     #[must_use]
     pub const fn new(spec: BlockSpec) -> Self {
         Self { spec, weak: Vec::new(), strong: Vec::new(), short_len: 0 }
     }
 
-    /// Takes the sums of the next bytes of old, as far as they fill blocks. Returns how many bytes that are; the next
-    /// call starts there, as with [`cut_all`](crate::chunk::cut_all).
+    /// Sums the whole blocks at the front of `old`, the next bytes of the old version. Returns the number of
+    /// bytes summed; the next call begins there, as with [`cut_all`](crate::chunk::cut_all).
     ///
     /// # Errors
-    /// [`BadBlock`], for bytes behind the end and for more blocks than can be numbered.
+    /// [`BadBlock`] for bytes after the end, or for too many blocks.
     pub fn sum(&mut self, old: &[u8], at_end: AtEnd) -> Result<usize, BadBlock> {
         let BlockSpec { len, weak, strong, key } = self.spec;
         let mut summed = 0;
@@ -72,10 +74,10 @@ impl BlockSums {
         Ok(summed)
     }
 
-    /// Takes the sums of the next block of old, of `len` bytes, as the other end or a storage layer knows them.
+    /// Appends the sums of the next block, of `len` bytes, as received from the other end or a storage layer.
     ///
     /// # Errors
-    /// [`BadBlock`]; nothing changes then.
+    /// [`BadBlock`]. An error leaves the sums unchanged.
     pub fn push(&mut self, len: u32, weak: u32, strong: &[u8]) -> Result<(), BadBlock> {
         if len == 0 || len > self.spec.len.get() {
             return Err(BadBlock::Len(len));
@@ -95,14 +97,14 @@ impl BlockSums {
         Ok(())
     }
 
-    /// The same with `key` for the key of its strong sums: whoever collects sums need not know it.
+    /// Sets the key of the strong sums. The collector of received sums need not know the key.
     #[must_use]
     pub const fn keyed(mut self, key: Option<SumKey>) -> Self {
         self.spec.key = key;
         self
     }
 
-    /// Length and sums of blocks.
+    /// Block length and kinds of sums.
     #[must_use]
     pub const fn spec(&self) -> &BlockSpec {
         &self.spec
@@ -114,16 +116,16 @@ impl BlockSums {
         self.weak.len() as u32
     }
 
-    /// Length of old, in bytes.
+    /// Length of the old version in bytes.
     #[must_use]
     pub fn old_len(&self) -> u64 {
         u64::from(self.full()) * u64::from(self.spec.len.get()) + u64::from(self.short_len)
     }
 
-    /// Place in old of block `number`, counted from 0.
+    /// The byte range of block `number`, counted from 0.
     ///
     /// # Panics
-    /// Where there is no such block.
+    /// If the block does not exist.
     #[must_use]
     pub fn span(&self, number: u32) -> Span {
         assert!(number < self.count(), "block {number} of {}", self.count());
@@ -134,16 +136,16 @@ impl BlockSums {
     /// The weak sum of block `number`.
     ///
     /// # Panics
-    /// Where there is no such block.
+    /// If the block does not exist.
     #[must_use]
     pub fn weak(&self, number: u32) -> u32 {
         self.weak[number as usize]
     }
 
-    /// The bytes of the strong sum of block `number`.
+    /// The strong sum of block `number`.
     ///
     /// # Panics
-    /// Where there is no such block.
+    /// If the block does not exist.
     #[must_use]
     pub fn strong(&self, number: u32) -> &[u8] {
         let bytes = self.spec.strong.bytes();
@@ -155,13 +157,13 @@ impl BlockSums {
         self.count() - u32::from(self.short_len > 0)
     }
 
-    /// The number of the block that has not, if there is one.
+    /// The number of the short last block, if any.
     pub(super) fn short(&self) -> Option<u32> {
         (self.short_len > 0).then(|| self.count() - 1)
     }
 }
 
-/// Numbers, and how many there are, fit 32 bits.
+/// Block numbers and the number of blocks fit in 32 bits.
 const MAX_BLOCKS: usize = u32::MAX as usize >> 1;
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_blocks_that_can_be_are_taken() {
+    fn invalid_blocks_are_refused() {
         let len = FixedLen::new(512).unwrap();
         let spec = BlockSpec { len, weak: Rolling::Adler, strong: Strong::Md5, key: None };
         let mut sums = BlockSums::new(spec);

@@ -1,28 +1,28 @@
-//! The rolling search of the signature conversation (rsync; WebR2sync+ §5.2; SkySync §2.2.1): which blocks of old are
-//! where in new.
+//! The rolling search of the signature conversation: finds blocks of the old version in the new one (rsync;
+//! WebR2sync+ §5.2; SkySync §2.2.1).
 //!
 //! ```text
 //! at = 0
-//! while a block's length of new is left from at:
-//!     if a block of old has the weak and the strong sum of the window at `at`:   copy it;  at += length
-//!     else:                                                                      the byte is literal;  at += 1
-//! the last, shorter block of old is looked for at the end of new only
+//! while at least one block length is left from at:
+//!     if an old block has the weak and the strong sum of the window at `at`:   copy it;  at += length
+//!     else:                                                                    the byte is literal;  at += 1
+//! the last, shorter old block is searched for at the end of the new version only
 //! ```
 //!
-//! Differences of the search from the papers, or what these leave open:
+//! Differences from the papers, or points that the papers leave open:
 //!
-//! 1. *Streaming.* New comes in pieces; a window that reaches beyond a piece waits for the next one. Between two
-//!    pieces the weak sum of that window is kept, so short pieces cost no more than long ones.
-//! 2. *Locality* (WebR2sync+ §5.2). Behind a match the next block of old is expected, and wherever a whole number of
-//!    blocks lies between the last match and the window the one as many blocks further: an overwrite moves nothing.
-//!    The paper takes the strong sum there right away; here the weak sum, which is many times cheaper, comes first.
-//! 3. *Budget.* Who writes both versions can make every window's weak sum that of a block and no strong sum equal;
-//!    then a strong sum for each byte would be taken. A strong sum is taken once for each window at most, and not
-//!    beyond [`STRONG_PER_BYTE`] bytes for each byte of new ([`SLACK_BYTES`] more to begin with). What is not looked
-//!    at is literal: the answer is right whatever the budget.
-//! 4. *Equal blocks.* Of equal blocks the first is found, or the one that is expected. See `table.rs`.
+//! 1. *Streaming.* The new version arrives in pieces. A window that reaches beyond a piece waits for the next
+//!    piece. The weak sum of this window is kept, so short pieces cost no more than long ones.
+//! 2. *Locality* (WebR2sync+ §5.2). After a match the next old block is expected. At a distance of n blocks
+//!    from the last match, the block n blocks later is expected: an overwrite shifts nothing. The paper
+//!    computes the strong sum there at once; here the much cheaper weak sum is compared first.
+//! 3. *Budget.* An author of both versions can make every window match a block's weak sum and no strong sum,
+//!    which would cost a strong sum for each byte. At most one strong sum is computed for each window, and at
+//!    most [`STRONG_PER_BYTE`] bytes for each byte of the new version, plus [`SLACK_BYTES`]. Windows past the
+//!    budget are literals: the result is correct for any budget.
+//! 4. *Equal blocks.* Of equal blocks the first or the expected one is found. See `table.rs`.
 //!
-//! A match is as good as the strong sum. A rebuilt file is to be proven by other means.
+//! A match is only as reliable as the strong sum. The rebuilt file needs another proof.
 
 mod blocks;
 mod regions;
@@ -43,34 +43,35 @@ use crate::stored::StoredSums;
 use crate::strong::StrongSum;
 use crate::weak::{Roll, RollAdler, RollCrc32c, Rolling};
 
-/// Bytes that strong sums may be taken of, for each byte of new. One is what an unchanged file needs.
+/// Number of bytes that may be hashed by strong sums, for each byte of the new version. An unchanged file needs
+/// one.
 pub const STRONG_PER_BYTE: u64 = 2;
-/// Bytes that strong sums may be taken of besides.
+/// Additional number of bytes that may be hashed by strong sums.
 pub const SLACK_BYTES: u64 = 64 << 10;
 
-/// Order of look-ups: the block that follows the last match first, or none before others.
+/// Whether the block after the last match is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// The neighbour first (WebR2sync+ §5.2).
+    /// The next block is tried first (WebR2sync+ §5.2).
     Neighbour,
-    /// Every window is looked up alike: rsync as the papers describe it.
+    /// All windows are looked up alike, as the papers describe rsync.
     Ignored,
 }
 
-/// Cost of a search so far.
+/// Work of a search so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Windows whose tag some block has.
+    /// Number of windows whose tag is in the table.
     pub tag_hits: u64,
-    /// Weak sums of blocks that were compared with a window's.
+    /// Number of weak sums of blocks that were compared with a window.
     pub weak: u64,
-    /// Strong sums of windows that were taken: one for each at most.
+    /// Number of computed strong sums, at most one for each window.
     pub strong: u64,
-    /// Strong sums of windows that storage had.
+    /// Number of strong sums that came from the storage layer.
     pub kept: u64,
-    /// Compared windows that were no block's.
+    /// Number of compared windows without a matching block.
     pub false_alarms: u64,
-    /// Windows whose weak sum was a block's while the budget was spent.
+    /// Number of windows with a matching weak sum after the budget was spent.
     pub unproven: u64,
 }
 
@@ -85,14 +86,14 @@ impl AddAssign for Counts {
     }
 }
 
-/// Finds blocks of old in new.
+/// Finds old blocks in the new version.
 #[derive(Debug)]
 pub struct Searcher {
     looker: Looker,
     roller: Roller,
-    /// Bytes of new that are settled.
+    /// Number of bytes of the new version that are decided.
     settled: u64,
-    /// The weak sum of the first window that is not, where that was looked up already.
+    /// The weak sum of the first undecided window, if this window was looked up already.
     window: Option<u32>,
     runs: CopyRuns,
 }
@@ -128,7 +129,7 @@ impl Roller {
 }
 
 impl Searcher {
-    /// A search for the blocks of `old`, at the start of new.
+    /// Starts a search for the blocks of `old`, at the beginning of the new version.
     #[must_use]
     pub fn new(old: Arc<BlockSums>, locality: Locality) -> Self {
         let (roller, table) = (Roller::new(old.spec()), Arc::new(Table::new(&old)));
@@ -136,17 +137,19 @@ impl Searcher {
         Self { looker, roller, settled: 0, window: None, runs: CopyRuns::new() }
     }
 
-    /// Searches `new`, the next bytes of new, and hands out copies and literals in order. Copies are of whole blocks,
-    /// merged where they continue each other; literals lie in `new`.
+    /// Searches `new`, the next bytes of the new version. Passes copies and literals to `each`, in order.
+    /// Copies are whole blocks, merged if adjacent; literals are ranges of the new version.
     ///
-    /// Returns how many bytes are settled; the next call starts there, as with [`cut_all`](crate::chunk::cut_all). At
-    /// most a block's length is left over. All steps of a search tile new.
+    /// Returns the number of bytes that are decided. The next call begins there, as with
+    /// [`cut_all`](crate::chunk::cut_all); at most one block length is left over. All copies and literals of a
+    /// search tile the new version.
     pub fn search(&mut self, new: &[u8], at_end: AtEnd, each: impl FnMut(Op)) -> usize {
         self.search_with(new, at_end, None, each)
     }
 
-    /// The same with the sums that storage keeps of these bytes: they are taken where strong sums have no key and a
-    /// window is a block of theirs. Wrong ones make copies of other blocks.
+    /// As [`Searcher::search`], with strong sums that the storage layer keeps of these bytes. A stored sum is
+    /// used if the strong sums have no key and the window is one of its blocks. Wrong stored sums cause wrong
+    /// copies.
     pub fn search_with(
         &mut self,
         new: &[u8],
@@ -157,7 +160,7 @@ impl Searcher {
         let kept = kept.filter(|_| self.is_plain());
         let piece = Piece { before: self.settled, new, kept };
         let len = self.looker.block_len();
-        // What lies before `open` was handed out; what lies before `at` was looked up.
+        // Bytes before `open` were passed to `each`; windows before `at` were looked up.
         let (mut open, mut at) = (0, 0);
         while new.len() - at >= len {
             let from = self.window.take();
@@ -178,8 +181,8 @@ impl Searcher {
         self.settle(piece, (open..at, at_end), &mut each)
     }
 
-    /// Hands out the bytes of a piece that are looked up and match nothing, and at the end all that are left. Returns
-    /// how many of the piece are settled.
+    /// Passes unmatched bytes of a piece to `each`, at the end of the file all remaining bytes. Returns the
+    /// number of decided bytes of the piece.
     fn settle(
         &mut self,
         piece: Piece<'_>,
@@ -201,26 +204,26 @@ impl Searcher {
         settled
     }
 
-    /// The length of each block but the last, in bytes.
+    /// Length of each block but the last, in bytes.
     #[must_use]
     pub fn block_len(&self) -> u32 {
         self.looker.block_len() as u32
     }
 
-    /// True where strong sums have no key: they may be those that storage keeps.
+    /// True if the strong sums have no key, so that sums of a storage layer may be used.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.looker.blocks.is_plain()
     }
 
-    /// Cost of the search so far.
+    /// Work of the search so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.looker.counts
     }
 
-    /// The first place from `at` on with a block of old, and its number; else the weak sum of the last window. `from`
-    /// is the weak sum of the window at `at`, if that was looked up.
+    /// The first match at or after `at`: offset and number of the old block. Without a match, the weak sum of
+    /// the last window. `from` is the weak sum of the window at `at` if that window was looked up already.
     fn next_match(
         &mut self,
         piece: Piece<'_>,
@@ -230,7 +233,7 @@ impl Searcher {
         self.roller.next_match(&mut self.looker, piece, at, from)
     }
 
-    /// Hands out what is left of new, from `open` on.
+    /// Passes the rest of the new version, from `open` on, to `each`.
     fn end(&mut self, piece: Piece<'_>, open: usize, each: &mut impl FnMut(Op)) {
         self.window = None;
         let short = self.looker.short_at_end(piece, open);
@@ -269,7 +272,7 @@ impl Searcher {
     }
 }
 
-/// Some bytes of new, behind so many others, and sums that storage keeps of them.
+/// A piece of the new version, its offset, and the strong sums that the storage layer keeps of it.
 #[derive(Clone, Copy)]
 struct Piece<'d> {
     before: u64,
@@ -277,14 +280,14 @@ struct Piece<'d> {
     kept: Option<&'d StoredSums>,
 }
 
-/// The side of a search that knows old.
+/// The part of a search that knows the old version.
 #[derive(Debug)]
 struct Looker {
     blocks: Blocks,
     locality: Locality,
-    /// Place in new and number of the block that is expected next.
+    /// Offset in the new version and number of the block that is expected next.
     expected: Option<(u64, u32)>,
-    /// Bytes that strong sums were taken of.
+    /// Number of bytes hashed by strong sums.
     spent: u64,
     counts: Counts,
 }
@@ -309,7 +312,7 @@ impl Looker {
         let Piece { before, new, .. } = piece;
         let last = new.len() - self.block_len();
         if self.blocks.table.is_empty() {
-            // Nobody will ask for this sum.
+            // The table is empty, so the caller never uses this sum.
             return Err(0);
         }
         let first = || self.blocks.old.spec().weak.weak().of(&new[at..at + self.block_len()]);
@@ -329,7 +332,8 @@ impl Looker {
         Err(sum)
     }
 
-    /// Rolls from the first place of `range` on, which has the weak sum `sum`, to the next one with a tag, or the last.
+    /// Rolls through `range` to the first window whose tag is in the table, or to the last window. `sum` is the
+    /// weak sum at the start of `range`.
     #[inline(always)]
     fn roll_on(&self, roll: &impl Roll, new: &[u8], range: Range<usize>, sum: u32) -> (usize, u32) {
         let leaving = &new[range.clone()];
@@ -344,7 +348,7 @@ impl Looker {
         (range.end, roll.sum(state))
     }
 
-    /// The block that equals the window at `at`, whose weak sum is `sum`.
+    /// The old block that equals the window at `at`, whose weak sum is `sum`.
     fn look_up(&mut self, piece: Piece<'_>, at: usize, sum: u32) -> Option<u32> {
         let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);
@@ -356,7 +360,7 @@ impl Looker {
         found
     }
 
-    /// Expects the block after `block` a block's length behind `place`.
+    /// Expects the successor of `block` one block length after `place`.
     fn expect(&mut self, place: u64, block: u32) {
         let next = block + 1;
         let is_block = self.locality == Locality::Neighbour && next < self.blocks.old.full();
@@ -396,7 +400,7 @@ impl Looker {
         found
     }
 
-    /// The strong sum of `range` in the piece, if the budget has it.
+    /// The strong sum of `range` of the piece, or `None` if the budget is spent.
     fn strong(&mut self, piece: Piece<'_>, range: Range<usize>) -> Option<StrongSum> {
         let (spec, start) = (self.blocks.old.spec(), piece.before + range.start as u64);
         let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
@@ -415,7 +419,8 @@ impl Looker {
         Some(spec.strong.of(spec.key.as_ref(), &piece.new[range]))
     }
 
-    /// The last block of old if it is shorter than the others and new ends with it, behind `open`; and where.
+    /// The short last block of the old version, with its offset, if the new version ends with this block, not
+    /// before `open`.
     fn short_at_end(&mut self, piece: Piece<'_>, open: usize) -> Option<(usize, u32)> {
         let block = self.blocks.old.short()?;
         let new = piece.new;

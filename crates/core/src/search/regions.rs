@@ -1,19 +1,20 @@
-//! Regions of new that are searched apart and joined to what one search finds (SkySync §4.3: a thread for a region of a
-//! large file).
+//! Parallel search: regions of the new version are searched independently and joined to the result of one
+//! search (SkySync §4.3: one thread for each region of a large file).
 //!
 //! ```text
-//! search a region:  as if new began with it; note each match
-//! join, in order:   at = where the search stands
-//!                   while at lies within a match of the region:  look up the windows from `at` to that match's end
-//!                   the next match of the region is that of the search
+//! search a region:  as if the file began with the region; record each match
+//! join, in order:   at = position of the search
+//!                   while at lies within a match of the region:  look up the windows from `at` to the end of the match
+//!                   the next match of the region is the next match of the search
 //! ```
 //!
-//! 1. Which block a window matches depends on nothing before it, where no neighbour is expected. So two searches that
-//!    stand at one place find the same from there on. They differ only where a match of one spans the place at which
-//!    the other stands: behind the border of two regions, as far as repeated content goes.
-//! 2. The last region has the bytes of a block at least: there the last, shorter block of old is looked for.
-//! 3. A region's share of the budget is what its bytes allow, and counts as spent by the whole. Where it is spent, more
-//!    is literal than one search would have it.
+//! 1. Without an expected neighbor, a match of a window depends on nothing before the window. So two searches
+//!    at the same position find the same matches from there on. They differ only if a match of one spans the
+//!    position of the other: after the border of two regions, as far as repeated content goes.
+//! 2. The last region has at least one block length: there the short last block of the old version is searched
+//!    for.
+//! 3. Each region gets a share of the budget in proportion to its bytes, and the whole search counts that share
+//!    as spent. If a region spends its share, more bytes are literals than in one search.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,25 +25,25 @@ use super::{
 use crate::chunk::AtEnd;
 use crate::stored::StoredSums;
 
-/// The blocks of old, to be looked for by any number of threads.
+/// The old blocks, to be searched for by any number of threads.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     pub(super) old: Arc<BlockSums>,
     pub(super) table: Arc<Table>,
 }
 
-/// Matches in a region of new, as a search that began with it found them.
+/// The matches of one region, from a search that began at the region.
 #[derive(Debug)]
 pub struct Region {
     range: Range<u64>,
-    /// Places in new and numbers of blocks, ascending.
+    /// Offsets in the new version and numbers of old blocks, ascending.
     matches: Vec<(u64, u32)>,
     spent: u64,
     counts: Counts,
 }
 
 impl Region {
-    /// Its bytes: all windows that begin there were looked up, but those within matches.
+    /// The byte range of the region. All windows that begin in it were looked up, except inside matches.
     #[must_use]
     pub const fn range(&self) -> &Range<u64> {
         &self.range
@@ -56,19 +57,21 @@ impl Blocks {
         self.old.spec().len.get()
     }
 
-    /// The bytes to be read of a region of a file of `file_len` bytes: the last windows reach beyond it.
+    /// The byte range to read for `region` of a file of `file_len` bytes: the last windows reach past the
+    /// region.
     #[must_use]
     pub fn read(&self, region: &Range<u64>, file_len: u64) -> Range<u64> {
         region.start..file_len.min(region.end + u64::from(self.block_len()) - 1)
     }
 
-    /// True where strong sums have no key: they may be those that storage keeps.
+    /// True if the strong sums have no key, so that sums of a storage layer may be used.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.old.spec().key.is_none()
     }
 
-    /// Searches a region, of which `bytes` are those to be [read](Self::read), or fewer; storage keeps `kept` of them.
+    /// Searches a region. `bytes` are the bytes of [`Blocks::read`], or fewer if the file shrank. `kept` are
+    /// the sums that the storage layer keeps of them.
     #[must_use]
     pub fn find(&self, range: Range<u64>, bytes: &[u8], kept: Option<&StoredSums>) -> Region {
         let len = self.block_len() as usize;
@@ -91,15 +94,15 @@ impl Blocks {
 }
 
 impl Searcher {
-    /// The blocks that it looks for.
+    /// The old blocks of this search.
     #[must_use]
     pub fn blocks(&self) -> Blocks {
         self.looker.blocks.clone()
     }
 
-    /// Goes through the `region` that it stands in, which was searched, as [`search_with`](Self::search_with) would:
-    /// `new` are the bytes to be read of that, from where the search stands. All windows of the region are settled, and
-    /// no more than those, but at the end of the file.
+    /// Advances the search through a `region` that was searched already, with the result of
+    /// [`search_with`](Self::search_with). `new` are the bytes of [`Blocks::read`], from the position of the
+    /// search. Decides all windows of the region, and no more except at the end of the file.
     pub fn search_region(
         &mut self,
         new: &[u8],
@@ -124,7 +127,8 @@ impl Searcher {
         self.settle(piece, (open..at.max(own), at_end), &mut each)
     }
 
-    /// The first match of a window that begins in `range`, given what was found by who began elsewhere.
+    /// The first match of a window that begins in `range`, given the matches `known` of a search with another
+    /// start.
     fn next_known(
         &mut self,
         piece: Piece<'_>,
@@ -137,10 +141,10 @@ impl Searcher {
             let end = start + len as i64;
             if start >= range.start as i64 {
                 *known = rest;
-                // A file that became shorter has less.
+                // The file may have shrunk.
                 return (end as usize <= piece.new.len()).then_some((start as usize, *block));
             }
-            // Whoever stood at its start did not look up what lies behind.
+            // The region's search did not look up the windows inside this match.
             let until = (end.max(0) as usize).min(range.end);
             if range.start < until {
                 let last = piece.new.len().min(until + len - 1);

@@ -1,26 +1,27 @@
-//! rsync's three levels (WebR2sync+ §5.2): a tag, the weak sum, the strong sum.
+//! The three levels of rsync's search: tag, weak sum, strong sum (WebR2sync+ §5.2).
 //!
 //! ```text
-//! key(weak)   = weak * MULTIPLIER                 (mod 2^32; odd, so that keys are as different as weak sums)
-//! tags        = a bit for each value of a key's highest bits: 16 of them, or more if there are many blocks
+//! key(weak)   = weak * MULTIPLIER                 (mod 2^32; odd, so different weak sums have different keys)
+//! tags        = a bit for each value of the highest bits of a key: 16 bits, or more if there are many blocks
 //! entries     = (key, block) of all blocks of full length, sorted by key, then by strong sum, then by number
-//! starts      = where the entries of each value of some fewer highest bits begin
+//! starts      = the first entry for each value of the highest bits, slightly fewer bits than a tag
 //! ```
 //!
-//! Differences from rsync's, and why:
+//! Differences from rsync, and why:
 //!
-//! 1. The first level is a bit for each tag, small enough for the nearest caches: most positions end there. As in
-//!    rsync today there are more than 2^16 tags for many blocks; else nearly all would be taken.
-//! 2. The second and the third level are binary searches. A chain would be as long as somebody makes it, and would
-//!    have to be cut somewhere; so nothing is left out.
-//! 3. Of blocks with the same weak and strong sum only the first has an entry: a million equal blocks are one.
-//! 4. The multiplier is random. Whoever chooses the weak sums of old cannot choose which of them share a tag.
-//! 5. CRC-32C is spread evenly. Where it is the weak sum, the second and the third level are SkySync's flat index
-//!    (§3.2.2, Entry2): its places are bits of the weak sum. The tags stay before it, since a look-up in vain takes
-//!    10 ns, and each byte would ask.
+//! 1. The first level is one bit for each tag, small enough for the L1 or L2 cache: most positions end there.
+//!    As in current rsync, many blocks have more than 2^16 tags; otherwise nearly all tags would be taken.
+//! 2. The second and the third level are binary searches. An attacker could make a hash chain arbitrarily long,
+//!    so chains would need a limit; binary searches need no limit and omit no block.
+//! 3. Of blocks with equal weak and strong sums only the first has an entry: a million equal blocks are one
+//!    entry.
+//! 4. The multiplier is random. An author of the old version cannot choose weak sums that share a tag.
+//! 5. CRC-32C is evenly distributed. With this weak sum, the second and the third level are SkySync's flat
+//!    index (§3.2.2, Entry2), whose slots are bits of the weak sum. The tags stay in front of the index,
+//!    because a failed look-up takes 10 ns and would occur for each byte.
 //!
-//! All of it takes 20 to 48 bytes for each block, and 12 KiB at least. The diagram is that of sorted entries. Whoever
-//! chooses all sums makes the flat index cost five times as much to build as others do.
+//! The table takes 20 to 48 bytes for each block, and at least 12 KiB. The diagram shows sorted entries. An
+//! attacker who chooses all sums can make building the flat index five times as expensive.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -29,7 +30,7 @@ use super::blocks::BlockSums;
 use crate::index::{ChunkNo, Cuckoo};
 use crate::weak::Rolling;
 
-/// The blocks of old that have the full length, to be found by their sums.
+/// The old blocks of full length, found by their sums.
 #[derive(Debug)]
 pub(super) struct Table {
     multiplier: u32,
@@ -38,7 +39,7 @@ pub(super) struct Table {
     sums: Sums,
 }
 
-/// Levels two and three.
+/// Levels two and three: from a weak sum and a strong sum to a block.
 #[derive(Debug)]
 enum Sums {
     Sorted(Sorted),
@@ -77,14 +78,14 @@ impl Table {
         }
     }
 
-    /// Level one: whether a block may have this weak sum.
+    /// Level one: false if no block has this weak sum.
     #[inline(always)]
     pub(super) fn has_tag(&self, weak: u32) -> bool {
         let tag = weak.wrapping_mul(self.multiplier) >> self.tag_shift;
         self.tags[tag as usize / 64] >> (tag % 64) & 1 == 1
     }
 
-    /// Level two: the first entry of a block with this weak sum. Counts the sums that are compared.
+    /// Level two: the first entry with this weak sum. Adds the number of compared sums to `compared`.
     pub(super) fn find_weak(&self, weak: u32, compared: &mut u64) -> Option<usize> {
         match &self.sums {
             Sums::Sorted(sorted) => sorted.find_weak(weak.wrapping_mul(self.multiplier), compared),
@@ -95,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Level three: the block with this strong sum among those with the weak sum of the entry `first`.
+    /// Level three: the block with this strong sum and the weak sum of entry `first`.
     pub(super) fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
         match &self.sums {
             Sums::Sorted(sorted) => sorted.find_strong(first, strong, sums),
@@ -104,16 +105,16 @@ impl Table {
     }
 }
 
-/// Bits of a tag.
+/// Number of bits of a tag.
 fn tag_bits(entries: usize) -> u32 {
     let bits = (entries as u32).checked_next_power_of_two().map_or(32, u32::ilog2);
     (bits + TAGS_PER_ENTRY_BITS).clamp(MIN_TAG_BITS, MAX_TAG_BITS)
 }
 
-/// Entries in the order of their sums.
+/// Entries, sorted by their sums.
 #[derive(Debug)]
 struct Sorted {
-    /// Starts, one more than there are values.
+    /// First entry for each value of the highest bits, and the number of entries.
     starts: Vec<u32>,
     start_shift: u32,
     entries: Vec<Entry>,
@@ -157,7 +158,7 @@ impl Sorted {
         let key = self.entries[first].key;
         let order =
             |entry: &Entry| entry.key.cmp(&key).then_with(|| sums.strong(entry.block).cmp(strong));
-        // As far as the entries with this weak sum can reach.
+        // End of the entries that may have this weak sum.
         let end = self.starts[(key >> self.start_shift) as usize + 1] as usize;
         let found = self.entries[first..end].binary_search_by(order).ok()?;
         Some(self.entries[first + found].block)
@@ -175,7 +176,7 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
     entries
 }
 
-/// Entries at places that their weak sums say (SkySync §3.2.2, Entry2).
+/// Entries in a flat index by weak sum (SkySync §3.2.2, Entry2).
 #[derive(Debug)]
 struct Flat {
     index: Cuckoo<u32>,
@@ -184,8 +185,8 @@ struct Flat {
 }
 
 impl Flat {
-    /// The blocks of different sums; `None` where more than [`MAX_ALIKE`] of one weak sum have different strong ones,
-    /// which is no accident, or there are more than the index takes.
+    /// Indexes the blocks with different sums. Returns `None` if more than [`MAX_ALIKE`] blocks have the same
+    /// weak sum and different strong sums, which is deliberate, or if there are too many blocks for the index.
     fn new(sums: &BlockSums) -> Option<Self> {
         let count = sums.full() as usize;
         let (mut index, mut blocks) = (Cuckoo::with_room(count, count), Vec::new());
@@ -212,13 +213,14 @@ impl Flat {
     }
 }
 
-/// Blocks with one weak sum and different strong ones, at most: of a million blocks some have two by accident.
+/// Maximum number of blocks with the same weak sum and different strong sums. Among a million blocks, a few
+/// pairs occur by chance.
 const MAX_ALIKE: usize = 16;
 const MIN_TAG_BITS: u32 = 16;
-/// 32 MiB of bits.
+/// The tags take 32 MiB.
 const MAX_TAG_BITS: u32 = 28;
-/// 64 tags for each entry and more: of other content 63 windows in 64 end at the first level. A hit costs as much as
-/// rolling over a dozen windows.
+/// At least 64 tags for each entry: in different content 63 of 64 windows end at the first level. A tag hit
+/// costs as much as rolling over a dozen windows.
 const TAGS_PER_ENTRY_BITS: u32 = 6;
 
 #[cfg(test)]
@@ -246,7 +248,7 @@ mod tests {
         for (alike, is_flat) in [(1, true), (MAX_ALIKE as u32, true), (MAX_ALIKE as u32 + 1, false)]
         {
             let blocks = |n: u32| ((n / alike).wrapping_mul(0x0101_4ab7), (n % alike) as u8);
-            // Each comes three times: the first counts.
+            // Each block occurs three times; the first occurrence counts.
             let all = (0..3000).map(|n| blocks(n % 1000));
             for weak in [Rolling::Crc32c, Rolling::Adler] {
                 let sums = sums(weak, all.clone());
