@@ -1,6 +1,7 @@
-//! The oracle: everything again, slow and obvious, from the definitions in the module documents (law 4).
+//! Reference implementations: slow and obvious, written from the definitions in the module documents (law 4).
 //!
-//! For tests and benches only; nothing here shares code with what it judges, but for the plain data types.
+//! For tests and benchmarks only. Nothing here shares code with the tested implementation, except for plain
+//! data types.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -39,7 +40,7 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     found.unwrap_or(data.len())
 }
 
-/// Bytes past the minimum in which a chunk without normalised sizes should end.
+/// Expected number of bytes between the minimum and a boundary, without normalized sizes.
 fn wait(sizes: Sizes) -> u64 {
     (sizes.avg() - sizes.min()).max(1).into()
 }
@@ -64,14 +65,14 @@ fn is_small(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     chunk.len() >= sizes.min() as usize && hash <= u64::MAX / wait(sizes)
 }
 
-/// With normalised sizes: two bits more before the mean, two fewer behind it.
+/// With normalized sizes: two more bits before the average, two fewer after it.
 fn is_small_nc(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     let bits = sizes.avg().ilog2();
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
     chunk.len() >= sizes.min() as usize && hash.leading_zeros() >= zeros
 }
 
-/// The gear hash that begins at the first byte a chunk may end with.
+/// The Gear hash that begins at the first byte that may end a chunk.
 fn cold_hash(sizes: Sizes, chunk: &[u8]) -> u64 {
     gear_hash(&chunk[chunk.len().min(sizes.min() as usize - 1)..])
 }
@@ -79,7 +80,7 @@ fn cold_hash(sizes: Sizes, chunk: &[u8]) -> u64 {
 /// The gear hash of the last 64 bytes of `data`.
 #[must_use]
 pub fn gear_hash(data: &[u8]) -> u64 {
-    /// The number for each byte value.
+    /// A number for each byte value.
     static GEAR: LazyLock<[u64; 256]> =
         LazyLock::new(|| std::array::from_fn(|byte| split_mix(0x6465_6c74_6975, byte as u64)));
     let gear = &*GEAR;
@@ -87,7 +88,7 @@ pub fn gear_hash(data: &[u8]) -> u64 {
     window.fold(0, |sum, (age, byte)| sum.wrapping_add(gear[usize::from(*byte)] << age))
 }
 
-/// SplitMix64's answer number `n`, counted from 0.
+/// Output number `n` of SplitMix64, counted from 0.
 fn split_mix(seed: u64, n: u64) -> u64 {
     let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,7 +102,7 @@ fn crc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
         && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / wait(sizes)
 }
 
-/// The register of CRC-32C after `data`.
+/// The CRC-32C register after `data`, from 0 and not inverted.
 fn crc(data: &[u8]) -> u32 {
     static LOWEST: LazyLock<[u32; 256]> =
         LazyLock::new(|| std::array::from_fn(|byte| zero_byte(byte as u32)));
@@ -116,13 +117,13 @@ fn rabin_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     chunk.len() >= sizes.min() as usize && is_high(chunk, wait(sizes))
 }
 
-/// True if the fingerprint of the last 48 bytes is the highest of so many.
+/// True if the fingerprint of the last 48 bytes is in the highest `1 / of` of all values.
 fn is_high(chunk: &[u8], of: u64) -> bool {
     let highest = (1 << 53) - 1;
     rabin(&chunk[chunk.len() - 48..]) >= highest - highest / of
 }
 
-/// `data` as a polynomial, the highest power first, modulo an irreducible one: long division, bit by bit.
+/// `data` as a polynomial, the highest power first, modulo an irreducible polynomial: bitwise long division.
 fn rabin(data: &[u8]) -> u64 {
     let next = |remainder: u64, bit: u8| {
         let longer = remainder << 1 | u64::from(bit);
@@ -133,7 +134,7 @@ fn rabin(data: &[u8]) -> u64 {
     })
 }
 
-/// End of the chunk `data` that no main divisor found, if it is not the last of the file.
+/// The last backup boundary of `data`, a chunk of maximum length without a main boundary.
 fn tttd_backup(sizes: Sizes, data: &[u8]) -> Option<usize> {
     let ends = sizes.min() as usize..=data.len();
     let is_backup = |len: &usize| is_high(&data[..*len], wait(sizes).div_ceil(2));
@@ -215,7 +216,7 @@ fn sieve_ends(sizes: Sizes, chunk: &[u8]) -> bool {
         && sieve_hash(&chunk[chunk.len() - 32..]).leading_zeros() >= zeros.max(8 + more) - 8 - more
 }
 
-/// The sum of the terms of so many bytes, by doubling.
+/// The sum of the terms of `window`, by doubling.
 fn sieve_sum(window: &[u8]) -> u8 {
     static TABLE: LazyLock<Vec<u8>> =
         LazyLock::new(|| (0..4).flat_map(|n| split_mix(SIEVE_SEED, n).to_le_bytes()).collect());
@@ -247,7 +248,7 @@ pub fn chunks(spec: &ChunkerSpec, mut data: &[u8]) -> Vec<Chunk> {
     chunks
 }
 
-/// All groups of the file that consists of `chunks`.
+/// All groups of a file with these `chunks`.
 #[must_use]
 pub fn groups(chunks: &[Chunk]) -> Vec<Group> {
     let mut groups = Vec::new();
@@ -276,7 +277,7 @@ fn group(chunks: &[Chunk]) -> Group {
     }
 }
 
-/// The digest of the file that consists of `chunks`.
+/// The digest of a file with these `chunks`.
 #[must_use]
 pub fn digest(chunks: &[Chunk]) -> Digest {
     let mut bytes = Vec::new();
@@ -289,7 +290,7 @@ pub fn digest(chunks: &[Chunk]) -> Digest {
     Digest::from_bytes(blake3::derive_key("deltic 2026 recipe", &bytes))
 }
 
-/// The chunk of `known` that an index finds: the one right after `after` where it is equal, else the first that is.
+/// The chunk of `known` that an index finds: the one right after `after` if it matches, else the first match.
 #[must_use]
 pub fn find_chunk(
     known: &[Chunk],
@@ -302,28 +303,28 @@ pub fn find_chunk(
     neighbour.or_else(|| known.iter().position(equal))
 }
 
-/// CRC-32C of `data`, a bit at a time.
+/// CRC-32C of `data`, one bit at a time.
 #[must_use]
 pub fn crc32c(data: &[u8]) -> u32 {
     !data.iter().fold(!0, |register, byte| zero_byte(register ^ u32::from(*byte)))
 }
 
-/// The sum of bytes with the sum `first` and `next_len` bytes behind them with the sum `next`.
+/// The sum of two adjacent byte strings with the sums `first` and `next`; the second has `next_len` bytes.
 ///
-/// The register after both is what bytes of the second kind leave of the one after the first, and those bytes differ
-/// from zeros by a value that depends on them alone.
+/// The register is linear in the input. So the result is the register after the first string and `next_len`
+/// zeros, XOR a value that depends on the second string only.
 #[must_use]
 pub fn crc32c_concat(first: u32, next: u32, next_len: u64) -> u32 {
     let bytes = !next ^ zero_bytes(!0, next_len);
     !(zero_bytes(!first, next_len) ^ bytes)
 }
 
-/// The register of a CRC-32C after one zero byte.
+/// The CRC-32C register after one zero byte.
 fn zero_byte(register: u32) -> u32 {
     (0..8).fold(register, |register, _| (register >> 1) ^ (0x82f6_3b78 * (register & 1)))
 }
 
-/// The register after `len` zero bytes. What they do to it is linear: it suffices to know what becomes of each bit.
+/// The register after `len` zero bytes. Zeros change a register linearly, so the images of its 32 bits suffice.
 fn zero_bytes(register: u32, len: u64) -> u32 {
     let bits = |register: u32| (0..32).filter(move |bit| register >> bit & 1 == 1);
     let image = |map: &[u32], register| bits(register).fold(0, |sum, bit| sum ^ map[bit]);
@@ -338,7 +339,7 @@ fn zero_bytes(register: u32, len: u64) -> u32 {
     register
 }
 
-/// The sum of a block of a gap, where all three bytes of it travel.
+/// The sum of a block of a gap, with all three bytes.
 #[must_use]
 pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
     let k = split_mix(seed, 0) / 8 * 8 + 5;
@@ -351,7 +352,7 @@ pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
     (hash >> 40) as u32
 }
 
-/// For each byte of a new gap the byte of the old one that it is copied from.
+/// For each byte of a new gap, the old byte from which it is copied.
 #[must_use]
 pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<usize>> {
     let blocks: Vec<&[u8]> = old.chunks(len).collect();
@@ -413,7 +414,7 @@ pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<
     }
 }
 
-/// The keyed sum of `data`: its coefficients, then Horner's rule.
+/// The keyed sum of `data`: coefficients first, then Horner's rule.
 #[must_use]
 pub fn keyed_sum(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
     let mut secret = vec![0; 65 * 64 + 16];
@@ -431,7 +432,7 @@ pub fn keyed_sum(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
     coefficients.iter().fold(0, |sum, next| in_field(sum, point) ^ next).to_le_bytes()
 }
 
-/// `data` in rows of 64 bytes: the last is its last 64, or all of it with zeros behind.
+/// `data` in rows of 64 bytes. The last row is the last 64 bytes, or all of `data` padded with zeros.
 fn rows_of(data: &[u8]) -> Vec<Vec<u8>> {
     let ends = (1..=data.len().div_ceil(64)).map(|n| (64 * n).min(data.len()));
     let row = |end: usize| {
@@ -442,7 +443,7 @@ fn rows_of(data: &[u8]) -> Vec<Vec<u8>> {
     ends.map(row).collect()
 }
 
-/// The sum of the products of pairs of words, each word with a word of `keys`.
+/// The sum of the products of pairs of words, after XOR of each word with a word of `keys`.
 fn pairs(page: &[u8], keys: &[u8]) -> u128 {
     let word = |n: usize| {
         (0..8).fold(0, |word, m| word | u64::from(page[8 * n + m] ^ keys[8 * n + m]) << (8 * m))
@@ -450,13 +451,13 @@ fn pairs(page: &[u8], keys: &[u8]) -> u128 {
     (0..page.len() / 16).fold(0, |sum, n| sum ^ without_carries(word(2 * n), word(2 * n + 1)))
 }
 
-/// The product of two polynomials.
+/// The product of two polynomials over GF(2).
 fn without_carries(a: u64, b: u64) -> u128 {
     let bits = (0..64).filter(|bit| b >> bit & 1 == 1);
     bits.fold(0, |product, bit| product ^ u128::from(a) << bit)
 }
 
-/// `a * b` modulo `x^128 + x^7 + x^2 + x + 1`, from the highest power of `b` down.
+/// `a * b` modulo `x^128 + x^7 + x^2 + x + 1`, from the highest power of `b` to the lowest.
 #[must_use]
 pub fn in_field(a: u128, b: u128) -> u128 {
     (0..128).rev().fold(0, |product, bit| {
@@ -474,7 +475,7 @@ pub fn adler(data: &[u8]) -> u32 {
     (a.rem_euclid(1 << 16) | b.rem_euclid(1 << 16) << 16) as u32
 }
 
-/// FastFP(+`stride`) of a chunk, as NetSync's algorithm takes it; FastFP itself has a stride of one.
+/// FastFP(+`stride`) of a chunk by NetSync's algorithm. A stride of one is FastFP.
 #[must_use]
 pub fn fast_fp(chunk: &[u8], stride: usize) -> u32 {
     let (mut hash, mut sum) = (0u32, 0u32);
@@ -493,8 +494,8 @@ pub fn last_fp(chunk: &[u8]) -> u32 {
     (gear_hash(chunk) >> 32) as u32
 }
 
-/// Finds blocks of `old` in `new`, by bytes and not by sums. With `neighbours` the block that the last match makes
-/// expect comes before the first that is equal.
+/// Finds blocks of `old` in `new` by comparing bytes. With `neighbours`, the block expected after the last
+/// match precedes the first equal block. Returns pairs of block number and offset.
 #[must_use]
 pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec<(usize, usize)> {
     let blocks: Vec<&[u8]> = old.chunks(block_len).collect();
@@ -520,35 +521,36 @@ pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec
     found
 }
 
-/// Covered bytes of a file: one flag each.
+/// Covered bytes of a file, one flag for each byte.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);
 
 impl CoverMap {
-    /// A map of `len` bytes, none covered.
+    /// A map of `len` bytes without covered bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self(vec![false; len])
     }
 
-    /// Covers `len` bytes from `start`; whether that was allowed.
+    /// Marks `len` bytes from `start` as covered. Returns false, without effect, if a byte is covered or out of
+    /// range.
     pub fn add(&mut self, start: usize, len: usize) -> bool {
         let run = self.0.get_mut(start..start.saturating_add(len));
         let free = run.filter(|run| !run.contains(&true));
         free.map(|run| run.fill(true)).is_some()
     }
 
-    /// Bytes that are not covered.
+    /// Number of bytes that are not covered.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.0.iter().filter(|covered| !**covered).count() as u64
     }
 }
 
-/// The bytes that `ops` make of `old`, with literals from `new`. Zeros where no step wrote.
+/// The bytes that `ops` make from `old`, with literals from `new`. Other bytes are zeros.
 ///
 /// # Panics
-/// Where a step reaches beyond either version.
+/// If an operation reaches past the end of a version.
 #[must_use]
 pub fn apply(ops: &[Op], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut made = vec![0; new.len()];

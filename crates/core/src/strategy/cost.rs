@@ -1,9 +1,9 @@
-//! Cost model of a link: NetSync's choice of chunks and of a compressor (NetSync §4.4).
+//! Cost model of a network link: NetSync's choice of chunk size and compressor (NetSync §4.4).
 
 use std::time::Duration;
 
-/// The mean chunk in bytes that NetSync found best for a bandwidth (§4.4, figure 16): shorter ones find more to copy,
-/// and that pays where bytes are dear. It begins with the one for a middling link while nothing is known.
+/// The best average chunk length in bytes for a bandwidth, as measured by NetSync (§4.4, figure 16). Shorter
+/// chunks find more to copy, which pays on slow links. An unknown bandwidth counts as medium.
 #[must_use]
 pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
     match bits_per_second {
@@ -18,23 +18,23 @@ pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
 pub struct Link {
     /// Bandwidth in one direction; not 0.
     pub bits_per_second: u64,
-    /// There and back.
+    /// Round-trip time.
     pub round_trip: Duration,
 }
 
-/// Speed and gain of a compressor on bytes like those that will travel: measured, never assumed.
+/// Measured ratio and speed of a compressor on data like the data to be sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Codec {
-    /// Length after compression for one byte before it. 1 where nothing is compressed.
+    /// Compressed length divided by original length; 1 without compression.
     pub ratio: f64,
-    /// Bytes before compression that are compressed in a second; infinite where nothing is done.
+    /// Compression speed in original bytes per second; infinite without compression.
     pub compressed_per_second: f64,
-    /// Bytes after decompression that are decompressed in a second; infinite where nothing is done.
+    /// Decompression speed in original bytes per second; infinite without compression.
     pub decompressed_per_second: f64,
 }
 
 impl Codec {
-    /// Bytes as they are.
+    /// No compression.
     pub const NONE: Self = Self {
         ratio: 1.0,
         compressed_per_second: f64::INFINITY,
@@ -43,7 +43,7 @@ impl Codec {
 }
 
 impl Link {
-    /// When the last of `bytes` is there, one step after the other (NetSync, equation 5).
+    /// Seconds until the last of `bytes` arrives, without overlap of the steps (NetSync, equation 5).
     #[must_use]
     pub(crate) fn seconds(&self, bytes: u64, codec: &Codec) -> f64 {
         let bytes = bytes as f64;
@@ -52,7 +52,7 @@ impl Link {
         on_the_wire + computing + self.round_trip.as_secs_f64() / 2.0
     }
 
-    /// The codec that brings `bytes` over first; the earlier one of equals. `None` where there is none.
+    /// The codec with the shortest transfer of `bytes`; the earlier of equal ones. `None` if `codecs` is empty.
     #[must_use]
     pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [Codec]) -> Option<&'a Codec> {
         codecs.iter().min_by(|a, b| self.seconds(bytes, a).total_cmp(&self.seconds(bytes, b)))
@@ -65,7 +65,7 @@ mod tests {
 
     /// NetSync §4.4: (0, 10), [10, 40) and [40, ∞) Mbit/s.
     #[test]
-    fn chunks_are_as_long_as_in_the_papers_table() {
+    fn chunk_lengths_follow_the_table_of_the_paper() {
         let table = [
             (1, 512),
             (9_999_999, 512),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_lasts_as_equation_5_says() {
+    fn transfer_times_follow_equation_5() {
         let link = Link { bits_per_second: 8_000_000, round_trip: Duration::from_millis(30) };
         let codec = Codec {
             ratio: 0.5,
@@ -94,10 +94,10 @@ mod tests {
         assert!((plain - 2.015).abs() < 1e-9, "{plain}");
     }
 
-    /// Figure 15: deflate at 10 Mbit/s, lz4 at 50, nothing where the link outruns them. The paper gives no
-    /// coefficients; these are of a browser's deflate and lz4, roughly.
+    /// Figure 15: deflate at 10 Mbit/s, lz4 at 50 Mbit/s, no compression on faster links. The paper gives no
+    /// coefficients; these are rough figures of a browser's deflate and lz4.
     #[test]
-    fn the_faster_the_link_the_lighter_the_compressor() {
+    fn faster_links_use_lighter_compressors() {
         let deflate =
             Codec { ratio: 0.35, compressed_per_second: 15e6, decompressed_per_second: 150e6 };
         let lz4 =
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_equals_is_chosen_and_none_of_none() {
+    fn the_first_of_equal_codecs_is_chosen() {
         let link = Link { bits_per_second: 1, round_trip: Duration::ZERO };
         assert_eq!(link.fastest(1, &[]), None);
         let same = [Codec::NONE, Codec::NONE];

@@ -1,9 +1,8 @@
-//! Strategies: how two ends bring a file up to date, as plain data. Deltic's own way, and each system of the papers
-//! as a preset (docs/papers.md).
+//! Strategies: how two ends synchronize a file, as plain data. There is Deltic's own strategy, and a preset for
+//! each system of the papers (docs/papers.md).
 //!
-//! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can
-//! choose is safety: none commits a file on the word of a weak sum, or of a hash that can be forged
-//! ([`Strategy::proof`]).
+//! A strategy combines stages that all strategies share; no preset has code of its own. Safety is not a choice:
+//! no strategy commits a file on the evidence of a weak sum or of a forgeable hash ([`Strategy::proof`]).
 
 mod cost;
 
@@ -15,155 +14,157 @@ use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, MAX_CHUNK_BYTES, Sizes};
 use crate::strong::Strong;
 use crate::weak::Weak;
 
-/// Roles in a conversation: who sends sums of what, and who searches.
+/// Roles of the two ends: which end sends which sums, and which end searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversation {
-    /// The sender tells fingerprints of the chunks of new; the receiver says what it needs. Nothing is confirmed: equal
-    /// fingerprints mean equal bytes.
+    /// The sender sends fingerprints of the new chunks; the receiver requests missing chunks. No confirmation:
+    /// equal fingerprints mean equal bytes.
     Recipe,
-    /// The sender sends weak sums of the chunks of new. The receiver answers those that it finds among the chunks of
-    /// old with strong sums. The sender confirms or refutes (dsync, NetSync, ParaSync, SkySync-C).
+    /// The sender sends weak sums of the new chunks. For matches among the old chunks the receiver answers with
+    /// strong sums. The sender confirms or refutes the matches (dsync, NetSync, ParaSync, SkySync-C).
     RecipeConfirm,
-    /// The receiver tells the sums of the blocks of old; the sender rolls over new (rsync, SkySync-F).
+    /// The receiver sends sums of the old blocks; the sender rolls over the new version (rsync, SkySync-F).
     Signature,
-    /// The sender tells weak and strong sums of the blocks of new; the receiver rolls over old (WebR2sync).
+    /// The sender sends weak and strong sums of the new blocks; the receiver rolls over the old version
+    /// (WebR2sync).
     RecipeRolled,
 }
 
-/// Lengths of chunks, and who says where they end.
+/// Chunker of a file, and how it is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chunking {
-    /// [`ChunkerSpec::for_len`].
+    /// The chunker of [`ChunkerSpec::for_len`].
     ByLen,
-    /// The same for all files.
+    /// The same chunker for all files.
     Always(ChunkerSpec),
-    /// FastCDC, with a mean that grows with the bandwidth ([`netsync_avg_bytes`]).
+    /// FastCDC with an average that depends on the bandwidth ([`netsync_avg_bytes`]).
     ByBandwidth,
 }
 
-/// Source of the sums of blocks.
+/// Source of block sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sums {
-    /// Computed from the bytes.
+    /// Computed from the file.
     Computed,
-    /// Kept by the storage layer, used where it keeps any, and joined (SkySync §3.1, §3.2.1).
+    /// Kept by the storage layer where available, and combined (SkySync §3.1, §3.2.1).
     Stored,
 }
 
-/// Filter that rules weak sums out before they are looked for.
+/// Filter in front of the index of weak sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// A table of 16-bit tags (rsync; WebR2sync §5.2).
     Tags,
-    /// None: the sum itself is the place (SkySync §3.2.2), or it is a fingerprint.
+    /// No filter: the sum itself selects the slot (SkySync §3.2.2), or the sum is a fingerprint.
     Nothing,
 }
 
-/// Order of look-ups: what lies right behind the last match is tried first, or not (WebR2sync §5.2).
+/// Whether the chunk after the last match is tried first (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// The block behind the last match is tried first.
+    /// The block after the last match is tried first.
     First,
-    /// Each chunk is looked up.
+    /// All chunks are looked up alike.
     Ignored,
 }
 
-/// Form of matches that follow each other: joined, or one by one (NetSync §4.3).
+/// Whether adjacent matches are confirmed together (NetSync §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// A token for each run ([`Runs`](crate::Runs)).
+    /// One token for each run ([`Runs`](crate::Runs)).
     Runs,
-    /// A token for each chunk.
+    /// One token for each chunk.
     Never,
 }
 
-/// Use of threads for one file. The chunks are the same in any case (law 2).
+/// Use of threads for one file. The chunks are the same for all variants (law 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parallel {
-    /// No threads: each end does one thing after the other.
+    /// No threads: each end works sequentially.
     No,
-    /// Candidates in parallel; when all are known, chunks and their sums by one thread (SS-CDC; ParaSync §2.3).
-    /// Strong sums of what may match in parallel.
+    /// Candidates in parallel; then one thread computes chunks and their sums (SS-CDC; ParaSync §2.3). Strong
+    /// sums of possible matches in parallel.
     SsCdc,
-    /// Sums of what lies between candidates in parallel, joined as they come (ParaSync §3.1). Strong sums as well.
+    /// Candidates and sums between them in parallel, combined as they arrive (ParaSync §3.1). Strong sums in
+    /// parallel.
     SubChunks,
-    /// Segments chunked apart and stitched, sums and all.
+    /// Segments with their sums in parallel, then joined.
     Stitch,
-    /// Regions of the file apart: chunks and their sums as by [`Stitch`](Self::Stitch), searches as by
+    /// Regions of the file in parallel: chunks and sums as in [`Stitch`](Self::Stitch), searches as in
     /// [`Blocks`](crate::search::Blocks) (SkySync §4.3).
     Regions,
 }
 
-/// Order of the steps.
+/// Order and overlap of the steps of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Each step waits for all of the one before: all literals are written in the order of the file, then all copies
-    /// are made in that order, one at a time. Papers assemble from start to end when all is there; literals would
-    /// wait in memory for that.
+    /// Each step waits for the step before. All literals are written in file order, then all copies are made in
+    /// file order, one at a time. The papers assemble the file from start to end once everything has arrived,
+    /// which would keep all literals in memory.
     Phased,
-    /// Each list of sums is complete before it is used. Then new is written from its start to its end, copies and
-    /// literals as they lie in it, one at a time, while later literals are on their way.
+    /// Each list of sums is complete before its use. Then the new version is written from start to end, one
+    /// copy or literal at a time, while later literals arrive.
     InOrder,
-    /// All steps overlap: batches flow in all of them, and what arrives is written where it belongs (ParaSync §3.2,
-    /// §3.3).
+    /// All steps overlap: each step works on batches, and received data is written at its offset at once
+    /// (ParaSync §3.2, §3.3).
     Pipelined,
 }
 
 /// When literals are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Compression where the user asks for it.
+    /// Compression if the user requests it.
     AsAsked,
-    /// Compression where it makes the transfer shorter ([`Link::fastest`]; NetSync §4.4).
+    /// Compression if it shortens the transfer ([`Link::fastest`]; NetSync §4.4).
     ByCost,
 }
 
-/// Proof that the receiver's file is the sender's, before anything becomes visible.
+/// Proof that the received file equals the sender's file, checked before the file becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
-    /// The digest over the fingerprints of all chunks: each byte is hashed once.
+    /// The digest over the fingerprints of all chunks; each byte is hashed once.
     Recipe,
-    /// BLAKE3 of the whole file, besides the sums that found its parts.
+    /// BLAKE3 of the whole file, in addition to the sums that matched its parts.
     WholeFile,
 }
 
-/// All choices for one sync.
+/// All choices for the synchronization of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
-    /// Name, as [`Strategy::named`] and the greeting have it.
+    /// Name, as in [`Strategy::named`] and in the greeting.
     pub name: &'static str,
-    /// Roles of the ends.
+    /// Roles of the two ends.
     pub conversation: Conversation,
-    /// Chunk boundaries.
+    /// Chunker.
     pub chunking: Chunking,
-    /// Weak sum, which suggests a match; none where fingerprints travel.
+    /// Weak sum, which suggests a match; `None` if fingerprints are sent.
     pub weak: Option<Weak>,
-    /// Strong sum, which confirms it. Fingerprints need no confirmation; they are the session's
-    /// which may name chunks by something faster.
+    /// Strong sum, which confirms a match. Fingerprints need no confirmation; the session chooses their hash
+    /// and may choose a faster one.
     pub strong: Strong,
-    /// Source of both sums.
+    /// Source of weak and strong sums.
     pub sums: Sums,
-    /// Filter that is asked before the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A search at any place
-    /// ([`Searcher`](crate::Searcher)) asks tags in any case.
+    /// Filter in front of the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A rolling search
+    /// ([`Searcher`](crate::Searcher)) always uses tags.
     pub filter: Filter,
-    /// Place where it is looked for first.
+    /// Order of look-ups.
     pub locality: Locality,
-    /// Form of matches.
+    /// Merging of adjacent matches.
     pub merge: Merge,
-    /// Threads that share the chunking.
+    /// Use of threads.
     pub parallel: Parallel,
-    /// Order of the steps.
+    /// Order and overlap of the steps.
     pub delivery: Delivery,
     /// Compression of literals.
     pub compression: Compression,
-    /// A stronger sum for one more try where the proof did not hold, before all of the file is sent (WebR2sync §5.2).
+    /// Stronger sum for another attempt if the proof fails, before the whole file is sent (WebR2sync §5.2).
     pub stronger: Option<Strong>,
-    /// Longest chunk in bytes, where the ends agree on less than chunks may have.
+    /// Maximum chunk length in bytes, if the ends agreed on a lower limit than [`MAX_CHUNK_BYTES`].
     pub longest: u32,
 }
 
 impl Strategy {
-    /// Deltic's own, and one for each system of the papers.
+    /// Deltic's own strategy, and one preset for each system of the papers.
     pub const ALL: [Self; 10] = [
         Self::DELTIC,
         RSYNC,
@@ -177,7 +178,7 @@ impl Strategy {
         WEBR2SYNC_PLUS,
     ];
 
-    /// The default.
+    /// The default strategy.
     pub const DELTIC: Self = Self {
         name: "deltic",
         conversation: Conversation::Recipe,
@@ -195,17 +196,18 @@ impl Strategy {
         longest: MAX_CHUNK_BYTES,
     };
 
-    /// The preset called `name`.
+    /// The strategy with this name.
     ///
     /// # Errors
-    /// [`UnknownStrategy`], which says what there is.
+    /// [`UnknownStrategy`], whose message lists all names.
     pub fn named(name: &str) -> Result<Self, UnknownStrategy> {
         let found = Self::ALL.into_iter().find(|strategy| strategy.name == name);
         found.ok_or_else(|| UnknownStrategy(name.into()))
     }
 
-    /// The chunker for `new_len` bytes of new that cross a link of `bits_per_second`, if that is known. Both ends use
-    /// the sender's answer, and in [`Conversation::Signature`] the receiver's, with the length of old.
+    /// The chunker for a new version of `new_len` bytes and a link of `bits_per_second`, if known. Both ends
+    /// use the sender's answer. In [`Conversation::Signature`] both use the receiver's answer, for the length
+    /// of the old version.
     #[must_use]
     pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
         let spec = match self.chunking {
@@ -216,18 +218,19 @@ impl Strategy {
         spec.within(self.longest)
     }
 
-    /// The same with chunks, or blocks, of about `bytes`, whatever the file's length or the link (`--block-size`).
+    /// The same strategy with chunks or blocks of about `bytes` for all files and links (`--block-size`).
     #[must_use]
     pub fn with_mean(self, bytes: u32) -> Self {
         let spec = self.chunker(0, None).with_mean(bytes);
         Self { chunking: Chunking::Always(spec), ..self }
     }
 
-    /// Proof that is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
+    /// The proof that is checked before a commit. If the proof fails, a transfer with a stronger sum or of the
+    /// whole file follows (law 9).
     ///
-    /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the
-    /// file. A rolling search leaves no chunks, MD5 and SHA-1 are broken, and SipHash is short. SHA-256 of the
-    /// matched chunks alone would leave the literals and the order of all unproven.
+    /// Whole chunks with collision-resistant fingerprints prove themselves. All other strategies end with
+    /// another hash over the file: a rolling search leaves no chunks, MD5 and SHA-1 are broken, and SipHash is
+    /// short. SHA-256 of the matched chunks would not prove the literals and the order.
     #[must_use]
     pub const fn proof(&self) -> Proof {
         match (self.conversation, self.strong) {
@@ -251,13 +254,13 @@ impl FromStr for Strategy {
     }
 }
 
-/// No strategy has this name.
+/// Error for an unknown name of a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a strategy; there are {names}", names = Strategy::ALL.map(|strategy| strategy.name).join(", "))]
 pub struct UnknownStrategy(String);
 
-/// SkySync's and WebR2sync's baseline, with their blocks of 8 KiB. The rsync of today chooses blocks by the file's
-/// length; it takes part in benches itself.
+/// The baseline of SkySync and WebR2sync, with their blocks of 8 KiB. Current rsync chooses the block length by
+/// the length of the file; benchmarks run the real rsync.
 const RSYNC: Strategy = Strategy {
     name: "rsync",
     conversation: Conversation::Signature,
@@ -275,7 +278,7 @@ const RSYNC: Strategy = Strategy {
     longest: MAX_CHUNK_BYTES,
 };
 
-/// He et al. 2020, as SkySync (§2.2.2, §4.1) has it.
+/// He et al. 2020, as described in SkySync (§2.2.2, §4.1).
 const DSYNC: Strategy = Strategy {
     name: "dsync",
     conversation: Conversation::RecipeConfirm,
@@ -324,7 +327,7 @@ const PARASYNC: Strategy = Strategy {
     longest: MAX_CHUNK_BYTES,
 };
 
-/// SkySync over rsync's conversation (§3.3, §4.1).
+/// SkySync on rsync's conversation (§3.3, §4.1).
 const SKYSYNC_F: Strategy = Strategy {
     name: "skysync-f",
     weak: Some(Weak::Crc32c),
@@ -334,7 +337,7 @@ const SKYSYNC_F: Strategy = Strategy {
     ..RSYNC
 };
 
-/// SkySync over dsync's conversation (§3.2, §3.3).
+/// SkySync on dsync's conversation (§3.2, §3.3).
 const SKYSYNC_C: Strategy = Strategy {
     name: "skysync-c",
     weak: Some(Weak::Crc32c),
@@ -362,13 +365,13 @@ const WEBR2SYNC_PLUS: Strategy = Strategy {
     ..WEBR2SYNC
 };
 
-/// Blocks of rsync, SkySync-F and WebR2sync in the papers.
+/// The blocks of rsync, SkySync-F and WebR2sync in the papers.
 const BLOCKS: ChunkerSpec = match FixedLen::new(8 << 10) {
     Ok(len) => ChunkerSpec::Fixed(len),
     Err(_) => panic!("the papers' blocks are within our bounds"),
 };
 
-/// Least, mean and greatest length in bytes, after the Data Domain system (ParaSync §2.2, SkySync §4.1).
+/// Minimum, average and maximum length in bytes, after the Data Domain system (ParaSync §2.2, SkySync §4.1).
 const DATA_DOMAIN: (u32, u32, u32) = (4 << 10, 8 << 10, 12 << 10);
 
 const fn by_content(algorithm: Algorithm, (min, avg, max): (u32, u32, u32)) -> ChunkerSpec {
@@ -378,7 +381,7 @@ const fn by_content(algorithm: Algorithm, (min, avg, max): (u32, u32, u32)) -> C
     }
 }
 
-/// FastCDC's own spread around a mean: a quarter, and eight times as much; but no chunk is shorter than ours may be.
+/// FastCDC's minimum and maximum: a quarter and eight times the average; but at least our minimum.
 const fn fastcdc(avg: u32) -> ChunkerSpec {
     let min = avg / 4;
     let min = if min < crate::chunk::MIN_CHUNK_BYTES { crate::chunk::MIN_CHUNK_BYTES } else { min };
@@ -404,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_what_there_is() {
+    fn the_error_for_an_unknown_name_lists_all_strategies() {
         let error = Strategy::named("sync").unwrap_err().to_string();
         assert!(
             error.contains("\"sync\"") && error.contains("deltic, rsync, dsync, pdsync"),
@@ -414,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_of_every_strategy_fit_each_other() {
+    fn the_choices_of_every_strategy_are_consistent() {
         for strategy in Strategy::ALL {
             let name = strategy.name;
             let is_fixed = matches!(strategy.chunker(1 << 30, None), ChunkerSpec::Fixed(_));
@@ -423,23 +426,27 @@ mod tests {
             assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
             assert!(!is_recipe || strategy.filter == Filter::Nothing, "{name}");
             assert!(!rolls(&strategy) || strategy.filter == Filter::Tags, "{name}");
-            // Who searches a region knows no neighbour in the one before.
+            // The search of a region knows no neighbor in the region before.
             let is_shared = strategy.parallel == Parallel::Regions;
             assert!(!is_shared || strategy.locality == Locality::Ignored, "{name}");
             if rolls(&strategy) {
                 let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
-                assert!(rolls, "{name}: a gear hash of a window is not one of a block");
+                assert!(rolls, "{name}: a Gear hash of a window does not roll over blocks");
                 let shares = matches!(strategy.parallel, Parallel::No | Parallel::Regions);
-                assert!(shares, "{name}: blocks need no search for ends");
+                assert!(shares, "{name}: blocks need no search for boundaries");
             }
             if matches!(strategy.parallel, Parallel::SubChunks) {
-                assert_eq!(strategy.weak, Some(Weak::Crc32c), "{name}: no other sum joins");
+                assert_eq!(
+                    strategy.weak,
+                    Some(Weak::Crc32c),
+                    "{name}: no other sum can be combined"
+                );
             }
             if strategy.sums == Sums::Stored {
                 assert_eq!(
                     strategy.weak,
                     Some(Weak::Crc32c),
-                    "{name}: stores keep no other that joins"
+                    "{name}: stores keep no other sum that can be combined"
                 );
             }
             if strategy.merge == Merge::Runs {
@@ -449,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_that_is_asked_for_is_within_the_bounds_of_every_strategy() {
+    fn a_requested_block_size_stays_within_the_bounds_of_every_strategy() {
         for strategy in Strategy::ALL {
             for bytes in [0, 1, 511, 512, 700, 8192, 8193, 131_072, 131_073, u32::MAX] {
                 let spec = strategy.with_mean(bytes).chunker(1 << 40, Some(1));
@@ -474,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_can_be_forged_commits_no_file() {
+    fn no_file_is_committed_by_a_forgeable_sum() {
         for strategy in Strategy::ALL {
             let can_be_forged = strategy.strong != Strong::Blake3;
             assert!(!can_be_forged || strategy.proof() == Proof::WholeFile, "{}", strategy.name);

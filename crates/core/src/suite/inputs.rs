@@ -1,4 +1,4 @@
-//! Inputs of the suite: bytes of every kind, lengths and positions around all that could matter.
+//! Inputs of the suite: data of many kinds, with lengths and positions around all critical values.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::chunk::{Chunker, ChunkerSpec};
 use crate::reference;
 use crate::simd::{Isa, MAX_LANES};
 
-/// Bytes and what to call them.
+/// Test data and its name.
 pub(super) struct Input {
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Input {
     }
 }
 
-/// Lengths at which something changes: the sizes, and where a window ends that random bytes wait 256 more for.
+/// Critical lengths of a chunker: minimum, window of AE and RAM, average, maximum.
 pub(super) struct Edges([usize; 4]);
 
 impl Edges {
@@ -31,12 +31,12 @@ impl Edges {
         Self([min, avg.saturating_sub(256), avg, max])
     }
 
-    /// The longest of [`Edges::lens`].
+    /// The largest of [`Edges::lens`].
     pub(super) const fn longest(&self) -> usize {
         self.0[3] + NEAR
     }
 
-    /// Around the edges, around all multiples of the lanes, and what is shorter than two vectors.
+    /// Lengths around the edges and around multiples of the lanes, and all lengths below two vectors.
     pub(super) fn lens(&self) -> Vec<usize> {
         let multiples = (MAX_LANES..self.0[3]).step_by(MAX_LANES * self.thinned());
         let multiples = multiples.flat_map(|n| n - 1..=n + 1);
@@ -44,15 +44,15 @@ impl Edges {
         lens.into_iter().collect()
     }
 
-    /// Around the edges, and enough others to meet every lane.
+    /// Positions around the edges, and enough others to hit every lane.
     pub(super) fn positions(&self) -> Vec<usize> {
         let others = (0..self.0[3]).step_by((MAX_LANES - 3) * self.thinned());
         let positions: BTreeSet<usize> = self.near().chain(others).collect();
         positions.into_iter().collect()
     }
 
-    /// Step between tested lengths and positions: long chunks take no longer than short ones. Odd, so that lanes take
-    /// turns.
+    /// Step between tested lengths and positions, so that long chunks take no more time than short ones. Odd,
+    /// so that all lanes are hit.
     pub(super) const fn thinned(&self) -> usize {
         (self.0[3] / THICK_BYTES) | 1
     }
@@ -62,7 +62,7 @@ impl Edges {
     }
 }
 
-/// Bytes of every kind.
+/// Test data of all kinds.
 pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<Input> {
     let repeat = |pattern: &[u8]| pattern.iter().copied().cycle().take(len).collect::<Vec<u8>>();
     let each = |byte: fn(usize) -> usize| (0..len).map(|n| byte(n) as u8).collect::<Vec<u8>>();
@@ -92,7 +92,7 @@ pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<Input> {
     constant.into_iter().chain(periodic).chain(ends).chain(few).chain(full).chain(others).collect()
 }
 
-/// Bytes that let a chunk go on, and some that end it or not by where they are.
+/// Data without boundaries, each with bytes that end a chunk depending on their position.
 pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(Input, Vec<u8>)> {
     let rise = slope(len);
     let fall = rise.iter().rev().copied().collect();
@@ -105,8 +105,7 @@ pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(Input, Vec<u8>)> 
     ]
 }
 
-/// The last bytes of a chunk: what a hash cuts behind, wherever it stands. If there are such, they cut at the minimum
-/// too.
+/// The last bytes of a chunk, on which a hash cuts at any position. Prefers bytes that cut at the minimum too.
 fn own_end(spec: &ChunkerSpec) -> Vec<u8> {
     let chunker = spec.build_for(Isa::SCALAR);
     let (min, max) = (spec.min_len() as usize, chunker.max_len());
@@ -128,7 +127,7 @@ fn own_end(spec: &ChunkerSpec) -> Vec<u8> {
     end.map_or_else(|| random(9, WINDOW), |end| end.to_vec())
 }
 
-/// From 1 to 254, with many equal bytes next to each other where `len` is large.
+/// Rising bytes from 1 to 254, with runs of equal bytes if `len` is large.
 fn slope(len: usize) -> Vec<u8> {
     (0..len).map(|n| (1 + 253 * n / (len - 1)) as u8).collect()
 }
@@ -171,7 +170,7 @@ fn code(seed: u64, len: usize) -> Vec<u8> {
     bytes.take(len).collect()
 }
 
-/// Random bytes with runs of zeros, both of random lengths below 256.
+/// Random bytes with runs of zeros; both have random lengths below 256.
 fn holes(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = random(seed, len);
     let mut at = 0;
@@ -183,9 +182,9 @@ fn holes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Distance from an edge that is looked at: two of the longest vectors and a little.
+/// Maximum distance from an edge to test: two of the longest vectors, plus two.
 const NEAR: usize = 2 * MAX_LANES + 2;
-/// Up to this length of chunks all lengths and positions are tried.
+/// Up to this chunk length all lengths and positions are tested.
 const THICK_BYTES: usize = 16 << 10;
-/// Bytes that any hash depends on, at most.
+/// Longest window of any hash, in bytes.
 const WINDOW: usize = 64;

@@ -1,13 +1,14 @@
-//! The suite for all forms of all chunkers (law 4): library code, so that it runs also where there are no tests.
+//! Test suite for all forms of all chunkers (law 4). Library code, so that the suite runs on platforms without
+//! tests.
 //!
 //! ```text
-//! for each case:                    every instruction set  ==  plain Rust
-//! for as many as can be afforded:   plain Rust             ==  reference
+//! for each case:                    every instruction set  ==  portable code
+//! for as many as are affordable:    portable code          ==  reference
 //! ```
 //!
-//! The reference begins anew at each byte: for most algorithms it hashes a window there, for AE and RAM it looks at
-//! all of the chunk. So it judges all cases that are short or cheap and some of the others, where plain Rust stands
-//! in for it.
+//! The reference starts anew at each byte: for most algorithms it hashes a window there, for AE and RAM it
+//! reads the whole chunk. So the reference judges all short or cheap cases and some of the others; for the
+//! rest, portable code is the reference.
 
 mod inputs;
 mod operations;
@@ -19,7 +20,7 @@ use crate::reference;
 use crate::simd::Isa;
 use inputs::{Edges, Input, deciders, inputs};
 
-/// A form of a chunker that cuts elsewhere than it should.
+/// A form of a chunker cuts at a wrong position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{spec:?} on {case}: {form} cuts after {found} bytes, {judge} after {expected}")]
 pub struct Mismatch {
@@ -31,16 +32,16 @@ pub struct Mismatch {
     expected: usize,
 }
 
-/// Number of answers that were compared.
+/// Number of comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Answers of an instruction set against those of plain Rust.
+    /// Number of comparisons of an instruction set with portable code.
     pub with_scalar: u64,
-    /// Answers of plain Rust against those of the reference, on bytes that go on past the minimum.
+    /// Number of comparisons of portable code with the reference, on data longer than the minimum.
     pub with_reference: u64,
 }
 
-/// All chunkers, with sizes that leave much room, little, and none, as long as the reference can follow.
+/// All chunkers, with narrow and wide ranges of sizes, as far as the reference is fast enough.
 pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     let sizes = SIZES.map(|(min, avg, max)| Sizes::new(min, avg, max).expect("sizes rise"));
     let by_content = Algorithm::ALL.into_iter().flat_map(move |algorithm| {
@@ -54,27 +55,27 @@ pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     std::iter::once(fixed).chain(by_content)
 }
 
-/// Cost of the reference for each byte that a chunk may end with, in steps of about a nanosecond.
+/// Cost of the reference for each possible boundary, in steps of about a nanosecond.
 const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
     match algorithm {
         Algorithm::Crc => 2 * 256,
-        // Bit by bit.
+        // Computed bit by bit.
         Algorithm::Rabin | Algorithm::Tttd => 8 * 48,
         Algorithm::Gear | Algorithm::GearNc | Algorithm::FastCdc | Algorithm::FastCdcNc => 64,
         Algorithm::Sieve => 3 * 16,
-        // Comparisons of bytes, no more than an eighth of a step each; for AE most often only the first ones.
+        // Comparisons of bytes take at most an eighth of a step; AE usually needs only the first few.
         Algorithm::AeMax | Algorithm::AeMin => sizes.max() as u64 / 64,
         Algorithm::Ram => sizes.avg() as u64 / 8,
-        // Of two windows, most often only the first bytes.
+        // Usually only the first bytes of the two windows are compared.
         Algorithm::Maxp => 4,
         Algorithm::Seq => 1,
     }
 }
 
-/// Compares all forms that this machine has of one chunker.
+/// Compares all forms of one chunker that this machine has.
 ///
 /// # Errors
-/// The first [`Mismatch`].
+/// The first [`Mismatch`] found.
 pub fn check(spec: &ChunkerSpec) -> Result<Compared, Mismatch> {
     let edges = Edges::of(spec);
     let mut forms = Forms::of(spec);
@@ -83,12 +84,12 @@ pub fn check(spec: &ChunkerSpec) -> Result<Compared, Mismatch> {
     Ok(forms.compared)
 }
 
-/// Cuts slices of all lengths, from starts that are aligned in all ways. Each input takes its share of the lengths.
+/// Cuts slices of all lengths, with starts of all alignments. Each input gets a share of the lengths.
 fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], edges: &Edges) -> Result<(), Mismatch> {
     let (lens, shares) = (edges.lens(), LEN_SHARES * edges.thinned());
     forms.judge_some_of(inputs.len() * lens.len().div_ceil(shares));
     for (turn, Input { name, bytes }) in inputs.iter().enumerate() {
-        // A step that has no factor in common with the shares, so inputs start all over.
+        // The step is coprime to the number of shares, so all inputs begin at different lengths.
         let first = turn * (LEN_SHARES + 1) % shares;
         for (n, len) in lens.iter().enumerate().skip(first).step_by(shares) {
             let start = (turn + n) % STARTS;
@@ -99,7 +100,7 @@ fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], edges: &Edges) -> Result<
     Ok(())
 }
 
-/// Moves what decides over bytes that do not. Where chunks are long, each takes its share of the positions.
+/// Moves the deciding bytes over the neutral data. For long chunks, each pair gets a share of the positions.
 fn check_positions(
     forms: &mut Forms<'_>,
     deciders: Vec<(Input, Vec<u8>)>,
@@ -119,15 +120,15 @@ fn check_positions(
     Ok(())
 }
 
-/// The forms of one chunker.
+/// All forms of one chunker.
 struct Forms<'a> {
     spec: &'a ChunkerSpec,
     scalar: AnyChunker,
     others: Vec<(Isa, AnyChunker)>,
     compared: Compared,
-    /// Steps that each case earns the reference.
+    /// Steps of the reference that each case adds to the credit.
     income: u64,
-    /// Steps earned and not spent. In debt, the reference waits.
+    /// Remaining steps. The reference is skipped while this is negative.
     credit: i64,
 }
 
@@ -148,13 +149,13 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Spreads the time of the reference over so many cases to come.
+    /// Distributes the reference's budget over the next `cases` cases.
     fn judge_some_of(&mut self, cases: usize) {
         self.income = REFERENCE_BUDGET / cases as u64;
         self.credit = 0;
     }
 
-    /// The steps of the reference to find an end.
+    /// Cost of the reference up to the boundary `end`, in steps.
     fn steps(&self, end: usize) -> u64 {
         match *self.spec {
             ChunkerSpec::Fixed(_) => 1,
@@ -189,7 +190,7 @@ impl<'a> Forms<'a> {
     }
 }
 
-/// Shortest, mean and longest chunks, in bytes. The sieve's mesh is finer from 8 KiB on.
+/// Minimum, average and maximum chunk lengths in bytes. The mesh of the sieve is finer from 8 KiB on.
 const SIZES: [(u32, u32, u32); 9] = [
     (512, 512, 512),
     (512, 512, 600),
@@ -201,11 +202,11 @@ const SIZES: [(u32, u32, u32); 9] = [
     (8 << 10, 32 << 10, 128 << 10),
     (128 << 10, 512 << 10, 512 << 10),
 ];
-/// Among how many inputs the lengths are dealt out, where chunks are short.
+/// Number of inputs that share the lengths, for short chunks.
 const LEN_SHARES: usize = 12;
-/// Starts of slices: a vector's worth and one.
+/// Number of starts of slices: one vector, plus one.
 const STARTS: usize = crate::simd::MAX_LANES + 1;
-/// Steps of the reference for one half of the suite.
+/// Budget of the reference for one half of the suite, in steps.
 const REFERENCE_BUDGET: u64 = 150_000_000;
-/// Steps of the reference for one chunk, at most.
+/// Maximum cost of the reference for one chunk, in steps.
 const LONGEST_CASE: u64 = 9_000_000;

@@ -1,15 +1,15 @@
-//! Vectors, lane by lane: each operation of [`Simd`] against bytes.
+//! Test of vector operations: each operation of [`Simd`] is compared with the same operation on bytes.
 
 use super::inputs::random;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd, all_lanes};
 
-/// Compares all that `isa` does with vectors with what its names say of bytes.
+/// Compares all vector operations of `isa` with operations on bytes.
 ///
 /// # Errors
 /// The name of the first operation that differs.
 pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
     let [mut a, mut b] = [1, 2].map(|seed| random(seed, 64 * MAX_LANES));
-    // Some equal bytes, and those whose sign bit misleads.
+    // Some bytes are equal, and some have a misleading sign bit.
     for (n, (a, b)) in a.iter_mut().zip(&mut b).enumerate().filter(|(n, _)| n % 3 == 0) {
         *a = [*a, 0, 127, 128, 255][n / 3 % 5];
         *b = [*a, 128, 255, 0, 127][n / 15 % 5];
@@ -19,9 +19,9 @@ pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
 }
 
 struct Operations<'a> {
-    /// Bytes, as many as the longest vector has lanes.
+    /// As many bytes as the longest vector.
     a: &'a [u8],
-    /// Bytes, as many as the longest vector has lanes.
+    /// As many bytes as the longest vector.
     b: &'a [u8],
 }
 
@@ -73,7 +73,7 @@ impl Kernel for Operations<'_> {
     }
 }
 
-/// The sum of terms by halves: the earlier one rotated by half of their number, but by one bit if that is eight.
+/// The sum by halves: the earlier half is rotated by half the number of terms, but by one bit for eight terms.
 fn doubled(terms: &[u8]) -> u8 {
     if let [term] = terms {
         return *term;
