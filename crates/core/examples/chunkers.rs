@@ -1,10 +1,10 @@
-//! Speed of chunkers, ours and those of other crates: GB a second of processor time, medians of interleaved rounds.
+//! Benchmark of our chunkers and of other crates: GB per second of CPU time, medians of interleaved rounds.
 //!
 //! `cargo run --release -p deltic-core --example chunkers [MIN AVG MAX]`, in bytes.
 //!
-//! `cargo run --release -p deltic-core --example chunkers hot` has chunkers without hashes only, in the second-level
-//! cache: *paper* is the loop as the paper writes it, byte by byte, beside ours in plain Rust and with the best
-//! instructions.
+//! `cargo run --release -p deltic-core --example chunkers hot` measures only chunkers without a hash, in the L2
+//! cache. *paper* is the byte-by-byte loop of the paper, compared with our portable code and our best vector
+//! code.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "text to chunk is read from files")]
 
@@ -24,7 +24,7 @@ use rustic_cdc::{Rabin64, RollingHash64};
 use clock::cpu_time;
 use random::random;
 
-/// A chunker's name, and what counts the chunks of a file.
+/// A chunker's name, and a function that counts the chunks of a file.
 struct Contender {
     name: String,
     count: Count,
@@ -49,7 +49,7 @@ fn main() {
     contest(&[("random", random(BYTES)), ("text", text(BYTES))], 1, contenders(sizes));
 }
 
-/// Prints a row for each contender and a column for each input.
+/// Prints a row for each contender, with a column for each input.
 fn contest(inputs: &[(&str, Vec<u8>)], passes: usize, mut contenders: Vec<Contender>) {
     let len = inputs[0].1.len();
     let names: String = inputs.iter().map(|(name, _)| format!(" {name:>8}")).collect();
@@ -78,7 +78,7 @@ fn contest(inputs: &[(&str, Vec<u8>)], passes: usize, mut contenders: Vec<Conten
     }
 }
 
-/// Chunkers without hashes, in the forms that other tables do not have.
+/// Chunkers without a hash, in forms that the other table omits.
 fn hashless() -> Vec<Contender> {
     let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).expect("sizes rise");
     let papers: [(Algorithm, Count); 5] = [
@@ -146,7 +146,7 @@ fn contenders(sizes: Sizes) -> Vec<Contender> {
     all
 }
 
-/// Cuts a file, chunk by chunk.
+/// Returns a function that counts the chunks of a file.
 fn counting(mut cut: impl FnMut(&[u8]) -> usize + 'static) -> Count {
     Box::new(move |mut data| {
         let mut chunks = 0;
@@ -158,7 +158,7 @@ fn counting(mut cut: impl FnMut(&[u8]) -> usize + 'static) -> Count {
     })
 }
 
-/// Gear on vectors, warmed up as ours is. It judges by a mask, so it cuts a little more seldom.
+/// Vectorized Gear, warmed up like ours. Its mask cuts slightly less often.
 fn gearhash_cut(sizes: Sizes, data: &[u8]) -> usize {
     let data = &data[..data.len().min(sizes.max() as usize)];
     let min = sizes.min() as usize;
@@ -253,7 +253,7 @@ fn paper_seq(data: &[u8]) -> usize {
     data.len()
 }
 
-/// The source of this crate, again and again.
+/// The source of this crate, repeated.
 fn text(len: usize) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/chunk");
     let files = std::fs::read_dir(folder).expect("the source is there");
@@ -264,7 +264,7 @@ fn text(len: usize) -> Vec<u8> {
     source.iter().copied().cycle().take(len).collect()
 }
 
-/// Bytes below 200, and one of 250 in a while: no search ends early.
+/// Bytes below 200 with a rare 250, so that no search ends early.
 fn rare_top(len: usize) -> Vec<u8> {
     let mut bytes = random(len);
     bytes.iter_mut().for_each(|byte| *byte %= 200);
@@ -272,13 +272,13 @@ fn rare_top(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Shortest, mean and longest chunks, in bytes.
+/// Minimum, average and maximum chunk lengths in bytes.
 const SIZES: (u32, u32, u32) = (2048, 8192, 32_768);
 const MIN: usize = SIZES.0 as usize;
 const AVG: usize = SIZES.1 as usize;
 const MAX: usize = SIZES.2 as usize;
 const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 7;
-/// Bytes that fit the second-level cache, and how often a round cuts them.
+/// Number of bytes that fit in the L2 cache, and how often a round cuts them.
 const HOT_BYTES: usize = 256 << 10;
 const HOT_PASSES: usize = 50;

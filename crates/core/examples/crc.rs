@@ -1,7 +1,7 @@
-//! CRC-32C side by side: what a digest and what a concatenation cost (docs/decisions/0012).
+//! Benchmark of CRC-32C: cost of sums and of concatenations (docs/decisions/0012).
 //!
-//! `cargo run --release -p deltic-core --example crc [-- MiB of the cold run]`. All rows of a table are measured in
-//! turn, again and again; what is printed is each one's median.
+//! `cargo run --release -p deltic-core --example crc [-- MiB of the cold run]`. The contenders of a table are
+//! measured in turn, many times; the medians are printed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -63,7 +63,7 @@ fn digest_of_cold(len: usize) {
     println!("{:>9} MiB cold    {}", len >> 20, gigabytes_a_second(&times, len));
 }
 
-/// Each concatenation waits for the one before, as where a file's sums are joined.
+/// Each concatenation depends on the one before, as for the sums of a file.
 fn concats() {
     println!("\nns per concatenation  {}", names(&CONCATS));
     let mut seed = 1;
@@ -86,7 +86,7 @@ fn concats() {
     }
 }
 
-/// The median time of `runs` runs with each of `rivals`, which take turns.
+/// The median time of `runs` runs for each of `rivals`, measured in turn.
 fn medians<T: Copy, const N: usize>(
     rivals: &[(&str, T); N],
     runs: usize,
@@ -118,7 +118,7 @@ fn row(cells: &[String]) -> String {
     cells.iter().map(|cell| format!("{cell:>16}")).collect()
 }
 
-/// The next number of SplitMix64.
+/// The next output of SplitMix64.
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,8 +1,9 @@
-//! Measures how full the cuckoo index gets before the first sum finds no place, and how fast it is beside the
-//! standard map.
+//! Benchmark of the cuckoo index: its fill level when the first sum finds no slot, and its speed compared with
+//! the standard map.
 //!
-//! `cargo run --release -p deltic-core --example cuckoo [BITS]`: slots up to 2^BITS, 20 unless given. Rivals take
-//! turns, again and again; what is printed is each one's median, in nanoseconds of processor time for one sum.
+//! `cargo run --release -p deltic-core --example cuckoo [BITS]` measures up to 2^BITS slots, by default 2^20.
+//! The contenders are measured in turn, many times; the medians are printed in nanoseconds of CPU time for each
+//! sum.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "a program has arguments")]
 
@@ -53,7 +54,7 @@ fn ours(bits: u32, seed: u64) -> f64 {
     full as f64 / slots as f64
 }
 
-/// SkySync's equations 3 and 4, kicks and all: a pair of buckets is full when it is full.
+/// SkySync's equations 3 and 4 with moves: only the total number of sums in a pair of buckets matters.
 fn flipped(bits: u32, seed: u64) -> f64 {
     let slots = 1u64 << bits;
     let pairs = slots as usize / 8;
@@ -129,7 +130,8 @@ fn time(run: impl FnOnce()) -> Duration {
     cpu_time() - start
 }
 
-/// A map's hash of a sum that is spread already: the sum at both ends, for this map looks at both.
+/// Hasher for sums that are evenly distributed: repeats the sum, because the standard map uses both ends of a
+/// hash.
 #[derive(Default)]
 struct Straight(u64);
 
@@ -147,7 +149,7 @@ impl Hasher for Straight {
     }
 }
 
-/// Numbers of SplitMix64.
+/// Outputs of SplitMix64.
 fn sums(seed: u64) -> impl Iterator<Item = u32> {
     (1..).map(move |n: u64| {
         let state = (seed << 40).wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -1,7 +1,7 @@
-//! Gaps: what sums and deltas cost, in bytes and in time, around the block length that is chosen.
+//! Benchmark of gaps: cost of sums and deltas in bytes and time, for block lengths around the default.
 //!
-//! `cargo run --release -p deltic-core --example gap`. What is compared is measured in turn, again and again; what is
-//! printed is each one's median.
+//! `cargo run --release -p deltic-core --example gap`. The contenders are measured in turn, many times; the
+//! medians are printed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,7 +27,7 @@ fn main() {
     gaps();
 }
 
-/// Other sums of blocks: the sum that storage keeps, and rsync's.
+/// Compares block sums: ours, CRC-32C as storage layers keep, and rsync's.
 fn sums() {
     let data = random(1, 64 << 10);
     println!("GB/s of sums in cache   {}", row(&["deltic", "crc32c", "adler"]));
@@ -45,7 +45,7 @@ fn sums() {
     }
 }
 
-/// Cost of finding nothing; the rivals only roll, and look nowhere.
+/// Cost of a search without matches. The other sums only roll, without look-ups.
 fn rolling() {
     let (old, new) = (random(1, 64 << 10), random(2, 64 << 10));
     println!("\nns per byte rolled      {}", row(&["deltic", "crc32c", "adler"]));
@@ -62,13 +62,13 @@ fn rolling() {
     }
 }
 
-/// Gaps that make the search work hardest.
+/// Gaps that cost the search most.
 fn worst() {
     let zeros = vec![0; 1 << 20];
     let old = random(1, 1 << 20);
     let mut one_of_zeros = old.clone();
     one_of_zeros[4096..8192].fill(0);
-    // Two blocks in a row, from everywhere: each is found by rolling, and nothing is near.
+    // Pairs of consecutive blocks in random order: rolling finds each pair, and nothing is near.
     let blocks = (0..3000u64).map(|n| (n * 2_654_435_761 % 8000 * 128) as usize);
     let torn: Vec<u8> = blocks.flat_map(|at| [&old[at..at + 256], b"-"].concat()).collect();
     println!("\nns per byte at worst    {}", row(&["128", "1280"]));
@@ -109,7 +109,7 @@ fn gaps() {
     }
 }
 
-/// Mean bytes of a gap, bytes that travel for each byte of an edit, and how fast each step is.
+/// Mean sizes of sums and deltas, bytes sent for each edited byte, and the speed of each step.
 fn measure(pairs: &[[Vec<u8>; 2]], len: BlockLen, edits: usize) -> Vec<String> {
     let (mut sums_len, mut delta_len, mut literal_len, mut wrong) = (0, 0, 0, 0);
     let (mut encoded, mut out) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ enum Kind {
     Overwrite,
 }
 
-/// Old gaps of `len` bytes and new ones, with edits at random.
+/// Pairs of an old gap of `len` bytes and a new gap, with edits at random offsets.
 fn pairs(len: usize, kind: Kind, edits: usize) -> Vec<[Vec<u8>; 2]> {
     let edited = |n: u64| {
         let old = random(n, len);
@@ -182,7 +182,7 @@ fn pairs(len: usize, kind: Kind, edits: usize) -> Vec<[Vec<u8>; 2]> {
     (1..=PAIRS).map(edited).collect()
 }
 
-/// rsync's first sum: two sums, one of bytes and one of those.
+/// rsync's rolling sum: the sum of the bytes, and the sum of the partial sums.
 fn adler(block: &[u8]) -> u32 {
     let len = block.len() as u32;
     let (low, high) = (0u32..).zip(block).fold((0u32, 0u32), |(low, high), (n, byte)| {
@@ -203,7 +203,7 @@ fn roll_adler(data: &[u8], len: usize) -> u32 {
     any
 }
 
-/// CRC-32C by tables: of what comes, and of what leaves.
+/// Rolling CRC-32C with two tables, for entering and leaving bytes.
 struct RollingCrc {
     len: usize,
     incoming: [u32; 256],
@@ -212,7 +212,7 @@ struct RollingCrc {
 
 impl RollingCrc {
     fn new(len: usize) -> Self {
-        // Bare registers: without the two inversions.
+        // Bare registers, without the two inversions.
         let register = |bytes: &[u8]| !crc32c::crc32c_append(!0, bytes);
         let incoming = std::array::from_fn(|byte| register(&[byte as u8]));
         let leaving = |byte| register(&[&[byte as u8][..], &vec![0; len]].concat());
@@ -230,13 +230,13 @@ impl RollingCrc {
     }
 }
 
-/// The median time of a call of each job; they take turns.
+/// The median time of a call of each job, measured in turn.
 fn medians<const N: usize>(jobs: [&dyn Fn(); N]) -> [Duration; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..RUNS {
         for (job, times) in jobs.iter().zip(&mut times) {
             let start = cpu_time();
-            // The clock takes as long as a few KiB.
+            // Reading the clock takes as long as hashing a few KiB.
             (0..CALLS).for_each(|_| job());
             times.push((cpu_time() - start) / CALLS);
         }
@@ -272,9 +272,9 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     words.take(len).collect()
 }
 
-/// Bytes of one edit.
+/// Length of one edit in bytes.
 const EDIT: usize = 256;
-/// Gaps of each kind.
+/// Number of gaps of each kind.
 const PAIRS: u64 = 64;
 const RUNS: usize = 9;
 const CALLS: u32 = 8;

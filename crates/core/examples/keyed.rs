@@ -1,8 +1,8 @@
-//! The keyed sum side by side with BLAKE3 and CRC-32C: what a piece costs (docs/decisions/0014).
+//! Benchmark of the keyed sum compared with BLAKE3 and CRC-32C (docs/decisions/0014).
 //!
-//! `cargo run --release -p deltic-core --example keyed [-- MiB of the cold run]`. All columns of a row are measured
-//! in turn, again and again; what is printed is each one's median. Hot pieces follow each other through 256 KiB, at
-//! odd offsets.
+//! `cargo run --release -p deltic-core --example keyed [-- MiB of the cold run]`. The columns of a row are
+//! measured in turn, many times; the medians are printed. Hot pieces are consecutive parts of 256 KiB, at odd
+//! offsets.
 
 #![allow(
     clippy::disallowed_methods,
@@ -64,7 +64,7 @@ fn pieces(data: &[u8], len: usize, sum: &Sum) {
     data.chunks_exact(len).for_each(|piece| sum(black_box(piece)));
 }
 
-/// The median time of `runs` runs with each of `rivals`, which take turns.
+/// The median time of `runs` runs for each of `rivals`, measured in turn.
 fn medians(rivals: &[(&str, Sum)], runs: usize, run: impl Fn(&Sum)) -> Vec<Duration> {
     let mut times = vec![Vec::new(); rivals.len()];
     for _ in 0..runs {
@@ -93,9 +93,9 @@ fn row(cells: impl Iterator<Item = String>) -> String {
     cells.map(|cell| format!("{cell:>12}")).collect()
 }
 
-/// Bytes of what is summed at a time.
+/// Lengths of the pieces to sum.
 const PIECES: [usize; 5] = [512, 2 << 10, 4 << 10, 8 << 10, 64 << 10];
-/// Fits the second cache, not the first.
+/// Fits in the L2 cache, not in L1.
 const HOT_BYTES: usize = 256 << 10;
-/// Pieces lie on no boundary, as chunks do.
+/// Pieces are unaligned, as chunks are.
 const OFFSET: usize = 13;

@@ -1,12 +1,12 @@
-//! Speed of one file cut and summed by threads: GB a second, and what the part costs that nobody can share
+//! Benchmark of chunking and summing one file on threads: GB per second, and the cost of the sequential part
 //! (docs/decisions/0015).
 //!
 //! `cargo run --release -p deltic-core --example parallel [-- MiB [FOLDER]]`: random bytes, and the files of a
-//! folder. All ways take turns, again and again; what is printed is each one's median.
+//! folder. The methods are measured in turn, many times; the medians are printed.
 //!
-//! *wall* is time on the clock, and tells of threads only on an idle machine with so many cores. *model* is
-//! arithmetic for the others: processor time of the jobs, divided by the threads, and that of the last stage on top.
-//! It shows what the last stage holds up, and nothing of what threads do to each other's memory and caches.
+//! *wall* is elapsed time, meaningful only on an idle machine with enough cores. *model* is an estimate for
+//! other machines: CPU time of the jobs divided by the number of threads, plus CPU time of the last stage. The
+//! model shows the cost of the last stage, but not contention for memory and caches.
 
 #![allow(
     clippy::disallowed_methods,
@@ -34,28 +34,28 @@ use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 use clock::cpu_time;
 use random::random;
 
-/// Result and cost of one way.
+/// Result and cost of one method.
 struct Outcome {
     chunks: usize,
-    /// Differs where sums do.
+    /// A checksum of all sums.
     check: u32,
     spent: Spent,
-    /// Bytes summed more than once.
+    /// Number of bytes summed more than once.
     again: u64,
-    /// Reads that had to wait for others.
+    /// Number of sequential reads in the last stage.
     seams: usize,
 }
 
-/// Processor time.
+/// CPU time of one run.
 #[derive(Clone, Copy, Default)]
 struct Spent {
-    /// Seconds of work that threads share.
+    /// Work that is shared by threads.
     jobs: Duration,
-    /// Seconds of work that one thread does alone.
+    /// Work of the last stage, on one thread.
     joining: Duration,
 }
 
-/// Makes something of a chunk's bytes, and a few bits of that.
+/// Computes a sum of a chunk, and a few bits of this sum for the checksum.
 type Sum<T> = (fn(&[u8]) -> T, fn(&T) -> u32);
 
 type Way<'a> = Box<dyn Fn(&[u8], usize) -> Outcome + 'a>;
@@ -70,7 +70,7 @@ fn main() {
     }
 }
 
-/// Ways that find the same chunks and sums; the first is in one stage.
+/// Groups of methods that find the same chunks and sums. The first method of a group is one pass.
 fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
     let sieve = ChunkerSpec::for_len(file_len);
     let mut all = vec![family(sieve, "sieve + BLAKE3", Chunk::of, |chunk| {
@@ -81,7 +81,7 @@ fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
         let spec = ChunkerSpec::ByContent(algorithm, sizes);
         let name = format!("{} + CRC-32C", algorithm.name());
         let mut ways = family(spec, &name, summed, |(_, sum)| sum.get());
-        // Where gathers are slow the first stage is faster without them: see the example `chunkers`.
+        // On CPUs with slow gathers the portable first stage is faster; see the example `chunkers`.
         let stages = TwoStage::new(&spec, Isa::SCALAR).expect("one criterion");
         for (judge, which) in [(Judge::Every, "all ends"), (Judge::AsCut, "as cut")] {
             ways.push((
@@ -176,7 +176,7 @@ fn parasync(stages: TwoStage, data: &[u8], (threads, judge): (usize, Judge)) -> 
     outcome(sums.iter().map(|chunk| chunk.sum.get()), spent, (again, seams))
 }
 
-/// Cuts as pdsync does (ParaSync §2.3): sums wait for all boundaries.
+/// Chunks as pdsync does (ParaSync §2.3): sums are computed after all boundaries are known.
 fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
     let mut candidates = Vec::new();
     let find = |range: &Range<u64>| {
@@ -198,7 +198,7 @@ fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
     outcome(sums.into_iter(), spent, (0, 0))
 }
 
-/// Runs all jobs on threads and takes their results in order.
+/// Runs all jobs on threads. Passes their results to `take` in order.
 fn in_order<J: Sync, R: Send>(
     threads: usize,
     jobs: &[J],
@@ -267,7 +267,7 @@ fn outcome(
     Outcome { chunks, check, spent, again, seams }
 }
 
-/// Prints a row for each way.
+/// Prints a row for each method.
 fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
     let heads: String = THREADS.iter().map(|n| format!("{:>8}", format!("{n} thr."))).collect();
     println!("{:41}{heads} wall{heads} model   2 by 1: wall  model   last   again  seams", "GB/s");
@@ -277,7 +277,7 @@ fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
         let mut first = None;
         for _ in 0..ROUNDS {
             for ((name, way), runs) in ways.iter().zip(&mut runs) {
-                // What waits for itself takes one thread.
+                // One pass takes one thread.
                 let most = if name.ends_with(ONE_PASS) { 1 } else { THREADS.len() };
                 for (threads, runs) in THREADS.iter().zip(runs).take(most) {
                     let start = Instant::now();
@@ -299,11 +299,11 @@ fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
     }
 }
 
-/// Line about a run.
+/// Figures of one run.
 struct Row {
     wall: f64,
     model: f64,
-    /// The share of the last stage in `model`.
+    /// Share of the last stage in `model`.
     last: f64,
     again: u64,
     seams: usize,
@@ -344,7 +344,7 @@ fn median(runs: &[Row], of: fn(&Row) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-/// The files below `folder`, one behind the other, until there are `len` bytes; fewer if there are fewer.
+/// The files below `folder`, concatenated and cut to `len` bytes.
 fn files(folder: &Path, len: usize) -> Vec<u8> {
     let (mut folders, mut data) = (vec![folder.to_path_buf()], Vec::with_capacity(len));
     while let Some(folder) = folders.pop() {

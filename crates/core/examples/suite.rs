@@ -1,6 +1,6 @@
-//! The suite of all chunkers' forms as a program, for machines that cannot run tests: `tools/wasm-suite.mjs` runs it.
+//! The suite of all chunkers as a program for platforms that cannot run tests; `tools/wasm-suite.mjs` runs it.
 //!
-//! A browser's machine has no standard output. What it has is an exit code: the number of chunkers that passed.
+//! A browser has no standard output. The exit code is the number of chunkers that passed.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,8 @@ fn main() -> ExitCode {
     match suite() {
         Ok(passed) => ExitCode::from(passed),
         Err(why) => {
-            // Spelled out before the end, for whoever reads the memory of a machine that has no words.
+            // Formatted before the panic, so that the message can be found in the memory of a platform without
+            // output.
             let words = format!("suite: {why}\n");
             panic!("{words}");
         }

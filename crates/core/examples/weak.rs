@@ -1,10 +1,12 @@
-//! Evenness and collisions of weak sums (NetSync §5.2), and speed of the sums and of the rolling search are.
+//! Benchmark of weak sums: distribution and collisions (NetSync §5.2), and speed of the sums and of the rolling
+//! search.
 //!
 //! `cargo run --release -p deltic-core --example weak [FILE...]`
 //!
-//! Chunks that differ by BLAKE3 are counted in 1024 bins of the sum's range. A column says up to which level the test
-//! of chi-square accepts that the sums are uniform (10% is the strictest), and a pair is two such chunks with one
-//! sum. *records* are pages of the same records in other orders, which a database may well write.
+//! Different chunks (by BLAKE3) are counted in 1024 bins of the range of a sum. One column gives the strictest
+//! level at which a chi-square test accepts a uniform distribution, from 10 % down. A pair is two different
+//! chunks with equal sums. *records* are pages with the same records in different orders, as databases may
+//! write them.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "chunks of real data are read from files")]
 
@@ -26,7 +28,7 @@ use clock::cpu_time;
 
 fn main() {
     println!(
-        "evenness: chi-square of 1024 bins, accepted at; pairs of chunks with one sum, expected"
+        "distribution: chi-square of 1024 bins, accepted at; pairs of chunks with equal sums, expected"
     );
     let random = random(1, RANDOM_BYTES);
     for avg in [1024, 8192] {
@@ -44,7 +46,7 @@ fn main() {
     searches(&random[..SEARCH_BYTES]);
 }
 
-/// Chunks of FastCDC, as NetSync has them.
+/// Chunks of FastCDC, as in NetSync.
 fn chunks(data: &[u8], avg: u32) -> Vec<&[u8]> {
     let sizes = Sizes::new((avg / 4).max(512), avg, avg * 4).expect("sizes rise");
     let chunker = ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes).build();
@@ -58,7 +60,7 @@ fn chunks(data: &[u8], avg: u32) -> Vec<&[u8]> {
     chunks
 }
 
-/// Pages that hold the same records, each in an order of its own.
+/// Pages that hold the same records, each page in another order.
 fn records() -> Vec<u8> {
     let page = random(2, PAGE_BYTES);
     let mut records: Vec<&[u8]> = page.chunks(RECORD_BYTES).collect();
@@ -102,14 +104,14 @@ fn chi_square(sums: &[u32]) -> f64 {
     bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
 }
 
-/// The strictest level that accepts: the highest whose critical value is not reached.
+/// The strictest level that accepts the statistic.
 fn verdict(statistic: f64) -> &'static str {
     let levels = [("10%", 1.281_552), ("5%", 1.644_854), ("2.5%", 1.959_964), ("1%", 2.326_348)];
     let accepts = |(_, quantile): &&(&str, f64)| statistic < critical(*quantile);
     levels.iter().find(accepts).map_or("rejected", |(name, _)| name)
 }
 
-/// Wilson and Hilferty's approximation, from the quantile of the normal distribution.
+/// The Wilson-Hilferty approximation of the critical value, from a quantile of the normal distribution.
 fn critical(quantile: f64) -> f64 {
     let freedom = (BINS - 1) as f64;
     let part = 2.0 / (9.0 * freedom);
@@ -124,7 +126,7 @@ fn pairs(sums: &[u32]) -> u64 {
     counts.values().map(|count| count * (count - 1) / 2).sum()
 }
 
-/// GB a second of processor time, of pieces that lie in the cache.
+/// Prints GB per second of CPU time, for data in the CPU cache.
 fn speeds(data: &[u8]) {
     let lens = [512, 2048, 8192, 32_768];
     println!("\nspeed in cache, GB/s    {}", lens.map(|len| format!("{len:>9}")).concat());
@@ -165,7 +167,7 @@ impl Sum {
     }
 }
 
-/// Speed of a search for blocks of old, in GB of new a second of processor time.
+/// Prints the speed of a search for old blocks, in GB of the new version per second of CPU time.
 fn searches(old: &[u8]) {
     let other = random(9, old.len());
     let moved = [&other[..100], &old[..old.len() - 100]].concat();
@@ -192,7 +194,7 @@ fn searches(old: &[u8]) {
                 tables.push(time(|| {
                     searcher = Some(Searcher::new(Arc::clone(&sums), Locality::Neighbour));
                 }));
-                let searcher = searcher.as_mut().expect("it was made");
+                let searcher = searcher.as_mut().expect("the searcher was created");
                 times.push(time(|| {
                     searcher.search(new, AtEnd::Yes, |op| {
                         black_box(op);
@@ -219,7 +221,7 @@ fn time(run: impl FnOnce()) -> Duration {
     cpu_time() - start
 }
 
-/// Bytes of SplitMix64.
+/// `len` bytes of SplitMix64.
 fn random(seed: u64, len: usize) -> Vec<u8> {
     let word = |n: u64| {
         let state = (seed << 40).wrapping_add(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -232,7 +234,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 
 const RANDOM_BYTES: usize = 512 << 20;
 const SEARCH_BYTES: usize = 64 << 20;
-/// Larger than the nearest cache, smaller than the next one.
+/// Larger than the L1 cache, smaller than L2.
 const HOT_BYTES: usize = 256 << 10;
 const PAGES: usize = 100_000;
 const PAGE_BYTES: usize = 1024;

@@ -1,6 +1,6 @@
-//! Bytes that leave the process, pinned: a change here is a change of a format.
+//! Golden files for all formats of this crate: a change here is a change of a format.
 //!
-//! `DELTIC_UPDATE_GOLDEN=1 cargo test -p deltic-core --test golden` writes the files anew.
+//! `DELTIC_UPDATE_GOLDEN=1 cargo test -p deltic-core --test golden` rewrites the files.
 #![allow(clippy::disallowed_methods, reason = "golden files are files")]
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use deltic_core::{
     Span, Strategy, Strong, SumKey, Weak, digest_of, reference, scan,
 };
 
-/// A fixed input: SplitMix64 from 0, one byte each, with a hole.
+/// A fixed input: SplitMix64 from seed 0, one byte of each output, with a hole.
 fn input() -> Vec<u8> {
     input_of(96 << 10)
 }
@@ -77,8 +77,8 @@ fn cut_points_fingerprints_and_digests() {
     assert_golden("chunks.txt", &found);
 }
 
-/// A line for each algorithm and some sizes: the lengths of all chunks. For the sieve with long chunks, whose mesh is
-/// finer, of a longer input.
+/// One line for each algorithm and sizes: the lengths of all chunks. The sieve with long chunks has a finer
+/// mesh and gets a longer input.
 #[test]
 fn cut_points_of_all_algorithms() {
     let mut found = String::new();
@@ -119,7 +119,7 @@ fn chunker_specs() {
     assert_golden("specs.txt", &specs().into_iter().map(line).collect::<String>());
 }
 
-/// Both ends know a strategy by its name alone: with other choices it is another strategy.
+/// Both ends identify a strategy by its name only, so a strategy with other choices needs another name.
 #[test]
 fn strategies() {
     let line = |strategy: Strategy| format!("{strategy:#?}\n");
@@ -172,7 +172,8 @@ fn matches_file() {
     assert_golden("matches.hex", &hex(&bytes));
 }
 
-/// The sums of an old gap, and the delta of a new one with an insert and a cut; then the same with the shortest blocks.
+/// Sums of an old gap, and the delta of a new gap with an insertion and a deletion; then the same with the
+/// shortest blocks.
 #[test]
 fn gap_sums_and_delta() {
     const SEED: u64 = 0x6465_6c74_6963;
@@ -188,7 +189,7 @@ fn gap_sums_and_delta() {
     assert_golden("gap.hex", &lines.join("\n"));
 }
 
-/// Sums under one key: a line for each length of bytes that repeat with period 251.
+/// Sums under one key: one line for each length of data with period 251.
 #[test]
 fn keyed_sums() {
     let key = std::array::from_fn(|n| 0xa0 + n as u8);
@@ -203,13 +204,13 @@ fn keyed_sums() {
     }
 }
 
-/// Around a pair of words, a row, a page; and the longest chunk.
+/// Lengths around a pair of words, a row and a page, and the longest chunk.
 const KEYED_LENS: [usize; 23] = [
     0, 1, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192,
     8193, 65_536, 524_288,
 ];
 
-/// A line for each kind of sum, key and length.
+/// One line for each kind of sum, key and length.
 #[test]
 fn weak_and_strong_sums() {
     let mut found = String::new();

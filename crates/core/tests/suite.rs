@@ -1,15 +1,15 @@
-//! All forms of all chunkers that this machine has, judged by one suite.
+//! Runs the suite for all forms of all chunkers on this machine.
 
 use deltic_core::suite::{check, check_operations, specs};
 use deltic_core::{Algorithm, AtEnd, ChunkerSpec, Isa, Sizes, reference, scan};
 
 #[test]
-fn every_vector_form_cuts_where_the_reference_does() {
+fn every_vector_form_cuts_like_the_reference() {
     specs().filter(has_vector_form).for_each(judge);
 }
 
 #[test]
-fn every_plain_form_cuts_where_the_reference_does() {
+fn every_portable_form_cuts_like_the_reference() {
     specs().filter(|spec| !has_vector_form(spec)).for_each(judge);
 }
 
@@ -22,10 +22,10 @@ fn judge(spec: ChunkerSpec) {
     assert!(compared.with_reference >= 100, "{spec:?}: {compared:?}");
 }
 
-/// Parameters that follow from the mean: the sieve's mesh and hash, gear's limits, the window of MAXP, the skips of
+/// Parameters that depend on the average: mesh and hash of the sieve, limits of Gear, window of MAXP, skips of
 /// SeqCDC.
 #[test]
-fn chunks_of_every_mean_are_those_of_the_reference() {
+fn chunks_of_every_average_equal_the_reference() {
     let data = random(2 << 20);
     for algorithm in [Algorithm::Sieve, Algorithm::GearNc, Algorithm::Maxp, Algorithm::Seq] {
         for avg in (9..=19).map(|bits| 1u32 << bits) {
@@ -38,7 +38,7 @@ fn chunks_of_every_mean_are_those_of_the_reference() {
 }
 
 #[test]
-fn every_operation_on_vectors_is_one_on_bytes() {
+fn every_vector_operation_equals_the_operation_on_bytes() {
     for isa in Isa::available() {
         assert_eq!(check_operations(isa), Ok(()), "{isa:?}");
     }
@@ -46,11 +46,11 @@ fn every_operation_on_vectors_is_one_on_bytes() {
 
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn there_are_vectors_to_test() {
+fn this_machine_has_vectors() {
     assert!(Isa::available().len() > 1, "{:?}", Isa::available());
 }
 
-/// From a linear congruential generator.
+/// Bytes from a linear congruential generator.
 fn random(len: usize) -> Vec<u8> {
     let next = |state: &u64| {
         Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))

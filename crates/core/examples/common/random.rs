@@ -1,6 +1,6 @@
-//! Bytes of examples.
+//! Random bytes for the examples.
 
-/// `len` bytes of SplitMix64, rounded down to words.
+/// `len` bytes of SplitMix64, rounded down to whole words.
 pub(crate) fn random(len: usize) -> Vec<u8> {
     let words = (1..=len as u64 / 8).flat_map(|n| {
         let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

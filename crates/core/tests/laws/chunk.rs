@@ -13,7 +13,7 @@ fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
     all.chunks
 }
 
-/// Ends of the chunks from `start` on.
+/// End offsets of the chunks, the first of which begins at `start`.
 fn ends(start: usize, chunks: &[Chunk]) -> Vec<usize> {
     let ends = chunks.iter().scan(start, |end, chunk| {
         *end += chunk.len as usize;
@@ -80,7 +80,7 @@ proptest! {
     fn law4_two_stage_equals_one(
         algorithm in select(&[Algorithm::Crc, Algorithm::Gear][..]),
         sizes in sizes(),
-        // Some files of more than one piece in lanes.
+        // Some files have more than one piece for vector lanes.
         copies in select(&[1, 1, 6][..]),
         data in bytes(),
     ) {
@@ -114,14 +114,15 @@ fn an_insert_costs_only_the_chunks_it_touches() {
 }
 
 #[test]
-fn random_bytes_have_the_wanted_mean() {
+fn chunks_of_random_bytes_have_the_requested_average() {
     let data = random(2, 8 << 20);
     for (min, avg, max) in [(2048, 8192, 32_768), (512, 2048, 8192)] {
         let sizes = Sizes::new(min, avg, max).expect("sizes rise");
         for algorithm in Algorithm::ALL {
             let mean = data.len() / chunks(&ChunkerSpec::ByContent(algorithm, sizes), &data).len();
             let wanted = match algorithm {
-                // A quarter of the rate before the mean, four times it behind: min + 0.68 avg + 0.21 avg.
+                // A quarter of the rate before the average, four times the rate after it: min + 0.68 avg + 0.21
+                // avg.
                 Algorithm::GearNc | Algorithm::FastCdcNc | Algorithm::Sieve => avg * 114 / 100,
                 _ => avg,
             } as usize;

@@ -1,4 +1,4 @@
-//! Laws of the codec: what was put is read, nothing else is, and no bytes make a reader panic.
+//! Laws of the codec: values survive a round trip, decoding is canonical, and no input makes a reader panic.
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::{Algorithm, ChunkerSpec, CodecError, Put, Reader, Sizes};
@@ -19,7 +19,7 @@ fn any_spec() -> impl Strategy<Value = ChunkerSpec> {
 
 proptest! {
     #[test]
-    fn values_read_as_they_were_put(
+    fn encoded_values_decode_unchanged(
         small: u8,
         number in any::<u64>().prop_flat_map(|n| (0u32..64).prop_map(move |shift| n >> shift)),
         signed: i64,
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_decode_are_what_their_value_encodes_to(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
+    fn decoded_values_encode_to_the_same_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
         let mut reader = Reader::new(&bytes);
         if let Ok(value) = reader.varint() {
             let mut again = Vec::new();
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_chunker_spec_survives_the_wire(spec in any_spec(), junk: Vec<u8>) {
+    fn an_encoded_chunker_spec_decodes_unchanged(spec in any_spec(), junk: Vec<u8>) {
         let mut bytes = Vec::new();
         spec.encode(&mut bytes);
         prop_assert_eq!(ChunkerSpec::decode(&mut Reader::new(&bytes)), Ok(spec));

@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use crate::random;
 
-/// Sums of every kind: spread, repeated, those of few buckets, and those next to each other.
+/// Sums of many kinds: random, repeated, in few buckets, and adjacent.
 fn sums() -> impl Strategy<Value = Vec<u64>> {
     let lens = select(vec![0, 1, 4, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 5000]);
     (lens, any::<u64>(), 0..5).prop_map(|(len, seed, kind)| {

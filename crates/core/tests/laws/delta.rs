@@ -1,4 +1,4 @@
-//! Laws of covers, copy runs and what they make.
+//! Laws of covers, copy runs and the files that they make.
 
 use deltic_core::{
     Algorithm, AtEnd, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, PrefixLen, Sizes, Span,
@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn merged_runs_of_what_the_index_finds_make_new(
+    fn copies_that_the_index_finds_rebuild_the_new_version(
         seed: u64,
         len in 1usize..60_000,
         edits in proptest::collection::vec((any::<proptest::sample::Index>(), 0usize..300, 0usize..300), 0..6),
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// The steps from `old` to `new`, chunk by chunk.
+/// The copies and literals from `old` to `new`, chunk by chunk.
 fn delta(old: &[u8], new: &[u8]) -> Vec<Op> {
     let spec =
         ChunkerSpec::ByContent(Algorithm::GearNc, Sizes::new(512, 512, 2048).expect("sizes rise"));

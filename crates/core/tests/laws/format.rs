@@ -1,4 +1,4 @@
-//! Laws of the two file formats: fed in any pieces they say the same, and damage is an error.
+//! Laws of the file formats: the result does not depend on how the input is split, and damage is an error.
 
 use deltic_core::format::{Format, FormatError, Parser, delta, matches, recipe};
 use deltic_core::{Algorithm, Chunk, Digest, Sizes, Span};
@@ -66,7 +66,7 @@ fn delta_bytes(records: &[delta::Record]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn a_recipe_file_survives_any_pieces(
+    fn a_recipe_file_parses_in_pieces_of_any_length(
         seed in 0u64..1000,
         batches in proptest::collection::vec(1usize..500, 0..5),
         piece in 1usize..300,
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn a_delta_file_survives_any_pieces(
+    fn a_delta_file_parses_in_pieces_of_any_length(
         seed: u64,
         steps in proptest::collection::vec((any::<bool>(), 1u32..2000), 0..9),
         piece in 1usize..300,
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_is_cut_short_or_longer_is_an_error(
+    fn a_truncated_or_extended_file_is_an_error(
         seed in 0u64..1000,
         batches in proptest::collection::vec(1usize..100, 0..3),
         steps in proptest::collection::vec((any::<bool>(), 1u32..100), 0..4),
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_parser_panic(
+    fn no_input_makes_a_parser_panic(
         mut records in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..6),
         raw: Vec<u8>,
         piece in 1usize..50,
@@ -165,7 +165,7 @@ fn a_wrong_kind_or_version_is_named() {
 }
 
 #[test]
-fn a_copy_beyond_old_or_an_empty_or_a_vast_step_is_an_error() {
+fn a_copy_past_the_end_and_a_step_of_bad_length_are_errors() {
     let bad = |step: delta::Record| {
         let mut records = delta_records(1, &[]);
         records.insert(1, step);
@@ -187,23 +187,23 @@ fn a_copy_beyond_old_or_an_empty_or_a_vast_step_is_an_error() {
 fn signature(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = recipe::Writer::new(&spec(), &mut out);
-    writer.push(bytes, &mut out).expect("it is short");
-    writer.finish(&mut out).expect("it is short");
+    writer.push(bytes, &mut out).expect("the data are short");
+    writer.finish(&mut out).expect("the data are short");
     out
 }
 
-/// The matches of `old`, in pieces, with the file of this signature.
+/// The matches file of `old`, read in pieces, with the file that `signature` describes.
 fn matches_of(old: &[u8], signature: &[u8], piece: usize) -> Vec<u8> {
     let mut reader = recipe::KnownReader::new(1 << 20);
-    reader.feed(signature).expect("it is whole");
-    let mut finder = matches::Finder::new(reader.finish().expect("it is whole"));
-    old.chunks(piece).for_each(|piece| finder.push(piece).expect("it is short"));
+    reader.feed(signature).expect("the signature is complete");
+    let mut finder = matches::Finder::new(reader.finish().expect("the signature is complete"));
+    old.chunks(piece).for_each(|piece| finder.push(piece).expect("the data are short"));
     let mut out = Vec::new();
-    finder.finish(&mut out).expect("it is short");
+    finder.finish(&mut out).expect("the data are short");
     out
 }
 
-/// The delta of `matches` and `new`, in pieces.
+/// The delta file from `matches` and `new`, both in pieces.
 fn completed(matches: &[u8], new: &[u8], piece: usize) -> Result<Vec<u8>, FormatError> {
     let mut reader = matches::MatchedReader::default();
     matches.chunks(piece).try_for_each(|piece| reader.feed(piece))?;
@@ -214,10 +214,10 @@ fn completed(matches: &[u8], new: &[u8], piece: usize) -> Result<Vec<u8>, Format
     Ok(out)
 }
 
-/// Applies a delta, without a look at its digests.
+/// Applies a delta without checking its digests.
 fn patched(old: &[u8], delta: &[u8]) -> Vec<u8> {
     let mut new = Vec::new();
-    for record in parse::<delta::Delta>(delta, 1 << 20).expect("it is whole") {
+    for record in parse::<delta::Delta>(delta, 1 << 20).expect("the delta is complete") {
         match record {
             delta::Record::Copy(Span { start, len }) => {
                 new.extend_from_slice(&old[start as usize..][..len as usize]);
@@ -230,14 +230,15 @@ fn patched(old: &[u8], delta: &[u8]) -> Vec<u8> {
     new
 }
 
-/// A delta of `new` against the signature of `old`.
+/// The delta of `new` from the signature of `old`.
 fn delta_of(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut reader = recipe::KnownReader::new(1 << 20);
-    reader.feed(&signature(old)).expect("it is whole");
+    reader.feed(&signature(old)).expect("the signature is complete");
     let mut out = Vec::new();
-    let mut writer = delta::Writer::new(reader.finish().expect("it is whole"), &mut out);
-    writer.push(new, &mut out).expect("it is short");
-    writer.finish(&mut out).expect("it is short");
+    let mut writer =
+        delta::Writer::new(reader.finish().expect("the signature is complete"), &mut out);
+    writer.push(new, &mut out).expect("the data are short");
+    writer.finish(&mut out).expect("the data are short");
     out
 }
 
@@ -256,13 +257,13 @@ proptest! {
             let at = at.index(new.len() + 1);
             new.splice(at..(at + gone).min(new.len()), random(seed ^ 1, come));
         }
-        // A part comes twice.
+        // One part occurs twice.
         let again = new[..new.len() / 2].to_vec();
         new.extend(again);
         let matches = matches_of(&old, &signature(&new), piece);
-        let delta = completed(&matches, &new, piece).expect("it fits");
+        let delta = completed(&matches, &new, piece).expect("the new version matches its signature");
         prop_assert_eq!(patched(&old, &delta), &new[..]);
-        // As short as the other way round, but for where pieces of literals end.
+        // As short as a delta from the signature of the old version, except for the division into literals.
         let other = delta_of(&old, &new);
         prop_assert!(delta.len() <= other.len() + 8 * (new.len() / piece + 2), "{} {}", delta.len(), other.len());
         for wrong in [&new[..new.len().saturating_sub(1)], &[&new[..], b"x"].concat()] {
@@ -274,12 +275,12 @@ proptest! {
     }
 
     #[test]
-    fn no_garbled_matches_end_the_program(seed: u64, pick: proptest::sample::Index, byte: u8) {
+    fn a_damaged_matches_file_never_panics(seed: u64, pick: proptest::sample::Index, byte: u8) {
         let (old, new) = (random(seed, 9_000), random(seed, 9_500));
         let mut matches = matches_of(&old, &signature(&new), 4096);
         let at = pick.index(matches.len());
         matches[at] = byte;
-        // Whatever they say, the delta is well-formed, or there is none.
+        // A damaged matches file gives a well-formed delta or an error.
         if let Ok(delta) = completed(&matches, &new, 700) {
             prop_assert!(parse::<delta::Delta>(&delta, 4096).is_ok());
         }

@@ -1,4 +1,5 @@
-//! Laws of gaps: what is sent makes new, as the reference finds it, and no bytes make a reader panic.
+//! Laws of gaps: deltas rebuild the new gap, the search equals the reference, and no input makes a reader
+//! panic.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ enum Kind {
     Insert,
     Cut,
     Overwrite,
-    /// The bytes go to the end.
+    /// Moves the bytes to the end.
     Move,
 }
 
@@ -36,7 +37,7 @@ fn edited(old: &[u8], kind: Kind, at: Index, len: usize) -> Vec<u8> {
     }
 }
 
-/// An old gap and a new one with some edits, or with nothing in common.
+/// An old gap and a new gap, related by some edits or unrelated.
 fn gaps() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let edits = proptest::collection::vec((kind(), any::<Index>(), 0usize..4000), 0..6);
     let related = (bytes(), edits).prop_map(|(old, edits)| {
@@ -53,12 +54,12 @@ fn block_lens() -> impl Strategy<Value = BlockLen> {
     prop_oneof![3 => Just(some[0]), 2 => proptest::sample::select(some.to_vec())]
 }
 
-/// Block lengths, the shortest among them: its sums hold by chance more often.
+/// All block lengths. The sums of the shortest blocks match by chance more often.
 fn all_block_lens() -> impl Strategy<Value = BlockLen> {
     prop_oneof![1 => Just(block_len(BlockLen::MIN)), 2 => block_lens()]
 }
 
-/// Seeds: a sum may hold by chance with one or another, and not with all.
+/// Several seeds. A sum may match by chance for one seed, but not for all.
 fn seeds(seed: u64) -> [u64; 4] {
     [seed, !seed, seed.rotate_left(17) ^ 1, seed.rotate_left(41) ^ 2]
 }
@@ -79,7 +80,7 @@ fn encoded(delta: &GapDelta<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The new gap as the receiver makes it, with all that travels encoded and decoded.
+/// The new gap from the receiver's view: all messages are encoded and decoded.
 fn made(old: &[u8], new: &[u8], len: BlockLen, seed: u64) -> Vec<u8> {
     let sums = GapSums::of(old, len, seed);
     let bytes = encoded_sums(&sums);
@@ -91,7 +92,7 @@ fn made(old: &[u8], new: &[u8], len: BlockLen, seed: u64) -> Vec<u8> {
     let delta = GapDelta::of(new, &sums, seed);
     let bytes = encoded(&delta);
     let mut reader = Reader::new(&bytes);
-    let received = GapDelta::decode(&mut reader).expect("it was encoded");
+    let received = GapDelta::decode(&mut reader).expect("an encoded delta decodes");
     assert_eq!(reader.finish(), Ok(()));
     assert_eq!(received, delta);
     let mut out = Vec::new();
@@ -99,7 +100,7 @@ fn made(old: &[u8], new: &[u8], len: BlockLen, seed: u64) -> Vec<u8> {
     out
 }
 
-/// For each byte of new the byte of old that it is copied from.
+/// For each byte of the new gap, the old byte from which it is copied.
 fn sources(delta: &GapDelta<'_>) -> Vec<Option<usize>> {
     let mut sources = Vec::new();
     for op in delta.ops() {
@@ -119,7 +120,7 @@ fn sources(delta: &GapDelta<'_>) -> Vec<Option<usize>> {
 
 proptest! {
     #[test]
-    fn a_delta_of_a_gap_makes_new(
+    fn a_delta_rebuilds_the_new_gap(
         (old, new) in gaps(),
         len in all_block_lens(),
         seed: u64,
@@ -137,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn law4_a_gap_is_searched_as_the_reference_does(
+    fn law4_the_gap_search_equals_the_reference(
         (old, new) in gaps(),
         len in all_block_lens(),
         seed: u64,
@@ -218,7 +219,7 @@ proptest! {
         len in all_block_lens(),
     ) {
         let (old, new) = (random(seed, lens.0), random(!seed, lens.1));
-        // The last block may be of a byte, and that the same.
+        // The last block may be a single byte that is equal by chance.
         let last = &old[old.len() - old.len() % len.get() as usize..];
         prop_assume!(last.is_empty() || !new.ends_with(last));
         let is_literal = seeds(seed).map(|seed| {
@@ -245,14 +246,14 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_delta_makes_as_many_bytes_or_is_an_error(
+    fn a_damaged_delta_gives_the_right_length_or_an_error(
         (old, new) in gaps(),
         pick: Index,
         value: u8,
         seed: u64,
     ) {
         let mut bytes = encoded(&GapDelta::of(&new, &GapSums::of(&old, block_len(128), seed), seed));
-        // Most bytes are literals; those in front matter.
+        // Damage near the front, because most bytes are literals.
         let at = pick.index(bytes.len().min(20));
         bytes[at] = value;
         if let Ok(delta) = GapDelta::decode(&mut Reader::new(&bytes)) {
@@ -278,7 +279,7 @@ proptest! {
 }
 
 #[test]
-fn every_length_around_words_strips_and_blocks_has_its_sum() {
+fn sums_are_right_for_lengths_around_words_strips_and_blocks() {
     for len in (0..=20).chain(55..=73).chain(119..=137).chain(4080..=4100) {
         let old: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
         let bytes = encoded_sums(&GapSums::of(&old, block_len(4096), 1));
@@ -299,11 +300,11 @@ fn a_change_in_any_byte_changes_the_sum() {
     }
 }
 
-/// Makes a block of a number.
+/// Makes block number n of one kind.
 type Block<'a> = &'a dyn Fn(usize) -> Vec<u8>;
 
-/// Numbers that count, digits, swapped words and bytes that make up for each other: of some 2000 blocks of one
-/// kind, one pair in eight times may have equal sums.
+/// Similar blocks: counting numbers, digits, swapped words and compensating changes. Of about 2000 blocks of
+/// one kind, one pair may have equal sums in every eighth run.
 #[test]
 fn blocks_that_differ_little_have_different_sums() {
     let zeros = vec![0; 256];
@@ -384,9 +385,9 @@ fn many_edits_make_blocks_and_sums_short() {
     assert_eq!(bytes, [SHORT_SUM_BYTES, SHORT_SUM_BYTES, SUM_BYTES, SUM_BYTES, SUM_BYTES]);
 }
 
-/// Where four bytes in each 50 changed in place, blocks of 64 bytes save nothing, those of 32 a quarter.
+/// Four bytes of every 50 change in place: blocks of 64 bytes save nothing, blocks of 32 bytes save a quarter.
 #[test]
-fn the_shortest_blocks_lie_between_addresses() {
+fn the_shortest_blocks_match_between_changed_addresses() {
     let old = random(1, 50_000);
     let mut new = old.clone();
     for address in new.chunks_mut(50) {
@@ -398,10 +399,11 @@ fn the_shortest_blocks_lie_between_addresses() {
     assert!(literal(32) < 40_000, "{} bytes", literal(32));
 }
 
-/// A block of zeros, and a new gap with a long run of them: found at every position, it would be tried at each, if it
-/// was not forgotten at the first where its next one does not follow. What follows in the end is found by itself.
+/// The old gap has a block of zeros, the new gap a long run of zeros. The block is removed from the table at
+/// the first position where its successor does not follow; otherwise the search would try it at every position.
+/// The blocks after the run are found independently.
 #[test]
-fn a_block_that_is_everywhere_is_tried_once() {
+fn a_block_that_matches_everywhere_is_tried_once() {
     let (zeros, behind) = (vec![0; 200], random(2, 3000));
     let old = [&random(1, 1000)[..], &zeros, &behind].concat();
     let new = [&random(3, 700)[..], &vec![0; 9000], &behind, &[1]].concat();
@@ -409,11 +411,11 @@ fn a_block_that_is_everywhere_is_tried_once() {
     let found = sources(&delta);
     assert!(found == reference::gap_sources(&old, &new, 128, 3));
     let first = found.iter().position(Option::is_some);
-    assert_eq!(first, Some(9700 - 48), "the block behind the zeros begins with 48 of them");
+    assert_eq!(first, Some(9700 - 48), "the block after the zeros begins with 48 zeros");
 }
 
 #[test]
-fn a_delta_of_another_gap_is_named() {
+fn a_delta_of_another_gap_is_an_error() {
     let (old, new) = (random(1, 1000), random(1, 2000));
     let sums = GapSums::of(&old, block_len(128), 1);
     let delta = GapDelta::of(&new, &sums, 1);
@@ -426,7 +428,7 @@ fn a_delta_of_another_gap_is_named() {
 }
 
 #[test]
-fn a_delta_that_no_gap_has_is_refused() {
+fn an_invalid_delta_is_refused() {
     let sums = |old_len: u64, len: u64| {
         let mut bytes = Vec::new();
         bytes.put_varint(old_len);

@@ -1,11 +1,11 @@
-//! The index equals a linear search.
+//! Law of the index: look-ups equal a linear search.
 
 use std::ops::Range;
 
 use deltic_core::{Chunk, ChunkNo, Fingerprint, Index, PrefixLen, reference};
 use proptest::prelude::*;
 
-/// Every chunk is this long in its place, so that a place names a chunk.
+/// Distance of the chunks in the old version, so that an offset identifies a chunk.
 const STRIDE: u64 = 10_000;
 
 fn chunk(name: u8) -> Chunk {
@@ -16,7 +16,7 @@ fn number(index: &Index, no: ChunkNo) -> usize {
     (index.chunk(no).0.start / STRIDE) as usize
 }
 
-/// An index over parts of few different chunks, and those chunks in a row.
+/// An index of several parts with few different chunks, the list of these chunks, and their numbers.
 fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     let known: Vec<Chunk> = parts.iter().flatten().map(|name| chunk(*name)).collect();
     let mut placed = (0..).step_by(STRIDE as usize).zip(known.iter().copied());
@@ -36,7 +36,7 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     (index, known, numbers)
 }
 
-/// The groups of each part and the numbers of their chunks.
+/// The groups of each part, with the numbers of their chunks.
 fn groups(parts: &[Vec<u8>]) -> Vec<(Range<usize>, deltic_core::Group)> {
     let mut first = 0;
     let mut all = Vec::new();
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn millions_of_equal_chunks_cost_nothing_to_find() {
+fn look_ups_among_millions_of_equal_chunks_are_fast() {
     let zeros = chunk(0);
     let mut index = Index::new(1 << 21);
     for n in 0..1 << 21 {

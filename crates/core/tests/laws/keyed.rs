@@ -1,4 +1,4 @@
-//! Laws of keyed sums. What is claimed of chance holds here for keys that are always the same.
+//! Laws of keyed sums. Claims about probability are tested with fixed keys.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::{bytes, random};
 
 const KEY: [u8; 32] = *b"thirty-two bytes that are secret";
-/// Bytes in a row, and in a page.
+/// Length of a row and of a page in bytes.
 const ROW: usize = 64;
 const PAGE: usize = 64 * ROW;
 
@@ -37,18 +37,18 @@ proptest! {
     }
 
     #[test]
-    fn the_field_of_the_reference_is_one(a in any::<u128>(), b in any::<u128>(), c in any::<u128>()) {
+    fn the_reference_multiplication_is_that_of_a_field(a in any::<u128>(), b in any::<u128>(), c in any::<u128>()) {
         let times = reference::in_field;
         prop_assert_eq!(times(a, b), times(b, a));
         prop_assert_eq!(times(a, times(b, c)), times(times(a, b), c));
         prop_assert_eq!(times(a, b ^ c), times(a, b) ^ times(a, c));
-        // In a field of 2^128 elements each one is its own power of that exponent.
+        // In a field of 2^128 elements, `a` to the power of 2^128 is `a`.
         prop_assert_eq!((0..128).fold(a, |power, _| times(power, power)), a);
     }
 }
 
 #[test]
-fn the_field_of_the_reference_is_that_of_its_polynomial() {
+fn the_reference_field_has_the_documented_polynomial() {
     assert_eq!(reference::in_field(1 << 127, 2), 0x87);
     assert_eq!(reference::in_field(1 << 127, 1), 1 << 127);
     assert_eq!(reference::in_field(3, 7), 9);
@@ -80,15 +80,15 @@ fn every_machine_has_the_portable_engine_first() {
     assert_eq!(KeyedSum::is_fast(), engines.len() > 1);
 }
 
-/// Engines of the machines that tests run on.
+/// The machines that run tests have a fast engine.
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn there_are_instructions_to_test() {
+fn this_machine_has_a_fast_engine() {
     assert!(KeyedSum::is_fast(), "{:?}", Engine::available());
 }
 
 #[test]
-fn lengths_are_told_apart() {
+fn zeros_of_different_lengths_have_different_sums() {
     let zeros = vec![0; 2 * PAGE + ROW];
     let keyed = keyed();
     let lens = (0..=3 * ROW).chain(PAGE - ROW..=PAGE + ROW).chain(2 * PAGE..=2 * PAGE + ROW);
@@ -97,7 +97,7 @@ fn lengths_are_told_apart() {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_changes_the_sum() {
     let keyed = keyed();
     for len in [1, 15, ROW - 1, ROW, ROW + 1, 3 * ROW - 5, PAGE + ROW + 9] {
         let data = random(3, len);
@@ -112,9 +112,9 @@ fn every_flipped_bit_is_noticed() {
     }
 }
 
-/// Words, pairs, rows and pages: whatever a product, a sum or a power could confuse.
+/// Exchanges words, pairs, rows and pages, which products, sums or powers might confuse.
 #[test]
-fn an_exchange_of_neighbours_is_noticed() {
+fn exchanging_neighbors_changes_the_sum() {
     let data = random(5, 4 * PAGE + 24);
     let sum = keyed().sum(&data);
     for len in [8, 16, ROW, 2 * ROW, PAGE, 2 * PAGE] {
@@ -129,10 +129,10 @@ fn an_exchange_of_neighbours_is_noticed() {
     }
 }
 
-/// The bound is about every difference of two sums, so each of its bits is set under half of the keys. Of as many keys
-/// as here, a right sum gives a bit outside the margin once in many millions of runs; these keys are always the same.
+/// The bound holds for every difference of two sums, so each bit of the difference is set for half of the keys.
+/// A correct sum leaves the margin once in many millions of key sets; this key set is fixed.
 #[test]
-fn over_keys_the_difference_of_two_sums_is_spread_evenly() {
+fn differences_of_sums_are_uniform_over_keys() {
     let zeros = vec![0; 2 * PAGE];
     let with = |at: usize, byte: u8| {
         let mut data = zeros.clone();

@@ -1,4 +1,4 @@
-//! The laws of docs/laws.md that concern pure computing, each as a property against the slow oracle.
+//! The laws of docs/laws.md for pure computing, each as a property test against a slow reference.
 
 mod chunk;
 mod codec;
@@ -20,8 +20,8 @@ use deltic_core::{Algorithm, ChunkerSpec, Sizes};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Chunkers small enough that the oracle is done in time. Some have no room between their sizes, and some gears cut so
-/// often that a fault in its first or last bytes shows.
+/// Chunkers with chunks so short that the reference is fast enough. Some have equal minimum and maximum; some
+/// Gear chunkers cut so often that errors in the first or last bytes of a window show.
 pub(crate) fn specs() -> impl Strategy<Value = ChunkerSpec> {
     let fixed = ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range"));
     prop_oneof![
@@ -52,7 +52,7 @@ pub(crate) fn lens() -> impl Strategy<Value = usize> {
     prop_oneof![proptest::sample::select(near), 0usize..20, 1000usize..30_000]
 }
 
-/// Bytes of every kind that chunkers meet.
+/// Test data of many kinds.
 pub(crate) fn bytes() -> impl Strategy<Value = Vec<u8>> {
     (lens(), any::<u64>(), 0..6).prop_map(|(len, seed, kind)| match kind {
         0 => random(seed, len),

@@ -1,4 +1,4 @@
-//! Law 5 for merged runs, whatever collides.
+//! Law 5 for merged runs, for any collisions.
 
 use std::collections::VecDeque;
 
@@ -7,23 +7,23 @@ use deltic_core::merge::RESEND_BELOW_BYTES;
 use deltic_core::{ChunkNo, Cover, Match, Refuted, Run, Runs};
 use proptest::prelude::*;
 
-/// A chunk of new: its length, the old chunk that its weak sum found, if any, and whether that is the same.
+/// A new chunk: its length, the old chunk with the same weak sum, if any, and whether the two are equal.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     len: u32,
     old: Option<(usize, bool)>,
 }
 
-/// Rows of chunks that follow each other in old, single ones, and gaps.
+/// Rows of chunks with consecutive matches, single matches, and gaps.
 fn found() -> impl Strategy<Value = Vec<Found>> {
     let row = (0usize..50, 0usize..40, any::<u64>(), 1u32..120_000, 0u32..4);
     proptest::collection::vec(row, 0..12).prop_map(|rows| {
-        let chunks = rows.iter().flat_map(|(first, count, truths, len, lies)| {
+        let chunks = rows.iter().flat_map(|(first, count, dice, len, false_matches)| {
             (0..*count).map(move |n| {
-                // Many runs without a lie, some with one or two, some all lies.
-                let bits = [0, 1 << (truths % 40), *truths & truths.rotate_left(9), u64::MAX];
-                let is_same = bits[*lies as usize] >> n & 1 == 0;
-                let old = (truths.rotate_right(n as u32) % 17 != 0).then_some((first + n, is_same));
+                // Many runs without a false match, some with one or two, some with false matches only.
+                let bits = [0, 1 << (dice % 40), *dice & dice.rotate_left(9), u64::MAX];
+                let is_same = bits[*false_matches as usize] >> n & 1 == 0;
+                let old = (dice.rotate_right(n as u32) % 17 != 0).then_some((first + n, is_same));
                 Found { len: len + n as u32, old }
             })
         });
@@ -37,8 +37,8 @@ fn olds() -> Vec<ChunkNo> {
     index.candidates(0, &mut 100).collect()
 }
 
-/// Both ends of the conversation at once: merge, judge, split, judge. What becomes of each chunk, and how often it was
-/// asked about.
+/// Simulates both ends: merge, confirm, split, confirm. Returns for each chunk whether it is copied, and how
+/// often its strong sum was requested.
 fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
     let olds = olds();
     let mut runs = Runs::new(max_bytes);
@@ -64,7 +64,7 @@ fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
 
 proptest! {
     #[test]
-    fn law5_merged_runs_tile_what_matched(chunks in found(), max_bytes in 1u64..4_000_000) {
+    fn law5_merged_runs_tile_the_matched_chunks(chunks in found(), max_bytes in 1u64..4_000_000) {
         let olds = olds();
         let mut runs = Runs::new(max_bytes);
         let mut cover = Cover::new(chunks.len() as u64);
@@ -97,29 +97,29 @@ proptest! {
     }
 
     #[test]
-    fn law9_whatever_collides_only_equal_chunks_are_copied(chunks in found(), max in 1u64..4_000_000) {
+    fn law9_only_equal_chunks_are_copied_for_any_collisions(chunks in found(), max in 1u64..4_000_000) {
         for (chunk, (copied, asked)) in chunks.iter().zip(settle(&chunks, max)) {
             let Some((_, is_same)) = chunk.old else {
                 prop_assert_eq!((copied, asked), (false, 0));
                 continue;
             };
-            prop_assert!(is_same || !copied, "a lie was copied");
+            prop_assert!(is_same || !copied, "a false match was copied");
             prop_assert!((1..=2).contains(&asked));
             let was_alone = u64::from(chunk.len) >= max;
-            prop_assert!(!is_same || copied || !was_alone, "a true chunk alone was sent");
+            prop_assert!(!is_same || copied || !was_alone, "an equal chunk in a run of one was sent");
         }
     }
 }
 
 #[test]
-fn a_lie_in_a_long_run_costs_its_own_chunk_only() {
+fn a_false_match_in_a_long_run_costs_its_own_chunk_only() {
     let count = (RESEND_BELOW_BYTES / 8192) as usize;
-    let lie = count / 2;
+    let false_match = count / 2;
     let chunks: Vec<Found> =
-        (0..count).map(|n| Found { len: 8192, old: Some((n, n != lie)) }).collect();
+        (0..count).map(|n| Found { len: 8192, old: Some((n, n != false_match)) }).collect();
     let settled = settle(&chunks, u64::MAX);
     let sent: Vec<usize> = (0..count).filter(|n| !settled[*n].0).collect();
-    assert_eq!(sent, [lie]);
+    assert_eq!(sent, [false_match]);
     let settled = settle(&chunks[1..], u64::MAX);
     assert!(settled.iter().all(|(copied, asked)| !copied && *asked == 1));
 }

@@ -1,4 +1,4 @@
-//! Runs of blocks that moved, against a search that tries everything.
+//! The search for moved blocks, compared with an exhaustive search.
 
 use deltic_core::moved::{MAX_BLOCKS, find};
 use deltic_core::{KeptSums, MovedRun, StoredSums, SumKind};
@@ -6,17 +6,18 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 const BLOCK: u32 = 4096;
-/// Blocks by letters: unknown, zeros, and others.
+/// Letters for blocks: unknown, zeros; each other letter is one block content.
 const UNKNOWN: u8 = 0;
 const ZEROS: u8 = 1;
 
 const KINDS: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
 fn empty(kind: SumKind, blocks: usize) -> KeptSums {
-    KeptSums::new(kind, BLOCK, [7; 32], blocks as u64 * u64::from(BLOCK)).expect("it is short")
+    KeptSums::new(kind, BLOCK, [7; 32], blocks as u64 * u64::from(BLOCK))
+        .expect("the version is short")
 }
 
-/// Sums of such blocks, as a store tells them.
+/// The sums of these blocks, as a store sends them.
 fn told(kind: SumKind, letters: &[u8]) -> StoredSums {
     let end = letters.len() as u64 * u64::from(BLOCK);
     let mut told = StoredSums::new(kind, BLOCK, &(0..end));
@@ -43,7 +44,7 @@ fn is_same(one: Option<&u8>, other: Option<&u8>) -> bool {
     one == other && one.is_some_and(|letter| *letter != UNKNOWN)
 }
 
-/// The same as [`find`], block by block.
+/// Reference for [`find`], block by block.
 fn slow(base: &[u8], new: &[u8]) -> Vec<MovedRun> {
     let (mut runs, mut at) = (Vec::<MovedRun>::new(), 0);
     while at < new.len() {
@@ -77,7 +78,7 @@ fn slow(base: &[u8], new: &[u8]) -> Vec<MovedRun> {
     runs
 }
 
-/// Blocks that are a base with runs moved, doubled, taken out, and blocks written over.
+/// A base, and a version with runs of it moved, repeated or removed, and with some changed blocks.
 fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let base = prop::collection::vec(0..14_u8, 0..60);
     let pieces = prop::collection::vec((any::<prop::sample::Index>(), 0..20_usize, 0..14_u8), 0..8);
@@ -87,7 +88,7 @@ fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
             let from = if base.is_empty() { 0 } else { from.index(base.len()) };
             let piece = &base[from..(from + len).min(base.len())];
             new.extend_from_slice(piece);
-            // In the middle of a run, or between two.
+            // Inserts or changes a block between two runs.
             match new.len() % 3 {
                 0 => new.push(other),
                 1 => new.last_mut().into_iter().for_each(|last| *last = other),
@@ -100,13 +101,13 @@ fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn runs_are_those_of_the_slow_search((base, new) in versions(), kind in select(&KINDS[..])) {
+    fn moved_runs_equal_the_exhaustive_search((base, new) in versions(), kind in select(&KINDS[..])) {
         let found = find(&kept(kind, &base), &kept(kind, &new));
         prop_assert_eq!(&found, &slow(&base, &new));
     }
 
     #[test]
-    fn runs_are_apart_and_known_to_be_the_same((base, new) in versions(), kind in select(&KINDS[..])) {
+    fn moved_runs_do_not_overlap_and_have_equal_known_blocks((base, new) in versions(), kind in select(&KINDS[..])) {
         let runs = find(&kept(kind, &base), &kept(kind, &new));
         let mut covered = vec![false; new.len()];
         let mut end = 0;
@@ -119,7 +120,7 @@ proptest! {
                 covered[to] = true;
             }
         }
-        // Two blocks that follow each other, of which the first is in one place.
+        // A pair of consecutive blocks must be found if its first block occurs once in the base.
         for (at, pair) in new.windows(2).enumerate() {
             let mut places = (0..base.len()).filter(|no| base[*no] == pair[0]);
             let (first, other) = (places.next(), places.next());
@@ -131,23 +132,23 @@ proptest! {
     }
 
     #[test]
-    fn kept_sums_come_back((letters, _) in versions(), kind in select(&KINDS[..]), cut in 0..300_000_u64) {
+    fn encoded_sums_decode_and_parts_combine((letters, _) in versions(), kind in select(&KINDS[..]), cut in 0..300_000_u64) {
         let mut all = kept(kind, &letters);
         let bytes = all.encode();
         let decoded = KeptSums::decode(&bytes);
         prop_assert_eq!(decoded.as_ref(), Some(&all));
         prop_assert!(bytes.len() <= 40 + letters.len() * 16);
-        // In parts, with another part told before.
+        // Stores the sums in parts, over earlier sums.
         let mut parts = empty(kind, letters.len());
         parts.take(&told(kind, &vec![9; letters.len()]), &(0..u64::MAX));
         let at = cut - cut % u64::from(BLOCK);
         parts.take(&told(kind, &letters), &(at..u64::MAX / 2));
         parts.take(&told(kind, &letters), &(0..at));
         prop_assert_eq!(&parts, &all);
-        // A part of a block says nothing of it.
+        // Parts of blocks change nothing.
         parts.take(&told(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
         prop_assert_eq!(&parts, &all);
-        // What is forgotten is what has a byte of it.
+        // `forget` removes every block that overlaps the range.
         let last = cut + 5000;
         all.forget(&(cut..last));
         let mut known = letters.clone();
@@ -161,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn sums_of_32_bits_are_not_kept_and_others_of_other_blocks_or_keys_are_not_the_same() {
+fn weak_kinds_are_refused_and_other_kinds_or_keys_never_match() {
     let len = 4 * u64::from(BLOCK);
     assert_eq!(KeptSums::new(SumKind::Crc32c, BLOCK, [0; 32], len), None);
     assert_eq!(KeptSums::new(SumKind::Sha256, 0, [0; 32], len), None);
@@ -183,9 +184,9 @@ fn sums_of_32_bits_are_not_kept_and_others_of_other_blocks_or_keys_are_not_the_s
     }
 }
 
-/// A sum that looks like what stands for zeros, or for nothing, is no knowledge.
+/// A sum that looks like the mark of a zero block or an unknown block is stored as unknown.
 #[test]
-fn no_sum_is_taken_for_zeros_or_for_a_block_that_is_not_known() {
+fn no_sum_is_mistaken_for_zeros_or_an_unknown_block() {
     let block = u64::from(BLOCK);
     let zeros = kept(SumKind::Xxh64, &[ZEROS; 4]);
     for byte in [0, 0xff] {
@@ -196,12 +197,12 @@ fn no_sum_is_taken_for_zeros_or_for_a_block_that_is_not_known() {
         assert_eq!(find(&zeros, &sums), [], "{byte}");
         assert_eq!(find(&sums, &sums), [], "{byte}");
     }
-    // Zeros are known, but nothing is found by them elsewhere.
+    // Blocks of zeros match at their own offset, but start no search elsewhere.
     assert_eq!(find(&zeros, &zeros).len(), 1);
     assert_eq!(find(&kept(SumKind::Xxh64, &[9, 10, ZEROS, ZEROS]), &zeros).len(), 1);
 }
 
-/// Runs of a few blocks are found in a long version too, of which not each block is looked for.
+/// Runs of few blocks are found in a long version too, where not every block is a seed.
 #[test]
 fn runs_of_a_long_version_are_found() {
     let count = (3 << 20) + 5;
@@ -212,7 +213,7 @@ fn runs_of_a_long_version_are_found() {
     hasher.fill(&mut sums);
     told.put(0, &sums);
     base.take(&told, &base_range(count));
-    // All of it behind 40 others, and a block in each hundred another.
+    // The whole base after 40 other blocks, with every hundredth block changed.
     let mut moved = vec![1; 40 * 8];
     moved.extend_from_slice(&sums);
     for no in (0..count).step_by(100) {

@@ -1,4 +1,4 @@
-//! Laws of segments that are cut independently.
+//! Laws of parallel chunking.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ fn cut(chunker: &AnyChunker, data: &[u8], segment: &Segment) -> SegmentChunks<Ch
     segment.cut(chunker, bytes, Chunk::of)
 }
 
-/// All chunks, and how many bytes were cut for seams.
+/// All chunks, and the number of bytes that were cut for seams.
 fn stitched(
     chunker: &AnyChunker,
     data: &[u8],
@@ -44,18 +44,18 @@ fn stitched(
     (chunks, mended)
 }
 
-/// Chunkers that two stages know.
+/// Chunkers with a two-stage form.
 fn two_stage_specs() -> impl Strategy<Value = ChunkerSpec> {
     (select(&[Algorithm::Crc, Algorithm::Gear][..]), sizes())
         .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes))
 }
 
-/// The two ways of the first stage, where there are two.
+/// Instruction sets for the portable and the vector form of the first stage.
 fn isas() -> impl Strategy<Value = Isa> {
     select(vec![Isa::SCALAR, Isa::best()])
 }
 
-/// The lengths of chunks, and their sums.
+/// Length and CRC-32C of a chunk.
 type Summed = (u32, Crc32c);
 
 fn sums(spec: &ChunkerSpec, data: &[u8]) -> Vec<Summed> {
@@ -74,11 +74,11 @@ fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
 #[derive(Default)]
 struct MergedAll {
     chunks: Vec<Summed>,
-    /// Bytes that were summed again.
+    /// Number of bytes summed again.
     again: usize,
-    /// Bytes that were judged again.
+    /// Number of bytes judged again.
     judged: u64,
-    /// Bytes of chunks of which nothing but the sum was taken in the first stage.
+    /// Number of bytes in chunks without a fingerprint from the first stage.
     unnamed: u64,
 }
 
@@ -105,7 +105,7 @@ fn sub_chunks(
     stages.sub_chunks(own, bytes_of(data, &TwoStage::read(own)), judge, (Crc32c::of, name))
 }
 
-/// All chunks by sub-chunks of segments.
+/// All chunks of `data`, merged from the sub-chunks of segments.
 fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment], judge: Judge) -> MergedAll {
     let (mut merge, mut all) = (stages.merge(), MergedAll::default());
     for Segment { own, .. } in parts {
@@ -128,7 +128,7 @@ fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment], judge: Judge) -> Me
     all
 }
 
-/// Parts that end at `ends`, some of them read `overlap` bytes further.
+/// Segments that end at `ends` and at `len`; each reads `overlap` bytes further.
 fn parts(len: u64, ends: &[u64], overlap: u64) -> Vec<Segment> {
     let mut ends: Vec<u64> = ends.iter().map(|end| end % (len + 1)).collect();
     ends.push(len);
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(found, chunks(&spec, &data));
     }
 
-    /// Hands runs in as threads do while a seam is read: whatever is late, order and chunks are the same.
+    /// Pushes runs while a seam is open, as threads do. The order and the chunks do not change.
     #[test]
     fn law2_runs_may_wait_for_a_seam(
         spec in specs(),
@@ -199,7 +199,7 @@ proptest! {
         prop_assert_eq!(merged(&stages, &data, &parts, judge).chunks, sums(&spec, &data));
     }
 
-    /// Hands segments in as threads do while the merge asks: whatever is late, order, chunks and sums are the same.
+    /// Pushes segments while a request is open, as threads do. Chunks, sums and their order do not change.
     #[test]
     fn law2_sub_chunks_may_wait_for_an_answer(
         spec in two_stage_specs(),
@@ -269,9 +269,9 @@ proptest! {
     }
 }
 
-/// Reads less than the length says, as where a file has shrunk.
+/// The data are shorter than the segment, as if the file had shrunk.
 #[test]
-fn fewer_bytes_than_promised_give_fewer_chunks() {
+fn a_shrunken_file_gives_fewer_chunks() {
     let data = random(3, 100_000);
     let spec = ChunkerSpec::for_len(0);
     for at_end in [AtEnd::Yes, AtEnd::No] {
@@ -306,9 +306,9 @@ fn fixed_chunks_and_holes_need_no_seam() {
     }
 }
 
-/// Boundaries of a run of one byte never meet where segments do not fit it: then everything is a seam.
+/// In a run of one byte value, boundaries of unaligned segments never realign, so everything is a seam.
 #[test]
-fn low_entropy_is_slower_and_right() {
+fn low_entropy_data_are_cut_right_by_seams() {
     let spec = ChunkerSpec::for_len(0);
     let chunker = spec.build();
     let data = vec![9; 1_000_000];
@@ -320,13 +320,13 @@ fn low_entropy_is_slower_and_right() {
 }
 
 #[test]
-fn a_maximum_reads_few_bytes_again() {
+fn maxima_sum_few_bytes_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
     let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
     let ends: Vec<u64> = (1..16).map(|n| n * 261_001).collect();
     let hole = vec![0; 4 << 20];
-    // In a hole each of its chunks ends in a sub-chunk of two KiB.
+    // In a hole, each chunk ends inside a sub-chunk of two KiB.
     for (data, one_of) in [(random(6, 4 << 20), 512), (hole, 6)] {
         let parts = parts(data.len() as u64, &ends, 0);
         let MergedAll { chunks, again, .. } = merged(&stages, &data, &parts, Judge::Every);
@@ -335,9 +335,9 @@ fn a_maximum_reads_few_bytes_again() {
     }
 }
 
-/// Names of nearly all chunks are taken in the first stage, and next to nothing is judged twice.
+/// Nearly all chunks get their fingerprint in the first stage, and almost no byte is judged twice.
 #[test]
-fn boundaries_are_soon_those_of_the_file() {
+fn segment_boundaries_realign_early_in_random_bytes() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
     let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
@@ -349,15 +349,15 @@ fn boundaries_are_soon_those_of_the_file() {
     assert!(all.judged <= 1 << 20, "{} bytes", all.judged);
 }
 
-/// Two passes over bytes whose candidates lie closer than any minimum may never meet: then the rest of the segment is
-/// judged again.
+/// If candidates are closer than the minimum, two passes may never share a boundary. Then the rest of the
+/// segment is judged again.
 #[test]
-fn an_assumption_that_does_not_hold_is_judged_again() {
+fn a_failed_assumption_is_judged_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
     let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
-    // A candidate every 1,024 bytes, so that all chunks have the minimum, and their phase is that of the segment's
-    // start.
+    // A candidate every 1,024 bytes, so that all chunks have the minimum length, and their phase depends on the
+    // start of the segment.
     let all_repeat = |seed| random(seed, 1 << 10).repeat(2 << 10);
     let data = (0..).map(all_repeat).find(|data| sums(&spec, data)[1].0 == sizes.min());
     let (data, mut judged) = (data.expect("one in four blocks has a candidate"), 0);

@@ -15,7 +15,7 @@ use crate::{bytes, random};
 
 const LOCALITIES: [Locality; 2] = [Locality::Neighbour, Locality::Ignored];
 const ROLLING: [Rolling; 2] = [Rolling::Adler, Rolling::Crc32c];
-/// Shorter ones are no blocks.
+/// The minimum block length.
 const LEN: usize = 512;
 
 fn spec(len: usize, weak: Rolling) -> BlockSpec {
@@ -29,7 +29,7 @@ fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
     sums
 }
 
-/// Result of a search by pieces of these lengths, over and over.
+/// Searches `new` in pieces, whose lengths repeat `pieces`.
 fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) -> (Vec<Op>, Counts) {
     let mut searcher = Searcher::new(Arc::new(sums.clone()), locality);
     let (mut ops, mut settled, mut end) = (Vec::new(), 0, 0);
@@ -52,7 +52,7 @@ fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) ->
     (ops, searcher.counts())
 }
 
-/// The same by regions of these lengths, over and over, behind a first piece that is searched alone.
+/// Searches `new` by regions, whose lengths repeat `lens`, after a first piece that is searched alone.
 fn by_regions(
     sums: &BlockSums,
     new: &[u8],
@@ -84,7 +84,7 @@ fn by_regions(
     (ops, searcher.counts())
 }
 
-/// Literals that follow each other as one.
+/// Joins consecutive literals.
 fn joined(ops: Vec<Op>) -> Vec<Op> {
     let mut joined: Vec<Op> = Vec::new();
     for op in ops {
@@ -102,7 +102,7 @@ fn whole(sums: &BlockSums, locality: Locality, new: &[u8]) -> (Vec<Op>, Counts) 
     search(sums, locality, new, &[new.len().max(1)])
 }
 
-/// The blocks that `ops` copy, and where to.
+/// The blocks that `ops` copy, with their offsets in the new version.
 fn matches(ops: &[Op], len: usize) -> Vec<(usize, usize)> {
     let blocks = |op: &Op| match *op {
         Op::Literal { .. } => vec![],
@@ -122,7 +122,7 @@ fn literal_bytes(ops: &[Op]) -> usize {
     ops.iter().map(bytes).sum()
 }
 
-/// Asserts that the pieces are in order and without gaps.
+/// Asserts that `ops` cover the new version in order and without gaps.
 fn assert_tiles(ops: &[Op], new_len: usize) {
     let end = ops.iter().fold(0, |at, op| {
         let span = match *op {
@@ -135,7 +135,7 @@ fn assert_tiles(ops: &[Op], new_len: usize) {
     assert_eq!(end, new_len as u64);
 }
 
-/// An old version, and a new one that some edits made of it: inserts, cuts and overwrites.
+/// An old version, and a new version with some insertions, deletions and overwrites.
 fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let edit = (any::<usize>(), 0usize..1500, 0..3, any::<u64>());
     let old = prop_oneof![3 => bytes(), 1 => repeated()];
@@ -154,7 +154,7 @@ fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Two blocks in any order, and the start of one.
+/// Two blocks in random order, followed by the start of the first.
 fn repeated() -> impl Strategy<Value = Vec<u8>> {
     let blocks = [random(1, LEN), random(2, LEN)];
     let order = proptest::collection::vec(0usize..2, 1..40);
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn law5_copies_and_literals_make_new_whatever_the_pieces(
+    fn law5_copies_and_literals_rebuild_the_new_version_for_any_pieces(
         (old, new) in versions(),
         other in bytes(),
         pieces in proptest::collection::vec(1usize..3000, 1..5),
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_of_pieces_are_those_of_the_whole(
+    fn sums_from_pieces_equal_sums_of_the_whole(
         old in bytes(),
         pieces in proptest::collection::vec(1usize..3000, 1..5),
     ) {
@@ -243,7 +243,8 @@ proptest! {
             let sums = sums(spec(len, Rolling::Adler), &old);
             let (ops, _) = whole(&sums, Locality::Neighbour, &new);
             let literal = literal_bytes(&ops);
-            // What was inserted, and the blocks that the edit touched: two, for blocks are longer than an edit.
+            // The inserted bytes, and the blocks that the edit changes: two, because a block is longer than an
+            // edit.
             prop_assert!(literal <= 2 * len + insert - cut.min(insert), "{cut} {insert}: {literal}");
         }
     }
@@ -260,14 +261,15 @@ fn an_unchanged_file_costs_one_strong_sum_for_each_block_and_is_one_run() {
     }
 }
 
-/// Bytes after an overwrite are expected as long as a whole number of blocks lies between.
+/// Blocks after an overwrite are expected if a whole number of blocks lies between.
 #[test]
-fn blocks_behind_an_overwrite_stay_where_they_were_even_if_all_are_equal() {
+fn equal_blocks_after_an_overwrite_keep_their_offsets() {
     let old = vec![0; 20 * LEN];
     let mut new = old.clone();
     new[3 * LEN + 5] = 1;
     let (ops, _) = whole(&sums(spec(LEN, Rolling::Adler), &old), Locality::Neighbour, &new);
-    // The zeros right behind the byte are a match sooner than a block is expected; what is over is left at the end.
+    // The zeros right after the changed byte match before the expected offset, so one block is left over at the
+    // end.
     assert_eq!(literal_bytes(&ops), LEN);
     let random = random(3, LEN);
     let old: Vec<u8> = (0..20).flat_map(|_| random.clone()).collect();
@@ -282,7 +284,7 @@ fn blocks_behind_an_overwrite_stay_where_they_were_even_if_all_are_equal() {
     assert_eq!(ops, expected);
 }
 
-/// Runs of zeros and of one block, in both versions or in one: counted, not timed.
+/// Runs of zeros and of one block, in one version or in both. Counts work instead of measuring time.
 #[test]
 fn repeated_blocks_cost_no_more_than_others() {
     let blocks = 1000;
@@ -301,7 +303,7 @@ fn repeated_blocks_cost_no_more_than_others() {
                     assert_tiles(&ops, new.len());
                     assert!(reference::apply(&ops, old, new) == **new);
                     assert!(counts.strong <= blocks as u64 + 1, "{counts:?}");
-                    // Binary searches in a table of few entries: equal blocks are one.
+                    // Binary searches in a table of few entries, because equal blocks have one entry.
                     assert!(counts.weak <= 10 * new.len() as u64, "{counts:?}");
                     if old == new {
                         assert_eq!(literal_bytes(&ops), 0);
@@ -313,7 +315,8 @@ fn repeated_blocks_cost_no_more_than_others() {
     }
 }
 
-/// Bytes whose windows all have one weak sum although no two are equal: +1, -1, -1, +1 adds nothing to either half.
+/// Bytes whose windows all have the same Adler sum although no two windows are equal: +1, -1, -1, +1 changes
+/// neither half.
 fn forged(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![64u8; len];
     for (quad, dice) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(random(seed, len / 8)) {
@@ -349,7 +352,7 @@ fn forged_weak_sums_cannot_buy_more_than_the_budget() {
     }
 }
 
-/// A match behind forged bytes is found, if not at once.
+/// A match after forged bytes is found, though not at once.
 #[test]
 fn a_spent_budget_recovers() {
     let len = 1024;
@@ -363,7 +366,7 @@ fn a_spent_budget_recovers() {
     assert!(literal_bytes(&ops) <= 65 * len, "{}", literal_bytes(&ops));
 }
 
-/// All blocks of old share a weak sum, and each is found all the same.
+/// All old blocks have the same weak sum, and every block is found.
 #[test]
 fn blocks_of_one_weak_sum_are_all_found() {
     let len = 1024;
@@ -375,9 +378,9 @@ fn blocks_of_one_weak_sum_are_all_found() {
     assert!(counts.strong <= 600, "at most one for each window: {counts:?}");
 }
 
-/// Searches one byte a call: what a window costs does not depend on the piece.
+/// Searches one byte per call: the cost of a window does not depend on the pieces.
 #[test]
-fn the_search_goes_on_where_a_piece_ended() {
+fn the_search_continues_at_the_end_of_a_piece() {
     let old = random(11, 30 * LEN);
     let new = [&random(12, 700)[..], &old[..10 * LEN], &random(13, 50), &old[9 * LEN..]].concat();
     let sums = sums(spec(LEN, Rolling::Adler), &old);
@@ -401,9 +404,9 @@ fn an_empty_search_finds_nothing() {
     }
 }
 
-/// Equal blocks are where the short one could overlap a match.
+/// With equal blocks, the short block could overlap a match.
 #[test]
-fn the_short_block_begins_behind_the_last_match() {
+fn the_short_block_begins_after_the_last_match() {
     let old = vec![0; LEN + 100];
     let sums = sums(spec(LEN, Rolling::Adler), &old);
     for len in LEN..=LEN + 101 {
@@ -427,13 +430,13 @@ fn the_short_block_is_found_at_the_end_only() {
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, short).0), 0);
 }
 
-/// Blocks as storage has them, and SHA-256 without a key.
+/// Blocks as a storage layer has them, with unkeyed SHA-256.
 fn plain() -> BlockSpec {
     let len = FixedLen::new(4096).expect("length is in range");
     BlockSpec { len, weak: Rolling::Crc32c, strong: Strong::Sha256, key: None }
 }
 
-/// The sums that storage keeps of `bytes`.
+/// The sums that a storage layer keeps of `bytes`.
 fn kept(bytes: &[u8]) -> StoredSums {
     let mut kept = StoredSums::new(SumKind::Sha256, 4096, &(0..bytes.len() as u64));
     for (no, block) in (0..).zip(bytes.chunks_exact(4096)) {
@@ -443,9 +446,9 @@ fn kept(bytes: &[u8]) -> StoredSums {
 }
 
 #[test]
-fn strong_sums_that_storage_keeps_are_not_taken_again() {
+fn stored_strong_sums_are_not_computed_again() {
     let old = random(1, 60 * 4096 + 5);
-    // Windows are blocks of new only in front of the insert.
+    // Windows are aligned to stored blocks only before the insertion.
     let new = [&old[..20 * 4096 + 70], b"an insert", &old[20 * 4096 + 70..]].concat();
     let search = |spec, kept: &StoredSums| {
         let mut searcher = Searcher::new(Arc::new(sums(spec, &old)), Locality::Ignored);
@@ -458,20 +461,20 @@ fn strong_sums_that_storage_keeps_are_not_taken_again() {
     assert_eq!(counts.strong, 39 + 1, "behind the insert, and the last block");
     let nothing = StoredSums::new(SumKind::Sha256, 4096, &(0..new.len() as u64));
     assert_eq!(search(plain(), &nothing).0, ops);
-    // Those of other bytes: no block equals.
+    // Stored sums of other bytes match no block.
     let (_, counts) = search(plain(), &kept(&random(2, new.len())));
     assert_eq!((counts.kept, counts.false_alarms), (20, 20));
-    // With a key storage has none of them.
+    // Stored sums are unkeyed, so a keyed search uses none.
     let keyed = BlockSpec { key: Some(SumKey::from_bytes([1; 32])), ..plain() };
     let (with_key, counts) = search(keyed, &kept(&new));
     assert_eq!((with_key, counts.kept), (ops, 0));
 }
 
 proptest! {
-    /// Law 2 of searches: whoever searches which region, what is found is what one search finds, as long as the budget
-    /// lasts: windows of few values make a weak sum's false alarms.
+    /// Law 2 of searches: regions find the same matches as one search, as long as the budget lasts. Windows with
+    /// few byte values cause false alarms of the weak sum.
     #[test]
-    fn regions_find_what_one_search_finds(
+    fn regions_find_the_matches_of_one_search(
         (old, new) in versions(),
         first in 0..3000_usize,
         lens in prop::collection::vec(1..4000_usize, 1..5),
@@ -488,7 +491,7 @@ proptest! {
 }
 
 #[test]
-fn borders_of_regions_may_lie_anywhere_in_repeated_content() {
+fn region_borders_may_be_anywhere_in_repeated_content() {
     let unit = random(1, 700);
     let repeated: Vec<u8> = unit.iter().copied().cycle().take(20_000).collect();
     let insert = [&repeated[..7001], b"other", &repeated[3..]].concat();
@@ -526,7 +529,7 @@ fn regions_share_one_budget() {
 }
 
 #[test]
-fn regions_take_the_strong_sums_that_storage_keeps() {
+fn regions_use_stored_strong_sums() {
     let old = random(1, 60 * 4096);
     let sums = sums(plain(), &old);
     let (ops, counts) = by_regions(&sums, &old, 10_000, &[50_000], Some(&kept(&old)));

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::{bytes, random};
 
-/// Lengths around every power of two, and any others.
+/// Lengths around every power of two, and random lengths.
 fn len() -> impl Strategy<Value = u64> {
     let near =
         (0..u64::BITS, -2i64..=2).prop_map(|(bit, step)| (1u64 << bit).saturating_add_signed(step));
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn law3_nothing_before_or_behind_changes_nothing(sum in crc32c(), len in len()) {
+    fn law3_concatenation_with_no_bytes_changes_nothing(sum in crc32c(), len in len()) {
         prop_assert_eq!(Crc32c::EMPTY.concat(sum, len), sum);
         prop_assert_eq!(sum.concat(Crc32c::EMPTY, 0), sum);
     }
@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// The sum of a kind by its definition.
+/// The reference sum of `bytes`.
 fn slow(kind: Weak, bytes: &[u8]) -> u32 {
     match kind {
         Weak::Adler => reference::adler(bytes),
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn law4_a_rolled_sum_is_that_of_the_window(data in bytes(), len in 1usize..4096) {
+    fn law4_a_rolled_sum_equals_the_sum_of_the_window(data in bytes(), len in 1usize..4096) {
         prop_assume!(len <= data.len());
         let mut sum = Adler::of(&data[..len]);
         for at in 1..=data.len() - len {
@@ -102,7 +102,7 @@ proptest! {
     }
 }
 
-/// Around the lanes of Adler, the strides and windows of FastFP and LastFP.
+/// Lengths around the lanes of Adler, and the strides and windows of FastFP and LastFP.
 #[test]
 fn law4_weak_sums_equal_the_reference_at_all_short_lengths() {
     let data = random(7, 300);
@@ -113,10 +113,10 @@ fn law4_weak_sums_equal_the_reference_at_all_short_lengths() {
     }
 }
 
-/// LastFP sees the end alone: 64 bytes, the first of them by few bits. All others see each byte, whatever a chunker
-/// skips.
+/// LastFP depends on the last 64 bytes only, and on the first of these by few bits. All other sums depend on
+/// every byte.
 #[test]
-fn every_byte_counts_for_all_sums_but_the_last_hash() {
+fn every_byte_changes_all_sums_except_lastfp() {
     let data = random(8, 1000);
     for changed in 0..data.len() {
         let mut other = data.clone();
@@ -133,7 +133,7 @@ fn every_byte_counts_for_all_sums_but_the_last_hash() {
 }
 
 #[test]
-fn names_and_numbers_are_read_back() {
+fn names_and_numbers_parse_to_their_kind() {
     for kind in Weak::ALL {
         assert_eq!(kind.name().parse(), Ok(kind));
         let mut bytes = Vec::new();
@@ -152,7 +152,7 @@ fn names_and_numbers_are_read_back() {
     assert_eq!(Strong::decode(&mut Reader::new(&[99])), Err(CodecError::OutOfRange));
 }
 
-/// Every length at which one more table, or another entry of one, is looked at.
+/// Lengths at which `concat` uses another table or another table entry.
 #[test]
 fn law4_concat_equals_the_reference_at_every_power_of_two() {
     let (a, b) = (Crc32c::of(b"old"), Crc32c::of(b"new"));
@@ -166,9 +166,9 @@ fn law4_concat_equals_the_reference_at_every_power_of_two() {
     }
 }
 
-/// Sums by the reference of long runs of zeros, from feeding short ones.
+/// The reference for long runs of zeros equals feeding short runs.
 #[test]
-fn the_reference_joins_sums_as_bytes_join() {
+fn the_reference_concatenation_equals_the_sum_of_both_parts() {
     for len in [0usize, 1, 2, 255, 256, 1000] {
         let next: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
         let whole = reference::crc32c(&[&b"old"[..], &next].concat());
@@ -177,7 +177,7 @@ fn the_reference_joins_sums_as_bytes_join() {
     }
 }
 
-/// Different chunks of random bytes, cut as NetSync cuts them (§5.2).
+/// Different chunks of random bytes, cut as in NetSync (§5.2).
 fn chunks(data: &[u8]) -> Vec<&[u8]> {
     let sizes = Sizes::new(512, 1024, 4096).expect("sizes rise");
     let chunker = ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes).build();
@@ -190,8 +190,8 @@ fn chunks(data: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-/// True if sums fill 1,024 bins of their range alike, by the test of chi-square: eight deviations are nobody's bad
-/// luck.
+/// True if a chi-square test with 1,024 bins accepts a uniform distribution. The limit is eight standard
+/// deviations.
 fn are_even(sums: &[u32]) -> bool {
     let mut bins = [0u32; 1024];
     sums.iter().for_each(|sum| bins[(sum >> 22) as usize] += 1);
@@ -201,18 +201,18 @@ fn are_even(sums: &[u32]) -> bool {
     chi < freedom + 8.0 * (2.0 * freedom).sqrt()
 }
 
-/// Number of pairs that have one sum.
+/// Number of pairs of equal sums.
 fn pairs(sums: &[u32]) -> u64 {
     let mut counts: HashMap<u32, u64> = HashMap::new();
     sums.iter().for_each(|sum| *counts.entry(*sum).or_default() += 1);
     counts.values().map(|count| count * (count - 1) / 2).sum()
 }
 
-/// NetSync §5.2: sums of different chunks are spread over their range and rarely meet. That the tests of this tell a
-/// bad sum is shown by some.
+/// NetSync §5.2: sums of different chunks are uniform and rarely collide. Some bad sums show that the tests can
+/// fail.
 #[test]
 fn weak_sums_are_even_and_rarely_collide() {
-    // Of random 32-bit sums of so many chunks an eighth of a pair has one sum.
+    // Random 32-bit sums of this many chunks have an expected eighth of a colliding pair.
     const FEW: u64 = 16;
     let data = random(11, 32 << 20);
     let chunks = chunks(&data);
@@ -223,20 +223,21 @@ fn weak_sums_are_even_and_rarely_collide() {
         let sums = sums(&|chunk| kind.of(chunk));
         assert!(are_even(&sums) && pairs(&sums) <= FEW, "{kind:?}: {} pairs", pairs(&sums));
     }
-    // Where a chunk ends its last hash has the bits that made it end there.
+    // The last hash of a chunk has the bits that made the chunk end.
     assert!(!are_even(&sums(&|chunk| Weak::LastFp.of(chunk))));
     // One bit is always set.
     assert!(!are_even(&sums(&|chunk| Weak::Crc32c.of(chunk) | 1 << 31)));
-    // All bytes added up.
+    // The sum of all bytes.
     assert!(!are_even(&sums(&|chunk| chunk.iter().map(|byte| u32::from(*byte)).sum())));
-    // Even, but half as long.
+    // Uniform, but half as long.
     let short = sums(&|chunk| Weak::Crc32c.of(chunk) & 0xffff_0000);
     assert!(are_even(&short) && pairs(&short) > FEW);
 }
 
-/// Pages of the same records in other orders, as a database may write them: sums that add up know no order.
+/// Pages with the same records in different orders, as databases may write them. A plain sum of bytes ignores
+/// the order.
 #[test]
-fn a_crc_of_the_same_records_in_another_order_is_another() {
+fn crcs_of_reordered_records_differ() {
     let page = random(12, 1024);
     let mut records: Vec<&[u8]> = page.chunks(32).collect();
     let mut seen = HashSet::new();
