@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use deltic_core::chunk::cut_all;
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_core::{AtEnd, ChunkerSpec, Strategy};
 use deltic_net::SyncError;
 use deltic_net::monitor::{Spent, Stage};
@@ -140,7 +140,7 @@ impl Sample {
 pub(crate) struct Way {
     pub(crate) strategy: Strategy,
     pub(crate) threads: NonZeroU32,
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<LinkModel>,
     pub(crate) compress: bool,
     pub(crate) durable: bool,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 
 use crate::size::{BadSize, Size};
 
@@ -123,19 +123,21 @@ impl Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
     Nothing,
-    Link(Link),
+    Link(LinkModel),
 }
 
 impl Between {
     /// The word that is read as this.
     pub(crate) fn word(self) -> String {
-        let Self::Link(Link { bits_per_second, round_trip }) = self else { return "none".into() };
+        let Self::Link(LinkModel { bits_per_second, round_trip }) = self else {
+            return "none".into();
+        };
         let (kilobits, seconds) = (bits_per_second as f64 / 1e3, round_trip.as_secs_f64());
         format!("{kilobits}kbit,{seconds}s")
     }
 
     /// The link, if there is one.
-    pub(crate) fn link(self) -> Option<Link> {
+    pub(crate) fn link(self) -> Option<LinkModel> {
         match self {
             Self::Nothing => None,
             Self::Link(link) => Some(link),
@@ -160,13 +162,13 @@ impl FromStr for Between {
         if bits_per_second > MAX_BITS_PER_SECOND || round_trip > MAX_ROUND_TRIP {
             return Err(BadWord::Link);
         }
-        Ok(Self::Link(Link { bits_per_second, round_trip }))
+        Ok(Self::Link(LinkModel { bits_per_second, round_trip }))
     }
 }
 
 impl fmt::Display for Between {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Link(Link { bits_per_second, round_trip }) = self else {
+        let Self::Link(LinkModel { bits_per_second, round_trip }) = self else {
             return f.write_str("none");
         };
         let rate = *bits_per_second as f64 / 1e6;
@@ -295,7 +297,7 @@ mod tests {
             let round_trip = Duration::from_secs_f64(millis / 1e3);
             assert_eq!(
                 word.parse(),
-                Ok(Between::Link(Link { bits_per_second, round_trip })),
+                Ok(Between::Link(LinkModel { bits_per_second, round_trip })),
                 "{word}"
             );
         }

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{DELTIC, Run, WAYS, Way, World, btrfs, btrfs_by, edited, noise};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Strategy, Strong};
+use deltic_core::{Strategy, StrongKind};
 
 /// Long enough for runs that NetSync splits, and for more than one segment.
 const LONG: usize = 5 << 20;
@@ -125,7 +125,7 @@ fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
 
 /// The sum of the first block of `insert`, as storage has it.
 fn old_sum(world: &World) -> Vec<u8> {
-    Strong::Sha256.of(None, &world.read("dst/insert")[..4096]).as_bytes().into()
+    StrongKind::Sha256.of(None, &world.read("dst/insert")[..4096]).as_bytes().into()
 }
 
 /// A sync by SkySync's blocks, and all that both ends said.

@@ -158,7 +158,7 @@ fn counting(mut cut: impl FnMut(&[u8]) -> usize + 'static) -> Count {
     })
 }
 
-/// Vectorized Gear, warmed up like ours. Its mask cuts slightly less often.
+/// Vectorised Gear, warmed up like ours. Its mask cuts slightly less often.
 fn gearhash_cut(sizes: Sizes, data: &[u8]) -> usize {
     let data = &data[..data.len().min(sizes.max() as usize)];
     let min = sizes.min() as usize;

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crc_fast::{CrcAlgorithm, checksum_combine, crc32_iscsi};
-use deltic_core::weak::{Crc32c, Engine};
+use deltic_core::weak::{ConcatEngine, Crc32c};
 
 type Digest = fn(&[u8]) -> u32;
 type Concat = fn(u32, u32, u64) -> u32;
@@ -24,7 +24,7 @@ const DIGESTS: [(&str, Digest); 2] = [("crc32c", crc32c::crc32c), ("crc-fast", c
 const CONCATS: [(&str, Concat); 4] = [
     ("deltic", |a, b, len| Crc32c::new(a).concat(Crc32c::new(b), len).get()),
     ("deltic portable", |a, b, len| {
-        Crc32c::new(a).concat_on(Engine::portable(), Crc32c::new(b), len).get()
+        Crc32c::new(a).concat_on(ConcatEngine::portable(), Crc32c::new(b), len).get()
     }),
     ("crc32c", |a, b, len| crc32c::crc32c_combine(a, b, len as usize)),
     ("crc-fast", |a, b, len| {

@@ -16,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 use std::time::Duration;
 
-use deltic_core::index::Cuckoo;
+use deltic_core::index::CuckooIndex;
 
 use clock::cpu_time;
 
@@ -41,7 +41,7 @@ fn loads(bits: u32) {
 
 fn ours(bits: u32, seed: u64) -> f64 {
     let slots = 1 << bits;
-    let mut index = Cuckoo::with_room(slots, slots * 9 / 10);
+    let mut index = CuckooIndex::with_room(slots, slots * 9 / 10);
     assert_eq!(index.load().slots, slots);
     let mut full = 0;
     for sum in sums(seed) {
@@ -74,13 +74,13 @@ fn speeds(bits: u32) {
     let others: Vec<u32> = sums(2).take(count).collect();
     let mut order = known.clone();
     order.sort_unstable_by_key(|sum| sum.wrapping_mul(0x9e37_79b1));
-    let mut cuckoo = Cuckoo::new(0);
+    let mut cuckoo = CuckooIndex::new(0);
     let mut sip: HashMap<u32, u32> = HashMap::new();
     let mut plain: HashMap<u32, u32, BuildHasherDefault<Straight>> = HashMap::default();
     let mut times: [[Vec<Duration>; 3]; 4] = Default::default();
     for _ in 0..ROUNDS {
         times[0][0].push(
-            time(|| cuckoo = Cuckoo::with_room(count, count))
+            time(|| cuckoo = CuckooIndex::with_room(count, count))
                 + time(|| known.iter().for_each(|sum| cuckoo.push(*sum))),
         );
         times[0][1].push(time(|| {

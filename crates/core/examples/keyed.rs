@@ -14,7 +14,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltic_core::keyed::{Engine, Key, KeyedSum};
+use deltic_core::keyed::{CarrylessEngine, Key, KeyedSum};
 use deltic_core::{Crc32c, Fingerprint};
 
 type Sum = Box<dyn Fn(&[u8])>;
@@ -46,7 +46,7 @@ fn main() {
 
 fn rivals() -> Vec<(&'static str, Sum)> {
     let key = Key::from_bytes(*blake3::hash(b"a key").as_bytes());
-    let by_engine = Engine::available().into_iter().map(|engine| {
+    let by_engine = CarrylessEngine::available().into_iter().map(|engine| {
         let keyed = KeyedSum::with(&key, engine);
         (engine.name(), rival(move |bytes| keyed.sum(bytes)))
     });

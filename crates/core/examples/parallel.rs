@@ -28,7 +28,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use deltic_core::chunk::{Ask, Judge, SegmentChunks, Segments, Stitch, TwoStage, cut_all};
+use deltic_core::chunk::{
+    FileSegments, JudgeScope, MergeRequest, SegmentChunks, SegmentStitcher, TwoStage, cut_all,
+};
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 
 use clock::cpu_time;
@@ -83,10 +85,10 @@ fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
         let mut ways = family(spec, &name, summed, |(_, sum)| sum.get());
         // On CPUs with slow gathers the portable first stage is faster; see the example `chunkers`.
         let stages = TwoStage::new(&spec, Isa::SCALAR).expect("one criterion");
-        for (judge, which) in [(Judge::Every, "all ends"), (Judge::AsCut, "as cut")] {
+        for (judge, which) in [(JudgeScope::Every, "all ends"), (JudgeScope::AsCut, "as cut")] {
             ways.push((
                 format!("{name}, ParaSync, {which}"),
-                Box::new(move |data, n| parasync(stages, data, (n, judge))),
+                Box::new(move |data, n| parasync(stages, data, n, judge)),
             ));
         }
         ways.push((format!("{name}, SS-CDC"), Box::new(move |data, n| ss_cdc(stages, data, n))));
@@ -108,12 +110,11 @@ fn family<'a, T: Send + 'a>(
             let (start, mut sums) = (cpu_time(), Vec::new());
             cut_all(&spec.build(), data, AtEnd::Yes, |chunk| sums.push(sum(chunk)));
             let spent = Spent { joining: cpu_time() - start, ..Spent::default() };
-            outcome(sums.iter().map(check), spent, (0, 0))
+            outcome(sums.iter().map(check), spent, 0, 0)
         }),
     )];
     for mib in [1, 4] {
-        let way: Way<'a> =
-            Box::new(move |data, n| stitch(spec, data, (n, mib << 20), (sum, check)));
+        let way: Way<'a> = Box::new(move |data, n| stitch(spec, data, n, mib << 20, (sum, check)));
         ways.push((format!("{name}, stitch {mib} MiB"), way));
     }
     ways
@@ -122,13 +123,14 @@ fn family<'a, T: Send + 'a>(
 fn stitch<T: Send>(
     spec: ChunkerSpec,
     data: &[u8],
-    (threads, segment_len): (usize, u64),
+    threads: usize,
+    segment_len: u64,
     (sum, check): Sum<T>,
 ) -> Outcome {
     let chunker = spec.build();
-    let segments = Segments::new(&spec, data.len() as u64, segment_len);
+    let segments = FileSegments::new(&spec, data.len() as u64, segment_len);
     let jobs: Vec<_> = segments.iter().collect();
-    let (mut stitch, mut sums) = (Stitch::new(segments), Vec::new());
+    let (mut stitch, mut sums) = (SegmentStitcher::new(segments), Vec::new());
     let (mut seams, mut cut) = (0, 0);
     let spent = in_order(
         threads,
@@ -146,10 +148,10 @@ fn stitch<T: Send>(
             }
         },
     );
-    outcome(sums.iter().map(check), spent, (cut - data.len() as u64, seams))
+    outcome(sums.iter().map(check), spent, cut - data.len() as u64, seams)
 }
 
-fn parasync(stages: TwoStage, data: &[u8], (threads, judge): (usize, Judge)) -> Outcome {
+fn parasync(stages: TwoStage, data: &[u8], threads: usize, judge: JudgeScope) -> Outcome {
     let (mut merge, mut sums, mut again, mut seams) = (stages.merge(), Vec::new(), 0, 0);
     let sub_chunks = |range: &Range<u64>, judge| {
         let sums = (Crc32c::of, |_: &[u8]| None::<()>);
@@ -161,19 +163,19 @@ fn parasync(stages: TwoStage, data: &[u8], (threads, judge): (usize, Judge)) -> 
         |range| sub_chunks(range, judge),
         |found| {
             sums.extend(merge.push(found));
-            while let Some(ask) = merge.asks() {
+            while let Some(ask) = merge.request() {
                 seams += 1;
-                let (Ask::Sum(range) | Ask::Judge(range)) = &ask;
+                let (MergeRequest::Sum(range) | MergeRequest::Judge(range)) = &ask;
                 again += range.end - range.start;
                 sums.extend(match &ask {
-                    Ask::Sum(front) => merge.split(Crc32c::of(bytes_of(data, front))),
-                    Ask::Judge(rest) => merge.judge(sub_chunks(rest, Judge::Every)),
+                    MergeRequest::Sum(front) => merge.split(Crc32c::of(bytes_of(data, front))),
+                    MergeRequest::Judge(rest) => merge.judge(sub_chunks(rest, JudgeScope::Every)),
                 });
             }
         },
     );
     sums.extend(merge.finish());
-    outcome(sums.iter().map(|chunk| chunk.sum.get()), spent, (again, seams))
+    outcome(sums.iter().map(|chunk| chunk.sum.get()), spent, again, seams)
 }
 
 /// Chunks as pdsync does (ParaSync §2.3): sums are computed after all boundaries are known.
@@ -195,7 +197,7 @@ fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
         rest = after;
     }
     spent.joining += cpu_time() - start;
-    outcome(sums.into_iter(), spent, (0, 0))
+    outcome(sums.into_iter(), spent, 0, 0)
 }
 
 /// Runs all jobs on threads. Passes their results to `take` in order.
@@ -260,7 +262,8 @@ fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
 fn outcome(
     sums: impl ExactSizeIterator<Item = u32>,
     spent: Spent,
-    (again, seams): (u64, usize),
+    again: u64,
+    seams: usize,
 ) -> Outcome {
     let chunks = sums.len();
     let check = sums.fold(0u32, |check, sum| check.rotate_left(1) ^ sum);

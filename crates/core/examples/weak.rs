@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use deltic_core::chunk::{FixedLen, cut_all};
 use deltic_core::{
-    Algorithm, AtEnd, BlockSpec, BlockSums, ChunkerSpec, Fingerprint, Locality, Rolling, Searcher,
-    Sizes, Strong, Weak,
+    Algorithm, AtEnd, BlockSpec, BlockSums, ChunkerSpec, Fingerprint, Locality, RollingKind,
+    Searcher, Sizes, StrongKind, WeakKind,
 };
 
 use clock::cpu_time;
@@ -82,9 +82,9 @@ fn judge(name: &str, chunks: Vec<&[u8]>) {
     let distinct: Vec<&[u8]> =
         chunks.into_iter().filter(|chunk| seen.insert(Fingerprint::of(chunk))).collect();
     let n = distinct.len() as f64;
-    let expected_pairs = n * (n - 1.0) / 2.0 / 2f64.powi(Weak::BITS as i32);
+    let expected_pairs = n * (n - 1.0) / 2.0 / 2f64.powi(WeakKind::BITS as i32);
     println!("\n{name}: {} chunks", distinct.len());
-    for kind in Weak::ALL {
+    for kind in WeakKind::ALL {
         let sums: Vec<u32> = distinct.iter().map(|chunk| kind.of(chunk)).collect();
         let statistic = chi_square(&sums);
         let (verdict, pairs) = (verdict(statistic), pairs(&sums));
@@ -98,7 +98,7 @@ fn judge(name: &str, chunks: Vec<&[u8]>) {
 fn chi_square(sums: &[u32]) -> f64 {
     let mut bins = vec![0u32; BINS];
     for sum in sums {
-        bins[(sum >> (Weak::BITS - BINS.ilog2())) as usize] += 1;
+        bins[(sum >> (WeakKind::BITS - BINS.ilog2())) as usize] += 1;
     }
     let mean = sums.len() as f64 / BINS as f64;
     bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
@@ -130,9 +130,9 @@ fn pairs(sums: &[u32]) -> u64 {
 fn speeds(data: &[u8]) {
     let lens = [512, 2048, 8192, 32_768];
     println!("\nspeed in cache, GB/s    {}", lens.map(|len| format!("{len:>9}")).concat());
-    let kinds = Weak::ALL.map(|kind| (kind.name(), Sum::Weak(kind))).into_iter();
+    let kinds = WeakKind::ALL.map(|kind| (kind.name(), Sum::Weak(kind))).into_iter();
     let kinds: Vec<(&str, Sum)> =
-        kinds.chain(Strong::ALL.map(|kind| (kind.name(), Sum::Strong(kind)))).collect();
+        kinds.chain(StrongKind::ALL.map(|kind| (kind.name(), Sum::Strong(kind)))).collect();
     let mut times = vec![vec![vec![]; lens.len()]; kinds.len()];
     for _ in 0..ROUNDS {
         for ((_, kind), times) in kinds.iter().zip(&mut times) {
@@ -150,8 +150,8 @@ fn speeds(data: &[u8]) {
 
 #[derive(Clone, Copy)]
 enum Sum {
-    Weak(Weak),
-    Strong(Strong),
+    Weak(WeakKind),
+    Strong(StrongKind),
 }
 
 impl Sum {
@@ -175,10 +175,10 @@ fn searches(old: &[u8]) {
         "\nsearch, GB/s                        same     moved unrelated  ns a block   false alarms"
     );
     for (weak, strong) in [
-        (Rolling::Adler, Strong::Md5),
-        (Rolling::Adler, Strong::SipHash),
-        (Rolling::Adler, Strong::Blake3),
-        (Rolling::Crc32c, Strong::Sha256),
+        (RollingKind::Adler, StrongKind::Md5),
+        (RollingKind::Adler, StrongKind::SipHash),
+        (RollingKind::Adler, StrongKind::Blake3),
+        (RollingKind::Crc32c, StrongKind::Sha256),
     ] {
         let spec =
             BlockSpec { len: FixedLen::new(8192).expect("in range"), weak, strong, key: None };

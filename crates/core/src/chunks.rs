@@ -81,7 +81,7 @@ impl Chunks {
     /// # Panics
     /// If the list would have more than `u32::MAX` chunks.
     pub fn push(&mut self, start: u64, Chunk { len, fingerprint }: Chunk) -> ChunkNo {
-        let no = ChunkNo(u32::try_from(self.len()).expect("more chunks than numbers"));
+        let no = ChunkNo(u32::try_from(self.len()).expect("chunk numbers fit in 32 bits"));
         let [head, tail] = halves(&fingerprint);
         if tail != Half::default() {
             // Reserve as much memory as `heads` has.
@@ -180,8 +180,8 @@ impl FromIterator<(u64, Chunk)> for Chunks {
 
 fn halves(fingerprint: &Fingerprint) -> [Half; 2] {
     let bytes = fingerprint.as_bytes();
-    let (head, tail) = bytes.split_first_chunk().expect("a half is shorter");
-    [*head, *tail.first_chunk().expect("a half is left")]
+    let (head, tail) = bytes.split_first_chunk().expect("a fingerprint has two halves");
+    [*head, *tail.first_chunk().expect("a fingerprint has two halves")]
 }
 
 #[cfg(test)]

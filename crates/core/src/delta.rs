@@ -9,7 +9,7 @@ pub const MAX_RUN_BYTES: u32 = 8 << 20;
 
 /// One copy or literal. Operations are independent: every order gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
+pub enum DeltaOp {
     /// Copies bytes from the old version.
     Copy {
         /// Byte range in the old version.
@@ -24,7 +24,7 @@ pub enum Op {
     },
 }
 
-/// Reason why [`Cover::add`] refuses a run.
+/// Reason why [`WriteCover::add`] refuses a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverError {
     /// A byte of the run is covered already.
@@ -46,14 +46,14 @@ pub enum CoverError {
 ///
 /// Memory grows with the number of gaps, not with the number of writes.
 #[derive(Clone, Debug)]
-pub struct Cover {
+pub struct WriteCover {
     len: u64,
     missing: u64,
     /// Covered runs: start to end. Runs neither touch nor overlap.
     runs: BTreeMap<u64, u64>,
 }
 
-impl Cover {
+impl WriteCover {
     /// An empty cover of a file of `len` bytes.
     #[must_use]
     pub const fn new(len: u64) -> Self {
@@ -111,7 +111,7 @@ impl CopyRuns {
     }
 
     /// Takes the next copy. Returns the previous run if this copy does not extend it.
-    pub fn push(&mut self, old: Span, new_start: u64) -> Option<Op> {
+    pub fn push(&mut self, old: Span, new_start: u64) -> Option<DeltaOp> {
         if let Some((run, run_new)) = &mut self.open {
             let goes_on =
                 run.end() == old.start && run_new.checked_add(run.len.into()) == Some(new_start);
@@ -127,8 +127,8 @@ impl CopyRuns {
     }
 
     /// Closes and returns the open run. The next copy starts a new run.
-    pub fn finish(&mut self) -> Option<Op> {
-        self.open.take().map(|(old, new_start)| Op::Copy { old, new_start })
+    pub fn finish(&mut self) -> Option<DeltaOp> {
+        self.open.take().map(|(old, new_start)| DeltaOp::Copy { old, new_start })
     }
 }
 
@@ -141,11 +141,11 @@ mod tests {
         let mut runs = CopyRuns::new();
         assert_eq!(runs.push(Span::new(0, 10), 100), None);
         assert_eq!(runs.push(Span::new(10, 5), 110), None);
-        let first = Op::Copy { old: Span::new(0, 15), new_start: 100 };
+        let first = DeltaOp::Copy { old: Span::new(0, 15), new_start: 100 };
         assert_eq!(runs.push(Span::new(15, 5), 116), Some(first));
-        let second = Op::Copy { old: Span::new(15, 5), new_start: 116 };
+        let second = DeltaOp::Copy { old: Span::new(15, 5), new_start: 116 };
         assert_eq!(runs.push(Span::new(21, 9), 121), Some(second));
-        let third = Op::Copy { old: Span::new(21, 9), new_start: 121 };
+        let third = DeltaOp::Copy { old: Span::new(21, 9), new_start: 121 };
         assert_eq!(runs.finish(), Some(third));
         assert_eq!(runs.finish(), None);
     }
@@ -158,13 +158,13 @@ mod tests {
             runs.push(Span::new(u64::from(MAX_RUN_BYTES) - 1, 1), u64::from(MAX_RUN_BYTES) - 1),
             None
         );
-        let full = Op::Copy { old: Span::new(0, MAX_RUN_BYTES), new_start: 0 };
+        let full = DeltaOp::Copy { old: Span::new(0, MAX_RUN_BYTES), new_start: 0 };
         assert_eq!(runs.push(Span::new(MAX_RUN_BYTES.into(), 1), MAX_RUN_BYTES.into()), Some(full));
     }
 
     #[test]
     fn a_refused_run_changes_nothing() {
-        let mut cover = Cover::new(10);
+        let mut cover = WriteCover::new(10);
         cover.add(2, 3).unwrap();
         assert_eq!(cover.add(4, 1), Err(CoverError::Overlap { start: 4 }));
         assert_eq!(cover.add(0, 3), Err(CoverError::Overlap { start: 0 }));

@@ -37,16 +37,16 @@ impl Fingerprint {
         &self.0
     }
 
-    /// The first [`GROUP_PREFIX_BYTES`] bytes, which are sent for a group.
+    /// The first eight bytes, which are sent for a group.
     #[must_use]
     pub fn group_prefix(&self) -> GroupPrefix {
-        GroupPrefix(*self.0.first_chunk().expect("a prefix is shorter"))
+        GroupPrefix(*self.0.first_chunk().expect("a prefix is shorter than a fingerprint"))
     }
 
     /// The first `len` bytes.
     #[must_use]
     pub fn chunk_prefix(&self, len: PrefixLen) -> ChunkPrefix {
-        ChunkPrefix::from_bytes(&self.0[..len.get()]).expect("a length is a valid one")
+        ChunkPrefix::from_bytes(&self.0[..len.get()]).expect("a PrefixLen is a valid length")
     }
 }
 
@@ -89,8 +89,8 @@ impl PrefixLen {
         if Self::MIN.0 <= bytes && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
-    /// The prefix length for a file of about `chunks` chunks. A byte more for each chunk would cost more than
-    /// the repeated transfers it avoids, which happen about once in 100,000 files.
+    /// The prefix length for a file of about `chunks` chunks. A longer prefix would cost more than the repeated
+    /// transfers that wrong matches cause, about one in 60,000 files (docs/decisions/0024).
     #[must_use]
     pub const fn for_chunks(chunks: u64) -> Self {
         let pairs = 2 * (u64::BITS - chunks.leading_zeros());
@@ -144,17 +144,17 @@ impl ChunkPrefix {
 
     /// True if `fingerprint` starts with this prefix.
     #[must_use]
-    pub fn begins(&self, fingerprint: &Fingerprint) -> bool {
+    pub fn is_prefix_of(&self, fingerprint: &Fingerprint) -> bool {
         fingerprint.0.starts_with(self.as_bytes())
     }
 }
 
 /// Computes fingerprints of one kind. Cheap to clone.
 #[derive(Clone)]
-pub struct Fingerprinter(Form);
+pub struct Fingerprinter(FingerprintKind);
 
 #[derive(Clone)]
-enum Form {
+enum FingerprintKind {
     Plain,
     Blake3(Key),
     Keyed(Arc<KeyedSum>),
@@ -164,28 +164,30 @@ impl Fingerprinter {
     /// Plain BLAKE3, the same as [`Fingerprint::of`].
     #[must_use]
     pub(crate) const fn plain() -> Self {
-        Self(Form::Plain)
+        Self(FingerprintKind::Plain)
     }
 
     /// BLAKE3 in keyed mode.
     #[must_use]
     pub fn blake3(key: &Key) -> Self {
-        Self(Form::Blake3(*key))
+        Self(FingerprintKind::Blake3(*key))
     }
 
     /// [`KeyedSum`] in the first half of the fingerprint, zeros in the second.
     #[must_use]
     pub fn keyed(key: &Key) -> Self {
-        Self(Form::Keyed(Arc::new(KeyedSum::new(key))))
+        Self(FingerprintKind::Keyed(Arc::new(KeyedSum::new(key))))
     }
 
     /// The fingerprint of `bytes`.
     #[must_use]
     pub fn of(&self, bytes: &[u8]) -> Fingerprint {
         match &self.0 {
-            Form::Plain => Fingerprint::of(bytes),
-            Form::Blake3(key) => Fingerprint(blake3::keyed_hash(key.as_bytes(), bytes).into()),
-            Form::Keyed(sums) => {
+            FingerprintKind::Plain => Fingerprint::of(bytes),
+            FingerprintKind::Blake3(key) => {
+                Fingerprint(blake3::keyed_hash(key.as_bytes(), bytes).into())
+            }
+            FingerprintKind::Keyed(sums) => {
                 let mut fingerprint = [0; FINGERPRINT_BYTES];
                 fingerprint[..SUM_BYTES].copy_from_slice(&sums.sum(bytes));
                 Fingerprint(fingerprint)
@@ -198,9 +200,9 @@ impl fmt::Debug for Fingerprinter {
     /// Prints the kind only: the key is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Form::Plain => "Plain",
-            Form::Blake3(_) => "Blake3",
-            Form::Keyed(_) => "Keyed",
+            FingerprintKind::Plain => "Plain",
+            FingerprintKind::Blake3(_) => "Blake3",
+            FingerprintKind::Keyed(_) => "Keyed",
         })
     }
 }
@@ -252,8 +254,8 @@ mod tests {
         let (one, mut other) = (Fingerprint::of(b"one"), Fingerprint::of(b"one"));
         other.0[5] ^= 1;
         let brief = |bytes| one.chunk_prefix(PrefixLen::new(bytes).unwrap());
-        assert!(brief(5).begins(&one) && brief(5).begins(&other));
-        assert!(brief(6).begins(&one) && !brief(6).begins(&other));
+        assert!(brief(5).is_prefix_of(&one) && brief(5).is_prefix_of(&other));
+        assert!(brief(6).is_prefix_of(&one) && !brief(6).is_prefix_of(&other));
         assert_eq!(ChunkPrefix::from_bytes(&[0; 3]), None);
         assert_eq!(ChunkPrefix::from_bytes(&[0; 9]), None);
     }

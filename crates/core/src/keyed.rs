@@ -48,7 +48,9 @@
 
 use std::fmt;
 
-use crate::simd::carryless::{Carryless, Kernel, Portable, ROW_BYTES, Row, Witness};
+use crate::simd::carryless::{
+    Carryless, CarrylessKernel, MultiplierWitness, PortableMultiplier, ROW_BYTES, Row,
+};
 
 /// Length of a sum in bytes.
 pub const SUM_BYTES: usize = 16;
@@ -85,7 +87,7 @@ impl Key {
     #[must_use]
     pub fn seed(&self) -> u64 {
         let derived = blake3::derive_key(SEED_CONTEXT, &self.0);
-        u64::from_le_bytes(*derived.first_chunk().expect("there are eight bytes"))
+        u64::from_le_bytes(*derived.first_chunk().expect("a derived key has 32 bytes"))
     }
 }
 
@@ -101,34 +103,34 @@ impl fmt::Debug for Key {
 /// Computes keyed sums under one key.
 #[derive(Clone)]
 pub struct KeyedSum {
-    engine: Engine,
-    secrets: Box<Secrets>,
+    engine: CarrylessEngine,
+    secrets: Box<ExpandedKey>,
 }
 
 impl KeyedSum {
-    /// Expands `key`, in some microseconds, for the fastest [`Engine`] of this machine.
+    /// Expands `key`, in some microseconds, for the fastest [`CarrylessEngine`] of this machine.
     #[must_use]
     pub fn new(key: &Key) -> Self {
-        Self::with(key, Engine::best())
+        Self::with(key, CarrylessEngine::best())
     }
 
     /// As [`KeyedSum::new`] with an engine that tests and benchmarks choose.
     #[must_use]
-    pub fn with(key: &Key, engine: Engine) -> Self {
-        Self { engine, secrets: Box::new(Secrets::of(key)) }
+    pub fn with(key: &Key, engine: CarrylessEngine) -> Self {
+        Self { engine, secrets: Box::new(ExpandedKey::of(key)) }
     }
 
     /// True if this machine has an instruction for carry-less multiplication. Without that instruction a sum
     /// takes longer than a BLAKE3 hash, and a peer should not be offered keyed sums.
     #[must_use]
     pub fn is_fast() -> bool {
-        Engine::best() != Engine::PORTABLE
+        CarrylessEngine::best() != CarrylessEngine::PORTABLE
     }
 
     /// The sum of `bytes`, which may have any length.
     #[must_use]
     pub fn sum(&self, bytes: &[u8]) -> [u8; SUM_BYTES] {
-        self.engine.0.run(Sum { secrets: &self.secrets, bytes })
+        self.engine.0.run(SumKernel { secrets: &self.secrets, bytes })
     }
 }
 
@@ -140,16 +142,16 @@ impl fmt::Debug for KeyedSum {
 
 /// A carry-less multiplier: an instruction set, or portable Rust. All engines give the same sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Engine(Witness);
+pub struct CarrylessEngine(MultiplierWitness);
 
-impl Engine {
+impl CarrylessEngine {
     /// Portable Rust, available on every machine.
-    pub const PORTABLE: Self = Self(Witness::Portable(Portable));
+    pub const PORTABLE: Self = Self(MultiplierWitness::Portable(PortableMultiplier));
 
     /// All engines of this machine, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        Witness::detect_all().into_iter().map(Self).collect()
+        MultiplierWitness::detect_all().into_iter().map(Self).collect()
     }
 
     /// The fastest engine of this machine.
@@ -165,7 +167,7 @@ impl Engine {
     }
 }
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for CarrylessEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -181,13 +183,13 @@ const CONTEXT: &str = "deltic 2026 keyed sum";
 /// The expanded key. Each row lies in its own cache line.
 #[derive(Clone)]
 #[repr(C, align(64))]
-struct Secrets {
+struct ExpandedKey {
     rows: [Row; PAGE_ROWS + 1],
     /// `powers[n]` is `p^(n + 1)`.
     powers: [u128; 4],
 }
 
-impl Secrets {
+impl ExpandedKey {
     fn of(key: &Key) -> Self {
         let mut stream = blake3::Hasher::new_derive_key(CONTEXT).update(&key.0).finalize_xof();
         let mut point = [0; SUM_BYTES];
@@ -196,19 +198,19 @@ impl Secrets {
         stream.fill(&mut point);
         let mut powers = [u128::from_le_bytes(point); 4];
         for n in 1..powers.len() {
-            powers[n] = Portable.dot([(powers[n - 1], powers[0])]);
+            powers[n] = PortableMultiplier.dot([(powers[n - 1], powers[0])]);
         }
         Self { rows, powers }
     }
 }
 
 /// A kernel that computes the sum of `bytes`.
-struct Sum<'a> {
-    secrets: &'a Secrets,
+struct SumKernel<'a> {
+    secrets: &'a ExpandedKey,
     bytes: &'a [u8],
 }
 
-impl Kernel for Sum<'_> {
+impl CarrylessKernel for SumKernel<'_> {
     type Output = [u8; SUM_BYTES];
 
     /// Horner's rule, one page at a time. Each page depends on the page before by one product only.
@@ -239,7 +241,7 @@ impl Kernel for Sum<'_> {
     }
 }
 
-impl Sum<'_> {
+impl SumKernel<'_> {
     /// A and B of the page of `rows`, followed by `last_row`.
     #[inline(always)]
     fn page<C: Carryless>(
@@ -249,7 +251,7 @@ impl Sum<'_> {
         last_row: Option<&Row>,
     ) -> [C::Element; 2] {
         let keys = &self.secrets.rows;
-        let [mut a, mut b] = [carryless.nothing(); 2];
+        let [mut a, mut b] = [carryless.zero(); 2];
         for (row, key) in rows.iter().zip(keys.windows(2)) {
             a = carryless.add_pairs(a, row, &key[0]);
             b = carryless.add_pairs(b, row, &key[1]);

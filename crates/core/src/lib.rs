@@ -34,23 +34,23 @@ pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use chunks::{ChunkNo, Chunks};
 pub use codec::{CodecError, Put, Reader};
 pub use data_map::{DataMap, PackedRuns};
-pub use delta::{CopyRuns, Cover, CoverError, Op};
+pub use delta::{CopyRuns, CoverError, DeltaOp, WriteCover};
 pub use fingerprint::{ChunkPrefix, Fingerprint, Fingerprinter, GroupPrefix, PrefixLen};
 pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::Index;
 pub use keyed::{Key, KeyedSum};
-pub use merge::{Match, Refuted, Run, Runs};
+pub use merge::{ChunkMatch, MatchRun, RefutedStep, RunMerger};
 pub use moved::{KeptSums, MovedRun};
-pub use packed::{Packed, Slab};
+pub use packed::{PackedStrings, StringSlab};
 pub use recipe::{
-    Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of,
+    Chunk, ChunkScan, Digest, DigestBuilder, FileDigest, Group, Grouper, StreamCutter, digest_of,
     digest_of_changes, digest_of_data, scan,
 };
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;
-pub use stored::{Keeps, StoredSums, SumKind};
+pub use stored::{BlockSumSpec, StoredSums, SumKind};
 pub use strategy::Strategy;
-pub use strong::{Strong, StrongSum, SumKey};
-pub use weak::{Adler, Crc32c, Rolling, Weak};
+pub use strong::{StrongKind, StrongSum, SumKey};
+pub use weak::{Adler, Crc32c, RollingKind, WeakKind};
 pub use zeros::ZeroRun;

@@ -22,7 +22,7 @@ pub const RESEND_BELOW_BYTES: u64 = 800 << 10;
 
 /// A new chunk and an old chunk with equal weak sums and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Match {
+pub struct ChunkMatch {
     /// Number of the new chunk, from 0.
     pub new: u32,
     /// Number of the old chunk.
@@ -33,7 +33,7 @@ pub struct Match {
 
 /// Consecutive new chunks that match consecutive old chunks of the same lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct MatchRun {
     /// Number of the first new chunk, from 0.
     pub new: u32,
     /// Number of the first old chunk.
@@ -44,27 +44,27 @@ pub struct Run {
     pub len: u64,
 }
 
-impl Run {
+impl MatchRun {
     /// A run of one chunk.
     #[must_use]
-    pub const fn of(one: Match) -> Self {
+    pub const fn of(one: ChunkMatch) -> Self {
         Self { new: one.new, old: one.old, chunks: 1, len: one.len as u64 }
     }
 
     /// The next step if the strong sums of the old run and of the new run differ.
     #[must_use]
-    pub const fn refuted(&self) -> Refuted {
-        Refuted::of(self.chunks, self.len)
+    pub const fn refuted(&self) -> RefutedStep {
+        RefutedStep::of(self.chunks, self.len)
     }
 
     /// Splits the run into runs of one chunk. `lens` returns the length of a new chunk in bytes.
     pub fn split(self, lens: impl Fn(u32) -> u32) -> impl Iterator<Item = Self> {
         let olds = std::iter::successors(Some(self.old), |old| Some(old.next()));
         let news = self.new..self.new + self.chunks;
-        news.zip(olds).map(move |(new, old)| Self::of(Match { new, old, len: lens(new) }))
+        news.zip(olds).map(move |(new, old)| Self::of(ChunkMatch { new, old, len: lens(new) }))
     }
 
-    fn goes_on_with(&self, next: &Match) -> bool {
+    fn goes_on_with(&self, next: &ChunkMatch) -> bool {
         let after = (self.new.checked_add(self.chunks), self.old.at() + self.chunks as usize);
         after == (Some(next.new), next.old.at())
     }
@@ -72,14 +72,14 @@ impl Run {
 
 /// Next step for a run whose strong sums differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refuted {
+pub enum RefutedStep {
     /// The bytes of the run are sent as literal.
     Send,
-    /// The strong sum of each chunk is requested ([`Run::split`]).
+    /// The strong sum of each chunk is requested ([`MatchRun::split`]).
     Split,
 }
 
-impl Refuted {
+impl RefutedStep {
     /// The next step for a run of `chunks` chunks and `len` bytes, at an end that does not know the position in
     /// the old version.
     #[must_use]
@@ -90,12 +90,12 @@ impl Refuted {
 
 /// Merges matches to runs, one match at a time.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct RunMerger {
     max_bytes: u64,
-    open: Option<Run>,
+    open: Option<MatchRun>,
 }
 
-impl Runs {
+impl RunMerger {
     /// A merger for runs of at most `max_bytes`. A single chunk may be longer.
     #[must_use]
     pub const fn new(max_bytes: u64) -> Self {
@@ -104,7 +104,7 @@ impl Runs {
 
     /// Takes the next match, in the order of the new chunks. Returns the previous run if this match does not
     /// extend it.
-    pub fn push(&mut self, next: Match) -> Option<Run> {
+    pub fn push(&mut self, next: ChunkMatch) -> Option<MatchRun> {
         if let Some(run) = &mut self.open {
             let len = run.len + u64::from(next.len);
             if run.goes_on_with(&next) && len <= self.max_bytes {
@@ -112,11 +112,11 @@ impl Runs {
                 return None;
             }
         }
-        self.open.replace(Run::of(next))
+        self.open.replace(MatchRun::of(next))
     }
 
     /// Closes and returns the open run. The next match starts a new run.
-    pub const fn finish(&mut self) -> Option<Run> {
+    pub const fn finish(&mut self) -> Option<MatchRun> {
         self.open.take()
     }
 }
@@ -124,22 +124,22 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Cuckoo;
+    use crate::index::CuckooIndex;
 
     /// Numbers of old chunks, from 0.
     fn olds(count: usize) -> Vec<ChunkNo> {
-        let mut index = Cuckoo::new(count);
+        let mut index = CuckooIndex::new(count);
         (0..count).for_each(|_| index.push(0u32));
         index.candidates(0, &mut usize::MAX.clone()).collect()
     }
 
     fn runs(max_bytes: u64, matches: &[(u32, usize, u32)]) -> Vec<(u32, usize, u32, u64)> {
         let olds = olds(100);
-        let mut runs = Runs::new(max_bytes);
-        let mut all: Vec<Run> = matches
+        let mut runs = RunMerger::new(max_bytes);
+        let mut all: Vec<MatchRun> = matches
             .iter()
             .filter_map(|(new, old, len)| {
-                runs.push(Match { new: *new, old: olds[*old], len: *len })
+                runs.push(ChunkMatch { new: *new, old: olds[*old], len: *len })
             })
             .collect();
         all.extend(runs.finish());
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn a_refuted_run_is_sent_below_800_kb_and_split_from_there() {
-        let run = |chunks, len| Run { new: 0, old: olds(1)[0], chunks, len };
-        assert_eq!(run(100, RESEND_BELOW_BYTES - 1).refuted(), Refuted::Send);
-        assert_eq!(run(100, RESEND_BELOW_BYTES).refuted(), Refuted::Split);
-        assert_eq!(run(1, RESEND_BELOW_BYTES).refuted(), Refuted::Send);
+        let run = |chunks, len| MatchRun { new: 0, old: olds(1)[0], chunks, len };
+        assert_eq!(run(100, RESEND_BELOW_BYTES - 1).refuted(), RefutedStep::Send);
+        assert_eq!(run(100, RESEND_BELOW_BYTES).refuted(), RefutedStep::Split);
+        assert_eq!(run(1, RESEND_BELOW_BYTES).refuted(), RefutedStep::Send);
     }
 
     /// NetSync §4.3: a run saves 24 bytes a chunk and a collision costs 8 KB a chunk, so merging pays below 0.003.

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::codec::{Put, Reader};
-use crate::stored::{BlockSum, StoredSums, Strength, SumKind};
+use crate::stored::{BlockSum, StoredSums, SumKind, SumStrength};
 
 /// A run of blocks of the new version that the old version has too. All fields count blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct KeptSums {
     block: u32,
     key: [u8; 32],
     /// The shortened sums of all blocks, concatenated.
-    names: Vec<u8>,
+    sums: Vec<u8>,
 }
 
 impl KeptSums {
@@ -60,8 +60,8 @@ impl KeptSums {
     #[must_use]
     pub fn new(kind: SumKind, block: u32, key: [u8; 32], len: u64) -> Option<Self> {
         let blocks = usize::try_from(len.checked_div(block.into())?).ok()?;
-        let may_decide = kind.strength() > Strength::Hint && blocks <= MAX_BLOCKS;
-        may_decide.then(|| Self { kind, block, key, names: vec![0; blocks * width(kind)] })
+        let may_decide = kind.strength() > SumStrength::Hint && blocks <= MAX_BLOCKS;
+        may_decide.then(|| Self { kind, block, key, sums: vec![0; blocks * width(kind)] })
     }
 
     /// Creates an empty table with the same kind, block length and key, for a version of `len` bytes. The two
@@ -86,38 +86,38 @@ impl KeptSums {
     /// Number of blocks.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.names.len() / width(self.kind)
+        self.sums.len() / width(self.kind)
     }
 
     /// True if the version has no whole block.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.sums.is_empty()
     }
 
     /// True if at least one sum is known.
     #[must_use]
-    pub fn has_some(&self) -> bool {
-        self.names.iter().any(|byte| *byte != 0)
+    pub fn any_known(&self) -> bool {
+        self.sums.iter().any(|byte| *byte != 0)
     }
 
-    /// Stores the sums of `told` for all blocks that lie entirely in `range`. Ignores `told` if its kind or
+    /// Stores the sums of `stored` for all blocks that lie entirely in `range`. Ignores `stored` if its kind or
     /// block length differs.
-    pub fn take(&mut self, told: &StoredSums, range: &Range<u64>) {
-        if (told.kind(), told.block_bytes()) != (self.kind, self.block) {
+    pub fn take(&mut self, stored: &StoredSums, range: &Range<u64>) {
+        if (stored.kind(), stored.block_bytes()) != (self.kind, self.block) {
             return;
         }
         let block = u64::from(self.block);
         for no in
             self.numbers(&(range.start.next_multiple_of(block)..range.end - range.end % block))
         {
-            let name = match told.at(no as u64 * block) {
-                BlockSum::Sum(sum) => self.name_of(sum),
+            let sum = match stored.at(no as u64 * block) {
+                BlockSum::Sum(sum) => self.shortened(sum),
                 BlockSum::Zero => ZEROS,
                 BlockSum::Unknown => UNKNOWN,
             };
             let width = width(self.kind);
-            self.names[no * width..][..width].copy_from_slice(&name[..width]);
+            self.sums[no * width..][..width].copy_from_slice(&sum[..width]);
         }
     }
 
@@ -127,13 +127,13 @@ impl KeptSums {
         let end = range.end.div_ceil(block).saturating_mul(block);
         let (blocks, width) =
             (self.numbers(&(range.start - range.start % block..end)), width(self.kind));
-        self.names[blocks.start * width..blocks.end * width].fill(0);
+        self.sums[blocks.start * width..blocks.end * width].fill(0);
     }
 
     /// Truncates the table to the whole blocks of the first `len` bytes.
     pub fn cut(&mut self, len: u64) {
         let blocks = usize::try_from(len / u64::from(self.block)).unwrap_or(usize::MAX);
-        self.names.truncate(blocks.saturating_mul(width(self.kind)));
+        self.sums.truncate(blocks.saturating_mul(width(self.kind)));
     }
 
     /// The numbers of the blocks in `range`, which begins and ends at block boundaries, clipped to the table.
@@ -142,48 +142,48 @@ impl KeptSums {
         no(range.start)..no(range.end).max(no(range.start))
     }
 
-    fn name_of(&self, sum: &[u8]) -> [u8; MOST_WIDTH] {
-        let mut name = UNKNOWN;
+    fn shortened(&self, sum: &[u8]) -> [u8; MAX_WIDTH] {
+        let mut short = UNKNOWN;
         match width(self.kind) {
-            MOST_WIDTH => {
-                name.copy_from_slice(&blake3::keyed_hash(&self.key, sum).as_bytes()[..MOST_WIDTH])
+            MAX_WIDTH => {
+                short.copy_from_slice(&blake3::keyed_hash(&self.key, sum).as_bytes()[..MAX_WIDTH])
             }
-            width => name[..width].copy_from_slice(sum),
+            width => short[..width].copy_from_slice(sum),
         }
         // A sum that looks like the mark of a zero block is stored as unknown.
-        if name[..width(self.kind)] == ZEROS[..width(self.kind)] { UNKNOWN } else { name }
+        if short[..width(self.kind)] == ZEROS[..width(self.kind)] { UNKNOWN } else { short }
     }
 
     /// The shortened sum of block `no`; `None` if the sum is unknown or the table has no such block.
     fn at(&self, no: usize) -> Option<&[u8]> {
         let width = width(self.kind);
-        let name = self.names.get(no * width..(no + 1) * width)?;
-        (name != &UNKNOWN[..width]).then_some(name)
+        let sum = self.sums.get(no * width..(no + 1) * width)?;
+        (sum != &UNKNOWN[..width]).then_some(sum)
     }
 
     /// True if both blocks are known and their sums are equal.
     fn is_same(&self, no: usize, other: &Self, other_no: usize) -> bool {
-        self.at(no).is_some_and(|name| other.at(other_no) == Some(name))
+        self.at(no).is_some_and(|sum| other.at(other_no) == Some(sum))
     }
 
-    /// A hash of the block by which [`Seeds`] find it. `None` if the block is unknown, zeros, or equal to the
+    /// A hash of the block by which [`SeedTable`] finds it. `None` if the block is unknown, zeros, or equal to the
     /// block before.
     fn seed(&self, no: usize) -> Option<u64> {
-        let name = self.at(no)?;
-        let repeats = no > 0 && self.at(no - 1) == Some(name);
-        let is_zeros = name == &ZEROS[..name.len()];
-        let seed = u64::from_le_bytes(*name.first_chunk()?);
+        let sum = self.at(no)?;
+        let repeats = no > 0 && self.at(no - 1) == Some(sum);
+        let is_zeros = sum == &ZEROS[..sum.len()];
+        let seed = u64::from_le_bytes(*sum.first_chunk()?);
         (!repeats && !is_zeros).then_some(seed)
     }
 
-    /// Serializes the table for [`KeptSums::decode`].
+    /// Encodes the table for [`KeptSums::decode`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.names.len());
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.sums.len());
         bytes.put_u8(KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(KINDS.len()) as u8);
         bytes.put_bytes(&self.block.to_le_bytes());
         bytes.put_bytes(&self.key);
-        bytes.put_bytes(&self.names);
+        bytes.put_bytes(&self.sums);
         bytes
     }
 
@@ -194,10 +194,9 @@ impl KeptSums {
         let kind = *KINDS.get(usize::from(from.u8().ok()?))?;
         let block = u32::from_le_bytes(from.array().ok()?);
         let key = from.array().ok()?;
-        let names = bytes.get(HEAD_BYTES..)?.to_vec();
-        let fits =
-            names.len().is_multiple_of(width(kind)) && names.len() / width(kind) <= MAX_BLOCKS;
-        (fits && block > 0).then_some(Self { kind, block, key, names })
+        let sums = bytes.get(HEAD_BYTES..)?.to_vec();
+        let fits = sums.len().is_multiple_of(width(kind)) && sums.len() / width(kind) <= MAX_BLOCKS;
+        (fits && block > 0).then_some(Self { kind, block, key, sums })
     }
 }
 
@@ -214,7 +213,7 @@ impl KeptSums {
 /// sums.
 #[must_use]
 pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
-    let seeds = Seeds::of(base);
+    let seeds = SeedTable::of(base);
     let (mut runs, mut at) = (Vec::<MovedRun>::new(), 0);
     while at < new.len() {
         let forward =
@@ -223,14 +222,15 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
         let last = runs.last().map_or(0..0, |run| run.to as usize..run.end() as usize);
         let goes_on = runs.last().and_then(|run| (run.from as usize + at).checked_sub(last.start));
         let goes_on = goes_on.map(|from| (from, forward(from)));
-        let is_close = |(_, blocks): &(usize, usize)| *blocks >= ALONE;
+        let is_close = |(_, blocks): &(usize, usize)| *blocks >= MIN_NEAR_BLOCKS;
         let near = [stays, goes_on].into_iter().flatten().filter(is_close);
         let best = near.max_by_key(|(from, blocks)| (*blocks, *from == at));
         let found = best
-            .is_none_or(|(_, blocks)| blocks < FAR)
+            .is_none_or(|(_, blocks)| blocks < MIN_FAR_BLOCKS)
             .then(|| seeds.find(base, new, at))
             .flatten();
-        let found = found.map(|from| (from, forward(from))).filter(|(_, blocks)| *blocks >= FAR);
+        let found =
+            found.map(|from| (from, forward(from))).filter(|(_, blocks)| *blocks >= MIN_FAR_BLOCKS);
         let Some((mut from, mut blocks)) = found.or(best) else {
             at += 1;
             continue;
@@ -247,12 +247,12 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
 }
 
 /// A hash table of blocks of the base, by their shortened sums: candidate starts of moved runs.
-struct Seeds {
+struct SeedTable {
     /// Block numbers plus one; 0 is an empty slot.
     places: Vec<u32>,
 }
 
-impl Seeds {
+impl SeedTable {
     fn of(base: &KeptSums) -> Self {
         // A block is a seed if its hash has none of these bits.
         let sparse = (base.len().div_ceil(MAX_SEEDS).next_power_of_two() - 1) as u64;
@@ -281,7 +281,7 @@ impl Seeds {
 
     /// The first block of the base that is equal to block `at` of the new version.
     fn find(&self, base: &KeptSums, new: &KeptSums, at: usize) -> Option<usize> {
-        let seed = new.at(at).and_then(|name| Some(u64::from_le_bytes(*name.first_chunk()?)))?;
+        let seed = new.at(at).and_then(|sum| Some(u64::from_le_bytes(*sum.first_chunk()?)))?;
         let taken = self.probe(seed).map_while(|place| self.places[place].checked_sub(1));
         taken.map(|no| no as usize).find(|no| new.is_same(at, base, *no))
     }
@@ -292,21 +292,21 @@ const KINDS: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
 /// Number of bytes that are kept of a sum.
 const fn width(kind: SumKind) -> usize {
-    if kind.bytes() < MOST_WIDTH { kind.bytes() } else { MOST_WIDTH }
+    if kind.bytes() < MAX_WIDTH { kind.bytes() } else { MAX_WIDTH }
 }
 
-const MOST_WIDTH: usize = 16;
-const UNKNOWN: [u8; MOST_WIDTH] = [0; MOST_WIDTH];
-const ZEROS: [u8; MOST_WIDTH] = [0xff; MOST_WIDTH];
+const MAX_WIDTH: usize = 16;
+const UNKNOWN: [u8; MAX_WIDTH] = [0; MAX_WIDTH];
+const ZEROS: [u8; MAX_WIDTH] = [0xff; MAX_WIDTH];
 /// Length of the header: kind, block length, key.
 const HEAD_BYTES: usize = 37;
 
 /// Maximum number of blocks in a table: 16 GiB in blocks of 4 KiB.
 pub const MAX_BLOCKS: usize = 4 << 20;
 /// Minimum number of blocks of a run at an unchanged offset, or of a run that continues the last one.
-const ALONE: usize = 1;
+const MIN_NEAR_BLOCKS: usize = 1;
 /// Minimum number of blocks of a run that is found at any other offset.
-const FAR: usize = 2;
+const MIN_FAR_BLOCKS: usize = 2;
 /// Approximate maximum number of seeds. In a longer base every second or fourth block is a seed, and so on.
 const MAX_SEEDS: usize = 1 << 20;
 /// Number of slots that a lookup probes.

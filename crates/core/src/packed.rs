@@ -10,7 +10,7 @@ use crate::codec::{Put, Reader};
 
 /// An append-only list of byte strings, in the order of insertion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedStrings {
     /// Buffers of strings; each string follows its length.
     parts: Vec<Vec<u8>>,
     len: usize,
@@ -18,9 +18,9 @@ pub struct Packed {
 
 /// Position of one byte string. Slots ascend in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(u32);
+pub struct StringSlot(u32);
 
-impl Slot {
+impl StringSlot {
     const fn new(part: usize, start: usize) -> Self {
         Self((part * PART_BYTES + start) as u32)
     }
@@ -33,8 +33,8 @@ impl Slot {
 
 /// Byte strings that can be removed in any order. An empty buffer is freed.
 #[derive(Debug, Default)]
-pub struct Slab {
-    parts: Vec<Part>,
+pub struct StringSlab {
+    parts: Vec<SlabPart>,
     /// Number of the buffer that takes new strings.
     filling: usize,
     /// Numbers of the other empty buffers.
@@ -42,7 +42,7 @@ pub struct Slab {
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct SlabPart {
     bytes: Vec<u8>,
     /// Number of strings in this buffer that were not removed.
     kept: usize,
@@ -53,16 +53,16 @@ struct Part {
 #[error("too many names")]
 pub struct OutOfRoom;
 
-/// Iterator over the strings of a [`Packed`]. Each buffer is freed once its last string was returned.
+/// Iterator over the strings of a [`PackedStrings`]. Each buffer is freed once its last string was returned.
 #[derive(Debug)]
-pub struct Unpacked {
+pub struct UnpackedStrings {
     parts: std::vec::IntoIter<Vec<u8>>,
     part: Vec<u8>,
     start: usize,
     left: usize,
 }
 
-impl Packed {
+impl PackedStrings {
     /// Number of strings.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -79,7 +79,7 @@ impl Packed {
     ///
     /// # Errors
     /// [`OutOfRoom`] if the slots are exhausted.
-    pub fn push(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
+    pub fn push(&mut self, text: &[u8]) -> Result<StringSlot, OutOfRoom> {
         let is_full = |part: &Vec<u8>| part.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.last().is_none_or(is_full) {
             // The first one may stay small.
@@ -94,7 +94,7 @@ impl Packed {
         let start = self.parts[no].len();
         self.parts[no].put_prefixed(text);
         self.len += 1;
-        Ok(Slot::new(no, start))
+        Ok(StringSlot::new(no, start))
     }
 
     /// The string at slot `at`.
@@ -102,13 +102,13 @@ impl Packed {
     /// # Panics
     /// If `at` is not a slot of this list.
     #[must_use]
-    pub fn get(&self, at: Slot) -> &[u8] {
+    pub fn get(&self, at: StringSlot) -> &[u8] {
         let (no, start) = at.part_and_start();
         read(&self.parts[no], start).0
     }
 
     /// All strings with their slots, in the order of insertion.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (StringSlot, &[u8])> {
         let in_part = |(no, part): (usize, &'_ Vec<u8>)| (no, part.len());
         self.parts.iter().enumerate().map(in_part).flat_map(move |(no, len)| {
             let mut next = 0;
@@ -116,23 +116,23 @@ impl Packed {
                 let start = next;
                 let (text, end) = (start < len).then(|| read(&self.parts[no], start))?;
                 next = end;
-                Some((Slot::new(no, start), text))
+                Some((StringSlot::new(no, start), text))
             })
         })
     }
 }
 
-impl IntoIterator for Packed {
+impl IntoIterator for PackedStrings {
     type Item = Vec<u8>;
-    type IntoIter = Unpacked;
+    type IntoIter = UnpackedStrings;
 
-    fn into_iter(self) -> Unpacked {
+    fn into_iter(self) -> UnpackedStrings {
         let (parts, left) = (self.parts.into_iter(), self.len);
-        Unpacked { parts, part: Vec::new(), start: 0, left }
+        UnpackedStrings { parts, part: Vec::new(), start: 0, left }
     }
 }
 
-impl Iterator for Unpacked {
+impl Iterator for UnpackedStrings {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -151,15 +151,15 @@ impl Iterator for Unpacked {
     }
 }
 
-impl ExactSizeIterator for Unpacked {}
+impl ExactSizeIterator for UnpackedStrings {}
 
-impl Slab {
+impl StringSlab {
     /// Stores `text`. Returns its slot.
     ///
     /// # Errors
     /// [`OutOfRoom`] if the slots are exhausted.
-    pub fn put(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
-        let is_full = |part: &Part| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
+    pub fn put(&mut self, text: &[u8]) -> Result<StringSlot, OutOfRoom> {
+        let is_full = |part: &SlabPart| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.get(self.filling).is_none_or(is_full) {
             self.filling = self.free.pop().unwrap_or(self.parts.len());
         }
@@ -168,13 +168,13 @@ impl Slab {
             if no == MAX_PARTS {
                 return Err(OutOfRoom);
             }
-            self.parts.push(Part::default());
+            self.parts.push(SlabPart::default());
         }
         let part = &mut self.parts[no];
         let start = part.bytes.len();
         part.bytes.put_prefixed(text);
         part.kept += 1;
-        Ok(Slot::new(no, start))
+        Ok(StringSlot::new(no, start))
     }
 
     /// The string at slot `at`.
@@ -182,7 +182,7 @@ impl Slab {
     /// # Panics
     /// If slot `at` holds no string.
     #[must_use]
-    pub fn get(&self, at: Slot) -> &[u8] {
+    pub fn get(&self, at: StringSlot) -> &[u8] {
         let (no, start) = at.part_and_start();
         read(&self.parts[no].bytes, start).0
     }
@@ -191,7 +191,7 @@ impl Slab {
     ///
     /// # Panics
     /// If slot `at` holds no string.
-    pub fn take(&mut self, at: Slot) -> Vec<u8> {
+    pub fn take(&mut self, at: StringSlot) -> Vec<u8> {
         let (no, start) = at.part_and_start();
         let part = &mut self.parts[no];
         let text = read(&part.bytes, start).0.to_vec();
@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn added_strings_come_out_in_order() {
-        let mut packed = Packed::default();
+        let mut packed = PackedStrings::default();
         assert!(packed.is_empty());
-        let places: Vec<Slot> = some().iter().map(|one| packed.push(one).unwrap()).collect();
+        let places: Vec<StringSlot> = some().iter().map(|one| packed.push(one).unwrap()).collect();
         assert!(places.is_sorted_by(|one, next| one < next));
         assert_eq!(packed.len(), some().len());
         for (at, one) in places.iter().zip(some()) {
@@ -251,12 +251,12 @@ mod tests {
         let all = packed.into_iter();
         assert_eq!(all.len(), some().len());
         assert!(all.eq(some()));
-        assert_eq!(Packed::default().into_iter().next(), None);
+        assert_eq!(PackedStrings::default().into_iter().next(), None);
     }
 
     #[test]
     fn a_string_without_room_is_not_added() {
-        let mut packed = Packed::default();
+        let mut packed = PackedStrings::default();
         packed.push(b"one").unwrap();
         packed.parts.resize(MAX_PARTS - 1, Vec::new());
         let last = packed.push(&vec![1; PART_BYTES]).unwrap();
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_slab_frees_its_memory_when_strings_are_taken_in_any_order() {
-        let mut shelf = Slab::default();
+        let mut shelf = StringSlab::default();
         for round in 0..3u8 {
             let text =
                 |n: u32| [&[round][..], &n.to_le_bytes(), &vec![7; n as usize % 500]].concat();

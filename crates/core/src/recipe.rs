@@ -263,7 +263,7 @@ pub fn digest_of_data(data: &Digest, map: &DataMap) -> Digest {
 
 /// The chunks at the front of a byte slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan {
+pub struct ChunkScan {
     /// Chunks in order.
     pub chunks: Vec<Chunk>,
     /// Number of bytes that the chunks cover. The next chunk begins there.
@@ -272,7 +272,7 @@ pub struct Scan {
 
 /// [`Fingerprinter::scan`] with the fingerprints for stored data.
 #[must_use]
-pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
+pub fn scan(chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> ChunkScan {
     Fingerprinter::plain().scan(chunker, data, at_end)
 }
 
@@ -283,7 +283,7 @@ impl Fingerprinter {
     /// If `bytes` is longer than `u32::MAX`; no chunker cuts such a chunk.
     #[must_use]
     pub fn chunk(&self, bytes: &[u8]) -> Chunk {
-        let len = u32::try_from(bytes.len()).expect("a chunk is bounded by its chunker");
+        let len = u32::try_from(bytes.len()).expect("chunkers limit the length of a chunk");
         Chunk { len, fingerprint: self.of(bytes) }
     }
 
@@ -292,10 +292,10 @@ impl Fingerprinter {
     /// `data` must begin at a chunk boundary. A file scanned in several calls, each from the end of the last
     /// scan, has the same chunks as in one scan (law 1).
     #[must_use]
-    pub fn scan(&self, chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
+    pub fn scan(&self, chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> ChunkScan {
         let mut chunks = Vec::new();
         let consumed = cut_all(chunker, data, at_end, |chunk| chunks.push(self.chunk(chunk)));
-        Scan { chunks, consumed }
+        ChunkScan { chunks, consumed }
     }
 }
 
@@ -319,12 +319,12 @@ static HOLES: LazyLock<blake3::Hasher> =
 
 /// Cuts a stream of bytes into chunks. Holds the bytes of a few chunks at a time.
 #[derive(Debug)]
-pub struct Cutter {
+pub struct StreamCutter {
     chunker: AnyChunker,
     held: Vec<u8>,
 }
 
-impl Cutter {
+impl StreamCutter {
     /// A cutter at the start of a file.
     #[must_use]
     pub fn new(spec: &ChunkerSpec) -> Self {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
-use crate::delta::Op;
+use crate::delta::DeltaOp;
 use crate::fingerprint::{ChunkPrefix, Fingerprint};
 use crate::recipe::{Chunk, Digest, Group};
 use crate::span::Span;
@@ -40,7 +40,7 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     found.unwrap_or(data.len())
 }
 
-/// Expected number of bytes between the minimum and a boundary, without normalized sizes.
+/// Expected number of bytes between the minimum and a boundary, without normalised sizes.
 fn wait(sizes: Sizes) -> u64 {
     (sizes.avg() - sizes.min()).max(1).into()
 }
@@ -65,7 +65,7 @@ fn is_small(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     chunk.len() >= sizes.min() as usize && hash <= u64::MAX / wait(sizes)
 }
 
-/// With normalized sizes: two more bits before the average, two fewer after it.
+/// With normalised sizes: two more bits before the average, two fewer after it.
 fn is_small_nc(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
     let bits = sizes.avg().ilog2();
     let zeros = if chunk.len() <= sizes.avg() as usize { bits + 2 } else { bits - 2 };
@@ -294,11 +294,11 @@ pub fn digest(chunks: &[Chunk]) -> Digest {
 #[must_use]
 pub fn find_chunk(
     known: &[Chunk],
-    brief: ChunkPrefix,
+    prefix: ChunkPrefix,
     len: u32,
     after: Option<usize>,
 ) -> Option<usize> {
-    let equal = |chunk: &Chunk| brief.begins(&chunk.fingerprint) && chunk.len == len;
+    let equal = |chunk: &Chunk| prefix.is_prefix_of(&chunk.fingerprint) && chunk.len == len;
     let neighbour = after.map(|n| n + 1).filter(|n| known.get(*n).is_some_and(equal));
     neighbour.or_else(|| known.iter().position(equal))
 }
@@ -552,15 +552,17 @@ impl CoverMap {
 /// # Panics
 /// If an operation reaches past the end of a version.
 #[must_use]
-pub fn apply(ops: &[Op], old: &[u8], new: &[u8]) -> Vec<u8> {
+pub fn apply(ops: &[DeltaOp], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut made = vec![0; new.len()];
     for op in ops {
         match op {
-            Op::Copy { old: span, new_start } => {
+            DeltaOp::Copy { old: span, new_start } => {
                 let new_span = Span::new(*new_start, span.len);
                 made[range(new_span)].copy_from_slice(&old[range(*span)]);
             }
-            Op::Literal { new: span } => made[range(*span)].copy_from_slice(&new[range(*span)]),
+            DeltaOp::Literal { new: span } => {
+                made[range(*span)].copy_from_slice(&new[range(*span)])
+            }
         }
     }
     made

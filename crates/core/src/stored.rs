@@ -1,14 +1,14 @@
 //! Block sums that a file system or store keeps, and CRC-32C of chunks combined from them (SkySync §3.1,
 //! §3.2.1).
 //!
-//! A store fills [`StoredSums`] for a range of a version. [`Joined`] computes CRC-32C of chunks at any offset
+//! A store fills [`StoredSums`] for a range of a version. [`ChunkSums`] computes CRC-32C of chunks at any offset
 //! in this range. The sums of whole blocks are combined; only the partial blocks at both ends of a chunk are
 //! read. The partial block at the front needs no reading if the previous chunk ended in the same block: its CRC
 //! follows from the CRC of the whole block and that of the front part.
 
 use std::ops::{Range, RangeInclusive};
 
-use crate::strong::{Strong, StrongSum};
+use crate::strong::{StrongKind, StrongSum};
 use crate::weak::Crc32c;
 
 /// Kind of a stored sum.
@@ -46,31 +46,31 @@ impl SumKind {
         kinds.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// The same hash as an unkeyed [`Strong`] sum, or `None` if the kind is not collision-resistant (SkySync
+    /// The same hash as an unkeyed [`StrongKind`] sum, or `None` if the kind is not collision-resistant (SkySync
     /// §3.3.2).
     #[must_use]
-    pub const fn strong(self) -> Option<Strong> {
+    pub const fn strong(self) -> Option<StrongKind> {
         match self {
-            Self::Sha256 => Some(Strong::Sha256),
-            Self::Blake2b => Some(Strong::Blake2b),
+            Self::Sha256 => Some(StrongKind::Sha256),
+            Self::Blake2b => Some(StrongKind::Blake2b),
             Self::Crc32c | Self::Xxh64 => None,
         }
     }
 
     /// How strongly equal sums of this kind prove equal blocks.
     #[must_use]
-    pub const fn strength(self) -> Strength {
+    pub const fn strength(self) -> SumStrength {
         match self {
-            Self::Crc32c => Strength::Hint,
-            Self::Xxh64 => Strength::AgainstAccidents,
-            Self::Sha256 | Self::Blake2b => Strength::Proof,
+            Self::Crc32c => SumStrength::Hint,
+            Self::Xxh64 => SumStrength::AgainstAccidents,
+            Self::Sha256 | Self::Blake2b => SumStrength::Proof,
         }
     }
 }
 
 /// How strongly two equal sums prove that their blocks are equal (docs/storage.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Strength {
+pub enum SumStrength {
     /// 32 bits: the blocks may be equal and must be compared.
     Hint,
     /// 64 bits: the blocks are equal unless somebody forged them.
@@ -81,14 +81,14 @@ pub enum Strength {
 
 /// Kind and block length of the sums that a store keeps of a version, as sent to the peer (SkySync §3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Keeps {
+pub struct BlockSumSpec {
     /// Kind of the sums.
     pub kind: SumKind,
     /// Length of a block in bytes.
     pub block_bytes: u32,
 }
 
-impl Keeps {
+impl BlockSumSpec {
     /// Returns `None` if `block_bytes` is not a power of two from 4 KiB to 64 KiB.
     #[must_use]
     pub fn new(kind: SumKind, block_bytes: u32) -> Option<Self> {
@@ -117,18 +117,18 @@ pub struct StoredSums {
     kind: SumKind,
     block: u32,
     start: u64,
-    states: Vec<State>,
+    states: Vec<BlockState>,
     sums: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BlockState {
     Unknown = 0,
     Zero = 1,
     Sum = 2,
 }
 
-impl State {
+impl BlockState {
     fn of_number(number: u8) -> Option<Self> {
         let states = [Self::Unknown, Self::Zero, Self::Sum];
         states.into_iter().find(|state| *state as u8 == number)
@@ -148,7 +148,7 @@ impl StoredSums {
         let len = u64::from(block);
         let start = range.start - range.start % len;
         let count = range.end.saturating_sub(start).div_ceil(len) as usize;
-        let (states, sums) = (vec![State::Unknown; count], vec![0; count * kind.bytes()]);
+        let (states, sums) = (vec![BlockState::Unknown; count], vec![0; count * kind.bytes()]);
         Self { kind, block, start, states, sums }
     }
 
@@ -166,15 +166,15 @@ impl StoredSums {
 
     /// Kind and block length of the sums, or `None` if no block has a sum.
     #[must_use]
-    pub fn keeps(&self) -> Option<Keeps> {
-        let is_kept = self.states.contains(&State::Sum);
-        Keeps::new(self.kind, self.block).filter(|_| is_kept)
+    pub fn spec(&self) -> Option<BlockSumSpec> {
+        let is_kept = self.states.contains(&BlockState::Sum);
+        BlockSumSpec::new(self.kind, self.block).filter(|_| is_kept)
     }
 
     /// The strong sum of `len` bytes from `start`, if these bytes are one whole block with a known sum of this
     /// kind. Strong sums of several blocks cannot be combined.
     #[must_use]
-    pub fn strong(&self, kind: Strong, start: u64, len: usize) -> Option<StrongSum> {
+    pub fn strong(&self, kind: StrongKind, start: u64, len: usize) -> Option<StrongSum> {
         let is_block = start.is_multiple_of(u64::from(self.block)) && len == self.block as usize;
         match self.at(start) {
             BlockSum::Sum(sum) if is_block && self.kind.strong() == Some(kind) => {
@@ -205,7 +205,7 @@ impl StoredSums {
         }
         let first = self.start + blocks.start as u64 * u64::from(self.block);
         let from = ((first - start) / u64::from(self.block)) as usize * each;
-        self.states[blocks.clone()].fill(State::Sum);
+        self.states[blocks.clone()].fill(BlockState::Sum);
         let to = blocks.start * each..blocks.end * each;
         self.sums[to.clone()].copy_from_slice(&sums[from..from + to.len()]);
     }
@@ -215,7 +215,7 @@ impl StoredSums {
         let block = u64::from(self.block);
         let whole = range.start.next_multiple_of(block)..range.end - range.end % block;
         let blocks = self.blocks(&whole);
-        self.states[blocks].fill(State::Zero);
+        self.states[blocks].fill(BlockState::Zero);
     }
 
     /// Marks the block with byte `at` as unknown. A block of zeros stays as it is.
@@ -223,7 +223,7 @@ impl StoredSums {
         let range = self.range();
         if range.contains(&at) {
             let state = &mut self.states[((at - range.start) / u64::from(self.block)) as usize];
-            *state = if *state == State::Sum { State::Unknown } else { *state };
+            *state = if *state == BlockState::Sum { BlockState::Unknown } else { *state };
         }
     }
 
@@ -237,9 +237,9 @@ impl StoredSums {
         let no = ((at - range.start) / u64::from(self.block)) as usize;
         let each = self.kind.bytes();
         match self.states[no] {
-            State::Unknown => BlockSum::Unknown,
-            State::Zero => BlockSum::Zero,
-            State::Sum => BlockSum::Sum(&self.sums[no * each..(no + 1) * each]),
+            BlockState::Unknown => BlockSum::Unknown,
+            BlockState::Zero => BlockSum::Zero,
+            BlockState::Sum => BlockSum::Sum(&self.sums[no * each..(no + 1) * each]),
         }
     }
 
@@ -255,14 +255,14 @@ impl StoredSums {
         }
     }
 
-    /// Serializes the sums for [`Self::decode`]: a state byte for each block, then the known sums.
+    /// Encodes the sums for [`Self::decode`]: a state byte for each block, then the known sums.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT, self.kind.number()];
         bytes.extend(self.block.to_le_bytes());
         bytes.extend(self.states.iter().map(|state| *state as u8));
         for (state, sum) in self.states.iter().zip(self.sums.chunks(self.kind.bytes())) {
-            if *state == State::Sum {
+            if *state == BlockState::Sum {
                 bytes.extend(sum);
             }
         }
@@ -275,24 +275,24 @@ impl StoredSums {
         let ([FORMAT, kind, block @ ..], rest) = bytes.split_first_chunk::<6>()? else {
             return None;
         };
-        let keeps = Keeps::new(SumKind::of_number(*kind)?, u32::from_le_bytes(*block))?;
+        let keeps = BlockSumSpec::new(SumKind::of_number(*kind)?, u32::from_le_bytes(*block))?;
         // Check the number of blocks against the input before allocating the table.
         let blocks = range.end.checked_sub(range.start)? / u64::from(keeps.block_bytes);
         if blocks > rest.len() as u64 {
             return None;
         }
-        let mut told = Self::new(keeps.kind, keeps.block_bytes, range);
-        let (states, mut sums) = rest.split_at_checked(told.states.len())?;
-        let room = told.sums.chunks_mut(keeps.kind.bytes());
-        for ((state, room), number) in told.states.iter_mut().zip(room).zip(states) {
-            *state = State::of_number(*number)?;
-            if *state == State::Sum {
+        let mut parsed = Self::new(keeps.kind, keeps.block_bytes, range);
+        let (states, mut sums) = rest.split_at_checked(parsed.states.len())?;
+        let room = parsed.sums.chunks_mut(keeps.kind.bytes());
+        for ((state, room), number) in parsed.states.iter_mut().zip(room).zip(states) {
+            *state = BlockState::of_number(*number)?;
+            if *state == BlockState::Sum {
                 let sum;
                 (sum, sums) = sums.split_at_checked(room.len())?;
                 room.copy_from_slice(sum);
             }
         }
-        sums.is_empty().then_some(told)
+        sums.is_empty().then_some(parsed)
     }
 
     /// Appends the sums of the next range. Returns `None` if `next` does not begin where `self` ends, or has
@@ -318,7 +318,7 @@ impl StoredSums {
 
 /// Computes CRC-32C of consecutive chunks of a version from [`StoredSums`].
 #[derive(Debug)]
-pub struct Joined<'a> {
+pub struct ChunkSums<'a> {
     stored: &'a StoredSums,
     zeros: Crc32c,
     /// End offset of the last chunk, and CRC of the chunk's bytes in its last block, if the chunk covers the
@@ -327,7 +327,7 @@ pub struct Joined<'a> {
     summed: u64,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> ChunkSums<'a> {
     /// Starts without a previous chunk.
     #[must_use]
     pub fn new(stored: &'a StoredSums) -> Self {
@@ -417,7 +417,7 @@ mod tests {
 
     /// Cuts `bytes` into chunks, whose lengths repeat `lens`.
     fn check(bytes: &[u8], stored: &StoredSums, from: usize, lens: &[usize]) -> u64 {
-        let (mut joined, mut at) = (Joined::new(stored), from);
+        let (mut joined, mut at) = (ChunkSums::new(stored), from);
         for len in lens.iter().cycle() {
             let end = bytes.len().min(at + len);
             let sum = joined.next(at as u64, &bytes[at..end]);
@@ -427,7 +427,7 @@ mod tests {
                 return joined.summed();
             }
         }
-        unreachable!("the lengths go on for ever")
+        unreachable!("the lengths repeat without end")
     }
 
     #[test]
@@ -483,17 +483,17 @@ mod tests {
     #[test]
     fn a_stored_strong_sum_is_returned_for_one_whole_block_only() {
         let mut sums = StoredSums::new(SumKind::Sha256, BLOCK, &(0..5 * 4096));
-        assert_eq!(sums.keeps(), None);
+        assert_eq!(sums.spec(), None);
         sums.put_zeros(&(0..4096));
-        assert_eq!(sums.keeps(), None, "zeros need no kept sum");
+        assert_eq!(sums.spec(), None, "zeros need no kept sum");
         sums.put(4096, &[7; 96]);
-        assert_eq!(sums.keeps(), Some(Keeps { kind: SumKind::Sha256, block_bytes: BLOCK }));
-        let taken = |start, len| sums.strong(Strong::Sha256, start, len);
+        assert_eq!(sums.spec(), Some(BlockSumSpec { kind: SumKind::Sha256, block_bytes: BLOCK }));
+        let taken = |start, len| sums.strong(StrongKind::Sha256, start, len);
         assert_eq!(taken(8192, 4096), StrongSum::from_bytes(&[7; 32]));
         for (start, len) in [(0, 4096), (4096, 8192), (4096, 4095), (4097, 4096), (16_384, 4096)] {
             assert_eq!(taken(start, len), None, "{start} {len}");
         }
-        assert_eq!(sums.strong(Strong::Blake2b, 8192, 4096), None);
+        assert_eq!(sums.strong(StrongKind::Blake2b, 8192, 4096), None);
     }
 
     #[test]
@@ -503,19 +503,19 @@ mod tests {
             let mut sums = StoredSums::new(kind, BLOCK, &range);
             sums.put(12_288, &noise(3 * kind.bytes()));
             sums.put_zeros(&(24_576..32_768));
-            let told = sums.encode();
-            assert_eq!(StoredSums::decode(&told, &range), Some(sums.clone()));
-            for len in 0..told.len() {
-                assert_eq!(StoredSums::decode(&told[..len], &range), None, "{len} bytes");
+            let encoded = sums.encode();
+            assert_eq!(StoredSums::decode(&encoded, &range), Some(sums.clone()));
+            for len in 0..encoded.len() {
+                assert_eq!(StoredSums::decode(&encoded[..len], &range), None, "{len} bytes");
             }
-            assert_eq!(StoredSums::decode(&[&told[..], &[0]].concat(), &range), None);
-            assert_eq!(StoredSums::decode(&told, &(0..u64::MAX)), None);
-            assert_eq!(StoredSums::decode(&told, &Range { start: 40_000, end: 10_000 }), None);
+            assert_eq!(StoredSums::decode(&[&encoded[..], &[0]].concat(), &range), None);
+            assert_eq!(StoredSums::decode(&encoded, &(0..u64::MAX)), None);
+            assert_eq!(StoredSums::decode(&encoded, &Range { start: 40_000, end: 10_000 }), None);
             // Format version, kind, block length, state of a block.
             for (at, byte) in [(0, 2), (1, 4), (2, 1), (5, 1), (6, 3)] {
-                let mut told = told.clone();
-                told[at] = byte;
-                assert_eq!(StoredSums::decode(&told, &range), None, "byte {at}");
+                let mut encoded = encoded.clone();
+                encoded[at] = byte;
+                assert_eq!(StoredSums::decode(&encoded, &range), None, "byte {at}");
             }
         }
     }

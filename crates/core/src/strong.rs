@@ -22,7 +22,7 @@ pub const MAX_STRONG_BYTES: usize = 32;
 
 /// Kind of a strong sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strong {
+pub enum StrongKind {
     /// BLAKE3-256 (ParaSync's own choice, and ours).
     Blake3,
     /// MD5 (rsync, WebRsync).
@@ -57,7 +57,7 @@ impl fmt::Debug for SumKey {
     }
 }
 
-impl Strong {
+impl StrongKind {
     /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash, Self::Blake2b];
@@ -102,7 +102,7 @@ impl Strong {
         out.put_u8(self.facts().0);
     }
 
-    /// Reads the output of [`Strong::encode`].
+    /// Reads the output of [`StrongKind::encode`].
     ///
     /// # Errors
     /// [`CodecError::OutOfRange`] for an unknown number.
@@ -136,12 +136,12 @@ fn sip_hash(key: Option<&SumKey>, bytes: &[u8]) -> u64 {
 
 /// Error for an unknown name of a strong sum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a strong sum; there are {names}", names = Strong::ALL.map(Strong::name).join(", "))]
+#[error("{0:?} is not a strong sum; there are {names}", names = StrongKind::ALL.map(StrongKind::name).join(", "))]
 pub struct UnknownStrong(String);
 
-named!(Strong, UnknownStrong);
+named!(StrongKind, UnknownStrong);
 
-/// A strong sum, in full or shortened. The full length is [`Strong::bytes`].
+/// A strong sum, in full or shortened. The full length is [`StrongKind::bytes`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StrongSum {
     /// The sum, padded with zeros.
@@ -173,7 +173,8 @@ impl StrongSum {
     #[must_use]
     pub fn first(&self, len: usize) -> Self {
         let bytes = self.as_bytes();
-        Self::from_bytes(&bytes[..len.min(bytes.len())]).expect("no longer than a sum")
+        Self::from_bytes(&bytes[..len.min(bytes.len())])
+            .expect("a shortened sum is no longer than the sum")
     }
 
     fn from_array<const N: usize>(sum: [u8; N]) -> Self {
@@ -205,32 +206,32 @@ mod tests {
     /// Test vectors from RFC 1321, FIPS 180, the SipHash paper (appendix, vector 0) and BLAKE3.
     #[test]
     fn sums_equal_the_published_test_vectors() {
-        let sum = |kind: Strong, bytes: &[u8]| kind.of(None, bytes).to_string();
-        assert_eq!(sum(Strong::Md5, b"abc"), "900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(sum(Strong::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        let sum = |kind: StrongKind, bytes: &[u8]| kind.of(None, bytes).to_string();
+        assert_eq!(sum(StrongKind::Md5, b"abc"), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(sum(StrongKind::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
         assert_eq!(
-            sum(Strong::Sha256, b"abc"),
+            sum(StrongKind::Sha256, b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert_eq!(
-            sum(Strong::Blake3, b""),
+            sum(StrongKind::Blake3, b""),
             "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
         );
         // From `b2sum --length 256`.
         assert_eq!(
-            sum(Strong::Blake2b, b"abc"),
+            sum(StrongKind::Blake2b, b"abc"),
             "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
         );
         let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
-        assert_eq!(Strong::SipHash.of(Some(&key), b"").to_string(), "310e0edd47db6f72");
+        assert_eq!(StrongKind::SipHash.of(Some(&key), b"").to_string(), "310e0edd47db6f72");
         let fifteen: [u8; 15] = std::array::from_fn(|n| n as u8);
-        assert_eq!(Strong::SipHash.of(Some(&key), &fifteen).to_string(), "e545be4961ca29a1");
+        assert_eq!(StrongKind::SipHash.of(Some(&key), &fifteen).to_string(), "e545be4961ca29a1");
     }
 
     #[test]
     fn sums_have_the_length_of_their_kind_and_depend_on_the_key() {
         let keys = [[1; KEY_BYTES], [2; KEY_BYTES]].map(SumKey::from_bytes);
-        for kind in Strong::ALL {
+        for kind in StrongKind::ALL {
             let plain = kind.of(None, b"bytes");
             let keyed = keys.each_ref().map(|key| kind.of(Some(key), b"bytes"));
             assert_eq!(plain.as_bytes().len(), kind.bytes(), "{kind:?}");

@@ -10,22 +10,22 @@ pub const BLOCK_BYTES: usize = 4096;
 
 /// Computes the fs-verity digest of a stream: SHA-256, blocks of [`BLOCK_BYTES`], no salt.
 #[derive(Clone, Debug, Default)]
-pub struct Verity {
+pub struct VerityHasher {
     /// The incomplete data block.
     block: Vec<u8>,
-    levels: Vec<Level>,
+    levels: Vec<TreeLevel>,
     len: u64,
 }
 
 /// One level of the Merkle tree: the hashes of its incomplete tree block.
 #[derive(Clone, Debug, Default)]
-struct Level {
+struct TreeLevel {
     hashes: Vec<u8>,
     /// Number of hashes in this level so far.
     count: u64,
 }
 
-impl Verity {
+impl VerityHasher {
     /// A digest at the start of a file.
     #[must_use]
     pub fn new() -> Self {
@@ -52,13 +52,13 @@ impl Verity {
     #[must_use]
     pub fn finish(mut self) -> [u8; 32] {
         let root = self.root();
-        Descriptor { len: self.len, root }.digest()
+        VerityDescriptor { len: self.len, root }.digest()
     }
 
     /// Appends a hash to a level. A full tree block adds its hash to the next level.
     fn add(&mut self, level: usize, hash: [u8; 32]) {
         if self.levels.len() == level {
-            self.levels.push(Level::default());
+            self.levels.push(TreeLevel::default());
         }
         let at = &mut self.levels[level];
         at.hashes.extend_from_slice(&hash);
@@ -80,7 +80,7 @@ impl Verity {
         while level < self.levels.len() {
             let at = &mut self.levels[level];
             if at.count == 1 {
-                return at.hashes[..].try_into().expect("it is one hash");
+                return at.hashes[..].try_into().expect("the top level has one hash");
             }
             if !at.hashes.is_empty() {
                 let hash = padded(&at.hashes);
@@ -101,14 +101,14 @@ fn padded(bytes: &[u8]) -> [u8; 32] {
 
 /// The descriptor of a file (`struct fsverity_descriptor`), as far as it varies here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptor {
+pub struct VerityDescriptor {
     /// Length of the file in bytes.
     pub len: u64,
     /// The root hash of the Merkle tree.
     pub root: [u8; 32],
 }
 
-impl Descriptor {
+impl VerityDescriptor {
     /// Length of the encoded descriptor in bytes.
     pub const BYTES: usize = 256;
 
@@ -117,11 +117,11 @@ impl Descriptor {
     #[must_use]
     pub fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let len = u64::from_le_bytes(*bytes[8..].first_chunk()?);
-        let told = Self { len, root: *bytes[16..].first_chunk()? };
+        let parsed = Self { len, root: *bytes[16..].first_chunk()? };
         // The signature size is not part of the digest.
         let mut unsigned = *bytes;
         unsigned[4..8].fill(0);
-        (told.encode() == unsigned).then_some(told)
+        (parsed.encode() == unsigned).then_some(parsed)
     }
 
     /// The fs-verity digest of the file.
@@ -152,11 +152,11 @@ mod tests {
             level = hashes(&level);
         }
         let root = level.try_into().unwrap_or([0; 32]);
-        Descriptor { len: bytes.len() as u64, root }.digest()
+        VerityDescriptor { len: bytes.len() as u64, root }.digest()
     }
 
     fn of(bytes: &[u8], each: usize) -> [u8; 32] {
-        let mut verity = Verity::new();
+        let mut verity = VerityHasher::new();
         bytes.chunks(each).for_each(|piece| verity.push(piece));
         verity.finish()
     }
@@ -179,16 +179,16 @@ mod tests {
 
     #[test]
     fn a_descriptor_with_other_parameters_is_refused() {
-        let descriptor = Descriptor { len: 77, root: [7; 32] };
+        let descriptor = VerityDescriptor { len: 77, root: [7; 32] };
         let bytes = descriptor.encode();
-        assert_eq!(Descriptor::read(&bytes), Some(descriptor));
+        assert_eq!(VerityDescriptor::read(&bytes), Some(descriptor));
         for (at, byte) in [(0, 2), (1, 2), (2, 10), (3, 8), (80, 1), (200, 1)] {
             let mut other = bytes;
             other[at] = byte;
-            assert_eq!(Descriptor::read(&other), None, "{at}");
+            assert_eq!(VerityDescriptor::read(&other), None, "{at}");
         }
         let mut signed = bytes;
         signed[5] = 1;
-        assert_eq!(Descriptor::read(&signed), Some(descriptor));
+        assert_eq!(VerityDescriptor::read(&signed), Some(descriptor));
     }
 }

@@ -8,13 +8,13 @@
 //! Every run of [`LEAST_RUN`] bytes contains a whole aligned probe. So input without zeros costs one short
 //! check in each stride, not a pass over all bytes.
 
-/// Minimum length of a run that is removed. Removing a shorter run would cost more than it saves: the bytes
-/// after it are moved.
+/// Minimum length of a run that is removed, in bytes. Shorter runs stay, because removing a run moves all bytes
+/// after the run.
 pub const LEAST_RUN: usize = 1024;
 
 const STRIDE: usize = 512;
 const PROBE: usize = 64;
-const _: () = assert!(STRIDE + PROBE <= LEAST_RUN, "every run holds a probe");
+const _: () = assert!(STRIDE + PROBE <= LEAST_RUN, "every run contains a probe");
 
 /// A run of zeros, with the number of other bytes since the previous run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

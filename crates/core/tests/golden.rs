@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, matches, recipe};
-use deltic_core::keyed::{Engine, Key, KeyedSum};
+use deltic_core::keyed::{CarrylessEngine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
-    Span, Strategy, Strong, SumKey, Weak, digest_of, reference, scan,
+    Span, Strategy, StrongKind, SumKey, WeakKind, digest_of, reference, scan,
 };
 
 /// A fixed input: SplitMix64 from seed 0, one byte of each output, with a hole.
@@ -130,13 +130,13 @@ fn strategies() {
 fn recipe_file() {
     let (_, spec) = specs()[4];
     let mut bytes = Vec::new();
-    recipe::Record::Header(spec).encode(&mut bytes);
-    let mut sum = recipe::Summary::new();
+    recipe::RecipeRecord::Header(spec).encode(&mut bytes);
+    let mut sum = recipe::SummaryBuilder::new();
     for batch in chunks(&spec).chunks(8) {
         batch.iter().for_each(|chunk| sum.push(chunk).expect("lengths are small"));
-        recipe::Record::Chunks(batch.to_vec()).encode(&mut bytes);
+        recipe::RecipeRecord::Chunks(batch.to_vec()).encode(&mut bytes);
     }
-    recipe::Record::End(sum.finish()).encode(&mut bytes);
+    recipe::RecipeRecord::End(sum.finish()).encode(&mut bytes);
     assert_golden("recipe.hex", &hex(&bytes));
 }
 
@@ -145,11 +145,11 @@ fn delta_file() {
     let (_, spec) = specs()[1];
     let old_digest = Digest::from_bytes([0x11; 32]);
     let records = [
-        delta::Record::Header(delta::Header { old_digest, old_len: 96 << 10, spec }),
-        delta::Record::Copy(Span::new(0, 40_000)),
-        delta::Record::Literal(b"literal".to_vec()),
-        delta::Record::Copy(Span::new(40_010, 50_000)),
-        delta::Record::End { len: 90_007, digest: Digest::from_bytes([0x22; 32]) },
+        delta::DeltaRecord::Header(delta::DeltaHeader { old_digest, old_len: 96 << 10, spec }),
+        delta::DeltaRecord::Copy(Span::new(0, 40_000)),
+        delta::DeltaRecord::Literal(b"literal".to_vec()),
+        delta::DeltaRecord::Copy(Span::new(40_010, 50_000)),
+        delta::DeltaRecord::End { len: 90_007, digest: Digest::from_bytes([0x22; 32]) },
     ];
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
@@ -161,11 +161,11 @@ fn matches_file() {
     let (_, spec) = specs()[1];
     let old_digest = Digest::from_bytes([0x11; 32]);
     let records = [
-        matches::Record::Header(delta::Header { old_digest, old_len: 96 << 10, spec }),
-        matches::Record::Copy(Span::new(0, 40_000)),
-        matches::Record::Lack(700_000),
-        matches::Record::Copy(Span::new(40_010, 50_000)),
-        matches::Record::End { len: 790_000 },
+        matches::MatchRecord::Header(delta::DeltaHeader { old_digest, old_len: 96 << 10, spec }),
+        matches::MatchRecord::Copy(Span::new(0, 40_000)),
+        matches::MatchRecord::Lack(700_000),
+        matches::MatchRecord::Copy(Span::new(40_010, 50_000)),
+        matches::MatchRecord::End { len: 790_000 },
     ];
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
@@ -194,7 +194,7 @@ fn gap_sums_and_delta() {
 fn keyed_sums() {
     let key = std::array::from_fn(|n| 0xa0 + n as u8);
     let data: Vec<u8> = (0..512 << 10).map(|n| (n % 251) as u8).collect();
-    for engine in Engine::available() {
+    for engine in CarrylessEngine::available() {
         let keyed = KeyedSum::with(&Key::from_bytes(key), engine);
         let mut found = format!("key {}", hex(&key));
         for len in KEYED_LENS {
@@ -216,7 +216,7 @@ fn weak_and_strong_sums() {
     let mut found = String::new();
     let data = input();
     let lens = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 512, 8192, 65_536];
-    for kind in Weak::ALL {
+    for kind in WeakKind::ALL {
         let mut tag = Vec::new();
         kind.encode(&mut tag);
         for len in lens {
@@ -225,7 +225,7 @@ fn weak_and_strong_sums() {
         }
     }
     let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
-    for kind in Strong::ALL {
+    for kind in StrongKind::ALL {
         let mut tag = Vec::new();
         kind.encode(&mut tag);
         for (keyed, key) in [("plain", None), ("keyed", Some(&key))] {

@@ -8,13 +8,14 @@ use std::ops::Range;
 
 use deltic_core::delta::MAX_RUN_BYTES;
 use deltic_core::format::delta::{
-    Delta as DeltaFile, Header, MAX_KNOWN_CHUNKS, MAX_LITERAL_BYTES, Record,
+    DeltaFormat as DeltaFile, DeltaHeader, DeltaRecord, MAX_KNOWN_CHUNKS, MAX_LITERAL_BYTES,
 };
-use deltic_core::format::recipe::{End, Summary};
-use deltic_core::format::{FormatError, Parser};
+use deltic_core::format::recipe::{FileSummary, SummaryBuilder};
+use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::gap::MAX_GAP_BYTES;
 use deltic_core::{
-    BlockLen, Chunk, ChunkerSpec, Cutter, GapDelta, GapSums, Index, PrefixLen, Span, delta as steps,
+    BlockLen, Chunk, ChunkerSpec, GapDelta, GapSums, Index, PrefixLen, Span, StreamCutter,
+    delta as steps,
 };
 
 /// A step that makes the next bytes of the new version.
@@ -60,7 +61,7 @@ impl Op {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
-    header: Header,
+    header: DeltaHeader,
     end: (u64, deltic_core::Digest),
     ops: Vec<Op>,
 }
@@ -101,7 +102,7 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
         after = found.or(after);
     });
     let ops = ops.finish();
-    let header = Header { old_digest: old_end.digest, old_len: old_end.len, spec };
+    let header = DeltaHeader { old_digest: old_end.digest, old_len: old_end.len, spec };
     Delta { header, end: (new_end.len, new_end.digest), ops }
 }
 
@@ -164,24 +165,24 @@ impl Delta {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        Record::Header(self.header).encode(&mut out);
+        DeltaRecord::Header(self.header).encode(&mut out);
         for op in &self.ops {
             match op {
                 Op::Copy(old) => {
                     for start in old.clone().step_by(MAX_RUN_BYTES as usize) {
                         let len = (old.end - start).min(MAX_RUN_BYTES as usize);
-                        Record::Copy(Span::new(start as u64, len as u32)).encode(&mut out);
+                        DeltaRecord::Copy(Span::new(start as u64, len as u32)).encode(&mut out);
                     }
                 }
                 Op::Literal(bytes) => {
                     for piece in bytes.chunks(MAX_LITERAL_BYTES) {
-                        Record::Literal(piece.to_vec()).encode(&mut out);
+                        DeltaRecord::Literal(piece.to_vec()).encode(&mut out);
                     }
                 }
             }
         }
         let (len, digest) = self.end;
-        Record::End { len, digest }.encode(&mut out);
+        DeltaRecord::End { len, digest }.encode(&mut out);
         out
     }
 
@@ -191,15 +192,15 @@ impl Delta {
     /// [`DeltaError::Format`] where they are none. Memory follows the bytes that are there, never a length that they
     /// claim.
     pub fn decode(bytes: &[u8]) -> Result<Self, DeltaError> {
-        let mut parser = Parser::<DeltaFile>::new();
+        let mut parser = RecordParser::<DeltaFile>::new();
         parser.feed(bytes);
         let (mut header, mut end, mut ops) = (None, None, Vec::new());
         while let Some(record) = parser.record()? {
             match record {
-                Record::Header(first) => header = Some(first),
-                Record::Copy(old) => push(&mut ops, Op::Copy(range(old)?)),
-                Record::Literal(bytes) => push(&mut ops, Op::Literal(bytes)),
-                Record::End { len, digest } => end = Some((len, digest)),
+                DeltaRecord::Header(first) => header = Some(first),
+                DeltaRecord::Copy(old) => push(&mut ops, Op::Copy(range(old)?)),
+                DeltaRecord::Literal(bytes) => push(&mut ops, Op::Literal(bytes)),
+                DeltaRecord::End { len, digest } => end = Some((len, digest)),
             }
         }
         parser.finish()?;
@@ -259,7 +260,7 @@ impl Ops<'_> {
             for op in delta.ops() {
                 let bytes = |at: u64, len: u32| &part[at as usize..at as usize + len as usize];
                 match op {
-                    steps::Op::Copy { old, new_start } => {
+                    steps::DeltaOp::Copy { old, new_start } => {
                         let bytes = bytes(new_start, old.len);
                         let from = old.start as usize;
                         // Sums may collide.
@@ -270,7 +271,7 @@ impl Ops<'_> {
                         };
                         push(&mut self.ops, op);
                     }
-                    steps::Op::Literal { new } => {
+                    steps::DeltaOp::Literal { new } => {
                         push(&mut self.ops, Op::Literal(bytes(new.start, new.len).to_vec()));
                     }
                 }
@@ -304,15 +305,15 @@ fn push(ops: &mut Vec<Op>, op: Op) {
 }
 
 /// Cuts `data`; `each` gets the start and the sum of every chunk.
-fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> End {
-    let (mut sum, mut at) = (Summary::new(), 0);
+fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> FileSummary {
+    let (mut sum, mut at) = (SummaryBuilder::new(), 0);
     let mut take = |_: &[u8], chunk: Chunk| {
         sum.push(&chunk)?;
         each(at, chunk);
         at += chunk.len as usize;
         Ok::<(), deltic_core::CodecError>(())
     };
-    let mut cutter = Cutter::new(spec);
+    let mut cutter = StreamCutter::new(spec);
     let cut = data.chunks(PIECE_BYTES).try_for_each(|piece| cutter.push(piece, &mut take));
     cut.and_then(|()| cutter.finish(&mut take)).expect("what lies in memory has a length");
     sum.finish()

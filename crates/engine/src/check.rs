@@ -50,7 +50,7 @@ pub(crate) fn proven(
         let (chunk, after) = rest.split_at(piece.span.len as usize);
         rest = after;
         let fingerprint = names.of(chunk);
-        piece.brief.is_none_or(|brief| brief.begins(&fingerprint)).then_some(fingerprint)
+        piece.brief.is_none_or(|brief| brief.is_prefix_of(&fingerprint)).then_some(fingerprint)
     };
     pieces.iter().map(check).collect()
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
 use deltic_core::zeros::{put_back, rest_len, take_out};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
@@ -18,7 +18,7 @@ const TRIED_EVERY: u32 = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
     /// The link to cross, where compression goes by cost and both ends can.
-    link: Option<Link>,
+    link: Option<LinkModel>,
     /// True where zeros are left out.
     zeros: bool,
 }
@@ -26,19 +26,19 @@ pub struct Packing {
 /// The worth of compressing, as the last trial found it.
 #[derive(Debug, Default)]
 pub struct Tried {
-    codec: Option<Codec>,
+    codec: Option<CodecModel>,
     ago: u32,
 }
 
 impl Tried {
     /// Counts a payload; the codec to go by, unless a trial is due.
-    pub fn codec(&mut self) -> Option<Codec> {
+    pub fn codec(&mut self) -> Option<CodecModel> {
         self.ago += 1;
         self.codec.filter(|_| self.ago < TRIED_EVERY)
     }
 
     /// Notes the result of a trial.
-    pub const fn note(&mut self, codec: Codec) {
+    pub const fn note(&mut self, codec: CodecModel) {
         *self = Self { codec: Some(codec), ago: 0 };
     }
 }
@@ -47,13 +47,13 @@ impl Packing {
     /// For a `link` of which nothing may be known: then only what the user asked for is compressed. Leaves out `zeros`
     /// where both ends may.
     #[must_use]
-    pub fn new(compression: Compression, link: Option<Link>, zeros: bool) -> Self {
-        Self { link: link.filter(|_| compression == Compression::ByCost), zeros }
+    pub fn new(compression: CompressionChoice, link: Option<LinkModel>, zeros: bool) -> Self {
+        Self { link: link.filter(|_| compression == CompressionChoice::ByCost), zeros }
     }
 
     /// The link that decides whether a payload is compressed; `None` where the level that is `asked` for does.
     #[must_use]
-    pub fn by_cost(&self, asked: Option<i32>) -> Option<Link> {
+    pub fn by_cost(&self, asked: Option<i32>) -> Option<LinkModel> {
         self.link.filter(|_| asked.is_none())
     }
 
@@ -74,8 +74,8 @@ impl Packing {
 
 /// Packs bytes for a link, compressed where that makes the transfer shorter.
 #[must_use]
-pub fn pack_for(link: Link, bytes: Vec<u8>, codec: Codec) -> Payload {
-    let codecs = [Codec::NONE, codec];
+pub fn pack_for(link: LinkModel, bytes: Vec<u8>, codec: CodecModel) -> Payload {
+    let codecs = [CodecModel::NONE, codec];
     let best = link.fastest(bytes.len() as u64, &codecs);
     packed(bytes, (best == Some(&codecs[1])).then_some(ZSTD_LEVEL))
 }
@@ -124,15 +124,15 @@ fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
 
 /// Tries what zstd does to these bytes, there and back, by a `clock` that tells the time since any moment.
 #[must_use]
-pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> Codec {
+pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> CodecModel {
     let start = clock();
-    let Some(frame) = codec::compress(bytes, ZSTD_LEVEL) else { return Codec::NONE };
+    let Some(frame) = codec::compress(bytes, ZSTD_LEVEL) else { return CodecModel::NONE };
     let compressed = clock();
     if codec::decompress(&frame, bytes.len()).is_none() {
-        return Codec::NONE;
+        return CodecModel::NONE;
     }
     let (len, decompressing) = (bytes.len() as f64, clock().saturating_sub(compressed));
-    Codec {
+    CodecModel {
         ratio: frame.len() as f64 / len,
         compressed_per_second: len / compressed.saturating_sub(start).as_secs_f64(),
         decompressed_per_second: len / decompressing.as_secs_f64(),
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
-        let packing = Packing::new(Compression::AsAsked, None, true);
+        let packing = Packing::new(CompressionChoice::AsAsked, None, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

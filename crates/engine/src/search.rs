@@ -1,8 +1,8 @@
 //! Searching a file for blocks whose sums are known: by the sender in new, or by the receiver in old.
 
 use deltic_core::recipe::FileDigest;
-use deltic_core::search::Region;
-use deltic_core::{AtEnd, Op, Searcher, Span, StoredSums};
+use deltic_core::search::SearchedRegion;
+use deltic_core::{AtEnd, DeltaOp, Searcher, Span, StoredSums};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::Rolled;
@@ -27,7 +27,7 @@ pub struct NewSearch {
     /// Sums that the file's store keeps of the segment.
     pub kept: Option<StoredSums>,
     /// The region that the segment is the rest of, where that was searched.
-    pub region: Option<Box<Region>>,
+    pub region: Option<Box<SearchedRegion>>,
 }
 
 impl NewSearch {
@@ -37,8 +37,8 @@ impl NewSearch {
         let Self { mut searcher, mut digest, start, zstd, limits, kept, region } = self;
         let mut patches = Patches::new(searcher.block_len(), zstd, limits);
         let each = |op| match op {
-            Op::Copy { old, .. } => patches.copy(old),
-            Op::Literal { new } => {
+            DeltaOp::Copy { old, .. } => patches.copy(old),
+            DeltaOp::Literal { new } => {
                 let from = (new.start - start) as usize;
                 patches.literal(&bytes[from..from + new.len as usize]);
             }
@@ -59,7 +59,7 @@ impl NewSearch {
 pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolled {
     let mut found = Vec::new();
     let consumed = searcher.search(bytes, at_end, |op| {
-        found.extend(Some(op).filter(|op| matches!(op, Op::Copy { .. })));
+        found.extend(Some(op).filter(|op| matches!(op, DeltaOp::Copy { .. })));
     });
     Rolled { found, consumed: consumed as u64, at_end: at_end == AtEnd::Yes, searcher }
 }

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
-use deltic_core::chunk::{Judge, TwoStage, cut_all};
+use deltic_core::chunk::{JudgeScope, TwoStage, cut_all};
 use deltic_core::recipe::FileDigest;
-use deltic_core::stored::Joined;
+use deltic_core::stored::ChunkSums;
 use deltic_core::{
-    AtEnd, Chunker, Crc32c, Digest, Isa, Span, StoredSums, Strong, StrongSum, SumKey, Weak,
+    AtEnd, Chunker, Crc32c, Digest, Isa, Span, StoredSums, StrongKind, StrongSum, SumKey, WeakKind,
 };
 use deltic_protocol::limits::SEGMENT_BYTES;
 use deltic_protocol::summing::{Portion, Summed};
@@ -122,7 +122,7 @@ impl Portions<'_> {
 
     fn sub_chunks(
         &self,
-        (range, judge): (Range<u64>, Judge),
+        (range, judge): (Range<u64>, JudgeScope),
         bytes: &[u8],
         sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
     ) -> Summed {
@@ -138,15 +138,15 @@ impl Portions<'_> {
 
     /// Sums chunks that follow each other from `start` on.
     fn summer(&self, start: u64) -> Summer<'_> {
-        let stored = self.stored.as_ref().filter(|_| self.summing.weak == Weak::Crc32c);
-        Summer { portions: self, joined: stored.map(Joined::new), at: start }
+        let stored = self.stored.as_ref().filter(|_| self.summing.weak == WeakKind::Crc32c);
+        Summer { portions: self, joined: stored.map(ChunkSums::new), at: start }
     }
 }
 
 /// Sums of chunks, one behind the other.
 struct Summer<'a> {
     portions: &'a Portions<'a>,
-    joined: Option<Joined<'a>>,
+    joined: Option<ChunkSums<'a>>,
     at: u64,
 }
 
@@ -163,7 +163,7 @@ impl Summer<'_> {
     }
 
     /// The strong sum of a chunk: the store's, where it keeps that, or computed.
-    fn strong(&self, strong: Strong, chunk: &[u8]) -> StrongSum {
+    fn strong(&self, strong: StrongKind, chunk: &[u8]) -> StrongSum {
         let stored = self.portions.stored.as_ref();
         let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
         let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
@@ -174,7 +174,7 @@ impl Summer<'_> {
 /// Takes the strong sum of each span.
 #[derive(Debug)]
 pub struct StrongSums<'a> {
-    strong: Strong,
+    strong: StrongKind,
     key: &'a SumKey,
     spans: &'a [Span],
     sums: Vec<StrongSum>,
@@ -183,7 +183,7 @@ pub struct StrongSums<'a> {
 impl<'a> StrongSums<'a> {
     /// For these spans.
     #[must_use]
-    pub fn new((strong, key): (Strong, &'a SumKey), spans: &'a [Span]) -> Self {
+    pub fn new((strong, key): (StrongKind, &'a SumKey), spans: &'a [Span]) -> Self {
         Self { strong, key, spans, sums: Vec::with_capacity(spans.len()) }
     }
 }
@@ -261,7 +261,7 @@ impl Task for WholeDigest {
 #[cfg(test)]
 mod tests {
     use deltic_core::chunk::{ChunkerSpec, FixedLen};
-    use deltic_core::{Strong, SumKind};
+    use deltic_core::{StrongKind, SumKind};
     use deltic_protocol::sums::Keying;
 
     use super::*;
@@ -272,14 +272,15 @@ mod tests {
     fn strong_sums(bytes: &[u8], keying: Keying, stored: Option<StoredSums>) -> Vec<StrongSum> {
         let key = SumKey::from_bytes([7; 32]);
         let chunker = ChunkerSpec::Fixed(FixedLen::new(BLOCK as u32).unwrap());
-        let summing = Summing { chunker, weak: Weak::Crc32c, strong: Some(Strong::Sha256), keying };
+        let summing =
+            Summing { chunker, weak: WeakKind::Crc32c, strong: Some(StrongKind::Sha256), keying };
         let file_len = bytes.len() as u64;
         let portions = Portions { summing, key: &key, file_len, stored };
         let Some(Summed::Chunks(sums, true)) = portions.sum(Portion::From(0), bytes, None) else {
             panic!("all of it is summed")
         };
         assert!(sums.iter().zip(bytes.chunks(BLOCK)).all(|(sum, block)| {
-            sum.weak == Weak::Crc32c.of(block) && sum.len as usize == block.len()
+            sum.weak == WeakKind::Crc32c.of(block) && sum.len as usize == block.len()
         }));
         sums.into_iter().map(|sum| sum.strong).collect()
     }
@@ -293,7 +294,7 @@ mod tests {
             stored.put(0, &[0xaa; 3 * 32]);
             Some(stored)
         };
-        let computed = |key| bytes.chunks(BLOCK).map(move |at| Strong::Sha256.of(key, at));
+        let computed = |key| bytes.chunks(BLOCK).map(move |at| StrongKind::Sha256.of(key, at));
         let plain: Vec<_> = computed(None).collect();
         assert_eq!(strong_sums(&bytes, Keying::Plain, None), plain);
         let lie = StrongSum::from_bytes(&[0xaa; 32]).unwrap();

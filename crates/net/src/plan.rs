@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
@@ -127,7 +127,7 @@ pub enum Names {
     #[default]
     None,
     /// These.
-    Here(Packed),
+    Here(PackedStrings),
     /// Those in a file on the remote side.
     There {
         /// Its path there.

@@ -6,7 +6,7 @@
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_protocol::report::Notice;
 
 use crate::config::SessionConfig;
@@ -23,7 +23,7 @@ use crate::{Outcome, SyncError, transport};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rehearsal {
     /// What lies between the ends; nothing where none is said.
-    pub link: Option<Link>,
+    pub link: Option<LinkModel>,
 }
 
 /// What a rehearsed sync cost.
@@ -92,7 +92,7 @@ pub fn rehearse(
 ///
 /// # Errors
 /// [`SyncError`] where it cannot be started.
-pub fn run_beyond(link: Link, command: Command) -> Result<ExitStatus, SyncError> {
+pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
     let program = command.get_program().to_string_lossy().into_owned();
     // A thread may still wait for standard input.
     block_on(Duration::ZERO, async {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_core::strategy::Link as Figures;
+use deltic_core::strategy::LinkModel as Figures;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};

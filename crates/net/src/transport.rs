@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 
-use deltic_core::strategy::Link as Figures;
+use deltic_core::strategy::LinkModel as Figures;
 
 use crate::shape::carry;
 

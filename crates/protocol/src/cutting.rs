@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks, Segments, Stitch};
+use deltic_core::chunk::{ChunkerSpec, FileSegments, Segment, SegmentChunks, SegmentStitcher};
 
 use crate::limits::SEGMENT_BYTES;
 
@@ -24,28 +24,28 @@ pub(crate) enum Part {
 /// A version of a file on its way to being chunks.
 #[derive(Debug)]
 pub(crate) struct Cutting<T> {
-    segments: Segments,
+    segments: FileSegments,
     len: u64,
     /// The number of the next segment to be asked for, and of the next one to be joined.
     next: u64,
     joined: u64,
     /// Runs that came before those in front of them.
     early: BTreeMap<u64, SegmentChunks<T>>,
-    stitch: Stitch<T>,
+    stitch: SegmentStitcher<T>,
     seam_out: bool,
 }
 
 impl<T> Cutting<T> {
     pub(crate) fn new(spec: &ChunkerSpec, len: u64) -> Self {
         let longest = LONGEST_PER_SEGMENT * u64::from(spec.max_len());
-        let segments = Segments::new(spec, len, longest.max(SEGMENT_BYTES));
+        let segments = FileSegments::new(spec, len, longest.max(SEGMENT_BYTES));
         Self {
             segments,
             len,
             next: 0,
             joined: 0,
             early: BTreeMap::new(),
-            stitch: Stitch::new(segments),
+            stitch: SegmentStitcher::new(segments),
             seam_out: false,
         }
     }
@@ -87,6 +87,6 @@ impl<T> Cutting<T> {
 
     /// Returns true once all chunks have been given.
     pub(crate) const fn is_complete(&self) -> bool {
-        self.stitch.certain() == self.len
+        self.stitch.final_end() == self.len
     }
 }

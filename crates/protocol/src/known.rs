@@ -9,7 +9,7 @@ use std::sync::Arc;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Chunk;
-use deltic_core::{DataMap, Keeps};
+use deltic_core::{BlockSumSpec, DataMap};
 
 /// Ready-made facts about one version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Known {
     /// another.
     pub changed: Option<Changed>,
     /// The sums that its storage keeps of it, where a signature may be made of such.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<BlockSumSpec>,
     /// Data map of the file, if the file has large holes and the receiver can be told of holes. Then only the data is
     /// transferred, and all offsets count through the packed data.
     pub map: Option<DataMap>,

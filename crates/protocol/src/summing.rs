@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use deltic_core::chunk::{
-    Ask, ChunkerSpec, Judge, Merge, Merged, Segment, SegmentChunks, SubChunks, TwoStage,
+    ChunkerSpec, JudgeScope, MergeRequest, MergedChunk, Segment, SegmentChunks, SubChunkMerge,
+    SubChunks, TwoStage,
 };
-use deltic_core::strategy::Parallel;
+use deltic_core::strategy::ParallelMode;
 use deltic_core::{Crc32c, Isa, StrongSum};
 
 use crate::cutting::{Cutting, Part};
@@ -28,9 +29,9 @@ pub enum Portion {
     /// Cut and sum what is final in about a segment from here on.
     From(u64),
     /// Find where chunks may end in these bytes; take no sums ([`TwoStage::sub_chunks`]).
-    Ends(Range<u64>, Judge),
+    Ends(Range<u64>, JudgeScope),
     /// The same with sums.
-    SubChunks(Range<u64>, Judge),
+    SubChunks(Range<u64>, JudgeScope),
     /// Sum chunks of these lengths, one behind the other, from here on.
     Chunks(u64, Vec<u32>),
     /// Cut a segment as if a chunk started with it, and sum its chunks.
@@ -94,17 +95,19 @@ pub(crate) struct Summation {
 impl Summation {
     /// The sums of a version of `len` bytes, with strong ones of all its chunks or without.
     pub(crate) fn new(
-        (parallel, spec): (Parallel, &ChunkerSpec),
+        (parallel, spec): (ParallelMode, &ChunkerSpec),
         len: u64,
-        strong: Option<deltic_core::Strong>,
+        strong: Option<deltic_core::StrongKind>,
     ) -> Self {
         let stages = match parallel {
-            Parallel::SsCdc | Parallel::SubChunks if len > 0 => TwoStage::new(spec, Isa::SCALAR),
+            ParallelMode::SsCdc | ParallelMode::SubChunks if len > 0 => {
+                TwoStage::new(spec, Isa::SCALAR)
+            }
             _ => None,
         };
         let stages = stages.map(|stages| Stages {
             len,
-            defers: parallel == Parallel::SsCdc,
+            defers: parallel == ParallelMode::SsCdc,
             names: strong.is_some(),
             next: 0,
             joined: 0,
@@ -117,7 +120,7 @@ impl Summation {
             first: 0,
             unnamed: VecDeque::new(),
         });
-        let is_long = parallel == Parallel::Regions && len >= LEAST_SHARED_BYTES;
+        let is_long = parallel == ParallelMode::Regions && len >= LEAST_SHARED_BYTES;
         let cutting = is_long.then(|| Box::new(Cutting::new(spec, len)));
         let stages = stages.map(Box::new);
         Self { len, given: 0, out: false, complete: false, stages, cutting }
@@ -200,7 +203,7 @@ struct Stages {
     /// Runs that came before those in front of them.
     early: BTreeMap<u64, SubChunks<StrongSum>>,
     /// Until all chunks are known.
-    merge: Option<Merge<StrongSum>>,
+    merge: Option<SubChunkMerge<StrongSum>>,
     /// The work that the merge asks for is under way.
     asked: bool,
     /// The end and the number of the chunks that are known.
@@ -219,15 +222,15 @@ impl Stages {
         if let Some((no, start, lens)) = self.unnamed.pop_front() {
             return Some((Step::Unnamed(no), Portion::Chunks(start, lens)));
         }
-        let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(Merge::asks);
+        let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(SubChunkMerge::request);
         if let Some(ask) = ask {
             self.asked = true;
             return Some(match ask {
-                Ask::Sum(front) => {
+                MergeRequest::Sum(front) => {
                     let lens = vec![(front.end - front.start) as u32];
                     (Step::Front, Portion::Chunks(front.start, lens))
                 }
-                Ask::Judge(rest) => (Step::Judged, self.portion(rest, Judge::Every)),
+                MergeRequest::Judge(rest) => (Step::Judged, self.portion(rest, JudgeScope::Every)),
             });
         }
         let start = self.next * STAGE_BYTES;
@@ -236,10 +239,10 @@ impl Stages {
         }
         self.next += 1;
         let segment = start..self.len.min(start + STAGE_BYTES);
-        Some((Step::Segment(self.next - 1), self.portion(segment, Judge::AsCut)))
+        Some((Step::Segment(self.next - 1), self.portion(segment, JudgeScope::AsCut)))
     }
 
-    const fn portion(&self, segment: Range<u64>, judge: Judge) -> Portion {
+    const fn portion(&self, segment: Range<u64>, judge: JudgeScope) -> Portion {
         if self.defers { Portion::Ends(segment, judge) } else { Portion::SubChunks(segment, judge) }
     }
 
@@ -290,11 +293,14 @@ impl Stages {
     }
 
     /// Goes on merging.
-    fn join(&mut self, with: impl FnOnce(&mut Merge<StrongSum>) -> Vec<Merged<StrongSum>>) {
+    fn join(
+        &mut self,
+        with: impl FnOnce(&mut SubChunkMerge<StrongSum>) -> Vec<MergedChunk<StrongSum>>,
+    ) {
         let Some(merge) = &mut self.merge else { return };
         let mut chunks = with(merge);
         // Whoever takes no sums yet needs none of fronts.
-        while self.defers && matches!(merge.asks(), Some(Ask::Sum(_))) {
+        while self.defers && matches!(merge.request(), Some(MergeRequest::Sum(_))) {
             chunks.append(&mut merge.split(Crc32c::EMPTY));
         }
         self.cut(chunks);
@@ -303,15 +309,15 @@ impl Stages {
     /// The file's end cuts the last chunk short.
     fn finish(&mut self) {
         let all = self.joined * STAGE_BYTES >= self.len;
-        let done = |merge: &mut Merge<_>| all && merge.asks().is_none();
+        let done = |merge: &mut SubChunkMerge<_>| all && merge.request().is_none();
         if let Some(merge) = self.merge.take_if(done) {
             self.cut(merge.finish().into_iter().collect());
         }
     }
 
     /// These chunks are certain.
-    fn cut(&mut self, chunks: Vec<Merged<StrongSum>>) {
-        for Merged { len, sum, whole } in chunks {
+    fn cut(&mut self, chunks: Vec<MergedChunk<StrongSum>>) {
+        for MergedChunk { len, sum, whole } in chunks {
             let known = !self.defers && (!self.names || whole.is_some());
             if !known && !self.defers {
                 self.lacks_name(len);
@@ -354,7 +360,7 @@ const STAGE_BYTES: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use deltic_core::chunk::cut_all;
-    use deltic_core::{AtEnd, Strategy, Strong, Weak};
+    use deltic_core::{AtEnd, Strategy, StrongKind, WeakKind};
 
     use super::*;
 
@@ -384,13 +390,18 @@ mod tests {
         }
     }
 
-    fn sum(strong: Option<Strong>, chunk: &[u8]) -> Sum {
+    fn sum(strong: Option<StrongKind>, chunk: &[u8]) -> Sum {
         let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
-        Sum { len: chunk.len() as u32, weak: Weak::Crc32c.of(chunk), strong }
+        Sum { len: chunk.len() as u32, weak: WeakKind::Crc32c.of(chunk), strong }
     }
 
     /// As a thread does it.
-    fn done(spec: &ChunkerSpec, data: &[u8], strong: Option<Strong>, portion: Portion) -> Summed {
+    fn done(
+        spec: &ChunkerSpec,
+        data: &[u8],
+        strong: Option<StrongKind>,
+        portion: Portion,
+    ) -> Summed {
         let stages = || TwoStage::new(spec, Isa::SCALAR).expect("two stages");
         let part = |range: &Range<u64>| &data[range.start as usize..range.end as usize];
         match portion {
@@ -431,9 +442,9 @@ mod tests {
             for (name, strong) in [
                 ("pdsync", None),
                 ("parasync", None),
-                ("parasync", Some(Strong::Blake3)),
+                ("parasync", Some(StrongKind::Blake3)),
                 ("skysync-c", None),
-                ("skysync-f", Some(Strong::Sha256)),
+                ("skysync-f", Some(StrongKind::Sha256)),
             ] {
                 if name.starts_with("skysync") && (len < LEAST_SHARED_BYTES) {
                     continue;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen};
-use deltic_core::strategy::{Conversation, Delivery, Locality, Parallel, Sums};
+use deltic_core::strategy::{Conversation, Delivery, LookupOrder, ParallelMode, SumSource};
 use deltic_core::strong::MAX_STRONG_BYTES;
 use deltic_core::{
-    BlockSpec, BlockSums, Keeps, Rolling, Searcher, Strategy, Strong, StrongSum, SumKey, SumKind,
-    Weak, search,
+    BlockSpec, BlockSumSpec, BlockSums, RollingKind, Searcher, Strategy, StrongKind, StrongSum,
+    SumKey, SumKind, WeakKind, search,
 };
 
 use crate::limits::MAX_SUMS;
@@ -24,9 +24,9 @@ pub struct Summing {
     /// The chunker.
     pub chunker: ChunkerSpec,
     /// The weak sum of each chunk.
-    pub weak: Weak,
+    pub weak: WeakKind,
     /// The strong sum of each chunk, if it is asked for.
-    pub strong: Option<Strong>,
+    pub strong: Option<StrongKind>,
     /// The key of these.
     pub keying: Keying,
 }
@@ -75,8 +75,8 @@ impl Search {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) strategy: Strategy,
-    pub(crate) weak: Weak,
-    pub(crate) strong: Strong,
+    pub(crate) weak: WeakKind,
+    pub(crate) strong: StrongKind,
     pub(crate) keying: Keying,
 }
 
@@ -94,11 +94,14 @@ impl Ways {
     /// True where the ends of a file that goes so agree on the sums that their storage keeps, if both can.
     pub(crate) fn negotiates(self) -> bool {
         let Strategy { conversation, sums, .. } = self.strategy;
-        conversation == Conversation::Signature && sums == Sums::Stored
+        conversation == Conversation::Signature && sums == SumSource::Stored
     }
 
     /// The same with a signature of sums that storage keeps so, and its blocks; `None` where there is none.
-    pub(crate) fn kept_so(self, Keeps { kind, block_bytes }: Keeps) -> Option<(Self, ChunkerSpec)> {
+    pub(crate) fn kept_so(
+        self,
+        BlockSumSpec { kind, block_bytes }: BlockSumSpec,
+    ) -> Option<(Self, ChunkerSpec)> {
         let len = FixedLen::new(block_bytes).ok().filter(|_| block_bytes <= self.strategy.longest);
         let ways = match kind.strong() {
             Some(strong) => Self { strong, keying: Keying::Plain, ..self },
@@ -116,14 +119,14 @@ impl Ways {
     pub(crate) fn agreed(
         self,
         spec: ChunkerSpec,
-        (ours, theirs): (Option<Keeps>, Option<Keeps>),
+        (ours, theirs): (Option<BlockSumSpec>, Option<BlockSumSpec>),
         old_len: u64,
-    ) -> Option<Keeps> {
-        let fits = |kept: &Keeps| {
+    ) -> Option<BlockSumSpec> {
+        let fits = |kept: &BlockSumSpec| {
             let blocks = old_len.div_ceil(kept.block_bytes.into());
             self.kept_so(*kept).is_some() && blocks <= MAX_SUMS as u64
         };
-        let strong = |kept: &Keeps| kept.kind.strong().is_some();
+        let strong = |kept: &BlockSumSpec| kept.kind.strong().is_some();
         let least = ours.map_or(0, |ours| ours.block_bytes);
         let theirs = theirs.filter(|theirs| strong(theirs) && theirs.block_bytes >= least);
         let longer = ours.filter(|ours| ours.block_bytes > spec.max_len());
@@ -133,7 +136,7 @@ impl Ways {
     /// Bytes of strong sums that travel. The digest proves what BLAKE3 finds.
     pub(crate) fn strong_bytes(self) -> usize {
         match self.strong {
-            Strong::Blake3 => MAX_STRONG_BYTES / 2,
+            StrongKind::Blake3 => MAX_STRONG_BYTES / 2,
             other => other.bytes(),
         }
     }
@@ -144,8 +147,8 @@ impl Ways {
     /// Where the strategy does not roll.
     pub(crate) fn block_sums(self, chunker: ChunkerSpec) -> BlockSums {
         let weak = match self.weak {
-            Weak::Adler => Rolling::Adler,
-            Weak::Crc32c => Rolling::Crc32c,
+            WeakKind::Adler => RollingKind::Adler,
+            WeakKind::Crc32c => RollingKind::Crc32c,
             other => unreachable!("no strategy rolls {other:?}"),
         };
         let ChunkerSpec::Fixed(len) = chunker else { unreachable!("a search is for blocks") };
@@ -163,25 +166,26 @@ impl Ways {
     /// The order of strong sums of matches.
     pub(crate) fn matching_turn(self) -> Turn {
         match self.strategy.parallel {
-            Parallel::No => Turn::Own,
-            Parallel::SsCdc | Parallel::SubChunks | Parallel::Stitch | Parallel::Regions => {
-                Turn::Any
-            }
+            ParallelMode::No => Turn::Own,
+            ParallelMode::SsCdc
+            | ParallelMode::SubChunks
+            | ParallelMode::Stitch
+            | ParallelMode::Regions => Turn::Any,
         }
     }
 
     /// The use of so many threads, where 0 is as many as there are. One of them alone reads a file once.
-    pub(crate) fn parallel(self, threads: u32) -> Parallel {
+    pub(crate) fn parallel(self, threads: u32) -> ParallelMode {
         match self.strategy.parallel {
-            Parallel::Regions if threads == 1 => Parallel::No,
+            ParallelMode::Regions if threads == 1 => ParallelMode::No,
             parallel => parallel,
         }
     }
 
     pub(crate) const fn locality(self) -> search::Locality {
         match self.strategy.locality {
-            Locality::First => search::Locality::Neighbour,
-            Locality::Ignored => search::Locality::Ignored,
+            LookupOrder::First => search::Locality::Neighbour,
+            LookupOrder::Ignored => search::Locality::Ignored,
         }
     }
 }

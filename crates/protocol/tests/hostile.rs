@@ -15,10 +15,10 @@ use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Segment, Sizes};
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, digest_of_changes, scan};
-use deltic_core::strategy::Parallel;
+use deltic_core::strategy::ParallelMode;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, GroupPrefix,
-    Keeps, Key, PrefixLen, Strategy, StrongSum, SumKind, ZeroRun,
+    AtEnd, BlockLen, BlockSumSpec, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta,
+    GapSums, GroupPrefix, Key, PrefixLen, Strategy, StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
@@ -695,8 +695,8 @@ fn blocks() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap())
 }
 
-fn keeps(kind: SumKind, block_bytes: u32) -> Option<Keeps> {
-    Some(Keeps::new(kind, block_bytes).unwrap())
+fn keeps(kind: SumKind, block_bytes: u32) -> Option<BlockSumSpec> {
+    Some(BlockSumSpec::new(kind, block_bytes).unwrap())
 }
 
 fn token(chunks: Range<u32>, over: Over, strong: usize) -> Token {
@@ -997,7 +997,7 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
         }
         assert!(named.iter().all(|times| *times == 1), "{name}");
         assert!(hashed <= CHUNKS / 20, "{name}: {hashed} of {CHUNKS}");
-        let in_turn = strategy.parallel == Parallel::No;
+        let in_turn = strategy.parallel == ParallelMode::No;
         assert_eq!(at_once == 1, in_turn, "{name}: {at_once} batches at once");
     }
 }
@@ -2773,7 +2773,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
             recipe: (luck % 3 == 1).then(|| any_kept(luck)),
-            keeps: Keeps::new(SumKind::Blake2b, 512 << (luck % 9)),
+            keeps: BlockSumSpec::new(SumKind::Blake2b, 512 << (luck % 9)),
         }))),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
         Work::Index { spec, segment, .. } => {

@@ -16,7 +16,7 @@ use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::strategy::Delivery;
-use deltic_core::{Keeps, Strategy, Strong, SumKind};
+use deltic_core::{BlockSumSpec, Strategy, StrongKind, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, EntryType, Totals};
@@ -756,7 +756,7 @@ fn refuted_matches_are_asked_about_again_or_sent() {
 /// strong sum; and of the strategy's own where neither has one.
 #[test]
 fn a_signature_is_made_of_what_storage_keeps() {
-    let keeps = |kind, block_bytes| Keeps::new(kind, block_bytes);
+    let keeps = |kind, block_bytes| BlockSumSpec::new(kind, block_bytes);
     let (crc, xxh64) = (keeps(SumKind::Crc32c, 4096), keeps(SumKind::Xxh64, 4096));
     let (sha256, blake2b) = (keeps(SumKind::Sha256, 4096), keeps(SumKind::Blake2b, 8192));
     let long = keeps(SumKind::Crc32c, 65_536);
@@ -799,7 +799,7 @@ fn wrong_sums_of_storage_cost_another_attempt() {
     let new = case.new.0[&path("a")].bytes.clone();
     for lies in [false, true] {
         let mut session = Session::new(&case, &mut Dice::new(42));
-        session.destination.keeps = Keeps::new(SumKind::Sha256, 4096);
+        session.destination.keeps = BlockSumSpec::new(SumKind::Sha256, 4096);
         session.destination.sums_of = lies.then(|| new.clone());
         let totals = session.finish();
         check_result(&case, &session, &totals);
@@ -879,7 +879,7 @@ fn only_what_strong_sums_leave_unproven_is_hashed_again() {
         let mut session = Session::new(&case, &mut Dice::new(23));
         let totals = session.finish();
         check_result(&case, &session, &totals);
-        let proves = strategy.strong == Strong::Blake3;
+        let proves = strategy.strong == StrongKind::Blake3;
         assert_eq!(session.destination.whole_passes == 0, proves, "{}", strategy.name);
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use blake3::Hasher as Blake3;
 use deltic_core::Digest;
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use deltic_store::Extents;
 use deltic_store::facts::Is;
 use sha2::Digest as _;
@@ -104,12 +104,12 @@ impl Algorithm {
     /// Strength of equal sums as evidence (docs/storage.md). MD5 and SHA-1 count against accidents: people make two
     /// contents of one sum.
     #[must_use]
-    pub const fn strength(self) -> Strength {
+    pub const fn strength(self) -> SumStrength {
         match self {
-            Self::Crc32 | Self::Crc32c => Strength::Hint,
-            Self::Crc64Nvme | Self::Xxh64 | Self::Md5 | Self::Sha1 => Strength::AgainstAccidents,
-            Self::Fletcher4 | Self::MultiSha1 => Strength::AgainstAccidents,
-            Self::Sha256 | Self::Blake2b | Self::Name => Strength::Proof,
+            Self::Crc32 | Self::Crc32c => SumStrength::Hint,
+            Self::Crc64Nvme | Self::Xxh64 | Self::Md5 | Self::Sha1 => SumStrength::AgainstAccidents,
+            Self::Fletcher4 | Self::MultiSha1 => SumStrength::AgainstAccidents,
+            Self::Sha256 | Self::Blake2b | Self::Name => SumStrength::Proof,
         }
     }
 

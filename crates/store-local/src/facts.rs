@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use deltic_core::verity::Descriptor;
+use deltic_core::verity::VerityDescriptor;
 use deltic_core::{StoredSums, SumKind};
 use deltic_store::Extents;
 use rustix::io::Errno;
@@ -109,10 +109,10 @@ pub(super) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
 }
 
 /// The way in which that digest was taken.
-fn described(file: BorrowedFd<'_>, len: u64) -> Option<Descriptor> {
+fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
     let digest = ioctl::measure_verity(file).ok()?;
     // Btrfs does not tell how it was taken, and other ways give other digests.
-    let told = Descriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
+    let told = VerityDescriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
     (told.len == len && Some(told.digest()) == digest).then_some(told)
 }
 

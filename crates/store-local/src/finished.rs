@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use deltic_core::packed::Slot;
-use deltic_core::{Packed, Put, Reader};
+use deltic_core::packed::StringSlot;
+use deltic_core::{PackedStrings, Put, Reader};
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
@@ -33,11 +33,11 @@ pub(super) struct Finished {
 /// All that wait for their names: there may be as many as there are files, so they are packed.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
-    all: Packed,
+    all: PackedStrings,
     /// What those of them replace that is told by what was seen, in order.
     seen: VecDeque<Box<Meta>>,
     /// Of those that others become names of, which each is.
-    leaders: HashMap<RelPath, Slot>,
+    leaders: HashMap<RelPath, StringSlot>,
 }
 
 impl Delayed {

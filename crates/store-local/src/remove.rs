@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_core::packed;
 use deltic_tree::{EntryType, Meta, Name, RelPath};
 use rustix::fs::FileType;
@@ -65,9 +65,9 @@ struct Frame {
     scope: Arc<Scope>,
     judges: [Judge; 2],
     /// Of each entry its name and what it is.
-    entries: Packed,
+    entries: PackedStrings,
     /// In this order, of which so many were seen.
-    order: Vec<packed::Slot>,
+    order: Vec<packed::StringSlot>,
     seen: usize,
     /// What could not be listed: it may be empty even so.
     unread: Option<StoreError>,
@@ -332,7 +332,7 @@ impl Removal {
         }
         let scope = store.scopes.enter(above, path, &*store.root)?;
         let judges = judges(store, path, &scope)?;
-        let (entries, order, seen) = (Packed::default(), Vec::new(), 0);
+        let (entries, order, seen) = (PackedStrings::default(), Vec::new(), 0);
         let (path, unread, stays) = (path.clone(), None, Stays::No);
         let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
         let read = match frame.read(store) {

@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::packed::Slot;
-use deltic_core::{Packed, Reader};
+use deltic_core::packed::StringSlot;
+use deltic_core::{PackedStrings, Reader};
 use deltic_tree::meta::Inode;
 use deltic_tree::names::SortedNames;
 use deltic_tree::path::BadPath;
@@ -86,14 +86,14 @@ impl SourceOptions {
 /// What a sender's arguments stand for: a tree to read.
 #[derive(Debug)]
 pub struct Sources {
-    args: Packed,
+    args: PackedStrings,
     bases: Vec<Base>,
     /// Which of them is an entry itself, on the way to an argument.
     dotted: Option<usize>,
     /// All arguments, by their paths name by name, those of one path in order.
-    by_path: Vec<Slot>,
+    by_path: Vec<StringSlot>,
     /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
-    chosen: Mutex<HashMap<RelPath, BTreeMap<Slot, Names>>>,
+    chosen: Mutex<HashMap<RelPath, BTreeMap<StringSlot, Names>>>,
     /// What is protected at a receiver.
     protects: Scopes,
     /// Arguments that are no paths, and why.
@@ -130,7 +130,7 @@ impl Sources {
         let (args, refused) = (args.packed, args.refused);
         let mut by_path = Vec::with_capacity(args.len());
         by_path.extend(args.iter().map(|(at, _)| at));
-        let key = |at: Slot| (names_of(path_in(args.get(at))), at);
+        let key = |at: StringSlot| (names_of(path_in(args.get(at))), at);
         by_path.sort_unstable_by(|one, other| {
             let ((one, at), (other, behind)) = (key(*one), key(*other));
             one.cmp(other).then(at.cmp(&behind))
@@ -148,7 +148,7 @@ impl Sources {
         sources
     }
 
-    fn source(&self, at: Slot) -> Source<'_> {
+    fn source(&self, at: StringSlot) -> Source<'_> {
         let mut bytes = Reader::new(self.args.get(at));
         let base = bytes.varint().expect("it was written whole");
         let path = RelPath::parse(bytes.rest()).expect("it was one before it was packed");
@@ -167,28 +167,28 @@ impl Sources {
     }
 
     /// The arguments of this path, in order.
-    fn at(&self, path: &RelPath) -> &[Slot] {
+    fn at(&self, path: &RelPath) -> &[StringSlot] {
         self.split_at(path).0
     }
 
     /// Arguments below `path`, by their paths.
-    fn below(&self, path: &RelPath) -> &[Slot] {
+    fn below(&self, path: &RelPath) -> &[StringSlot] {
         let behind = self.split_at(path).1;
         &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
     }
 
     /// The arguments of this path, and those behind these, of which the ones below it are the first.
-    fn split_at(&self, path: &RelPath) -> (&[Slot], &[Slot]) {
-        let path_at = |at: &Slot| path_in(self.args.get(*at));
-        let is_before = |at: &Slot| names_of(path_at(at)).lt(names_of(path.as_bytes()));
+    fn split_at(&self, path: &RelPath) -> (&[StringSlot], &[StringSlot]) {
+        let path_at = |at: &StringSlot| path_in(self.args.get(*at));
+        let is_before = |at: &StringSlot| names_of(path_at(at)).lt(names_of(path.as_bytes()));
         let from = &self.by_path[self.by_path.partition_point(is_before)..];
-        let is_it = |at: &&Slot| path_at(at) == path.as_bytes();
+        let is_it = |at: &&StringSlot| path_at(at) == path.as_bytes();
         from.split_at(from.iter().take_while(is_it).count())
     }
 
     /// True if one of them means what is below another, so that a file may be listed under more names than it has.
     fn overlap(&self) -> bool {
-        let names = |at: &Slot| {
+        let names = |at: &StringSlot| {
             let source = self.source(*at);
             let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
             path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
@@ -299,7 +299,7 @@ impl Sources {
             return Ok(self.source(*at));
         }
         let candidates = self.candidates(path);
-        let shows = |at: &&Slot| self.source(**at).shows(path);
+        let shows = |at: &&StringSlot| self.source(**at).shows(path);
         let first = match &*candidates {
             [only] => Some(only),
             // Of several the first that has it; if none has, the last one says why.
@@ -309,8 +309,8 @@ impl Sources {
     }
 
     /// The arguments that may have `path`, in order: what it is in, or itself, or else the first below it.
-    fn candidates(&self, path: &RelPath) -> Vec<Slot> {
-        let mut all: Vec<Slot> = self.below(path).first().copied().into_iter().collect();
+    fn candidates(&self, path: &RelPath) -> Vec<StringSlot> {
+        let mut all: Vec<StringSlot> = self.below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
         while let Some(at) = above {
             all.extend(self.at(&at));
@@ -323,8 +323,8 @@ impl Sources {
 
     /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that
     /// may.
-    fn sharers(&self, dir: &RelPath) -> Vec<Slot> {
-        let shares = |at: &Slot| {
+    fn sharers(&self, dir: &RelPath) -> Vec<StringSlot> {
+        let shares = |at: &StringSlot| {
             let source = self.source(*at);
             let Ok(held) = &source.base.dir else { return false };
             dir.starts_with(&source.path)

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 
-use deltic_core::Packed;
-use deltic_core::packed::Slot;
+use deltic_core::PackedStrings;
+use deltic_core::packed::StringSlot;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::path::{Name, RelPath};
@@ -122,10 +122,8 @@ impl SampleNames {
 /// are kept by the name without these. A name that begins the next names (`a` of `a.`) is known by its length.
 #[derive(Debug, Default)]
 pub struct FoldedNames {
-    by_hash: HashMap<u64, Slot>,
-    names: Packed,
-    last: Vec<u8>,
-    beginnings: Vec<usize>,
+    by_hash: HashMap<u64, StringSlot>,
+    names: PackedStrings,
 }
 
 impl FoldedNames {

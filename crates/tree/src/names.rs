@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use crate::meta::Inode;
 use crate::path::Name;
-use deltic_core::packed::{OutOfRoom, Packed, Unpacked};
+use deltic_core::packed::{OutOfRoom, PackedStrings, UnpackedStrings};
 
 /// Names of one directory in order, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Names {
 #[derive(Debug, Default)]
 pub struct UnsortedNames {
     few: Vec<Name>,
-    many: Packed,
+    many: PackedStrings,
 }
 
 /// A name does not come behind the last one.
@@ -246,8 +246,10 @@ impl UnsortedNames {
 
 impl IntoIterator for UnsortedNames {
     type Item = Name;
-    type IntoIter =
-        std::iter::Chain<std::vec::IntoIter<Name>, std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>>;
+    type IntoIter = std::iter::Chain<
+        std::vec::IntoIter<Name>,
+        std::iter::Map<UnpackedStrings, fn(Vec<u8>) -> Name>,
+    >;
 
     /// Names in the order in which they were added.
     fn into_iter(self) -> Self::IntoIter {

@@ -1,10 +1,10 @@
 //! `deltic delta`: what turns the file behind a signature into a new version, as a file for `deltic patch`.
 
 use anyhow::{Context, Result, bail};
-use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Writer};
-use deltic_core::format::matches::{self, MatchedReader, Matches};
-use deltic_core::format::recipe::KnownReader;
-use deltic_core::format::{Format, FormatError};
+use deltic_core::format::delta::{DeltaWriter, MAX_KNOWN_CHUNKS};
+use deltic_core::format::matches::{self, MatchesFormat, MatchesReader};
+use deltic_core::format::recipe::RecipeReader;
+use deltic_core::format::{FileFormat, FormatError};
 
 use super::files::{Input, Output};
 use crate::args::offline::DeltaArgs;
@@ -31,9 +31,9 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
 /// A delta in the making.
 enum Making {
     /// Against a signature of old.
-    Signature(Box<Writer>),
+    Signature(Box<DeltaWriter>),
     /// By what a server found in old.
-    Matches(Box<matches::Writer>),
+    Matches(Box<matches::MatchedDeltaWriter>),
 }
 
 impl Making {
@@ -41,7 +41,7 @@ impl Making {
     fn begin(mut input: Input, out: &mut Vec<u8>) -> Result<Self> {
         let name = input.name().to_string();
         let mut head = Vec::new();
-        let mut buffer = [0; Matches::MAGIC.len()];
+        let mut buffer = [0; MatchesFormat::MAGIC.len()];
         while head.len() < buffer.len() {
             match input.read(&mut buffer)? {
                 0 => break,
@@ -53,16 +53,16 @@ impl Making {
             input.each_piece(|piece| feed(piece).with_context(|| name.clone()))
         };
         // The last byte of the magic is the version.
-        let (kind, _) = Matches::MAGIC.split_at(Matches::MAGIC.len() - 1);
+        let (kind, _) = MatchesFormat::MAGIC.split_at(MatchesFormat::MAGIC.len() - 1);
         if head.starts_with(kind) {
-            let mut reader = MatchedReader::default();
+            let mut reader = MatchesReader::default();
             each(&mut |piece| reader.feed(piece))?;
-            let writer = matches::Writer::new(reader.finish().context(name)?, out);
+            let writer = matches::MatchedDeltaWriter::new(reader.finish().context(name)?, out);
             return Ok(Self::Matches(Box::new(writer)));
         }
-        let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
+        let mut reader = RecipeReader::new(MAX_KNOWN_CHUNKS);
         each(&mut |piece| reader.feed(piece))?;
-        let writer = Writer::new(reader.finish().context(name)?, out);
+        let writer = DeltaWriter::new(reader.finish().context(name)?, out);
         Ok(Self::Signature(Box::new(writer)))
     }
 

@@ -7,9 +7,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use deltic_core::format::delta::{Delta, Header, Record};
-use deltic_core::format::recipe::Digester;
-use deltic_core::format::{FormatError, Parser};
+use deltic_core::format::delta::{DeltaFormat, DeltaHeader, DeltaRecord};
+use deltic_core::format::recipe::StreamSummary;
+use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::{Digest, Span};
 use deltic_net::Trust;
 
@@ -21,15 +21,15 @@ pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let trust = args.links.trust();
     let mut delta = Input::open(&args.delta, trust)?;
     let mut old = Old::open(&args.old, trust)?;
-    let mut parser = Parser::<Delta>::new();
+    let mut parser = RecordParser::<DeltaFormat>::new();
     let (mut new, mut verdict) = (None, None);
     let name = delta.name().to_string();
     delta.each_piece(|piece| {
         parser.feed(piece);
         while let Some(record) = parser.record().with_context(|| name.clone())? {
             match record {
-                Record::Header(header) => new = Some(New::create(&args.output, &old, header)?),
-                Record::End { digest, .. } => verdict = Some(digest),
+                DeltaRecord::Header(header) => new = Some(New::create(&args.output, &old, header)?),
+                DeltaRecord::End { digest, .. } => verdict = Some(digest),
                 step => new.as_mut().ok_or(FormatError::Order)?.step(step, &mut old)?,
             }
         }
@@ -67,9 +67,9 @@ impl Old {
     }
 
     /// True if this is the file that `header` describes: the second look, after something went wrong.
-    fn is(&self, header: &Header) -> Result<bool> {
+    fn is(&self, header: &DeltaHeader) -> Result<bool> {
         let mut input = Input::open(&self.path, self.trust)?;
-        let mut sum = Digester::new(&header.spec);
+        let mut sum = StreamSummary::new(&header.spec);
         input.each_piece(|piece| Ok(sum.push(piece)?))?;
         Ok(sum.finish()?.digest == header.old_digest)
     }
@@ -93,12 +93,12 @@ fn copy_exactly(
 /// The new version while it grows, and the digest of what was written of it.
 struct New {
     output: Output,
-    header: Header,
-    sum: Digester,
+    header: DeltaHeader,
+    sum: StreamSummary,
 }
 
 impl New {
-    fn create(path: &Path, old: &Old, header: Header) -> Result<Self> {
+    fn create(path: &Path, old: &Old, header: DeltaHeader) -> Result<Self> {
         let (len, wanted) = (old.len, header.old_len);
         let name = old.path.display();
         ensure!(
@@ -106,14 +106,14 @@ impl New {
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
         let output = Output::sparse(path, &old.permissions, old.trust)?;
-        Ok(Self { output, header, sum: Digester::new(&header.spec) })
+        Ok(Self { output, header, sum: StreamSummary::new(&header.spec) })
     }
 
-    fn step(&mut self, step: Record, old: &mut Old) -> Result<()> {
+    fn step(&mut self, step: DeltaRecord, old: &mut Old) -> Result<()> {
         match step {
-            Record::Copy(span) => old.read(span, |bytes| self.write(bytes)),
-            Record::Literal(bytes) => self.write(&bytes),
-            Record::Header(_) | Record::End { .. } => Ok(()),
+            DeltaRecord::Copy(span) => old.read(span, |bytes| self.write(bytes)),
+            DeltaRecord::Literal(bytes) => self.write(&bytes),
+            DeltaRecord::Header(_) | DeltaRecord::End { .. } => Ok(()),
         }
     }
 

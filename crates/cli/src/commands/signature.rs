@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use deltic_core::ChunkerSpec;
-use deltic_core::format::recipe::Writer;
+use deltic_core::format::recipe::RecipeWriter;
 
 use super::files::{Input, Output};
 use crate::args::offline::SignatureArgs;
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &SignatureArgs) -> Result<()> {
     let spec = ChunkerSpec::for_len(input.len.unwrap_or(STREAM_LEN));
     let mut output = Output::open(args.output.as_deref(), args.links.trust())?;
     let mut out = Vec::new();
-    let mut writer = Writer::new(&spec, &mut out);
+    let mut writer = RecipeWriter::new(&spec, &mut out);
     input.each_piece(|piece| {
         writer.push(piece, &mut out)?;
         output.take(&mut out)

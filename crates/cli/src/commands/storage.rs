@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use deltic_net::{LocalSnapshot, Trust};
 use deltic_remote::layout::{Comparison, Cover, Kind, Layout, Part, here, zfs};
 use deltic_remote::{Algorithm, hex};
@@ -291,18 +291,18 @@ fn compare(
     }
 }
 
-fn evidence(by: Strength) -> &'static str {
+fn evidence(by: SumStrength) -> &'static str {
     match by {
-        Strength::Proof => "which is proof",
-        Strength::AgainstAccidents => "but for who forges sums",
-        Strength::Hint => "which is a hint and no proof",
+        SumStrength::Proof => "which is proof",
+        SumStrength::AgainstAccidents => "but for who forges sums",
+        SumStrength::Hint => "which is a hint and no proof",
     }
 }
 
-const fn strength(by: Strength) -> &'static str {
+const fn strength(by: SumStrength) -> &'static str {
     match by {
-        Strength::Proof => "proof",
-        Strength::AgainstAccidents => "accident_proof",
-        Strength::Hint => "hint",
+        SumStrength::Proof => "proof",
+        SumStrength::AgainstAccidents => "accident_proof",
+        SumStrength::Hint => "hint",
     }
 }

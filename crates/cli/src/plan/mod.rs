@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use deltic_core::SumKind;
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::plan::{Destination, Dial, Remote, Sources};
 use deltic_net::reasons::Reasons;
@@ -136,7 +136,7 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     let dir = File::open(dir).with_context(|| format!("--trust-sums: cannot open {shown}"))?;
     match deltic_net::kept_sums(dir.as_fd()) {
         Some(Kept::Verity) => plan.options.compare.trusted = Some(TrustedSums::Verity),
-        Some(Kept::Blocks(kind, block_bytes)) if kind.strength() > Strength::Hint => {
+        Some(Kept::Blocks(kind, block_bytes)) if kind.strength() > SumStrength::Hint => {
             plan.options.compare.trusted = Some(TrustedSums::Blocks { kind, block_bytes });
         }
         Some(Kept::Blocks(..)) => bail!(

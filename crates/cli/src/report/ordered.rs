@@ -5,18 +5,18 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use deltic_core::codec::MAX_VARINT_BYTES;
-use deltic_core::packed::{OutOfRoom, Slot};
-use deltic_core::{Packed, Put, Reader};
+use deltic_core::packed::{OutOfRoom, StringSlot};
+use deltic_core::{PackedStrings, Put, Reader};
 use deltic_tree::{EntryType, RelPath};
 
 /// Texts about paths.
 #[derive(Debug, Default)]
 pub(crate) struct Ordered {
     /// Directories, each where another one comes; some come more than once.
-    dirs: Packed,
-    places: Vec<Slot>,
+    dirs: PackedStrings,
+    places: Vec<StringSlot>,
     /// For each path: the number of its directory and its fate, the text, the last name. A directory has no name.
-    lines: Packed,
+    lines: PackedStrings,
 }
 
 /// The end of a path in the run.
@@ -141,7 +141,7 @@ impl Ordered {
         self.dirs.get(self.places[number])
     }
 
-    fn line(&self, at: Slot) -> Line<'_> {
+    fn line(&self, at: StringSlot) -> Line<'_> {
         const WHOLE: &str = "it was put there whole";
         let mut line = Reader::new(self.lines.get(at));
         let number = line.varint().expect(WHOLE);

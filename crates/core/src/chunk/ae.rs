@@ -23,28 +23,28 @@
 //! A cut depends on the whole chunk before it, as with RAM.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::Wanted;
+use crate::simd::search::WantedBytes;
 use crate::simd::{Isa, Kernel, Simd};
 
 pub(super) use crate::simd::search::Extreme;
 
 /// Cuts one window after a byte that exceeds all earlier bytes and all bytes of its window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ae {
+pub(super) struct AeChunker {
     extreme: Extreme,
     window: usize,
     max: usize,
     isa: Isa,
 }
 
-impl Ae {
+impl AeChunker {
     /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
         Self { extreme, window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
-impl Chunker for Ae {
+impl Chunker for AeChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -52,18 +52,18 @@ impl Chunker for Ae {
     #[inline]
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
-        self.isa.run(Cut { extreme: self.extreme, window: self.window, data })
+        self.isa.run(AeCut { extreme: self.extreme, window: self.window, data })
     }
 }
 
-struct Cut<'a> {
+struct AeCut<'a> {
     extreme: Extreme,
     window: usize,
     /// Bytes of the chunk, between 1 and the maximum.
     data: &'a [u8],
 }
 
-impl Kernel for Cut<'_> {
+impl Kernel for AeCut<'_> {
     type Output = usize;
 
     #[inline(always)]
@@ -84,7 +84,10 @@ impl Kernel for Cut<'_> {
             if !extreme.exceeds(best, top) {
                 return end;
             }
-            at = seen + Wanted::Only(best).find(simd, fresh).expect("it is of these");
+            at = seen
+                + WantedBytes::Only(best)
+                    .find(simd, fresh)
+                    .expect("the extreme byte is in the window");
             (top, seen) = (best, end);
         }
     }
@@ -99,7 +102,7 @@ mod tests {
 
     fn cuts(extreme: Extreme, data: &[u8]) -> Vec<usize> {
         let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).unwrap();
-        Isa::available().iter().map(|isa| Ae::new(extreme, sizes, *isa).cut(data)).collect()
+        Isa::available().iter().map(|isa| AeChunker::new(extreme, sizes, *isa).cut(data)).collect()
     }
 
     fn assert_cut(data: &[u8], expected: usize) {

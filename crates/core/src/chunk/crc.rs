@@ -18,19 +18,19 @@
 //! 4. Bytes below `min` are skipped, except for the window. `roll` adds one byte to the window and removes one,
 //!    by a table for each.
 
-use super::rolling::{self, Rolling};
+use super::rolling::{self, RollingHash};
 use super::{Chunker, Sizes};
 use crate::constants::CASTAGNOLI;
 
 /// Cuts where the CRC of the last 256 bytes is at least `limit`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WindowCrc {
+pub(super) struct CrcChunker {
     min: usize,
     max: usize,
     limit: u32,
 }
 
-impl WindowCrc {
+impl CrcChunker {
     /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = u32::MAX - u32::MAX / sizes.wait();
@@ -43,20 +43,20 @@ impl WindowCrc {
     }
 }
 
-impl Chunker for WindowCrc {
+impl Chunker for CrcChunker {
     fn max_len(&self) -> usize {
         self.max
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        rolling::cut::<Crc, _>(data, self.min, self.max, self.limit)
+        rolling::cut::<CrcHash, _>(data, self.min, self.max, self.limit)
     }
 }
 
 /// CRC-32C, bit-reversed: the lowest bit is the highest power.
-pub(super) struct Crc;
+pub(super) struct CrcHash;
 
-impl Rolling<4> for Crc {
+impl RollingHash<4> for CrcHash {
     type Hash = u32;
 
     const WINDOW: usize = 256;
@@ -81,7 +81,7 @@ impl Rolling<4> for Crc {
 /// The register after each byte value, from register 0.
 pub(crate) static ENTERS: [u32; 256] = after_zeros(0);
 /// The register after each byte value and a window of zeros: the part of a byte that leaves the window.
-pub(super) static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
+pub(super) static LEAVES: [u32; 256] = after_zeros(CrcHash::WINDOW);
 
 const fn after_zeros(zeros: usize) -> [u32; 256] {
     let mut table = [0; 256];
@@ -105,17 +105,19 @@ mod tests {
 
     #[test]
     fn the_register_is_that_of_crc_32c() {
-        let register = b"123456789".iter().fold(u32::MAX, |hash, byte| Crc::enter(hash, *byte));
+        let register = b"123456789".iter().fold(u32::MAX, |hash, byte| CrcHash::enter(hash, *byte));
         assert_eq!(!register, 0xe306_9283);
     }
 
     #[test]
     fn a_byte_that_leaves_the_window_has_no_effect() {
-        let zeros = [0; Crc::WINDOW];
-        let rolled = zeros.iter().fold(Crc::enter(0, 0xa5), |hash, byte| Crc::enter(hash, *byte));
-        assert_eq!(Crc::roll(rolled, 7, 0), Crc::enter(rolled, 7));
-        let inside =
-            zeros[1..].iter().fold(Crc::enter(0, 0xa5), |hash, byte| Crc::enter(hash, *byte));
-        assert_eq!(Crc::roll(inside, 0, 0xa5), 0);
+        let zeros = [0; CrcHash::WINDOW];
+        let rolled =
+            zeros.iter().fold(CrcHash::enter(0, 0xa5), |hash, byte| CrcHash::enter(hash, *byte));
+        assert_eq!(CrcHash::roll(rolled, 7, 0), CrcHash::enter(rolled, 7));
+        let inside = zeros[1..]
+            .iter()
+            .fold(CrcHash::enter(0, 0xa5), |hash, byte| CrcHash::enter(hash, *byte));
+        assert_eq!(CrcHash::roll(inside, 0, 0xa5), 0);
     }
 }

@@ -28,18 +28,18 @@ impl FixedLen {
 
 /// Cuts chunks of one length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fixed {
+pub(super) struct FixedChunker {
     len: usize,
 }
 
-impl Fixed {
+impl FixedChunker {
     /// Cuts chunks of `len` bytes.
     pub(super) const fn new(len: FixedLen) -> Self {
         Self { len: len.0 as usize }
     }
 }
 
-impl Chunker for Fixed {
+impl Chunker for FixedChunker {
     fn max_len(&self) -> usize {
         self.len
     }

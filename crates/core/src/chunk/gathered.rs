@@ -1,15 +1,15 @@
 //! First stage of SS-CDC with gather instructions: each vector lane rolls a hash over its own region.
 
-use super::crc::{self, Crc};
+use super::crc::{self, CrcHash};
 use super::gear::GearHash;
-use super::rolling::Rolling;
+use super::rolling::RollingHash;
 use super::two_stage::REGION;
 use crate::constants::GEAR;
-use crate::simd::gather::Words;
+use crate::simd::gather::WordVector;
 use crate::simd::{Kernel, Simd};
 
 /// A rolling hash in each lane. Only the low byte of each lane of `bytes` is used.
-pub(super) trait InWords<W: Words> {
+pub(super) trait GatherHash<W: WordVector> {
     /// The hashes after one more byte.
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
@@ -20,7 +20,7 @@ pub(super) trait InWords<W: Words> {
     fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
 }
 
-impl<W: Words<Word = u32>> InWords<W> for Crc {
+impl<W: WordVector<Word = u32>> GatherHash<W> for CrcHash {
     #[inline(always)]
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
         let entered = words.look_up(&crc::ENTERS, words.xor(hashes, bytes));
@@ -38,7 +38,7 @@ impl<W: Words<Word = u32>> InWords<W> for Crc {
     }
 }
 
-impl<W: Words<Word = u64>> InWords<W> for GearHash {
+impl<W: WordVector<Word = u64>> GatherHash<W> for GearHash {
     #[inline(always)]
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
         words.add(words.add(hashes, hashes), words.look_up(&GEAR, bytes))
@@ -56,7 +56,7 @@ impl<W: Words<Word = u64>> InWords<W> for GearHash {
 }
 
 /// Appends the candidate boundaries in a [`REGION`] for each lane, from byte `at`. The order is unspecified.
-pub(super) struct Scan<'a, H: Rolling<LANES>, W, const LANES: usize> {
+pub(super) struct GatherScan<'a, H: RollingHash<LANES>, W, const LANES: usize> {
     pub(super) words: W,
     pub(super) data: &'a [u8],
     pub(super) at: usize,
@@ -64,10 +64,10 @@ pub(super) struct Scan<'a, H: Rolling<LANES>, W, const LANES: usize> {
     pub(super) candidates: &'a mut Vec<usize>,
 }
 
-impl<H, W, const LANES: usize> Kernel for Scan<'_, H, W, LANES>
+impl<H, W, const LANES: usize> Kernel for GatherScan<'_, H, W, LANES>
 where
-    H: Rolling<LANES> + InWords<W>,
-    W: Words<Word = H::Hash>,
+    H: RollingHash<LANES> + GatherHash<W>,
+    W: WordVector<Word = H::Hash>,
 {
     type Output = ();
 

@@ -1,4 +1,4 @@
-//! Gear chunking (Ddelta, Xia et al. 2014), also with the normalized sizes of FastCDC (2020 version).
+//! Gear chunking (Ddelta, Xia et al. 2014), also with the normalised sizes of FastCDC (2020 version).
 //!
 //! ```text
 //! hash(i)  = sum over k in 0..64 of  GEAR[data[i - 1 - k]] << k         (mod 2^64; the 64 bytes before i)
@@ -21,13 +21,13 @@
 //!
 //! [`rolling`](super::rolling) searches for the boundary in several lanes.
 
-use super::rolling::{Found, Rolling, search, warm_up};
+use super::rolling::{BoundarySearch, RollingHash, search, warm_up};
 use super::{Chunker, Sizes};
 use crate::constants::GEAR;
 
-/// How closely chunk lengths are drawn to the average.
+/// Degree of normalisation of chunk lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum NormalisationLevel {
     /// One criterion for all lengths.
     Zero,
     /// Two more bits before the average and two fewer after it: level 2 of FastCDC.
@@ -36,12 +36,12 @@ pub(super) enum Level {
 
 /// Cuts where a Gear hash of the last 64 bytes is small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gear(Limits);
+pub(super) struct GearChunker(GearLimits);
 
-impl Gear {
+impl GearChunker {
     /// Cuts chunks of `sizes`.
-    pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
-        Self(Limits::new(sizes, level))
+    pub(super) const fn new(sizes: Sizes, level: NormalisationLevel) -> Self {
+        Self(GearLimits::new(sizes, level))
     }
 
     /// The largest hash that cuts before the average.
@@ -50,7 +50,7 @@ impl Gear {
     }
 }
 
-impl Chunker for Gear {
+impl Chunker for GearChunker {
     fn max_len(&self) -> usize {
         self.0.max
     }
@@ -62,7 +62,7 @@ impl Chunker for Gear {
 
 /// Thresholds for a Gear hash.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct GearLimits {
     min: usize,
     avg: usize,
     pub(super) max: usize,
@@ -72,12 +72,14 @@ pub(super) struct Limits {
     loose: u64,
 }
 
-impl Limits {
-    pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
+impl GearLimits {
+    pub(super) const fn new(sizes: Sizes, level: NormalisationLevel) -> Self {
         let bits = sizes.avg().trailing_zeros();
         let (strict, loose) = match level {
-            Level::Zero => (u64::MAX / sizes.wait() as u64, u64::MAX / sizes.wait() as u64),
-            Level::Two => (u64::MAX >> (bits + 2), u64::MAX >> (bits - 2)),
+            NormalisationLevel::Zero => {
+                (u64::MAX / sizes.wait() as u64, u64::MAX / sizes.wait() as u64)
+            }
+            NormalisationLevel::Two => (u64::MAX >> (bits + 2), u64::MAX >> (bits - 2)),
         };
         let (min, avg, max) = (sizes.min(), sizes.avg(), sizes.max());
         Self { min: min as usize, avg: avg as usize, max: max as usize, strict, loose }
@@ -94,7 +96,9 @@ impl Limits {
         let far = data.len().min(self.avg + 1);
         let near = search::<GearHash, _>(data, self.min..far, before(data, self.min), self.strict);
         let found = match near {
-            Found::Nothing(hash) => search::<GearHash, _>(data, far..data.len(), hash, self.loose),
+            BoundarySearch::NotFound(hash) => {
+                search::<GearHash, _>(data, far..data.len(), hash, self.loose)
+            }
             found => found,
         };
         found.end().unwrap_or(data.len())
@@ -104,7 +108,7 @@ impl Limits {
 /// The Gear hash: the sum of a table entry for each byte, doubled for each following byte.
 pub(super) struct GearHash;
 
-impl Rolling<3> for GearHash {
+impl RollingHash<3> for GearHash {
     type Hash = u64;
 
     const WINDOW: usize = u64::BITS as usize;
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_cut_depends_on_the_window_alone() {
-        let gear = Gear::new(Sizes::new(512, 1024, 8192).unwrap(), Level::Two);
+        let gear = GearChunker::new(Sizes::new(512, 1024, 8192).unwrap(), NormalisationLevel::Two);
         let data: Vec<u8> =
             (0..8192u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
         let cut = gear.cut(&data);

@@ -24,12 +24,12 @@
 //! 255.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::{Extreme, Wanted};
+use crate::simd::search::{Extreme, WantedBytes};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts after a byte that is the largest in the windows around it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Maxp {
+pub(super) struct MaxpChunker {
     window: usize,
     /// Offset of the first possible peak.
     first: usize,
@@ -37,7 +37,7 @@ pub(super) struct Maxp {
     isa: Isa,
 }
 
-impl Maxp {
+impl MaxpChunker {
     /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let window = window(sizes) as usize;
@@ -67,7 +67,7 @@ const fn window(sizes: Sizes) -> u32 {
     }
 }
 
-impl Chunker for Maxp {
+impl Chunker for MaxpChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -75,17 +75,17 @@ impl Chunker for Maxp {
     #[inline]
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
-        self.isa.run(Cut { window: self.window, first: self.first, data })
+        self.isa.run(MaxpCut { window: self.window, first: self.first, data })
     }
 }
 
-struct Cut<'a> {
+struct MaxpCut<'a> {
     window: usize,
     first: usize,
     data: &'a [u8],
 }
 
-impl Kernel for Cut<'_> {
+impl Kernel for MaxpCut<'_> {
     type Output = usize;
 
     #[inline(always)]
@@ -94,7 +94,7 @@ impl Kernel for Cut<'_> {
         let mut from = first;
         while let Some((at, top)) = climb(simd, data, from, window) {
             let skipped = &data[from.min(at - window)..from];
-            if top == u8::MAX || Wanted::Above(top).find(simd, skipped).is_none() {
+            if top == u8::MAX || WantedBytes::Above(top).find(simd, skipped).is_none() {
                 return at + 1;
             }
             // The peak's larger byte rules out every byte of this window.
@@ -104,7 +104,7 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// Finds the first candidate peak at or after `from`: a byte larger than all bytes in the window after it.
+/// Finds the first candidate peak at or after `from`: a byte larger than all bytes in the window that follows.
 /// Skips bytes that follow a larger byte. Returns the offset and the value.
 #[inline(always)]
 fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(usize, u8)> {
@@ -113,13 +113,15 @@ fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(u
     loop {
         let end = at + window + 1;
         let fresh = data.get(seen..end)?;
-        let Some(mut n) = Wanted::AtLeast(top).find_last(simd, fresh) else {
+        let Some(mut n) = WantedBytes::AtLeast(top).find_last(simd, fresh) else {
             return Some((at, top));
         };
         let before = &fresh[..n];
-        if fresh[n] != u8::MAX && Wanted::Above(fresh[n]).find(simd, before).is_some() {
+        if fresh[n] != u8::MAX && WantedBytes::Above(fresh[n]).find(simd, before).is_some() {
             let best = Extreme::Max.of(simd, before);
-            n = Wanted::Only(best).find_last(simd, before).expect("it is of these");
+            n = WantedBytes::Only(best)
+                .find_last(simd, before)
+                .expect("the largest byte is in the window");
         }
         (at, top, seen) = (seen + n, fresh[n], end);
     }
@@ -138,7 +140,7 @@ mod tests {
 
     fn assert_cut(data: &[u8], expected: usize) {
         for isa in Isa::available() {
-            assert_eq!(Maxp::new(sizes(), isa).cut(data), expected, "{isa:?}");
+            assert_eq!(MaxpChunker::new(sizes(), isa).cut(data), expected, "{isa:?}");
         }
     }
 

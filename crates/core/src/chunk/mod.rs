@@ -24,22 +24,22 @@ mod two_stage;
 pub use chunker::{AtEnd, Chunker, cut_all};
 pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
-pub use parallel::{Segment, SegmentChunks, Segments, Stitch};
+pub use parallel::{FileSegments, Segment, SegmentChunks, SegmentStitcher};
 pub use sizes::{BadSizes, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Sizes};
-pub use sub_chunks::{Ask, Merge, Merged, SubChunks};
-pub use two_stage::{Judge, TwoStage};
+pub use sub_chunks::{MergeRequest, MergedChunk, SubChunkMerge, SubChunks};
+pub use two_stage::{JudgeScope, TwoStage};
 
-use ae::{Ae, Extreme};
-use crc::WindowCrc;
-use fastcdc::FastCdc;
-use fixed::Fixed;
-use gear::{Gear, Level};
-use maxp::Maxp;
-use rabin::Rabin;
-use ram::Ram;
-use seq::Seq;
-use sieve::Sieve;
-use tttd::Tttd;
+use ae::{AeChunker, Extreme};
+use crc::CrcChunker;
+use fastcdc::FastCdcChunker;
+use fixed::FixedChunker;
+use gear::{GearChunker, NormalisationLevel};
+use maxp::MaxpChunker;
+use rabin::RabinChunker;
+use ram::RamChunker;
+use seq::SeqChunker;
+use sieve::SieveChunker;
+use tttd::TttdChunker;
 
 use crate::codec::{CodecError, Put, Reader};
 use crate::named::named;
@@ -56,11 +56,11 @@ pub enum Algorithm {
     Tttd,
     /// Gear with a warmed-up window (Ddelta, Xia et al. 2014; VectorCDC §5).
     Gear,
-    /// Gear with a warmed-up window and normalized sizes (Ddelta, with the levels of FastCDC, Xia et al. 2020).
+    /// Gear with a warmed-up window and normalised sizes (Ddelta, with the levels of FastCDC, Xia et al. 2020).
     GearNc,
-    /// FastCDC without normalized sizes (Xia et al. 2016; VectorCDC §5).
+    /// FastCDC without normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdc,
-    /// FastCDC with normalized sizes (Xia et al. 2016; VectorCDC §5).
+    /// FastCDC with normalised sizes (Xia et al. 2016; VectorCDC §5).
     FastCdcNc,
     /// Asymmetric Extremum of maxima (Zhang et al. 2015; VectorCDC §4.3).
     AeMax,
@@ -167,7 +167,7 @@ impl ChunkerSpec {
         match self {
             Self::Fixed(_) => {
                 let len = FixedLen::new(bytes.clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES));
-                Self::Fixed(len.expect("it is within the bounds"))
+                Self::Fixed(len.expect("a clamped length is in range"))
             }
             Self::ByContent(algorithm, Sizes { min, avg, max }) => {
                 let (below, above) = (avg / min, max / avg);
@@ -207,21 +207,29 @@ impl ChunkerSpec {
     #[must_use]
     pub fn build_for(&self, isa: Isa) -> AnyChunker {
         AnyChunker(match *self {
-            Self::Fixed(len) => Form::Fixed(Fixed::new(len)),
+            Self::Fixed(len) => ChunkerForm::Fixed(FixedChunker::new(len)),
             Self::ByContent(algorithm, sizes) => match algorithm {
-                Algorithm::GearNc => Form::Gear(Gear::new(sizes, Level::Two)),
-                Algorithm::Ram => Form::Ram(Ram::new(sizes, isa)),
-                Algorithm::AeMax => Form::Ae(Ae::new(Extreme::Max, sizes, isa)),
-                Algorithm::AeMin => Form::Ae(Ae::new(Extreme::Min, sizes, isa)),
-                Algorithm::Maxp => Form::Maxp(Maxp::new(sizes, isa)),
-                Algorithm::Seq => Form::Seq(Seq::new(sizes, isa)),
-                Algorithm::Crc => Form::WindowCrc(WindowCrc::new(sizes)),
-                Algorithm::Rabin => Form::Rabin(Rabin::new(sizes)),
-                Algorithm::Tttd => Form::Tttd(Tttd::new(sizes)),
-                Algorithm::Gear => Form::Gear(Gear::new(sizes, Level::Zero)),
-                Algorithm::FastCdc => Form::FastCdc(FastCdc::new(sizes, Level::Zero)),
-                Algorithm::FastCdcNc => Form::FastCdc(FastCdc::new(sizes, Level::Two)),
-                Algorithm::Sieve => Form::Sieve(Sieve::new(sizes, isa)),
+                Algorithm::GearNc => {
+                    ChunkerForm::Gear(GearChunker::new(sizes, NormalisationLevel::Two))
+                }
+                Algorithm::Ram => ChunkerForm::Ram(RamChunker::new(sizes, isa)),
+                Algorithm::AeMax => ChunkerForm::Ae(AeChunker::new(Extreme::Max, sizes, isa)),
+                Algorithm::AeMin => ChunkerForm::Ae(AeChunker::new(Extreme::Min, sizes, isa)),
+                Algorithm::Maxp => ChunkerForm::Maxp(MaxpChunker::new(sizes, isa)),
+                Algorithm::Seq => ChunkerForm::Seq(SeqChunker::new(sizes, isa)),
+                Algorithm::Crc => ChunkerForm::Crc(CrcChunker::new(sizes)),
+                Algorithm::Rabin => ChunkerForm::Rabin(RabinChunker::new(sizes)),
+                Algorithm::Tttd => ChunkerForm::Tttd(TttdChunker::new(sizes)),
+                Algorithm::Gear => {
+                    ChunkerForm::Gear(GearChunker::new(sizes, NormalisationLevel::Zero))
+                }
+                Algorithm::FastCdc => {
+                    ChunkerForm::FastCdc(FastCdcChunker::new(sizes, NormalisationLevel::Zero))
+                }
+                Algorithm::FastCdcNc => {
+                    ChunkerForm::FastCdc(FastCdcChunker::new(sizes, NormalisationLevel::Two))
+                }
+                Algorithm::Sieve => ChunkerForm::Sieve(SieveChunker::new(sizes, isa)),
             },
         })
     }
@@ -285,35 +293,47 @@ impl ChunkerSpec {
 
 /// A chunker of any algorithm, built from a [`ChunkerSpec`].
 #[derive(Clone, Copy, Debug)]
-pub struct AnyChunker(Form);
+pub struct AnyChunker(ChunkerForm);
 
-/// Declares [`Form`] with a variant for each type of chunker, and implements [`Chunker`] for [`AnyChunker`] by
+/// Declares [`ChunkerForm`] with a variant for each type of chunker, and implements [`Chunker`] for [`AnyChunker`] by
 /// dispatch.
 macro_rules! any_chunker {
-    ($($name:ident),+) => {
+    ($($form:ident($chunker:ident)),+) => {
         #[derive(Clone, Copy, Debug)]
-        enum Form {
-            $($name($name)),+
+        enum ChunkerForm {
+            $($form($chunker)),+
         }
 
         impl Chunker for AnyChunker {
             fn max_len(&self) -> usize {
                 match &self.0 {
-                    $(Form::$name(chunker) => chunker.max_len()),+
+                    $(ChunkerForm::$form(chunker) => chunker.max_len()),+
                 }
             }
 
             #[inline]
             fn cut(&self, data: &[u8]) -> usize {
                 match &self.0 {
-                    $(Form::$name(chunker) => chunker.cut(data)),+
+                    $(ChunkerForm::$form(chunker) => chunker.cut(data)),+
                 }
             }
         }
     };
 }
 
-any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
+any_chunker!(
+    Fixed(FixedChunker),
+    Crc(CrcChunker),
+    Rabin(RabinChunker),
+    Tttd(TttdChunker),
+    Gear(GearChunker),
+    FastCdc(FastCdcChunker),
+    Ae(AeChunker),
+    Ram(RamChunker),
+    Maxp(MaxpChunker),
+    Seq(SeqChunker),
+    Sieve(SieveChunker)
+);
 
 const TAG_FIXED: u8 = 1;
 

@@ -21,8 +21,8 @@
 //!    boundary are summed twice.
 //! 3. In low-entropy data boundaries may realign late or never. Then the bytes after the segment do not
 //!    suffice, and the seam is cut in jobs of its own, one after the other. The chunks stay the same.
-//! 4. No threads, no files: [`Segments`] says what to read, [`Segment::cut`] runs on any thread, [`Stitch`]
-//!    sees no bytes.
+//! 4. No threads, no files: [`FileSegments`] says what to read, [`Segment::cut`] runs on any thread,
+//!    [`SegmentStitcher`] sees no bytes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -32,13 +32,13 @@ use super::{AtEnd, Chunker, ChunkerSpec};
 
 /// The segments of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segments {
+pub struct FileSegments {
     file_len: u64,
     segment_len: u64,
     overlap: u64,
 }
 
-impl Segments {
+impl FileSegments {
     /// Splits a file of `file_len` bytes into segments of at least `segment_len` bytes.
     ///
     /// The length is rounded up to a multiple of the longest chunk. Then fixed chunks and most holes need no
@@ -114,7 +114,7 @@ impl Segment {
         data: &[u8],
         sum: impl FnMut(&[u8]) -> T,
     ) -> SegmentChunks<T> {
-        let Ok(run) = self.cut_source(chunker, &mut AtHand(data), sum);
+        let Ok(run) = self.cut_source(chunker, &mut InMemory(data), sum);
         run
     }
 
@@ -134,11 +134,11 @@ impl Segment {
         sum: impl FnMut(&[u8]) -> T,
     ) -> Result<SegmentChunks<T>, E> {
         let buffer = &mut buffer[..self.read_len()];
-        let mut source = Arriving { buffer, have: 0, start: self.own.start, read };
+        let mut source = OnDemand { buffer, have: 0, start: self.own.start, read };
         self.cut_source(chunker, &mut source, sum)
     }
 
-    fn cut_source<T, S: Source>(
+    fn cut_source<T, S: SegmentSource>(
         &self,
         chunker: &impl Chunker,
         source: &mut S,
@@ -169,7 +169,7 @@ impl Segment {
 }
 
 /// Source of the bytes of a segment.
-trait Source {
+trait SegmentSource {
     type Error;
 
     /// The bytes read so far, from the start of the segment.
@@ -180,9 +180,9 @@ trait Source {
 }
 
 /// All bytes of a segment, in memory.
-struct AtHand<'a>(&'a [u8]);
+struct InMemory<'a>(&'a [u8]);
 
-impl Source for AtHand<'_> {
+impl SegmentSource for InMemory<'_> {
     type Error = Infallible;
 
     fn bytes(&self) -> &[u8] {
@@ -195,7 +195,7 @@ impl Source for AtHand<'_> {
 }
 
 /// Bytes that are read on demand.
-struct Arriving<'a, R> {
+struct OnDemand<'a, R> {
     buffer: &'a mut [u8],
     have: usize,
     /// File offset of the first byte.
@@ -203,7 +203,7 @@ struct Arriving<'a, R> {
     read: R,
 }
 
-impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Source for Arriving<'_, R> {
+impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> SegmentSource for OnDemand<'_, R> {
     type Error = E;
 
     fn bytes(&self) -> &[u8] {
@@ -255,21 +255,21 @@ impl<T> SegmentChunks<T> {
 
 /// Joins the runs of segments to the chunks of one pass over the file (law 2).
 ///
-/// [`Stitch::push`] and [`Stitch::fill_seam`] return all chunks that became final, in order. While
-/// [`Stitch::seam`] returns a segment, only the run of that seam makes more chunks final. Further runs may be
-/// pushed meanwhile.
+/// [`SegmentStitcher::push`] and [`SegmentStitcher::fill_seam`] return all chunks that became final, in order.
+/// While [`SegmentStitcher::seam`] returns a segment, only the run of that seam makes more chunks final.
+/// Further runs may be pushed meanwhile.
 #[derive(Clone, Debug)]
-pub struct Stitch<T> {
-    segments: Segments,
+pub struct SegmentStitcher<T> {
+    segments: FileSegments,
     /// End offset of the final chunks.
     at: u64,
     waiting: VecDeque<SegmentChunks<T>>,
 }
 
-impl<T> Stitch<T> {
+impl<T> SegmentStitcher<T> {
     /// Joins the runs of `segments`.
     #[must_use]
-    pub const fn new(segments: Segments) -> Self {
+    pub const fn new(segments: FileSegments) -> Self {
         Self { segments, at: 0, waiting: VecDeque::new() }
     }
 
@@ -281,7 +281,7 @@ impl<T> Stitch<T> {
         self.release()
     }
 
-    /// Takes the run of [`Stitch::seam`]. Returns the chunks that became final.
+    /// Takes the run of [`SegmentStitcher::seam`]. Returns the chunks that became final.
     ///
     /// # Panics
     /// If the run does not begin at the end of the final chunks.
@@ -304,7 +304,7 @@ impl<T> Stitch<T> {
 
     /// End offset of the final chunks. All chunks are final once this is the length of the file.
     #[must_use]
-    pub const fn certain(&self) -> u64 {
+    pub const fn final_end(&self) -> u64 {
         self.at
     }
 

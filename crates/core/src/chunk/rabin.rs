@@ -17,18 +17,18 @@
 //! 4. The window ends with the last byte of the chunk, and lies inside the chunk: the window is shorter than
 //!    any minimum. Bytes below `min` are skipped, except for the window.
 
-use super::rolling::{self, Rolling};
+use super::rolling::{self, RollingHash};
 use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes is at least `limit`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rabin {
+pub(super) struct RabinChunker {
     min: usize,
     max: usize,
     limit: u64,
 }
 
-impl Rabin {
+impl RabinChunker {
     /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = one_in(sizes.wait());
@@ -36,13 +36,13 @@ impl Rabin {
     }
 }
 
-impl Chunker for Rabin {
+impl Chunker for RabinChunker {
     fn max_len(&self) -> usize {
         self.max
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        rolling::cut::<Fingerprint, _>(data, self.min, self.max, self.limit)
+        rolling::cut::<RabinHash, _>(data, self.min, self.max, self.limit)
     }
 }
 
@@ -53,9 +53,9 @@ pub(super) const fn one_in(count: u32) -> u64 {
 }
 
 /// The window as a polynomial modulo [`POLYNOMIAL`]; the last byte has the lowest powers.
-pub(super) struct Fingerprint;
+pub(super) struct RabinHash;
 
-impl Rolling<4> for Fingerprint {
+impl RollingHash<4> for RabinHash {
     type Hash = u64;
 
     const WINDOW: usize = 48;
@@ -82,8 +82,8 @@ impl Rolling<4> for Fingerprint {
 const POLYNOMIAL: u64 = 0x0025_a5b6_82de_b26d;
 const DEGREE: u32 = POLYNOMIAL.ilog2();
 
-/// Reduces a hash after a shift by eight bits: XOR clears the highest eight bits and adds their remainder
-/// modulo `P`.
+/// Reduces a hash after a shift by eight bits: XOR clears the highest eight bits and adds the remainder of
+/// these bits modulo `P`.
 static CARRIES: [u64; 256] = carries();
 /// Contribution of the byte that leaves: its value times the powers of a full window.
 static LEAVES: [u64; 256] = leaves();
@@ -103,7 +103,7 @@ const fn leaves() -> [u64; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < table.len() {
-        table[byte] = times_x(byte as u64, 8 * Fingerprint::WINDOW as u32);
+        table[byte] = times_x(byte as u64, 8 * RabinHash::WINDOW as u32);
         byte += 1;
     }
     table

@@ -20,25 +20,25 @@
 //! long in data with few byte values. A Gear chunker realigns sooner.
 
 use super::{Chunker, Sizes};
-use crate::simd::search::{Extreme, Wanted};
+use crate::simd::search::{Extreme, WantedBytes};
 use crate::simd::{Isa, Kernel, Simd};
 
 /// Cuts at the first byte that is at least the largest byte of the window at the start of the chunk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ram {
+pub(super) struct RamChunker {
     window: usize,
     max: usize,
     isa: Isa,
 }
 
-impl Ram {
+impl RamChunker {
     /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
 }
 
-impl Chunker for Ram {
+impl Chunker for RamChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -47,22 +47,22 @@ impl Chunker for Ram {
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
         let Some((window, after)) = data.split_at_checked(self.window) else { return data.len() };
-        let reached = self.isa.run(Cut { window, after });
+        let reached = self.isa.run(RamCut { window, after });
         reached.map_or(data.len(), |n| self.window + n + 1)
     }
 }
 
-struct Cut<'a> {
+struct RamCut<'a> {
     window: &'a [u8],
     after: &'a [u8],
 }
 
-impl Kernel for Cut<'_> {
+impl Kernel for RamCut<'_> {
     type Output = Option<usize>;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Option<usize> {
         let top = Extreme::Max.of(simd, self.window);
-        Wanted::AtLeast(top).find(simd, self.after)
+        WantedBytes::AtLeast(top).find(simd, self.after)
     }
 }

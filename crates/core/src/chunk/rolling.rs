@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 /// A hash of a sliding window of bytes. `LANES` is the number of hashes that fit in registers side by side.
-pub(super) trait Rolling<const LANES: usize> {
+pub(super) trait RollingHash<const LANES: usize> {
     /// Type of a hash.
     type Hash: Copy + Default;
 
@@ -34,26 +34,26 @@ pub(super) trait Rolling<const LANES: usize> {
 }
 
 /// Result of a search for a boundary.
-pub(super) enum Found<H> {
+pub(super) enum BoundarySearch<H> {
     /// The first boundary.
-    End(usize),
+    Found(usize),
     /// No boundary; the hash after the last byte.
-    Nothing(H),
+    NotFound(H),
 }
 
-impl<H> Found<H> {
+impl<H> BoundarySearch<H> {
     /// The first boundary, if any.
     pub(super) fn end(self) -> Option<usize> {
         match self {
-            Self::End(end) => Some(end),
-            Self::Nothing(_) => None,
+            Self::Found(end) => Some(end),
+            Self::NotFound(_) => None,
         }
     }
 }
 
 /// The length of the first chunk of `data`: the first boundary from `min` on, else `max` or the length of
 /// `data`.
-pub(super) fn cut<R: Rolling<LANES>, const LANES: usize>(
+pub(super) fn cut<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     min: usize,
     max: usize,
@@ -65,7 +65,7 @@ pub(super) fn cut<R: Rolling<LANES>, const LANES: usize>(
 }
 
 /// The first boundary in `ends`. `data` must contain the window before each of them.
-pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
+pub(super) fn first<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
     limit: R::Hash,
@@ -75,46 +75,53 @@ pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
 }
 
 /// The hash of the window that ends before the last byte of `data[..end]`.
-pub(super) fn warm_up<R: Rolling<LANES>, const LANES: usize>(data: &[u8], end: usize) -> R::Hash {
+pub(super) fn warm_up<R: RollingHash<LANES>, const LANES: usize>(
+    data: &[u8],
+    end: usize,
+) -> R::Hash {
     let window = &data[end - 1 - R::WINDOW..end - 1];
     window.iter().fold(R::Hash::default(), |hash, byte| R::enter(hash, *byte))
 }
 
 /// As [`first`], given the hash before the first of `ends`.
 #[inline(never)]
-pub(super) fn search<R: Rolling<LANES>, const LANES: usize>(
+pub(super) fn search<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
     mut hash: R::Hash,
     limit: R::Hash,
-) -> Found<R::Hash> {
+) -> BoundarySearch<R::Hash> {
     let mut at = ends.start;
     while ends.end - at >= LANES * R::STRETCH {
         let block = &data[at - 1 - R::WINDOW..][..R::WINDOW + LANES * R::STRETCH];
         match in_lanes::<R, LANES>(block, hash, limit) {
-            Found::End(n) => return Found::End(at + n),
-            Found::Nothing(last) => hash = last,
+            BoundarySearch::Found(n) => return BoundarySearch::Found(at + n),
+            BoundarySearch::NotFound(last) => hash = last,
         }
         at += LANES * R::STRETCH;
     }
     for end in at..ends.end {
         hash = R::roll(hash, data[end - 1], data[end - 1 - R::WINDOW]);
         if R::ends(hash, limit) {
-            return Found::End(end);
+            return BoundarySearch::Found(end);
         }
     }
-    Found::Nothing(hash)
+    BoundarySearch::NotFound(hash)
 }
 
 /// Searches all positions of `block` that have a full window before them. Returns an offset from the first such
 /// position.
 #[inline(always)]
-fn in_lanes<R: Rolling<LANES>, const LANES: usize>(
+fn in_lanes<R: RollingHash<LANES>, const LANES: usize>(
     block: &[u8],
     hash: R::Hash,
     limit: R::Hash,
-) -> Found<R::Hash> {
-    assert_eq!(block.len(), R::WINDOW + LANES * R::STRETCH, "no index needs a check");
+) -> BoundarySearch<R::Hash> {
+    assert_eq!(
+        block.len(),
+        R::WINDOW + LANES * R::STRETCH,
+        "a block of this length needs no bounds checks"
+    );
     let mut hashes = [R::Hash::default(); LANES];
     for n in 0..R::WINDOW {
         for (lane, hash) in hashes.iter_mut().enumerate().skip(1) {
@@ -137,12 +144,12 @@ fn in_lanes<R: Rolling<LANES>, const LANES: usize>(
             }
         }
     }
-    found.map_or(Found::Nothing(hashes[LANES - 1]), Found::End)
+    found.map_or(BoundarySearch::NotFound(hashes[LANES - 1]), BoundarySearch::Found)
 }
 
 /// The first lane whose hash ends a chunk.
 #[cold]
-fn first_lane<R: Rolling<LANES>, const LANES: usize>(
+fn first_lane<R: RollingHash<LANES>, const LANES: usize>(
     hashes: [R::Hash; LANES],
     limit: R::Hash,
 ) -> Option<usize> {

@@ -13,7 +13,7 @@
 //!
 //! 1. The byte that completes the sequence is the last of its chunk.
 //! 2. The first comparison is of byte `min` with the byte before.
-//! 3. Equal neighbors count neither as up nor as down, as in the authors' code. So a run of one byte value
+//! 3. Equal neighbours count neither as up nor as down, as in the authors' code. So a run of one byte value
 //!    makes maximal chunks.
 //! 4. `LENGTH` and `TRIGGER` are the paper's. `skip` follows from the average: the number of random bytes up to
 //!    a sequence of `LENGTH`, and of skips before, are known.
@@ -21,7 +21,7 @@
 //! The code differs from the paper's loop:
 //!
 //! 1. The code takes [`STEPS`] comparisons at once, one bit each, on vectors of any width. "`LENGTH` ups since
-//!    the last down" is one shift and one addition for each up; the carry runs through equal neighbors.
+//!    the last down" is one shift and one addition for each up; the carry runs through equal neighbours.
 //! 2. The code prefetches memory, because hardware prefetchers do not follow the skips.
 //!
 //! A cut depends on the end of earlier skips, so on the whole chunk from `min` on.
@@ -32,14 +32,14 @@ use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
 /// Cuts after a sequence of rising bytes. Skips bytes where most bytes fall.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seq {
+pub(super) struct SeqChunker {
     min: usize,
     max: usize,
     skip: usize,
     isa: Isa,
 }
 
-impl Seq {
+impl SeqChunker {
     /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let rest = (sizes.avg() - sizes.min()).saturating_sub(RANDOM_WAIT_BYTES);
@@ -48,7 +48,7 @@ impl Seq {
     }
 }
 
-impl Chunker for Seq {
+impl Chunker for SeqChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -56,17 +56,17 @@ impl Chunker for Seq {
     #[inline]
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
-        self.isa.run(Cut { min: self.min, skip: self.skip, data })
+        self.isa.run(SeqCut { min: self.min, skip: self.skip, data })
     }
 }
 
-struct Cut<'a> {
+struct SeqCut<'a> {
     min: usize,
     skip: usize,
     data: &'a [u8],
 }
 
-impl Kernel for Cut<'_> {
+impl Kernel for SeqCut<'_> {
     type Output = usize;
 
     #[inline(always)]
@@ -76,7 +76,7 @@ impl Kernel for Cut<'_> {
         let mut at = min;
         let (mut ups, mut downs) = (0, 0);
         while at < data.len() {
-            let steps = Steps::load(simd, &data[at - 1..]);
+            let steps = StepBits::load(simd, &data[at - 1..]);
             let risen = steps.risen(ups);
             let fallen = steps.down.count_ones();
             if downs + fallen >= TRIGGER {
@@ -99,13 +99,13 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// A bit for each pair of adjacent bytes. Equal neighbors have neither bit.
-struct Steps {
+/// A bit for each pair of adjacent bytes. Equal neighbours have neither bit.
+struct StepBits {
     up: u64,
     down: u64,
 }
 
-impl Steps {
+impl StepBits {
     /// The first steps in `bytes`, which has at least two bytes. Steps past the end count as equal.
     #[inline(always)]
     fn load<S: Simd>(simd: S, bytes: &[u8]) -> Self {
@@ -186,7 +186,7 @@ mod tests {
 
     fn assert_cut(data: &[u8], expected: usize) {
         for isa in Isa::available() {
-            assert_eq!(Seq::new(sizes(), isa).cut(data), expected, "{isa:?}");
+            assert_eq!(SeqChunker::new(sizes(), isa).cut(data), expected, "{isa:?}");
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn many_falls_skip_the_next_bytes() {
-        let skip = Seq::new(sizes(), Isa::SCALAR).skip;
+        let skip = SeqChunker::new(sizes(), Isa::SCALAR).skip;
         assert!(skip > 65);
         for first in 512..600 {
             let mut data = vec![7; 5000];

@@ -1,7 +1,7 @@
 //! Sieve chunking: hash-based boundaries at the speed of chunkers without a hash. Our own algorithm.
 //!
 //! Gear hashes find boundaries by content only, so boundaries realign right after an edit; but table look-ups
-//! prevent vectorization (VectorCDC §3). Chunkers without a hash fit vector units, but their cuts depend on
+//! prevent vectorisation (VectorCDC §3). Chunkers without a hash fit vector units, but their cuts depend on
 //! distant bytes. The sieve has both advantages:
 //!
 //! ```text
@@ -28,7 +28,7 @@
 //!    hash rejects three of four positions even after the average. `more` never exceeds eight bits.
 //! 4. The sums cover sixteen bytes, not eight: data with two byte values has only 2^8 strings of eight bytes,
 //!    too few for one in 256.
-//! 5. As in normalized chunking (FastCDC), a boundary is less likely before the average and more likely after
+//! 5. As in normalised chunking (FastCDC), a boundary is less likely before the average and more likely after
 //!    it.
 //! 6. In a run of one byte value `sixteens` is not zero. So holes and padding make maximal chunks.
 
@@ -41,7 +41,7 @@ use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
 /// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 bytes is small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sieve {
+pub(super) struct SieveChunker {
     min: usize,
     avg: usize,
     max: usize,
@@ -54,7 +54,7 @@ pub(super) struct Sieve {
     isa: Isa,
 }
 
-impl Sieve {
+impl SieveChunker {
     /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
@@ -73,7 +73,7 @@ impl Sieve {
 
     /// The first boundary in `data` among the positions that passed the mesh.
     #[inline(always)]
-    fn first_end(&self, data: &[u8], passed: &Passed) -> Option<usize> {
+    fn first_end(&self, data: &[u8], passed: &PassedPositions) -> Option<usize> {
         if passed.any == 0 {
             return None;
         }
@@ -102,7 +102,7 @@ impl Sieve {
     }
 }
 
-impl Chunker for Sieve {
+impl Chunker for SieveChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -110,23 +110,27 @@ impl Chunker for Sieve {
     #[inline]
     fn cut(&self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.max)];
-        if data.len() <= self.min { data.len() } else { self.isa.run(Cut { sieve: self, data }) }
+        if data.len() <= self.min {
+            data.len()
+        } else {
+            self.isa.run(SieveCut { sieve: self, data })
+        }
     }
 }
 
-struct Cut<'a> {
-    sieve: &'a Sieve,
+struct SieveCut<'a> {
+    sieve: &'a SieveChunker,
     /// Longer than the minimum, at most the maximum.
     data: &'a [u8],
 }
 
-impl Kernel for Cut<'_> {
+impl Kernel for SieveCut<'_> {
     type Output = usize;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> usize {
         let Self { sieve, data } = self;
-        let mut mesh = Mesh::new(simd, sieve.mesh);
+        let mut mesh = SieveMesh::new(simd, sieve.mesh);
         // The first possible boundary follows byte `min - 1`. Earlier bytes only warm up the sums.
         let first = sieve.min - 1;
         for bytes in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
@@ -136,7 +140,7 @@ impl Kernel for Cut<'_> {
         let blocks = data[first..data.len() - 1].chunks_exact(BLOCK);
         let rest = blocks.remainder();
         let mut start = first;
-        let mut before = Passed { start, words: [0; WORDS], any: 0 };
+        let mut before = PassedPositions { start, words: [0; WORDS], any: 0 };
         for block in blocks {
             // If the chunk ends in this block, the next chunk begins here and skips its minimum.
             let next = start + sieve.min;
@@ -159,7 +163,7 @@ impl Kernel for Cut<'_> {
 
 /// The positions of a block that passed the mesh.
 #[derive(Clone, Copy)]
-struct Passed {
+struct PassedPositions {
     /// Start of the block.
     start: usize,
     /// One bit for each position.
@@ -169,24 +173,24 @@ struct Passed {
 }
 
 /// First stage of the sieve, one vector after the other.
-struct Mesh<S: Simd> {
+struct SieveMesh<S: Simd> {
     simd: S,
     low: S::Table,
     high: S::Table,
     bits: S::Vector,
-    before: S::Before,
+    before: S::TermSums,
 }
 
-impl<S: Simd> Mesh<S> {
+impl<S: Simd> SieveMesh<S> {
     #[inline(always)]
     fn new(simd: S, bits: u8) -> Self {
         let (low, high) = (simd.table(&LOW), simd.table(&HIGH));
-        Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
+        Self { simd, low, high, bits: simd.splat(bits), before: simd.zero() }
     }
 
     /// The positions that pass in the next block, which starts at `start`.
     #[inline(always)]
-    fn block(&mut self, start: usize, block: &[u8]) -> Passed {
+    fn block(&mut self, start: usize, block: &[u8]) -> PassedPositions {
         let simd = self.simd;
         let mut words = [0; WORDS];
         for (n, group) in block.chunks_exact(S::LANES * UNROLLED).enumerate() {
@@ -205,7 +209,7 @@ impl<S: Simd> Mesh<S> {
         }
         // `black_box`, or the compiler would defer these sums until after the branch on the previous block.
         let any = black_box(words.iter().fold(0, |any, word| any | word));
-        Passed { start, words, any }
+        PassedPositions { start, words, any }
     }
 
     /// The terms of the first vector of `bytes`.

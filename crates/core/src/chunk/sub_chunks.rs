@@ -18,12 +18,11 @@
 //! 3. The last bytes of a segment are a sub-chunk of their own. So the stages need no barrier: the second stage
 //!    takes segments as they finish.
 //! 4. Equation 1 holds for [`Crc32c::concat`], not as published; see there.
-//!
 //! 5. A first stage that judges every byte takes twice the time of a one-stage chunker, which skips minima. So
 //!    the first stage skips minima too, from the point where its boundaries should be the boundaries of the
 //!    file (law 2 again). From there each sub-chunk is a chunk, and other sums of the chunk are computed while
 //!    its bytes are in the CPU cache. If the second stage does not reach that boundary, it requests all
-//!    candidates of the rest of the segment ([`Ask::Judge`]).
+//!    candidates of the rest of the segment ([`MergeRequest::Judge`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,13 +43,13 @@ pub struct SubChunks<T> {
 struct SubChunk<T> {
     len: u32,
     sum: Crc32c,
-    end: End,
+    end: SubChunkEnd,
     /// The sum of the whole chunk, if the sub-chunk is assumed to be a chunk.
     whole: Option<T>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum SubChunkEnd {
     /// A candidate of the hash.
     Candidate,
     /// A candidate after which the rest of the segment was judged as if a chunk began here.
@@ -60,7 +59,7 @@ enum End {
 }
 
 /// Collects the sub-chunks of a segment.
-pub(super) struct Queue<'a, T, F> {
+pub(super) struct SubChunkQueue<'a, T, F> {
     /// Bytes that are in no sub-chunk yet.
     rest: &'a [u8],
     /// File offset of `rest`.
@@ -69,7 +68,7 @@ pub(super) struct Queue<'a, T, F> {
     found: Vec<SubChunk<T>>,
 }
 
-impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
+impl<'a, T, F: FnMut(&[u8]) -> Crc32c> SubChunkQueue<'a, T, F> {
     /// Starts the sub-chunks of the segment `data`, at file offset `at`.
     pub(super) const fn new(data: &'a [u8], at: u64, of_part: F) -> Self {
         Self { rest: data, at, of_part, found: Vec::new() }
@@ -78,12 +77,12 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
     /// Ends a sub-chunk at a candidate of the hash.
     pub(super) fn candidate(&mut self, end: u64) {
         self.mark(end);
-        self.end_is(End::Candidate);
+        self.end_is(SubChunkEnd::Candidate);
     }
 
     /// Marks the last end as assumed: the rest is judged as if a chunk of the file began there.
     pub(super) fn assume(&mut self) {
-        self.end_is(End::Assumed);
+        self.end_is(SubChunkEnd::Assumed);
     }
 
     /// Ends a sub-chunk that is assumed to be a chunk.
@@ -95,7 +94,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
     ) {
         let bytes = self.take(end);
         let (len, sum, whole) = (bytes.len() as u32, (self.of_part)(bytes), of_chunk(bytes));
-        let end = if is_candidate { End::Candidate } else { End::Mark };
+        let end = if is_candidate { SubChunkEnd::Candidate } else { SubChunkEnd::Mark };
         self.found.push(SubChunk { len, sum, end, whole });
     }
 
@@ -103,7 +102,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
     pub(super) fn mark(&mut self, end: u64) {
         for piece in self.take(end).chunks(MARK_BYTES) {
             let (len, sum) = (piece.len() as u32, (self.of_part)(piece));
-            self.found.push(SubChunk { len, sum, end: End::Mark, whole: None });
+            self.found.push(SubChunk { len, sum, end: SubChunkEnd::Mark, whole: None });
         }
     }
 
@@ -118,7 +117,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
         bytes
     }
 
-    fn end_is(&mut self, end: End) {
+    fn end_is(&mut self, end: SubChunkEnd) {
         if let Some(last) = self.found.last_mut() {
             last.end = end;
         }
@@ -127,7 +126,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
 
 /// A chunk of the file, merged from sub-chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Merged<T> {
+pub struct MergedChunk<T> {
     /// Length in bytes.
     pub len: u32,
     /// CRC-32C of the chunk.
@@ -138,20 +137,20 @@ pub struct Merged<T> {
 
 /// Information that the second stage needs to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// The CRC-32C of this byte range, for [`Merge::split`]: a maximum falls inside a sub-chunk.
+pub enum MergeRequest {
+    /// The CRC-32C of this byte range, for [`SubChunkMerge::split`]: a maximum falls inside a sub-chunk.
     Sum(Range<u64>),
-    /// All sub-chunks of this byte range, for [`Merge::judge`]: an assumed boundary is not a boundary.
+    /// All sub-chunks of this byte range, for [`SubChunkMerge::judge`]: an assumed boundary is not a boundary.
     Judge(Range<u64>),
 }
 
 /// Merges the sub-chunks of a file's segments to chunks (laws 2 and 3).
 ///
-/// [`Merge::push`], [`Merge::split`] and [`Merge::judge`] return all chunks that became final, in order. While
-/// [`Merge::asks`] returns a request, only its answer makes more chunks final. Further segments may be pushed
-/// meanwhile.
+/// [`SubChunkMerge::push`], [`SubChunkMerge::split`] and [`SubChunkMerge::judge`] return all chunks that became
+/// final, in order. While [`SubChunkMerge::request`] returns a request, only its answer makes more chunks final.
+/// Further segments may be pushed meanwhile.
 #[derive(Clone, Debug)]
-pub struct Merge<T> {
+pub struct SubChunkMerge<T> {
     sizes: Sizes,
     /// File offset of the open chunk.
     start: u64,
@@ -163,10 +162,10 @@ pub struct Merge<T> {
     /// End offsets of the waiting segments.
     segment_ends: VecDeque<u64>,
     /// True if the open chunk does not end at an assumed boundary.
-    doubts: bool,
+    assumption_failed: bool,
 }
 
-impl<T> Merge<T> {
+impl<T> SubChunkMerge<T> {
     pub(super) const fn new(sizes: Sizes) -> Self {
         Self {
             sizes,
@@ -176,14 +175,14 @@ impl<T> Merge<T> {
             whole: None,
             waiting: VecDeque::new(),
             segment_ends: VecDeque::new(),
-            doubts: false,
+            assumption_failed: false,
         }
     }
 
     /// Takes the sub-chunks of the next segment. Every segment must be pushed, in order. Returns the chunks
     /// that became final.
     #[must_use = "these chunks are not returned again"]
-    pub fn push(&mut self, next: SubChunks<T>) -> Vec<Merged<T>> {
+    pub fn push(&mut self, next: SubChunks<T>) -> Vec<MergedChunk<T>> {
         self.waiting.extend(next.found);
         self.segment_ends.push_back(next.end);
         self.release()
@@ -191,49 +190,54 @@ impl<T> Merge<T> {
 
     /// The information that is needed before more chunks become final.
     #[must_use]
-    pub fn asks(&self) -> Option<Ask> {
+    pub fn request(&self) -> Option<MergeRequest> {
         self.waiting.front()?;
         let at = self.at();
-        if self.doubts {
+        if self.assumption_failed {
             let end = self
                 .segment_ends
                 .front()
                 .expect("every waiting sub-chunk belongs to a waiting segment");
-            return Some(Ask::Judge(at..*end));
+            return Some(MergeRequest::Judge(at..*end));
         }
-        Some(Ask::Sum(at..self.start + u64::from(self.sizes.max())))
+        Some(MergeRequest::Sum(at..self.start + u64::from(self.sizes.max())))
     }
 
-    /// Takes the sum requested by [`Ask::Sum`].
+    /// Takes the sum requested by [`MergeRequest::Sum`].
     ///
     /// # Panics
     /// If no sub-chunk waits.
     #[must_use = "these chunks are not returned again"]
-    pub fn split(&mut self, front: Crc32c) -> Vec<Merged<T>> {
+    pub fn split(&mut self, front: Crc32c) -> Vec<MergedChunk<T>> {
         let cut = self.waiting.front_mut().expect("a sub-chunk waits to be split");
         let len = self.sizes.max() - self.len;
         cut.len -= len;
         // whole = front x^|back| + back, so back = front x^|back| + whole.
         cut.sum = front.concat(cut.sum, cut.len.into());
         cut.whole = None;
-        self.waiting.push_front(SubChunk { len, sum: front, end: End::Mark, whole: None });
+        self.waiting.push_front(SubChunk { len, sum: front, end: SubChunkEnd::Mark, whole: None });
         self.release()
     }
 
-    /// Takes the sub-chunks requested by [`Ask::Judge`].
+    /// Takes the sub-chunks requested by [`MergeRequest::Judge`].
     ///
     /// # Panics
     /// If they do not end with the first waiting segment.
     #[must_use = "these chunks are not returned again"]
-    pub fn judge(&mut self, again: SubChunks<T>) -> Vec<Merged<T>> {
-        assert_eq!(self.segment_ends.front(), Some(&again.end), "the rest of the segment");
+    pub fn judge(&mut self, again: SubChunks<T>) -> Vec<MergedChunk<T>> {
+        assert_eq!(
+            self.segment_ends.front(),
+            Some(&again.end),
+            "the sub-chunks end with the segment"
+        );
         let mut left = again.end - self.at();
         while left > 0 {
-            let doubted = self.waiting.pop_front().expect("a segment waits to its end");
+            let doubted =
+                self.waiting.pop_front().expect("a waiting segment has sub-chunks up to its end");
             left -= u64::from(doubted.len);
         }
         again.found.into_iter().rev().for_each(|found| self.waiting.push_front(found));
-        self.doubts = false;
+        self.assumption_failed = false;
         self.release()
     }
 
@@ -243,9 +247,9 @@ impl<T> Merge<T> {
     /// # Panics
     /// If a request is open.
     #[must_use = "this chunk is not returned again"]
-    pub fn finish(self) -> Option<Merged<T>> {
+    pub fn finish(self) -> Option<MergedChunk<T>> {
         assert!(self.waiting.is_empty(), "every request is answered");
-        (self.len > 0).then_some(Merged { len: self.len, sum: self.sum, whole: self.whole })
+        (self.len > 0).then_some(MergedChunk { len: self.len, sum: self.sum, whole: self.whole })
     }
 
     /// File offset of the first byte that is not merged.
@@ -255,10 +259,10 @@ impl<T> Merge<T> {
 
     /// Merges up to the first sub-chunk with a maximum inside, or up to an assumed boundary that is not a
     /// boundary.
-    fn release(&mut self) -> Vec<Merged<T>> {
+    fn release(&mut self) -> Vec<MergedChunk<T>> {
         let (min, max) = (self.sizes.min(), self.sizes.max());
         let mut chunks = Vec::new();
-        while !self.doubts
+        while !self.assumption_failed
             && let Some(next) = self.waiting.pop_front_if(|next| self.len + next.len <= max)
         {
             self.whole = next.whole.filter(|_| self.len == 0);
@@ -269,14 +273,14 @@ impl<T> Merge<T> {
             while let Some(end) = self.segment_ends.pop_front_if(|end| *end <= at) {
                 ended = end == at;
             }
-            let is_candidate = next.end != End::Mark;
+            let is_candidate = next.end != SubChunkEnd::Mark;
             if self.len == max || is_candidate && self.len >= min {
-                chunks.push(Merged { len: self.len, sum: self.sum, whole: self.whole.take() });
+                chunks.push(MergedChunk { len: self.len, sum: self.sum, whole: self.whole.take() });
                 self.start += u64::from(self.len);
                 (self.len, self.sum) = (0, Crc32c::EMPTY);
-            } else if next.end == End::Assumed {
+            } else if next.end == SubChunkEnd::Assumed {
                 // The assumption does not concern the next segment.
-                self.doubts = !ended;
+                self.assumption_failed = !ended;
             }
         }
         chunks

@@ -1,4 +1,4 @@
-//! Two Thresholds, Two Divisors (Eshghi and Tang 2005) over [Rabin fingerprints](super::Rabin).
+//! Two Thresholds, Two Divisors (Eshghi and Tang 2005) over [Rabin fingerprints](super::RabinChunker).
 //!
 //! ```text
 //! cut = the least i in min..max with hash(i) >= limit(1 / (avg - min)),       (the main divisor, D)
@@ -16,21 +16,21 @@
 //!    above the minimum. Bytes before the run may contain a backup: then the chunk ends there, and the next
 //!    chunk is all run.
 
-use super::rabin::{Fingerprint, one_in};
+use super::rabin::{RabinHash, one_in};
 use super::rolling::first;
 use super::{Chunker, Sizes};
 
 /// Cuts where the Rabin fingerprint of the last 48 bytes reaches a threshold; at the maximum, at the last
 /// position that reached a lower threshold.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tttd {
+pub(super) struct TttdChunker {
     min: usize,
     max: usize,
     limit: u64,
     backup_limit: u64,
 }
 
-impl Tttd {
+impl TttdChunker {
     /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Tttd {
         let mut after = data.len() + 1;
         while after > self.min {
             let start = after.saturating_sub(BACKUP_STRETCH).max(self.min);
-            let next = |end| first::<Fingerprint, _>(data, end..after, self.backup_limit);
+            let next = |end| first::<RabinHash, _>(data, end..after, self.backup_limit);
             let backups = std::iter::successors(next(start), |end| next(end + 1));
             if let Some(last) = backups.last() {
                 return Some(last);
@@ -57,7 +57,7 @@ impl Tttd {
     }
 }
 
-impl Chunker for Tttd {
+impl Chunker for TttdChunker {
     fn max_len(&self) -> usize {
         self.max
     }
@@ -67,7 +67,7 @@ impl Chunker for Tttd {
         if data.len() <= self.min {
             return data.len();
         }
-        let main = first::<Fingerprint, _>(data, self.min..data.len(), self.limit);
+        let main = first::<RabinHash, _>(data, self.min..data.len(), self.limit);
         let backup = || if data.len() == self.max { self.backup(data) } else { None };
         main.or_else(backup).unwrap_or(data.len())
     }

@@ -1,4 +1,4 @@
-//! Chunking in two stages (SS-CDC, Ni et al. 2019; VectorCDC §3): the method of the papers to vectorize hashes.
+//! Chunking in two stages (SS-CDC, Ni et al. 2019; VectorCDC §3): the method of the papers to vectorise hashes.
 //!
 //! ```text
 //! 1. all candidates of the hash in the whole file, ignoring the sizes:          in any order, so in vector lanes
@@ -18,12 +18,12 @@
 
 use std::ops::Range;
 
-use super::crc::{Crc, WindowCrc};
+use super::crc::{CrcChunker, CrcHash};
 #[cfg(target_arch = "x86_64")]
-use super::gathered::Scan;
-use super::gear::{Gear, GearHash, Level};
-use super::rolling::{Rolling, first};
-use super::sub_chunks::{Merge, Queue, SubChunks};
+use super::gathered::GatherScan;
+use super::gear::{GearChunker, GearHash, NormalisationLevel};
+use super::rolling::{RollingHash, first};
+use super::sub_chunks::{SubChunkMerge, SubChunkQueue, SubChunks};
 use super::{Algorithm, ChunkerSpec, Sizes};
 use crate::simd::Isa;
 use crate::weak::Crc32c;
@@ -31,7 +31,7 @@ use crate::weak::Crc32c;
 /// Finds the chunks of a file in memory: first the candidates of the hash, then the boundaries.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStage {
-    hash: Hash,
+    hash: StageHash,
     sizes: Sizes,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no gather instructions"))]
     isa: Isa,
@@ -39,18 +39,18 @@ pub struct TwoStage {
 
 /// Which positions of a segment the first stage judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judge {
+pub enum JudgeScope {
     /// Every position.
     Every,
     /// Every position, until the boundaries should be the boundaries of the file. After that, only positions
-    /// where the chunks from there on can end, as in a one-stage chunker. If the assumption fails, [`Merge`]
+    /// where the chunks from there on can end, as in a one-stage chunker. If the assumption fails, [`SubChunkMerge`]
     /// requests the rest again.
     AsCut,
 }
 
 /// The rolling hash and its threshold.
 #[derive(Clone, Copy, Debug)]
-enum Hash {
+enum StageHash {
     Crc { limit: u32 },
     Gear { limit: u64 },
 }
@@ -62,8 +62,10 @@ impl TwoStage {
     pub fn new(spec: &ChunkerSpec, isa: Isa) -> Option<Self> {
         let ChunkerSpec::ByContent(algorithm, sizes) = *spec else { return None };
         let hash = match algorithm {
-            Algorithm::Crc => Hash::Crc { limit: WindowCrc::new(sizes).limit() },
-            Algorithm::Gear => Hash::Gear { limit: Gear::new(sizes, Level::Zero).limit() },
+            Algorithm::Crc => StageHash::Crc { limit: CrcChunker::new(sizes).limit() },
+            Algorithm::Gear => {
+                StageHash::Gear { limit: GearChunker::new(sizes, NormalisationLevel::Zero).limit() }
+            }
             _ => return None,
         };
         Some(Self { hash, sizes, isa })
@@ -71,7 +73,7 @@ impl TwoStage {
 
     /// Appends the lengths of all chunks of the file `data`.
     pub fn cuts(&self, data: &[u8], lens: &mut Vec<u32>) {
-        let (mut walk, mut candidates) = (Walk::new(self.sizes, 0), Vec::new());
+        let (mut walk, mut candidates) = (ChunkWalk::new(self.sizes, 0), Vec::new());
         let mut each = |chunk| lens.push(len_of(&chunk));
         for ends in pieces(self.sizes.min() as usize..data.len()) {
             self.first_stage(data, ends, &mut candidates);
@@ -100,7 +102,7 @@ impl TwoStage {
 
     /// Second stage. Appends the lengths of all chunks of a file of `len` bytes with these `candidates`.
     pub fn choose(&self, candidates: impl IntoIterator<Item = u64>, len: u64, lens: &mut Vec<u32>) {
-        let mut walk = Walk::new(self.sizes, 0);
+        let mut walk = ChunkWalk::new(self.sizes, 0);
         let mut each = |chunk| lens.push(len_of(&chunk));
         candidates.into_iter().for_each(|end| walk.offer(end, &mut each));
         walk.finish(len, &mut each);
@@ -116,23 +118,23 @@ impl TwoStage {
         &self,
         segment: &Range<u64>,
         data: &[u8],
-        judge: Judge,
+        judge: JudgeScope,
         (of_part, mut of_chunk): (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<T>),
     ) -> SubChunks<T> {
         let start = Self::read(segment).start;
         let own = &data[(segment.start - start) as usize..];
-        let mut queue = Queue::new(own, segment.start, of_part);
-        let mut walk = Walk::new(self.sizes, segment.start);
+        let mut queue = SubChunkQueue::new(own, segment.start, of_part);
+        let mut walk = ChunkWalk::new(self.sizes, segment.start);
         let meet = u64::from(self.sizes.max()) * MEET_CHUNKS;
         let (mut ends, mut assumes) = (self.ends(segment), false);
         let assume_from = match judge {
-            Judge::Every => u64::MAX,
+            JudgeScope::Every => u64::MAX,
             // The first chunk of the file needs no assumption.
-            Judge::AsCut if segment.start == 0 => {
+            JudgeScope::AsCut if segment.start == 0 => {
                 assumes = true;
                 0
             }
-            Judge::AsCut => segment.start + meet,
+            JudgeScope::AsCut => segment.start + meet,
         };
         while !assumes && let Some(found) = self.next(data, ends.clone()) {
             ends.start = found + 1;
@@ -174,15 +176,15 @@ impl TwoStage {
             return None;
         }
         match self.hash {
-            Hash::Crc { limit } => first::<Crc, _>(data, ends, limit),
-            Hash::Gear { limit } => first::<GearHash, _>(data, ends, limit),
+            StageHash::Crc { limit } => first::<CrcHash, _>(data, ends, limit),
+            StageHash::Gear { limit } => first::<GearHash, _>(data, ends, limit),
         }
     }
 
     /// Starts the second stage of ParaSync.
     #[must_use]
-    pub const fn merge<T>(&self) -> Merge<T> {
-        Merge::new(self.sizes)
+    pub const fn merge<T>(&self) -> SubChunkMerge<T> {
+        SubChunkMerge::new(self.sizes)
     }
 
     /// The range of possible boundaries of a segment, as offsets from the first byte that is read.
@@ -199,25 +201,31 @@ impl TwoStage {
             return;
         }
         match self.hash {
-            Hash::Crc { limit } => every::<Crc, _>(data, ends, limit, candidates),
-            Hash::Gear { limit } => every::<GearHash, _>(data, ends, limit, candidates),
+            StageHash::Crc { limit } => every::<CrcHash, _>(data, ends, limit, candidates),
+            StageHash::Gear { limit } => every::<GearHash, _>(data, ends, limit, candidates),
         }
     }
 
     /// Appends all candidates of a piece, unsorted. Returns false if the machine has no gather instructions.
     #[cfg(target_arch = "x86_64")]
     fn in_words(&self, data: &[u8], start: usize, candidates: &mut Vec<usize>) -> bool {
-        use crate::simd::gather::{Words, Words32, Words64};
+        use crate::simd::gather::{WordVector, Words32, Words64};
         let Some((words32, words64)) = self.isa.words() else { return false };
         match self.hash {
-            Hash::Crc { limit } => {
+            StageHash::Crc { limit } => {
                 for at in (start..start + PIECE).step_by(Words32::LANES * REGION) {
-                    self.isa.run(Scan::<Crc, _, _> { words: words32, data, at, limit, candidates });
+                    self.isa.run(GatherScan::<CrcHash, _, _> {
+                        words: words32,
+                        data,
+                        at,
+                        limit,
+                        candidates,
+                    });
                 }
             }
-            Hash::Gear { limit } => {
+            StageHash::Gear { limit } => {
                 for at in (start..start + PIECE).step_by(Words64::LANES * REGION) {
-                    self.isa.run(Scan::<GearHash, _, _> {
+                    self.isa.run(GatherScan::<GearHash, _, _> {
                         words: words64,
                         data,
                         at,
@@ -232,13 +240,13 @@ impl TwoStage {
 }
 
 /// State of the second stage.
-struct Walk {
+struct ChunkWalk {
     sizes: Sizes,
     /// Start of the open chunk.
     start: u64,
 }
 
-impl Walk {
+impl ChunkWalk {
     const fn new(sizes: Sizes, start: u64) -> Self {
         Self { sizes, start }
     }
@@ -284,7 +292,7 @@ fn pieces(ends: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Appends each candidate in `ends`. Each hit warms up a window again, which is cheap because hits are rare.
-fn every<R: Rolling<LANES>, const LANES: usize>(
+fn every<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
     limit: R::Hash,
@@ -305,9 +313,9 @@ const PIECE: usize = 16 * REGION;
 /// Number of positions of one lane. An odd multiple of 256: at a power of two all regions would share a few
 /// cache sets.
 pub(super) const REGION: usize = 17 << 8;
-/// Distance from the start of a segment, in maximal chunks, after which its boundaries are assumed to be those
-/// of the file. The assumption fails for one in fifty segments of executable files and random bytes
+/// Distance from the start of a segment, in maximal chunks, after which its boundaries are assumed to be
+/// boundaries of the file. The assumption fails for one in fifty segments of executable files and random bytes
 /// (docs/decisions/0015).
 const MEET_CHUNKS: u64 = 4;
 /// Longest window of a hash, in bytes.
-const WINDOW: usize = <Crc as Rolling<4>>::WINDOW;
+const WINDOW: usize = <CrcHash as RollingHash<4>>::WINDOW;

@@ -14,14 +14,14 @@
 
 use std::borrow::Borrow;
 
-use super::recipe::{End, Known, Summary};
-use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
+use super::recipe::{FileSummary, RecipeFile, SummaryBuilder};
+use super::{FileFormat, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
-use crate::delta::{CopyRuns, MAX_RUN_BYTES, Op};
+use crate::delta::{CopyRuns, DeltaOp, MAX_RUN_BYTES};
 use crate::fingerprint::PrefixLen;
 use crate::index::{ChunkNo, Index};
-use crate::recipe::{Chunk, Cutter, Digest};
+use crate::recipe::{Chunk, Digest, StreamCutter};
 use crate::span::Span;
 
 /// Maximum length of the literal in one record, in bytes.
@@ -32,9 +32,9 @@ pub const MAX_KNOWN_CHUNKS: usize = 1 << 24;
 
 /// A record of a delta file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum DeltaRecord {
     /// First record: identifies the old version.
-    Header(Header),
+    Header(DeltaHeader),
     /// The next bytes of the new version are a copy of this range of the old version, 1 to [`MAX_RUN_BYTES`]
     /// bytes.
     Copy(Span),
@@ -51,7 +51,7 @@ pub enum Record {
 
 /// Header of a delta: the old version that the delta applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct DeltaHeader {
     /// Digest of the old version under `spec`.
     pub old_digest: Digest,
     /// Length of the old version in bytes.
@@ -60,7 +60,7 @@ pub struct Header {
     pub spec: ChunkerSpec,
 }
 
-impl Header {
+impl DeltaHeader {
     /// Appends the fields.
     pub(super) fn encode(&self, body: &mut Vec<u8>) {
         body.put_bytes(self.old_digest.as_bytes());
@@ -75,12 +75,12 @@ impl Header {
     }
 }
 
-impl Record {
+impl DeltaRecord {
     /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(header) => {
-                out.put_bytes(&Delta::MAGIC);
+                out.put_bytes(&DeltaFormat::MAGIC);
                 put_record(out, TAG_HEADER, |body| header.encode(body));
             }
             Self::Copy(old) => put_record(out, TAG_COPY, |body| {
@@ -98,7 +98,7 @@ impl Record {
 
 /// Computes the copies and literals of a delta, in the order of the new version. Adjacent copies are merged.
 #[derive(Debug)]
-pub struct Steps<I> {
+pub struct DeltaSteps<I> {
     old: I,
     runs: CopyRuns,
     literal: Vec<u8>,
@@ -106,7 +106,7 @@ pub struct Steps<I> {
     new_start: u64,
 }
 
-impl<I: Borrow<Index>> Steps<I> {
+impl<I: Borrow<Index>> DeltaSteps<I> {
     /// Starts at the beginning of the new version. `old` must index full fingerprints.
     #[must_use]
     pub fn new(old: I) -> Self {
@@ -119,8 +119,9 @@ impl<I: Borrow<Index>> Steps<I> {
     /// The first error of `put`.
     pub fn push<E>(
         &mut self,
-        (bytes, chunk): (&[u8], &Chunk),
-        put: &mut impl FnMut(Record) -> Result<(), E>,
+        bytes: &[u8],
+        chunk: &Chunk,
+        put: &mut impl FnMut(DeltaRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         let old = self.old.borrow();
         match old.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, self.after)
@@ -149,40 +150,54 @@ impl<I: Borrow<Index>> Steps<I> {
     ///
     /// # Errors
     /// The first error of `put`.
-    pub fn finish<E>(mut self, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+    pub fn finish<E>(
+        mut self,
+        put: &mut impl FnMut(DeltaRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
         put_run(self.runs.finish(), put)?;
         self.put_literal(put)
     }
 
-    fn put_literal<E>(&mut self, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+    fn put_literal<E>(
+        &mut self,
+        put: &mut impl FnMut(DeltaRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
         match std::mem::take(&mut self.literal) {
             literal if literal.is_empty() => Ok(()),
-            literal => put(Record::Literal(literal)),
+            literal => put(DeltaRecord::Literal(literal)),
         }
     }
 }
 
-fn put_run<E>(run: Option<Op>, put: &mut impl FnMut(Record) -> Result<(), E>) -> Result<(), E> {
+fn put_run<E>(
+    run: Option<DeltaOp>,
+    put: &mut impl FnMut(DeltaRecord) -> Result<(), E>,
+) -> Result<(), E> {
     match run {
-        Some(Op::Copy { old, .. }) => put(Record::Copy(old)),
+        Some(DeltaOp::Copy { old, .. }) => put(DeltaRecord::Copy(old)),
         _ => Ok(()),
     }
 }
 
 /// Writes the delta file of a new version, given as a stream.
 #[derive(Debug)]
-pub struct Writer {
-    cutter: Cutter,
-    steps: Steps<Index>,
-    sum: Summary,
+pub struct DeltaWriter {
+    cutter: StreamCutter,
+    steps: DeltaSteps<Index>,
+    sum: SummaryBuilder,
 }
 
-impl Writer {
+impl DeltaWriter {
     /// Writes the header to `out`.
-    pub fn new(old: Known, out: &mut Vec<u8>) -> Self {
-        let Known { spec, end, index } = old;
-        Record::Header(Header { old_digest: end.digest, old_len: end.len, spec }).encode(out);
-        Self { cutter: Cutter::new(&spec), steps: Steps::new(index), sum: Summary::new() }
+    pub fn new(old: RecipeFile, out: &mut Vec<u8>) -> Self {
+        let RecipeFile { spec, end, index } = old;
+        DeltaRecord::Header(DeltaHeader { old_digest: end.digest, old_len: end.len, spec })
+            .encode(out);
+        Self {
+            cutter: StreamCutter::new(&spec),
+            steps: DeltaSteps::new(index),
+            sum: SummaryBuilder::new(),
+        }
     }
 
     /// Takes the next bytes of the new version. Appends the complete records to `out`.
@@ -191,72 +206,73 @@ impl Writer {
     /// [`CodecError::OutOfRange`] if the length of the new version exceeds 64 bits.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, steps, sum } = self;
-        cutter.push(bytes, |bytes, chunk| put_step(steps, sum, (bytes, &chunk), out))
+        cutter.push(bytes, |bytes, chunk| put_step(steps, sum, bytes, &chunk, out))
     }
 
     /// Ends the new version. Appends the remaining records to `out`.
     ///
     /// # Errors
-    /// As [`Writer::push`].
+    /// As [`DeltaWriter::push`].
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, mut steps, mut sum } = self;
-        cutter.finish(|bytes, chunk| put_step(&mut steps, &mut sum, (bytes, &chunk), &mut *out))?;
+        cutter.finish(|bytes, chunk| put_step(&mut steps, &mut sum, bytes, &chunk, &mut *out))?;
         steps.finish(&mut |record| put(&record, out))?;
-        let End { len, digest, .. } = sum.finish();
-        put(&Record::End { len, digest }, out)
+        let FileSummary { len, digest, .. } = sum.finish();
+        put(&DeltaRecord::End { len, digest }, out)
     }
 }
 
 fn put_step(
-    steps: &mut Steps<Index>,
-    sum: &mut Summary,
-    (bytes, chunk): (&[u8], &Chunk),
+    steps: &mut DeltaSteps<Index>,
+    sum: &mut SummaryBuilder,
+    bytes: &[u8],
+    chunk: &Chunk,
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
     sum.push(chunk)?;
-    steps.push((bytes, chunk), &mut |record| put(&record, out))
+    steps.push(bytes, chunk, &mut |record| put(&record, out))
 }
 
-fn put(record: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+fn put(record: &DeltaRecord, out: &mut Vec<u8>) -> Result<(), CodecError> {
     record.encode(out);
     Ok(())
 }
 
-/// The [`Format`] of delta files. Checks that copies lie within the old version and that the lengths add up to
+/// The [`FileFormat`] of delta files. Checks that copies lie within the old version and that the lengths add up to
 /// the end record.
 #[derive(Clone, Debug, Default)]
-pub struct Delta {
+pub struct DeltaFormat {
     old_len: u64,
     new_len: u64,
 }
 
-impl Format for Delta {
-    type Record = Record;
+impl FileFormat for DeltaFormat {
+    type Record = DeltaRecord;
     const NAME: &'static str = "deltic delta";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICD\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<DeltaRecord, FormatError> {
         match tag {
             TAG_HEADER => {
-                let header = Header::decode(fields)?;
+                let header = DeltaHeader::decode(fields)?;
                 self.old_len = header.old_len;
-                Ok(Record::Header(header))
+                Ok(DeltaRecord::Header(header))
             }
             TAG_COPY => {
                 let old = decode_copy(fields, self.old_len)?;
                 self.grow(old.len as usize, MAX_RUN_BYTES as usize)?;
-                Ok(Record::Copy(old))
+                Ok(DeltaRecord::Copy(old))
             }
             TAG_LITERAL => {
                 let bytes = fields.rest();
                 self.grow(bytes.len(), MAX_LITERAL_BYTES)?;
-                Ok(Record::Literal(bytes.to_vec()))
+                Ok(DeltaRecord::Literal(bytes.to_vec()))
             }
             TAG_END => {
                 let (len, digest) = (fields.varint()?, Digest::from_bytes(fields.array()?));
                 let tiled = len == self.new_len;
                 if tiled {
-                    Ok(Record::End { len, digest })
+                    Ok(DeltaRecord::End { len, digest })
                 } else {
                     Err(FormatError::Contradiction)
                 }
@@ -275,7 +291,7 @@ pub(super) fn decode_copy(fields: &mut Reader<'_>, old_len: u64) -> Result<Span,
     if old.end() <= old_len { Ok(old) } else { Err(FormatError::Contradiction) }
 }
 
-impl Delta {
+impl DeltaFormat {
     fn grow(&mut self, len: usize, max: usize) -> Result<(), CodecError> {
         let new_len = self.new_len.checked_add(len as u64).filter(|_| len > 0 && len <= max);
         self.new_len = new_len.ok_or(CodecError::OutOfRange)?;

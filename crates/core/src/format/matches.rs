@@ -9,25 +9,25 @@
 //! lack   3 = length in bytes of a part that only the new version has (varint, at least 1)
 //! end    4 = length of the new version in bytes (varint)
 //!
-//! Copies and lacks describe the new version from front to back. [`Writer`] adds the bytes of the new version,
+//! Copies and lacks describe the new version from front to back. [`MatchedDeltaWriter`] adds the bytes of the new version,
 //! which makes a delta.
 
 use std::collections::HashMap;
 
-use super::delta::{self, Header, MAX_KNOWN_CHUNKS, MAX_LITERAL_BYTES};
-use super::recipe::{Digester, End, Known, Summary};
-use super::{Format, FormatError, MAGIC_BYTES, Parser, TAG_END, TAG_HEADER, put_record};
+use super::delta::{self, DeltaHeader, MAX_KNOWN_CHUNKS, MAX_LITERAL_BYTES};
+use super::recipe::{FileSummary, RecipeFile, StreamSummary, SummaryBuilder};
+use super::{FileFormat, FormatError, MAGIC_BYTES, RecordParser, TAG_END, TAG_HEADER, put_record};
 use crate::codec::{CodecError, Put, Reader};
-use crate::delta::{CopyRuns, Op};
+use crate::delta::{CopyRuns, DeltaOp};
 use crate::fingerprint::{Fingerprint, PrefixLen};
-use crate::recipe::{Chunk, Cutter};
+use crate::recipe::{Chunk, StreamCutter};
 use crate::span::Span;
 
 /// A record of a matches file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum MatchRecord {
     /// First record: identifies the old version.
-    Header(Header),
+    Header(DeltaHeader),
     /// The next bytes of the new version are a copy of this range of the old version.
     Copy(Span),
     /// The old version lacks this many bytes of the new version.
@@ -39,53 +39,53 @@ pub enum Record {
     },
 }
 
-impl Record {
+impl MatchRecord {
     /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(header) => {
-                out.put_bytes(&Matches::MAGIC);
+                out.put_bytes(&MatchesFormat::MAGIC);
                 put_record(out, TAG_HEADER, |body| header.encode(body));
             }
-            Self::Copy(old) => delta::Record::Copy(*old).encode(out),
+            Self::Copy(old) => delta::DeltaRecord::Copy(*old).encode(out),
             Self::Lack(len) => put_record(out, TAG_LACK, |body| body.put_varint(*len)),
             Self::End { len } => put_record(out, TAG_END, |body| body.put_varint(*len)),
         }
     }
 }
 
-/// The [`Format`] of matches files. Checks that copies lie within the old version and that the lengths add up
+/// The [`FileFormat`] of matches files. Checks that copies lie within the old version and that the lengths add up
 /// to the end record.
 #[derive(Clone, Debug, Default)]
-pub struct Matches {
+pub struct MatchesFormat {
     old_len: u64,
     new_len: u64,
 }
 
-impl Format for Matches {
-    type Record = Record;
+impl FileFormat for MatchesFormat {
+    type Record = MatchRecord;
     const NAME: &'static str = "deltic matches";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICM\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<MatchRecord, FormatError> {
         let (record, len) = match tag {
             TAG_HEADER => {
-                let header = Header::decode(fields)?;
+                let header = DeltaHeader::decode(fields)?;
                 self.old_len = header.old_len;
-                return Ok(Record::Header(header));
+                return Ok(MatchRecord::Header(header));
             }
             TAG_END => {
                 let len = fields.varint()?;
                 let tiled = len == self.new_len;
-                return tiled.then_some(Record::End { len }).ok_or(FormatError::Contradiction);
+                return tiled.then_some(MatchRecord::End { len }).ok_or(FormatError::Contradiction);
             }
             delta::TAG_COPY => {
                 let old = delta::decode_copy(fields, self.old_len)?;
-                (Record::Copy(old), old.len.into())
+                (MatchRecord::Copy(old), old.len.into())
             }
             TAG_LACK => {
                 let len = fields.varint()?;
-                (Record::Lack(len), len)
+                (MatchRecord::Lack(len), len)
             }
             _ => return Err(FormatError::Order),
         };
@@ -97,28 +97,31 @@ impl Format for Matches {
 
 /// Finds the parts of a new version in a stream of the old version.
 #[derive(Debug)]
-pub struct Finder {
-    cutter: Cutter,
-    seen: Seen,
+pub struct MatchFinder {
+    cutter: StreamCutter,
+    seen: OldScan,
 }
 
 /// State of reading the old version.
 #[derive(Debug)]
-struct Seen {
-    new: Known,
-    sum: Summary,
+struct OldScan {
+    new: RecipeFile,
+    sum: SummaryBuilder,
     /// Length of the old version so far, in bytes.
     len: u64,
     /// Wanted chunks that were found, and their offsets in the old version.
     found: HashMap<Fingerprint, u64>,
 }
 
-impl Finder {
+impl MatchFinder {
     /// Starts at the beginning of the old version. Only chunks in the index of `new` can be found.
     #[must_use]
-    pub fn new(new: Known) -> Self {
-        let cutter = Cutter::new(&new.spec);
-        Self { cutter, seen: Seen { new, sum: Summary::new(), len: 0, found: HashMap::new() } }
+    pub fn new(new: RecipeFile) -> Self {
+        let cutter = StreamCutter::new(&new.spec);
+        Self {
+            cutter,
+            seen: OldScan { new, sum: SummaryBuilder::new(), len: 0, found: HashMap::new() },
+        }
     }
 
     /// Takes the next bytes of the old version.
@@ -137,10 +140,10 @@ impl Finder {
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, mut seen } = self;
         cutter.finish(|_, chunk| seen.take(&chunk))?;
-        let Seen { new, sum, found, .. } = seen;
-        let End { len: old_len, digest: old_digest, .. } = sum.finish();
-        Record::Header(Header { old_digest, old_len, spec: new.spec }).encode(out);
-        let (mut runs, mut lack, mut told) = (CopyRuns::new(), 0, 0);
+        let OldScan { new, sum, found, .. } = seen;
+        let FileSummary { len: old_len, digest: old_digest, .. } = sum.finish();
+        MatchRecord::Header(DeltaHeader { old_digest, old_len, spec: new.spec }).encode(out);
+        let (mut runs, mut lack, mut covered) = (CopyRuns::new(), 0, 0);
         for (span, fingerprint) in new.index.chunks().iter() {
             if let Some(start) = found.get(&fingerprint) {
                 put_lack(&mut lack, out);
@@ -149,17 +152,17 @@ impl Finder {
                 put_run(runs.finish(), out);
                 lack += u64::from(span.len);
             }
-            told = span.end();
+            covered = span.end();
         }
         put_run(runs.finish(), out);
-        lack += new.end.len - told;
+        lack += new.end.len - covered;
         put_lack(&mut lack, out);
-        Record::End { len: new.end.len }.encode(out);
+        MatchRecord::End { len: new.end.len }.encode(out);
         Ok(())
     }
 }
 
-impl Seen {
+impl OldScan {
     fn take(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
         self.sum.push(chunk)?;
         let brief = chunk.fingerprint.chunk_prefix(PrefixLen::MAX);
@@ -173,35 +176,35 @@ impl Seen {
     }
 }
 
-fn put_run(run: Option<Op>, out: &mut Vec<u8>) {
-    if let Some(Op::Copy { old, .. }) = run {
-        Record::Copy(old).encode(out);
+fn put_run(run: Option<DeltaOp>, out: &mut Vec<u8>) {
+    if let Some(DeltaOp::Copy { old, .. }) = run {
+        MatchRecord::Copy(old).encode(out);
     }
 }
 
 fn put_lack(lack: &mut u64, out: &mut Vec<u8>) {
     if let len @ 1.. = std::mem::take(lack) {
-        Record::Lack(len).encode(out);
+        MatchRecord::Lack(len).encode(out);
     }
 }
 
 /// Content of a matches file.
 #[derive(Debug)]
-pub struct Matched {
-    header: Header,
+pub struct MatchesFile {
+    header: DeltaHeader,
     /// The copies and lacks.
-    steps: Vec<Record>,
+    steps: Vec<MatchRecord>,
 }
 
 /// Reads a matches file, given as a stream.
 #[derive(Debug, Default)]
-pub struct MatchedReader {
-    parser: Parser<Matches>,
-    header: Option<Header>,
-    steps: Vec<Record>,
+pub struct MatchesReader {
+    parser: RecordParser<MatchesFormat>,
+    header: Option<DeltaHeader>,
+    steps: Vec<MatchRecord>,
 }
 
-impl MatchedReader {
+impl MatchesReader {
     /// Takes the next bytes of the file.
     ///
     /// # Errors
@@ -210,8 +213,8 @@ impl MatchedReader {
         self.parser.feed(bytes);
         while let Some(record) = self.parser.record()? {
             match record {
-                Record::Header(header) => self.header = Some(header),
-                Record::End { .. } => {}
+                MatchRecord::Header(header) => self.header = Some(header),
+                MatchRecord::End { .. } => {}
                 _ if self.steps.len() >= MAX_KNOWN_CHUNKS => {
                     return Err(CodecError::OutOfRange.into());
                 }
@@ -225,10 +228,10 @@ impl MatchedReader {
     ///
     /// # Errors
     /// [`FormatError::Truncated`] if the end record is missing.
-    pub fn finish(self) -> Result<Matched, FormatError> {
+    pub fn finish(self) -> Result<MatchesFile, FormatError> {
         self.parser.finish()?;
         let header = self.header.ok_or(FormatError::Truncated)?;
-        Ok(Matched { header, steps: self.steps })
+        Ok(MatchesFile { header, steps: self.steps })
     }
 }
 
@@ -237,19 +240,19 @@ impl MatchedReader {
 /// Only the length of the stream is checked. If the new version changed since its signature was made, the
 /// digest at the end is wrong for the copies, and applying the delta fails.
 #[derive(Debug)]
-pub struct Writer {
-    steps: std::vec::IntoIter<Record>,
+pub struct MatchedDeltaWriter {
+    steps: std::vec::IntoIter<MatchRecord>,
     /// Number of bytes left in the current step.
     left: u64,
     lacks: bool,
-    sum: Digester,
+    sum: StreamSummary,
 }
 
-impl Writer {
+impl MatchedDeltaWriter {
     /// Writes the header to `out`.
-    pub fn new(Matched { header, steps }: Matched, out: &mut Vec<u8>) -> Self {
-        delta::Record::Header(header).encode(out);
-        let sum = Digester::new(&header.spec);
+    pub fn new(MatchesFile { header, steps }: MatchesFile, out: &mut Vec<u8>) -> Self {
+        delta::DeltaRecord::Header(header).encode(out);
+        let sum = StreamSummary::new(&header.spec);
         Self { steps: steps.into_iter(), left: 0, lacks: false, sum }
     }
 
@@ -261,18 +264,18 @@ impl Writer {
         while !bytes.is_empty() {
             if self.left == 0 {
                 (self.left, self.lacks) = match self.steps.next() {
-                    Some(Record::Copy(old)) => {
-                        delta::Record::Copy(old).encode(out);
+                    Some(MatchRecord::Copy(old)) => {
+                        delta::DeltaRecord::Copy(old).encode(out);
                         (old.len.into(), false)
                     }
-                    Some(Record::Lack(len)) => (len, true),
+                    Some(MatchRecord::Lack(len)) => (len, true),
                     _ => return Err(FormatError::OtherNew),
                 };
             }
             let left = usize::try_from(self.left).unwrap_or(usize::MAX);
             let (now, rest) = bytes.split_at(bytes.len().min(left).min(MAX_LITERAL_BYTES));
             if self.lacks {
-                delta::Record::Literal(now.to_vec()).encode(out);
+                delta::DeltaRecord::Literal(now.to_vec()).encode(out);
             }
             self.sum.push(now)?;
             self.left -= now.len() as u64;
@@ -289,8 +292,8 @@ impl Writer {
         if self.left > 0 || self.steps.next().is_some() {
             return Err(FormatError::OtherNew);
         }
-        let End { len, digest, .. } = self.sum.finish()?;
-        delta::Record::End { len, digest }.encode(out);
+        let FileSummary { len, digest, .. } = self.sum.finish()?;
+        delta::DeltaRecord::End { len, digest }.encode(out);
         Ok(())
     }
 }

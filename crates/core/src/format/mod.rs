@@ -17,8 +17,8 @@
 //! The lengths of whole files are in the end record, not in the header, so that files can be written from a
 //! stream.
 //!
-//! [`Parser`] takes bytes and returns records. The parser holds at most one record besides the bytes of the
-//! last [`Parser::feed`]. A returned record is well-formed, in the right place, and consistent with the records
+//! [`RecordParser`] takes bytes and returns records. The parser holds at most one record besides the bytes of the
+//! last [`RecordParser::feed`]. A returned record is well-formed, in the right place, and consistent with the records
 //! before it.
 
 pub mod delta;
@@ -74,8 +74,8 @@ pub enum FormatError {
 
 /// A file format, with the state to check records against earlier ones.
 ///
-/// Implemented by [`recipe::Recipe`], [`delta::Delta`] and [`matches::Matches`] only.
-pub trait Format: Default {
+/// Implemented by [`recipe::RecipeFormat`], [`delta::DeltaFormat`] and [`matches::MatchesFormat`] only.
+pub trait FileFormat: Default {
     /// Type of the format's records.
     type Record;
     /// Name of the format in messages.
@@ -97,15 +97,15 @@ const TAG_END: u8 = 4;
 
 /// Parses a stream of bytes into the records of format `F`. Unusable after an error.
 #[derive(Clone, Debug, Default)]
-pub struct Parser<F> {
+pub struct RecordParser<F> {
     format: F,
     bytes: Vec<u8>,
     taken: usize,
-    place: Place,
+    place: ParserState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ParserState {
     #[default]
     Magic,
     Header,
@@ -113,7 +113,7 @@ enum Place {
     Done,
 }
 
-impl<F: Format> Parser<F> {
+impl<F: FileFormat> RecordParser<F> {
     /// A parser at the start of a file.
     #[must_use]
     pub fn new() -> Self {
@@ -132,14 +132,14 @@ impl<F: Format> Parser<F> {
     /// # Errors
     /// [`FormatError`] if the bytes are invalid.
     pub fn record(&mut self) -> Result<Option<F::Record>, FormatError> {
-        if self.place == Place::Magic {
+        if self.place == ParserState::Magic {
             let Some(magic) = self.bytes.first_chunk::<MAGIC_BYTES>() else { return Ok(None) };
             check_magic::<F>(magic)?;
             self.taken = MAGIC_BYTES;
-            self.place = Place::Header;
+            self.place = ParserState::Header;
         }
         let rest = &self.bytes[self.taken..];
-        if self.place == Place::Done {
+        if self.place == ParserState::Done {
             return if rest.is_empty() { Ok(None) } else { Err(FormatError::Trailing) };
         }
         let Some((body, used)) = first_body(rest)? else { return Ok(None) };
@@ -160,14 +160,14 @@ impl<F: Format> Parser<F> {
     /// end record.
     pub fn finish(self) -> Result<(), FormatError> {
         match self.place {
-            Place::Done if self.taken == self.bytes.len() => Ok(()),
-            Place::Done => Err(FormatError::Trailing),
+            ParserState::Done if self.taken == self.bytes.len() => Ok(()),
+            ParserState::Done => Err(FormatError::Trailing),
             _ => Err(FormatError::Truncated),
         }
     }
 }
 
-impl Place {
+impl ParserState {
     /// The state after a record with this tag.
     const fn after(self, tag: u8) -> Result<Self, FormatError> {
         match (self, tag) {
@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-fn check_magic<F: Format>(magic: &[u8; MAGIC_BYTES]) -> Result<(), FormatError> {
+fn check_magic<F: FileFormat>(magic: &[u8; MAGIC_BYTES]) -> Result<(), FormatError> {
     let (kind, version) = (&magic[..MAGIC_BYTES - 1], magic[MAGIC_BYTES - 1]);
     if kind != &F::MAGIC[..MAGIC_BYTES - 1] {
         Err(FormatError::Kind { expected: F::NAME })

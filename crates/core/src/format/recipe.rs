@@ -9,30 +9,30 @@
 //!
 //! The digest covers the chunks, so a damaged file fails at its end record.
 
-use super::{Format, FormatError, MAGIC_BYTES, Parser, TAG_END, TAG_HEADER, put_record};
+use super::{FileFormat, FormatError, MAGIC_BYTES, RecordParser, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
 use crate::fingerprint::Fingerprint;
 use crate::index::Index;
-use crate::recipe::{Chunk, Cutter, Digest, DigestBuilder, Grouper};
+use crate::recipe::{Chunk, Digest, DigestBuilder, Grouper, StreamCutter};
 
 /// Maximum number of chunks in one record.
 pub const MAX_BATCH_CHUNKS: usize = 4096;
 
 /// A record of a recipe file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum RecipeRecord {
     /// First record: the chunker.
     Header(ChunkerSpec),
     /// The next chunks of the file, 1 to [`MAX_BATCH_CHUNKS`].
     Chunks(Vec<Chunk>),
     /// Last record.
-    End(End),
+    End(FileSummary),
 }
 
 /// Length, number of chunks and digest of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct FileSummary {
     /// Number of chunks.
     pub chunks: u64,
     /// Length in bytes.
@@ -41,12 +41,12 @@ pub struct End {
     pub digest: Digest,
 }
 
-impl Record {
+impl RecipeRecord {
     /// Appends the record. A header is preceded by the magic.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(spec) => {
-                out.put_bytes(&Recipe::MAGIC);
+                out.put_bytes(&RecipeFormat::MAGIC);
                 put_record(out, TAG_HEADER, |body| spec.encode(body));
             }
             Self::Chunks(chunks) => put_record(out, TAG_CHUNKS, |body| {
@@ -64,35 +64,39 @@ impl Record {
     }
 }
 
-/// The [`Format`] of recipe files. Checks the chunks against the end record.
+/// The [`FileFormat`] of recipe files. Checks the chunks against the end record.
 #[derive(Clone, Debug, Default)]
-pub struct Recipe {
+pub struct RecipeFormat {
     max_len: u32,
-    sum: Summary,
+    sum: SummaryBuilder,
 }
 
-impl Format for Recipe {
-    type Record = Record;
+impl FileFormat for RecipeFormat {
+    type Record = RecipeRecord;
     const NAME: &'static str = "deltic signature";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICR\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<RecipeRecord, FormatError> {
         match tag {
             TAG_HEADER => {
                 let spec = ChunkerSpec::decode(fields)?;
                 self.max_len = spec.max_len();
-                Ok(Record::Header(spec))
+                Ok(RecipeRecord::Header(spec))
             }
             TAG_CHUNKS => {
                 let chunks = decode_chunks(fields, self.max_len)?;
                 chunks.iter().try_for_each(|chunk| self.sum.push(chunk))?;
-                Ok(Record::Chunks(chunks))
+                Ok(RecipeRecord::Chunks(chunks))
             }
             TAG_END => {
                 let (chunks, len) = (fields.varint()?, fields.varint()?);
-                let end = End { chunks, len, digest: Digest::from_bytes(fields.array()?) };
+                let end = FileSummary { chunks, len, digest: Digest::from_bytes(fields.array()?) };
                 let found = std::mem::take(&mut self.sum).finish();
-                if end == found { Ok(Record::End(end)) } else { Err(FormatError::Contradiction) }
+                if end == found {
+                    Ok(RecipeRecord::End(end))
+                } else {
+                    Err(FormatError::Contradiction)
+                }
             }
             _ => Err(FormatError::Order),
         }
@@ -111,16 +115,16 @@ fn decode_chunks(fields: &mut Reader<'_>, max_len: u32) -> Result<Vec<Chunk>, Co
     if chunks.is_empty() { Err(CodecError::Truncated) } else { Ok(chunks) }
 }
 
-/// Computes the [`End`] of a file from its chunks.
+/// Computes the [`FileSummary`] of a file from its chunks.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct SummaryBuilder {
     chunks: u64,
     len: u64,
     grouper: Grouper,
     digest: DigestBuilder,
 }
 
-impl Summary {
+impl SummaryBuilder {
     /// Starts without chunks.
     #[must_use]
     pub fn new() -> Self {
@@ -142,32 +146,32 @@ impl Summary {
 
     /// Returns the summary of all chunks.
     #[must_use]
-    pub fn finish(mut self) -> End {
+    pub fn finish(mut self) -> FileSummary {
         if let Some(group) = self.grouper.finish() {
             self.digest.push(&group);
         }
-        End { chunks: self.chunks, len: self.len, digest: self.digest.finish(self.len) }
+        FileSummary { chunks: self.chunks, len: self.len, digest: self.digest.finish(self.len) }
     }
 }
 
-/// Computes the [`End`] of a file, given as a stream.
+/// Computes the [`FileSummary`] of a file, given as a stream.
 #[derive(Debug)]
-pub struct Digester {
-    cutter: Cutter,
-    sum: Summary,
+pub struct StreamSummary {
+    cutter: StreamCutter,
+    sum: SummaryBuilder,
 }
 
-impl Digester {
+impl StreamSummary {
     /// Starts at the beginning of a file; `spec` is the chunker.
     #[must_use]
     pub fn new(spec: &ChunkerSpec) -> Self {
-        Self { cutter: Cutter::new(spec), sum: Summary::new() }
+        Self { cutter: StreamCutter::new(spec), sum: SummaryBuilder::new() }
     }
 
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// As [`Summary::push`].
+    /// As [`SummaryBuilder::push`].
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         self.cutter.push(bytes, |_, chunk| self.sum.push(&chunk))
     }
@@ -175,8 +179,8 @@ impl Digester {
     /// Ends the file. Returns its summary.
     ///
     /// # Errors
-    /// As [`Summary::push`].
-    pub fn finish(mut self) -> Result<End, CodecError> {
+    /// As [`SummaryBuilder::push`].
+    pub fn finish(mut self) -> Result<FileSummary, CodecError> {
         self.cutter.finish(|_, chunk| self.sum.push(&chunk))?;
         Ok(self.sum.finish())
     }
@@ -184,23 +188,23 @@ impl Digester {
 
 /// Writes the recipe file of a file, given as a stream.
 #[derive(Debug)]
-pub struct Writer {
-    cutter: Cutter,
-    sum: Summary,
+pub struct RecipeWriter {
+    cutter: StreamCutter,
+    sum: SummaryBuilder,
     batch: Vec<Chunk>,
 }
 
-impl Writer {
+impl RecipeWriter {
     /// Writes the header to `out`.
     pub fn new(spec: &ChunkerSpec, out: &mut Vec<u8>) -> Self {
-        Record::Header(*spec).encode(out);
-        Self { cutter: Cutter::new(spec), sum: Summary::new(), batch: Vec::new() }
+        RecipeRecord::Header(*spec).encode(out);
+        Self { cutter: StreamCutter::new(spec), sum: SummaryBuilder::new(), batch: Vec::new() }
     }
 
     /// Takes the next bytes. Appends the complete records to `out`.
     ///
     /// # Errors
-    /// As [`Summary::push`].
+    /// As [`SummaryBuilder::push`].
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, sum, batch } = self;
         cutter.push(bytes, |_, chunk| put_chunk(sum, batch, chunk, out))
@@ -209,21 +213,21 @@ impl Writer {
     /// Ends the file. Appends the remaining records to `out`.
     ///
     /// # Errors
-    /// As [`Summary::push`].
+    /// As [`SummaryBuilder::push`].
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, mut sum, mut batch } = self;
         cutter.finish(|_, chunk| put_chunk(&mut sum, &mut batch, chunk, out))?;
         if !batch.is_empty() {
-            Record::Chunks(batch).encode(out);
+            RecipeRecord::Chunks(batch).encode(out);
         }
-        Record::End(sum.finish()).encode(out);
+        RecipeRecord::End(sum.finish()).encode(out);
         Ok(())
     }
 }
 
 /// Adds a chunk to `batch`. Writes the batch to `out` once it is full.
 fn put_chunk(
-    sum: &mut Summary,
+    sum: &mut SummaryBuilder,
     batch: &mut Vec<Chunk>,
     chunk: Chunk,
     out: &mut Vec<u8>,
@@ -231,37 +235,37 @@ fn put_chunk(
     sum.push(&chunk)?;
     batch.push(chunk);
     if batch.len() == MAX_BATCH_CHUNKS {
-        Record::Chunks(std::mem::take(batch)).encode(out);
+        RecipeRecord::Chunks(std::mem::take(batch)).encode(out);
     }
     Ok(())
 }
 
 /// Content of a recipe file: the old version for a delta.
 #[derive(Debug)]
-pub struct Known {
+pub struct RecipeFile {
     /// Chunker of the file.
     pub spec: ChunkerSpec,
     /// Number of chunks, length and digest of the file.
-    pub end: End,
+    pub end: FileSummary,
     /// The chunks of the file.
     pub index: Index,
 }
 
 /// Reads a recipe file, given as a stream.
 #[derive(Debug)]
-pub struct KnownReader {
-    parser: Parser<Recipe>,
+pub struct RecipeReader {
+    parser: RecordParser<RecipeFormat>,
     index: Index,
     start: u64,
     spec: Option<ChunkerSpec>,
-    end: Option<End>,
+    end: Option<FileSummary>,
 }
 
-impl KnownReader {
+impl RecipeReader {
     /// Starts at the beginning of the file. Keeps at most `budget` chunks.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        let (parser, index) = (Parser::new(), Index::new(budget));
+        let (parser, index) = (RecordParser::new(), Index::new(budget));
         Self { parser, index, start: 0, spec: None, end: None }
     }
 
@@ -273,14 +277,14 @@ impl KnownReader {
         self.parser.feed(bytes);
         while let Some(record) = self.parser.record()? {
             match record {
-                Record::Header(spec) => self.spec = Some(spec),
-                Record::Chunks(chunks) => {
+                RecipeRecord::Header(spec) => self.spec = Some(spec),
+                RecipeRecord::Chunks(chunks) => {
                     for chunk in chunks {
                         self.index.push(self.start, chunk);
                         self.start += u64::from(chunk.len);
                     }
                 }
-                Record::End(end) => self.end = Some(end),
+                RecipeRecord::End(end) => self.end = Some(end),
             }
         }
         Ok(())
@@ -290,10 +294,10 @@ impl KnownReader {
     ///
     /// # Errors
     /// [`FormatError::Truncated`] if the end record is missing.
-    pub fn finish(self) -> Result<Known, FormatError> {
+    pub fn finish(self) -> Result<RecipeFile, FormatError> {
         self.parser.finish()?;
         let (spec, end) = self.spec.zip(self.end).ok_or(FormatError::Truncated)?;
-        Ok(Known { spec, end, index: self.index })
+        Ok(RecipeFile { spec, end, index: self.index })
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{BlockLen, MAX_GAP_BYTES};
 use crate::codec::{CodecError, Put, Reader};
-use crate::delta::Op;
+use crate::delta::DeltaOp;
 use crate::span::Span;
 
 /// A new gap as copies and literals. The literals borrow from the new gap or from the received message.
@@ -12,11 +12,11 @@ use crate::span::Span;
 pub struct GapDelta<'a> {
     /// Pieces in the order of the new gap. No piece is empty, and neighbours that could be one piece are one
     /// piece.
-    pub(super) pieces: Vec<Piece<'a>>,
+    pub(super) pieces: Vec<GapPiece<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum GapPiece<'a> {
     /// A copy of bytes of the old gap.
     Copy {
         /// Offset in the old gap.
@@ -49,8 +49,8 @@ impl<'a> GapDelta<'a> {
     #[must_use]
     pub fn literal_len(&self) -> usize {
         let literals = self.pieces.iter().map(|piece| match piece {
-            Piece::Copy { .. } => 0,
-            Piece::Literal(bytes) => bytes.len(),
+            GapPiece::Copy { .. } => 0,
+            GapPiece::Literal(bytes) => bytes.len(),
         });
         literals.sum()
     }
@@ -66,8 +66,8 @@ impl<'a> GapDelta<'a> {
             let mut literal = 0;
             while len > 0 {
                 if left == 0 {
-                    let piece = pieces.next().expect("the delta makes as many bytes");
-                    (is_literal, left) = (matches!(piece, Piece::Literal(_)), piece.len());
+                    let piece = pieces.next().expect("lens add up to at most new_len");
+                    (is_literal, left) = (matches!(piece, GapPiece::Literal(_)), piece.len());
                 }
                 let taken = left.min(len);
                 literal += if is_literal { taken as u64 } else { 0 };
@@ -80,20 +80,20 @@ impl<'a> GapDelta<'a> {
     /// Length of the new gap in bytes.
     #[must_use]
     pub fn new_len(&self) -> usize {
-        self.pieces.iter().map(Piece::len).sum()
+        self.pieces.iter().map(GapPiece::len).sum()
     }
 
     /// The copies and literals in the order of the new gap. Offsets count from the start of the gaps, not of
     /// the files.
-    pub fn ops(&self) -> impl Iterator<Item = Op> {
+    pub fn ops(&self) -> impl Iterator<Item = DeltaOp> {
         self.pieces.iter().scan(0, |at, piece| {
             let new = Span::new(*at, piece.len() as u32);
             *at = new.end();
             Some(match *piece {
-                Piece::Copy { start, len } => {
-                    Op::Copy { old: Span::new(start as u64, len as u32), new_start: new.start }
+                GapPiece::Copy { start, len } => {
+                    DeltaOp::Copy { old: Span::new(start as u64, len as u32), new_start: new.start }
                 }
-                Piece::Literal(_) => Op::Literal { new },
+                GapPiece::Literal(_) => DeltaOp::Literal { new },
             })
         })
     }
@@ -101,16 +101,16 @@ impl<'a> GapDelta<'a> {
     /// Appends a literal, the next bytes of the new gap.
     pub(super) fn push_literal(&mut self, bytes: &'a [u8]) {
         if !bytes.is_empty() {
-            self.pieces.push(Piece::Literal(bytes));
+            self.pieces.push(GapPiece::Literal(bytes));
         }
     }
 
     /// Appends a copy from the old gap.
     pub(super) fn push_copy(&mut self, old: Range<usize>) {
         match self.pieces.last_mut() {
-            Some(Piece::Copy { start, len }) if *start + *len == old.start => *len += old.len(),
+            Some(GapPiece::Copy { start, len }) if *start + *len == old.start => *len += old.len(),
             _ if old.is_empty() => {}
-            _ => self.pieces.push(Piece::Copy { start: old.start, len: old.len() }),
+            _ => self.pieces.push(GapPiece::Copy { start: old.start, len: old.len() }),
         }
     }
 
@@ -124,19 +124,19 @@ impl<'a> GapDelta<'a> {
         let (mut literal_len, mut end) = (0, 0);
         for piece in &self.pieces {
             match *piece {
-                Piece::Copy { start, len } => {
+                GapPiece::Copy { start, len } => {
                     out.put_varint(std::mem::take(&mut literal_len));
                     out.put_varint(len as u64);
                     out.put_signed(start as i64 - end as i64);
                     end = start + len;
                 }
-                Piece::Literal(bytes) => literal_len = bytes.len() as u64,
+                GapPiece::Literal(bytes) => literal_len = bytes.len() as u64,
             }
         }
         out.put_varint(literal_len);
         out.put_varint(0);
         for piece in &self.pieces {
-            if let Piece::Literal(bytes) = piece {
+            if let GapPiece::Literal(bytes) = piece {
                 out.put_bytes(bytes);
             }
         }
@@ -185,9 +185,9 @@ impl<'a> GapDelta<'a> {
 
     /// Checks that each copy lies in `old` and that all pieces have `new_len` bytes together.
     fn check(&self, old: &[u8], new_len: usize) -> Result<(), BadDelta> {
-        let beyond = |piece: &Piece<'_>| match *piece {
-            Piece::Copy { start, len } => start + len > old.len(),
-            Piece::Literal(_) => false,
+        let beyond = |piece: &GapPiece<'_>| match *piece {
+            GapPiece::Copy { start, len } => start + len > old.len(),
+            GapPiece::Literal(_) => false,
         };
         match self.new_len() {
             _ if self.pieces.iter().any(beyond) => Err(BadDelta::BeyondOld),
@@ -211,14 +211,14 @@ pub fn apply(
     out.reserve(new_len);
     for piece in &delta.pieces {
         out.extend_from_slice(match *piece {
-            Piece::Copy { start, len } => &old[start..start + len],
-            Piece::Literal(bytes) => bytes,
+            GapPiece::Copy { start, len } => &old[start..start + len],
+            GapPiece::Literal(bytes) => bytes,
         });
     }
     Ok(())
 }
 
-impl Piece<'_> {
+impl GapPiece<'_> {
     const fn len(&self) -> usize {
         match self {
             Self::Copy { len, .. } => *len,

@@ -72,10 +72,10 @@
 //! A rolling CRC needs two dependent table look-ups. The sums of rsync could use vectors, but they add up
 //! bytes: for short blocks of text they have less entropy than their length.
 //!
-//! Gaps of 64 KiB are summed at 17 GB/s. Deltas are found at 15 GB/s for one edit or for overwrites only, at 8
-//! GB/s for four insertions, and in 1.2 to 2.6 ns per byte for gaps with nothing in common; [`apply`] copies.
-//! The worst case found is 10 ns per byte: the longest gap, nothing in common, and the shortest blocks, which
-//! an honest receiver does not choose for this length.
+//! Gaps of 64 KiB are summed at 17 GB/s. Deltas are found at 15 GB/s for one edit or for overwrites only, and at
+//! 8 GB/s for four insertions. Unrelated gaps take 1.2 to 2.6 ns per byte. [`apply`] only copies. The worst case
+//! found is 10 ns per byte: unrelated gaps of maximum length with the shortest blocks. An honest receiver does
+//! not choose this block length for such a gap.
 
 mod delta;
 mod search;
@@ -112,7 +112,7 @@ impl BlockLen {
         if strips || len == Self::MIN { Some(Self(len)) } else { None }
     }
 
-    /// The block length that minimizes sums plus literals, for an old gap of `old_len` bytes with `edits`
+    /// The block length that minimises sums plus literals, for an old gap of `old_len` bytes with `edits`
     /// edits.
     #[must_use]
     pub const fn for_gap(old_len: u64, edits: u32) -> Self {

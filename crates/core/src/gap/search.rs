@@ -26,7 +26,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::delta::GapDelta;
-use super::sum::{LANES, Polynomial, REACH, Rolling, SUM_BITS};
+use super::sum::{LANES, REACH, RollingSums, SUM_BITS, SumPolynomial};
 use super::{BlockLen, GapSums, MAX_GAP_BYTES};
 
 impl<'a> GapDelta<'a> {
@@ -47,14 +47,14 @@ impl<'a> GapDelta<'a> {
     /// If `new` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
     pub fn counted(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
-        assert!(new.len() <= MAX_GAP_BYTES, "gaps have a bound");
-        Search::new(new, sums, seed).delta()
+        assert!(new.len() <= MAX_GAP_BYTES, "a gap has at most MAX_GAP_BYTES");
+        GapSearch::new(new, sums, seed).delta()
     }
 }
 
 /// An offset in the new gap, paired with an old block that may match there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct BlockPlace {
     /// Offset in the new gap, in bytes.
     at: usize,
     /// Number of the old block; the number of blocks stands for the end of the old gap.
@@ -62,24 +62,24 @@ struct Place {
 }
 
 /// Search of one gap.
-pub(super) struct Search<'a, 's> {
+pub(super) struct GapSearch<'a, 's> {
     new: &'a [u8],
     sums: &'s GapSums,
-    polynomial: Polynomial,
+    polynomial: SumPolynomial,
     /// Start of the known matches at the end of both gaps. The search ends here.
-    back: Place,
+    back: BlockPlace,
     /// The old blocks to roll for, once `back` is known.
     middle: Option<Range<usize>>,
-    table: Option<Table>,
+    table: Option<GapTable>,
     /// Number of comparisons with a block's sum, without windows that the filter ruled out.
     compared: Cell<u64>,
 }
 
-impl<'a, 's> Search<'a, 's> {
+impl<'a, 's> GapSearch<'a, 's> {
     /// Starts without any match.
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
-        let back = Place { at: new.len(), block: sums.sums.len() };
-        let polynomial = Polynomial::new(seed, sums.block_len);
+        let back = BlockPlace { at: new.len(), block: sums.sums.len() };
+        let polynomial = SumPolynomial::new(seed, sums.block_len);
         let compared = Cell::new(0);
         Self { new, sums, polynomial, back, middle: None, table: None, compared }
     }
@@ -87,7 +87,7 @@ impl<'a, 's> Search<'a, 's> {
     /// The delta, and the number of comparisons.
     pub(super) fn delta(mut self) -> (GapDelta<'a>, u64) {
         let mut delta = GapDelta::default();
-        let mut found = Place { at: 0, block: 0 };
+        let mut found = BlockPlace { at: 0, block: 0 };
         loop {
             let end = self.follow(found);
             delta.push_copy(self.old_bytes(found.block..end.block));
@@ -111,7 +111,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// True if the block matches at this place, before `back`.
-    fn matches(&self, place: Place) -> bool {
+    fn matches(&self, place: BlockPlace) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
         if end > self.back.at {
@@ -126,7 +126,7 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// The place after the consecutive matches that begin at `place`.
-    fn follow(&self, mut place: Place) -> Place {
+    fn follow(&self, mut place: BlockPlace) -> BlockPlace {
         let len = self.sums.block_len();
         // Most gaps end here: a plain loop over blocks of equal length, and the last block separately.
         let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
@@ -134,7 +134,7 @@ impl<'a, 's> Search<'a, 's> {
         let is_equal = |(block, sum): &(&[u8], &u32)| self.polynomial.sum(block) == **sum;
         let matching = blocks.take_while(is_equal).count();
         self.count(matching);
-        place = Place { at: place.at + matching * len, block: place.block + matching };
+        place = BlockPlace { at: place.at + matching * len, block: place.block + matching };
         if self.matches(place) { self.behind(place) } else { place }
     }
 
@@ -144,35 +144,35 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// The place after the matching block at `place`.
-    fn behind(&self, place: Place) -> Place {
-        Place { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
+    fn behind(&self, place: BlockPlace) -> BlockPlace {
+        BlockPlace { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
     }
 
-    /// The next match near `place`, whose own block does not match. Tries the next few blocks at the positions
-    /// without a shift since `place`, then at the positions without a shift up to the end.
-    fn near(&self, place: Place) -> Option<Place> {
+    /// The next match near `place`, whose own block does not match. Tries the next few blocks at
+    /// the positions without a shift since `place`, then at the positions without a shift up to the end.
+    fn near(&self, place: BlockPlace) -> Option<BlockPlace> {
         let blocks = || place.block..(place.block + NEAR).min(self.back.block);
         let to_end =
             |block| self.new.len().checked_sub(self.sums.old_len - self.sums.start_of(block));
         let ahead = |at: &usize| *at >= place.at;
-        let unshifted = blocks().skip(1).map(|block| Place {
+        let unshifted = blocks().skip(1).map(|block| BlockPlace {
             at: place.at + (block - place.block) * self.sums.block_len(),
             block,
         });
-        let shifted =
-            blocks().filter_map(|block| to_end(block).filter(ahead).map(|at| Place { at, block }));
+        let shifted = blocks()
+            .filter_map(|block| to_end(block).filter(ahead).map(|at| BlockPlace { at, block }));
         unshifted.chain(shifted).find(|place| self.matches(*place))
     }
 
     /// The first match after `place` that is followed by the next block.
-    fn roll(&mut self, place: Place) -> Option<Place> {
+    fn roll(&mut self, place: BlockPlace) -> Option<BlockPlace> {
         let middle = self.middle(place);
         let left = self.back.at - place.at;
         if middle.len() < WORTH || left < WORTH * self.sums.block_len() {
             return None;
         }
         let table = self.table.take();
-        let mut table = table.unwrap_or_else(|| Table::new(&self.sums.sums, middle));
+        let mut table = table.unwrap_or_else(|| GapTable::new(&self.sums.sums, middle));
         let found = self.find(place.at, &mut table);
         self.table = Some(table);
         found
@@ -180,7 +180,7 @@ impl<'a, 's> Search<'a, 's> {
 
     /// The blocks to roll for. On the first call this determines `back`, searching no further back than
     /// `place`.
-    fn middle(&mut self, place: Place) -> Range<usize> {
+    fn middle(&mut self, place: BlockPlace) -> Range<usize> {
         if let Some(middle) = &self.middle {
             return middle.clone();
         }
@@ -191,12 +191,12 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// The start of the consecutive matches at the end of both gaps, not before `front`.
-    fn precede(&self, front: Place) -> Place {
+    fn precede(&self, front: BlockPlace) -> BlockPlace {
         let mut place = self.back;
         while place.block > front.block {
             let block = place.block - 1;
             let at = place.at.checked_sub(self.sums.len_of(block));
-            match at.filter(|at| *at >= front.at).map(|at| Place { at, block }) {
+            match at.filter(|at| *at >= front.at).map(|at| BlockPlace { at, block }) {
                 Some(before) if self.matches(before) => place = before,
                 _ => break,
             }
@@ -205,10 +205,10 @@ impl<'a, 's> Search<'a, 's> {
     }
 
     /// The first block at or after byte `at` that is in the table and is followed by the next block.
-    fn find(&self, mut at: usize, table: &mut Table) -> Option<Place> {
+    fn find(&self, mut at: usize, table: &mut GapTable) -> Option<BlockPlace> {
         let len = self.sums.block_len();
         let data = &self.new[..self.back.at];
-        let mut windows = Rolling::new(&self.polynomial, &data[at..], len);
+        let mut windows = RollingSums::new(&self.polynomial, &data[at..], len);
         loop {
             let sums = windows.sums();
             if table.may_have_any(&sums) {
@@ -228,13 +228,13 @@ impl<'a, 's> Search<'a, 's> {
 
     /// The block with this `sum`, if the next block follows.
     #[inline]
-    fn confirmed(&self, at: usize, sum: u32, table: &mut Table) -> Option<Place> {
+    fn confirmed(&self, at: usize, sum: u32, table: &mut GapTable) -> Option<BlockPlace> {
         if !table.may_have(sum) {
             return None;
         }
         let (slot, block) = table.find(sum, &self.sums.sums)?;
         self.count(1);
-        let found = Place { at, block };
+        let found = BlockPlace { at, block };
         if self.matches(self.behind(found)) {
             return Some(found);
         }
@@ -249,7 +249,7 @@ impl<'a, 's> Search<'a, 's> {
 ///
 /// The highest bits of a sum are its home slot. No other hash is needed, because the seed is secret until the
 /// session.
-struct Table {
+struct GapTable {
     /// A flag for each prefix of a sum: nonzero if a block's sum has this prefix. Nearly no window passes.
     filter: Box<[u8; FILTER]>,
     /// [`EMPTY`], [`FORGOTTEN`], or the number of a block, counted from 1 in this table. The length is a power
@@ -261,7 +261,7 @@ struct Table {
     shift: u32,
 }
 
-impl Table {
+impl GapTable {
     fn new(sums: &[u32], blocks: Range<usize>) -> Self {
         let slots = (SLOTS_PER_BLOCK * blocks.len().max(1)).next_power_of_two();
         let mut table = Self {

@@ -27,14 +27,14 @@ use crate::constants::split_mix;
 
 /// The polynomial of all sums of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Polynomial {
+pub(super) struct SumPolynomial {
     /// `K^n` for each n.
     powers: [u64; LANES + 1],
     /// Mask of the bits that a sum keeps.
     mask: u32,
 }
 
-impl Polynomial {
+impl SumPolynomial {
     /// The polynomial of a session's `seed`, for blocks of length `len`.
     pub(super) const fn new(seed: u64, len: BlockLen) -> Self {
         let k = split_mix(seed, 0) & !7 | 5;
@@ -92,7 +92,7 @@ impl Polynomial {
 
 /// Rolling sums of eight consecutive windows of one length, a multiple of a strip.
 #[derive(Clone, Debug)]
-pub(super) struct Rolling {
+pub(super) struct RollingSums {
     /// `K`.
     step: u64,
     /// `-K^(m + 1)`.
@@ -103,9 +103,9 @@ pub(super) struct Rolling {
     hashes: [u64; LANES],
 }
 
-impl Rolling {
+impl RollingSums {
     /// Starts with the first windows of `len` bytes in `data`, which must contain all of them.
-    pub(super) fn new(polynomial: &Polynomial, data: &[u8], len: usize) -> Self {
+    pub(super) fn new(polynomial: &SumPolynomial, data: &[u8], len: usize) -> Self {
         let step = polynomial.powers[1];
         Self {
             step,

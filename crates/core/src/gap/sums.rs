@@ -1,6 +1,6 @@
 //! The receiver's description of an old gap: short sums of its blocks.
 
-use super::sum::Polynomial;
+use super::sum::SumPolynomial;
 use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};
 use crate::codec::{CodecError, Put, Reader};
 
@@ -20,8 +20,8 @@ impl GapSums {
     /// If `old` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
     pub fn of(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
-        assert!(old.len() <= MAX_GAP_BYTES, "gaps have a bound");
-        let polynomial = Polynomial::new(seed, block_len);
+        assert!(old.len() <= MAX_GAP_BYTES, "a gap has at most MAX_GAP_BYTES");
+        let polynomial = SumPolynomial::new(seed, block_len);
         let blocks = old.chunks(block_len.get() as usize);
         let sums = blocks.map(|block| polynomial.sum(block)).collect();
         Self { old_len: old.len(), block_len, sums }

@@ -75,28 +75,35 @@ mod sealed {
 
 /// Index of the chunks of a version by weak sum. A match proves nothing.
 #[derive(Clone, Debug)]
-pub struct Cuckoo<S> {
+pub struct CuckooIndex<S> {
     budget: usize,
     dropped: u64,
-    buckets: Vec<Bucket<S>>,
+    buckets: Vec<CuckooBucket<S>>,
     /// Number of different sums in `buckets`.
     taken: usize,
     /// Sums without a slot, each with its last chunk.
     overflow: BTreeMap<S, u32>,
     /// For each chunk, the next chunk with the same sum; for the last one, the first.
     next: Vec<u32>,
-    dice: u32,
+    random: u32,
 }
 
 /// [`WAYS`] slots, each with a sum and the last chunk with this sum.
 #[derive(Clone, Copy, Debug)]
-struct Bucket<S> {
+struct CuckooBucket<S> {
     sums: [S; WAYS],
     /// [`EMPTY`] in a free slot.
     lasts: [u32; WAYS],
 }
 
-impl<S: SumBits> Bucket<S> {
+/// A sum, with the last chunk that has this sum.
+#[derive(Clone, Copy)]
+struct SumEntry<S> {
+    sum: S,
+    last: u32,
+}
+
+impl<S: SumBits> CuckooBucket<S> {
     fn empty() -> Self {
         Self { sums: [S::default(); WAYS], lasts: [EMPTY; WAYS] }
     }
@@ -108,34 +115,34 @@ impl<S: SumBits> Bucket<S> {
 
     /// Inserts `entry`. Returns false if the bucket is full.
     #[inline]
-    fn put(&mut self, (sum, last): (S, u32)) -> bool {
+    fn put(&mut self, entry: SumEntry<S>) -> bool {
         let free = self.lasts.iter().position(|last| *last == EMPTY);
         if let Some(way) = free {
-            (self.sums[way], self.lasts[way]) = (sum, last);
+            (self.sums[way], self.lasts[way]) = (entry.sum, entry.last);
         }
         free.is_some()
     }
 
-    fn exchange(&mut self, way: usize, (sum, last): (S, u32)) -> (S, u32) {
-        let out = (self.sums[way], self.lasts[way]);
-        (self.sums[way], self.lasts[way]) = (sum, last);
+    fn exchange(&mut self, way: usize, entry: SumEntry<S>) -> SumEntry<S> {
+        let out = SumEntry { sum: self.sums[way], last: self.lasts[way] };
+        (self.sums[way], self.lasts[way]) = (entry.sum, entry.last);
         out
     }
 
-    fn entries(&self) -> impl Iterator<Item = (S, u32)> {
+    fn entries(&self) -> impl Iterator<Item = SumEntry<S>> {
         let all = self.sums.into_iter().zip(self.lasts);
-        all.filter(|(_, last)| *last != EMPTY)
+        all.map(|(sum, last)| SumEntry { sum, last }).filter(|entry| entry.last != EMPTY)
     }
 }
 
-impl<S: SumBits> Cuckoo<S> {
+impl<S: SumBits> CuckooIndex<S> {
     /// An empty index of at most `budget` chunks. The table grows on demand.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self::with_room(budget, 0)
     }
 
-    /// As [`Cuckoo::new`], with memory for `sums` different sums (SkySync, equation 5), at most `budget`.
+    /// As [`CuckooIndex::new`], with memory for `sums` different sums (SkySync, equation 5), at most `budget`.
     #[must_use]
     pub fn with_room(budget: usize, sums: usize) -> Self {
         let budget = budget.min(MAX_BUDGET);
@@ -144,11 +151,11 @@ impl<S: SumBits> Cuckoo<S> {
         Self {
             budget,
             dropped: 0,
-            buckets: vec![Bucket::empty(); buckets_for(slots)],
+            buckets: vec![CuckooBucket::empty(); buckets_for(slots)],
             taken: 0,
             overflow: BTreeMap::new(),
             next: Vec::new(),
-            dice: 0,
+            random: 0,
         }
     }
 
@@ -166,7 +173,7 @@ impl<S: SumBits> Cuckoo<S> {
             self.next.push(first);
         } else {
             self.next.push(chunk);
-            self.add((sum, chunk));
+            self.add(SumEntry { sum, last: chunk });
         }
     }
 
@@ -214,8 +221,12 @@ impl<S: SumBits> Cuckoo<S> {
 
     /// Fill level of the table.
     #[must_use]
-    pub fn load(&self) -> Load {
-        Load { taken: self.taken, slots: self.buckets.len() * WAYS, overflow: self.overflow.len() }
+    pub fn load(&self) -> FillLevel {
+        FillLevel {
+            taken: self.taken,
+            slots: self.buckets.len() * WAYS,
+            overflow: self.overflow.len(),
+        }
     }
 
     #[inline]
@@ -246,36 +257,37 @@ impl<S: SumBits> Cuckoo<S> {
     }
 
     /// Inserts a sum that the table does not have.
-    fn add(&mut self, entry: (S, u32)) {
-        let Err(homeless) = self.place(entry) else { return };
+    fn add(&mut self, entry: SumEntry<S>) {
+        let Err(displaced) = self.place(entry) else { return };
         if self.taken * GROW_ABOVE < self.buckets.len() * WAYS {
-            self.overflow.insert(homeless.0, homeless.1);
+            self.overflow.insert(displaced.sum, displaced.last);
             return;
         }
-        let wider = vec![Bucket::empty(); self.buckets.len() * 2];
+        let wider = vec![CuckooBucket::empty(); self.buckets.len() * 2];
         let old = std::mem::replace(&mut self.buckets, wider);
-        let overflow = std::mem::take(&mut self.overflow);
+        let overflow = std::mem::take(&mut self.overflow).into_iter();
+        let overflow = overflow.map(|(sum, last)| SumEntry { sum, last });
         self.taken = 0;
-        let all = old.iter().flat_map(Bucket::entries).chain(overflow).chain([homeless]);
+        let all = old.iter().flat_map(CuckooBucket::entries).chain(overflow).chain([displaced]);
         for entry in all {
-            if let Err(homeless) = self.place(entry) {
-                self.overflow.insert(homeless.0, homeless.1);
+            if let Err(displaced) = self.place(entry) {
+                self.overflow.insert(displaced.sum, displaced.last);
             }
         }
     }
 
     /// Inserts `entry` in one of its buckets, moving other entries to their other buckets. Returns an entry
     /// without a slot if the limit of moves is reached.
-    fn place(&mut self, mut entry: (S, u32)) -> Result<(), (S, u32)> {
-        let [first, mut at] = self.places(entry.0);
+    fn place(&mut self, mut entry: SumEntry<S>) -> Result<(), SumEntry<S>> {
+        let [first, mut at] = self.places(entry.sum);
         let mut done = self.buckets[first].put(entry) || self.buckets[at].put(entry);
         for _ in 0..MAX_KICKS {
             if done {
                 break;
             }
-            let way = self.throw();
+            let way = self.random_way();
             entry = self.buckets[at].exchange(way, entry);
-            let [first, second] = self.places(entry.0);
+            let [first, second] = self.places(entry.sum);
             at = if at == first { second } else { first };
             done = self.buckets[at].put(entry);
         }
@@ -284,15 +296,15 @@ impl<S: SumBits> Cuckoo<S> {
     }
 
     /// A pseudo-random slot to move. A fixed choice would run in circles; predictability is harmless.
-    const fn throw(&mut self) -> usize {
-        self.dice = self.dice.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
-        (self.dice >> (u32::BITS - WAYS.trailing_zeros())) as usize
+    const fn random_way(&mut self) -> usize {
+        self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+        (self.random >> (u32::BITS - WAYS.trailing_zeros())) as usize
     }
 }
 
-/// Fill level of a [`Cuckoo`]; equal sums count once.
+/// Fill level of a [`CuckooIndex`]; equal sums count once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct FillLevel {
     /// Number of slots with a sum.
     pub taken: usize,
     /// Number of all slots.
@@ -309,7 +321,7 @@ fn buckets_for(slots: usize) -> usize {
 const WAYS: usize = 4;
 const EMPTY: u32 = u32::MAX;
 const FIRST_BUCKETS: usize = 16;
-/// [`Cuckoo::with_room`] leaves one spare slot for this many sums. The table could be fuller, but moves stay
+/// [`CuckooIndex::with_room`] leaves one spare slot for this many sums. The table could be fuller, but moves stay
 /// few.
 const FULL_FOR_A_SPARE: usize = 9;
 /// The table grows if it has fewer than this many slots for each sum.
@@ -321,23 +333,23 @@ const MAX_KICKS: usize = 128;
 mod tests {
     use super::*;
 
-    fn all<S: SumBits>(index: &Cuckoo<S>, sum: S) -> Vec<u32> {
+    fn all<S: SumBits>(index: &CuckooIndex<S>, sum: S) -> Vec<u32> {
         index.candidates(sum, &mut usize::MAX.clone()).map(|chunk| chunk.0).collect()
     }
 
     #[test]
     fn a_repeated_sum_takes_one_slot() {
-        let mut index = Cuckoo::new(1 << 20);
+        let mut index = CuckooIndex::new(1 << 20);
         for _ in 0..100_000 {
             index.push(7u32);
         }
-        assert_eq!(index.load(), Load { taken: 1, slots: 64, overflow: 0 });
+        assert_eq!(index.load(), FillLevel { taken: 1, slots: 64, overflow: 0 });
         assert_eq!(all(&index, 7), (0..100_000).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_budget_is_shared_among_look_ups() {
-        let mut index = Cuckoo::new(100);
+        let mut index = CuckooIndex::new(100);
         for sum in [1u32, 2, 1, 2, 1] {
             index.push(sum);
         }
@@ -352,21 +364,24 @@ mod tests {
     #[test]
     fn sums_forged_for_two_buckets_do_not_make_the_table_grow() {
         let forged = |n: u32| 0xab00_0012 | n << 8;
-        let mut index = Cuckoo::new(1 << 20);
+        let mut index = CuckooIndex::new(1 << 20);
         for n in 0..50_000 {
             index.push(forged(n));
         }
-        assert_eq!(index.load(), Load { taken: 2 * WAYS, slots: 64, overflow: 50_000 - 2 * WAYS });
+        assert_eq!(
+            index.load(),
+            FillLevel { taken: 2 * WAYS, slots: 64, overflow: 50_000 - 2 * WAYS }
+        );
         assert!((0..50_000).all(|n| index.find(forged(n)) == Some(ChunkNo(n))));
         assert_eq!(index.find(forged(50_000)), None);
     }
 
     #[test]
     fn slots_never_exceed_four_times_the_number_of_sums() {
-        let mut index = Cuckoo::new(1 << 20);
+        let mut index = CuckooIndex::new(1 << 20);
         for n in 0u32..20_000 {
             index.push(n.reverse_bits() >> 4 | n << 28);
-            let Load { taken, slots, overflow } = index.load();
+            let FillLevel { taken, slots, overflow } = index.load();
             assert!(slots <= (4 * (taken + overflow)).max(64), "{slots} slots, {taken} taken");
             assert_eq!(taken + overflow, n as usize + 1);
         }
@@ -374,7 +389,7 @@ mod tests {
 
     #[test]
     fn chunks_over_budget_are_counted_and_not_found() {
-        let mut index = Cuckoo::new(2);
+        let mut index = CuckooIndex::new(2);
         for sum in 0u64..5 {
             index.push(sum);
         }
@@ -384,7 +399,7 @@ mod tests {
 
     #[test]
     fn reserved_room_is_filled_without_growing() {
-        let mut index = Cuckoo::with_room(1 << 20, 50_000);
+        let mut index = CuckooIndex::with_room(1 << 20, 50_000);
         let slots = index.load().slots;
         assert_eq!(slots, 1 << 16);
         for n in 0u32..58_000 {

@@ -13,7 +13,7 @@ mod cuckoo;
 mod table;
 
 pub use crate::chunks::ChunkNo;
-pub use cuckoo::{Cuckoo, Load, SumBits};
+pub use cuckoo::{CuckooIndex, FillLevel, SumBits};
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::chunks::Chunks;
 use crate::fingerprint::{ChunkPrefix, Fingerprint, GroupPrefix, PrefixLen};
 use crate::recipe::{Chunk, Group, Grouper};
 use crate::span::Span;
-use table::Table;
+use table::KeyTable;
 
 /// Index of the chunks and groups of old versions.
 #[derive(Debug)]
@@ -29,23 +29,23 @@ pub struct Index {
     budget: usize,
     dropped: u64,
     chunks: Chunks,
-    chunk_table: Table,
+    chunk_table: KeyTable,
     grouper: Grouper,
-    groups: Vec<KnownGroup>,
-    group_table: Table,
+    groups: Vec<OldGroup>,
+    group_table: KeyTable,
 }
 
 /// A group of an old version. Groups are in the order of their chunks, which do not overlap.
 #[derive(Clone, Copy, Debug)]
-struct KnownGroup {
+struct OldGroup {
     first: ChunkNo,
     group: Group,
     /// True if the group ends by content or size, not at the end of its file.
     ends: bool,
 }
 
-impl KnownGroup {
-    fn short(&self) -> GroupPrefix {
+impl OldGroup {
+    fn prefix(&self) -> GroupPrefix {
         self.group.fingerprint.group_prefix()
     }
 
@@ -62,10 +62,10 @@ impl Index {
             budget: budget.min(MAX_BUDGET),
             dropped: 0,
             chunks: Chunks::default(),
-            chunk_table: Table::default(),
+            chunk_table: KeyTable::default(),
             grouper: Grouper::new(),
             groups: Vec::new(),
-            group_table: Table::default(),
+            group_table: KeyTable::default(),
         }
     }
 
@@ -73,20 +73,20 @@ impl Index {
     #[must_use]
     pub fn of(chunks: Chunks, budget: usize) -> Self {
         let mut index = Self { chunks, ..Self::new(budget) };
-        index.expect(0);
+        index.reserve(0);
         for no in (0..index.len() as u32).map(ChunkNo) {
             let (Span { len, .. }, fingerprint) = index.chunk(no);
-            index.enter(no, &Chunk { len, fingerprint });
+            index.insert(no, &Chunk { len, fingerprint });
         }
         index
     }
 
     /// Reserves memory for about `chunks` more chunks, at most up to the budget.
-    pub fn expect(&mut self, chunks: usize) {
+    pub fn reserve(&mut self, chunks: usize) {
         let chunks = chunks.min(self.budget.saturating_sub(self.len()));
         self.chunks.reserve(chunks);
         let all = self.len() + chunks;
-        self.chunk_table.expect(all, |n| chunk_key(&self.chunks, n));
+        self.chunk_table.reserve(all, |n| chunk_key(&self.chunks, n));
     }
 
     /// Adds the next old chunk, which starts at byte `start`. Beyond the budget, chunks are counted but not
@@ -97,50 +97,50 @@ impl Index {
             return;
         }
         let no = self.chunks.push(start, chunk);
-        self.enter(no, &chunk);
+        self.insert(no, &chunk);
     }
 
     /// Inserts a stored chunk in the tables.
-    fn enter(&mut self, no: ChunkNo, chunk: &Chunk) {
+    fn insert(&mut self, no: ChunkNo, chunk: &Chunk) {
         self.chunk_table.insert(no.0, |n| chunk_key(&self.chunks, n));
         if let Some(group) = self.grouper.push(chunk) {
-            self.push_group((group, no.next()), true);
+            self.push_group(group, no.next(), true);
         }
     }
 
     /// Ends an old file. A group never spans two files.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
-            self.push_group((group, self.end()), false);
+            self.push_group(group, self.end(), false);
         }
     }
 
     /// Adds a group that ends before chunk `end`.
-    fn push_group(&mut self, (group, end): (Group, ChunkNo), ends: bool) {
+    fn push_group(&mut self, group: Group, end: ChunkNo, ends: bool) {
         let first = ChunkNo(end.0 - group.chunks);
-        self.groups.push(KnownGroup { first, group, ends });
-        let key = |n: u32| group_key(self.groups[n as usize].short());
+        self.groups.push(OldGroup { first, group, ends });
+        let key = |n: u32| group_key(self.groups[n as usize].prefix());
         self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
-    /// Finds a chunk of `len` bytes whose fingerprint begins with `brief`. Tries the chunk right after `after`
+    /// Finds a chunk of `len` bytes whose fingerprint begins with `prefix`. Tries the chunk right after `after`
     /// first, then the first chunk in the table. Of chunks that agree in the first [`PrefixLen::MIN`] bytes,
     /// only the first is in the table.
     #[must_use]
     pub fn find_chunk(
         &self,
-        brief: ChunkPrefix,
+        prefix: ChunkPrefix,
         len: u32,
         after: Option<ChunkNo>,
     ) -> Option<ChunkNo> {
         let matches = |no: ChunkNo| {
-            self.chunks.head(no).is_some_and(|head| head.starts_with(brief.as_bytes()))
+            self.chunks.head(no).is_some_and(|head| head.starts_with(prefix.as_bytes()))
                 && self.chunks.span(no).is_some_and(|span| span.len == len)
         };
         let neighbour = after.map(ChunkNo::next).filter(|no| matches(*no));
         neighbour.or_else(|| {
             let key = |n| chunk_key(&self.chunks, n);
-            let first = self.chunk_table.find(key_of(brief.as_bytes()), key);
+            let first = self.chunk_table.find(key_of(prefix.as_bytes()), key);
             first.map(ChunkNo).filter(|no| matches(*no))
         })
     }
@@ -150,21 +150,21 @@ impl Index {
     #[must_use]
     pub fn find_group(
         &self,
-        short: GroupPrefix,
+        prefix: GroupPrefix,
         len: u64,
         chunks: u32,
         after: Option<ChunkNo>,
     ) -> Option<Range<ChunkNo>> {
-        let matches = |known: &&KnownGroup| {
-            known.short() == short && known.group.len == len && known.group.chunks == chunks
+        let matches = |known: &&OldGroup| {
+            known.prefix() == prefix && known.group.len == len && known.group.chunks == chunks
         };
         let neighbour = after.and_then(|no| self.group_from(no.next())).filter(matches);
         let found = neighbour.or_else(|| {
-            let key = |n: u32| group_key(self.groups[n as usize].short());
-            let first = self.group_table.find(group_key(short), key)?;
+            let key = |n: u32| group_key(self.groups[n as usize].prefix());
+            let first = self.group_table.find(group_key(prefix), key)?;
             Some(&self.groups[first as usize]).filter(matches)
         });
-        found.map(KnownGroup::chunks)
+        found.map(OldGroup::chunks)
     }
 
     /// The group that a [`Grouper`] at the start of a group would find first in `range`, and the chunks after
@@ -176,7 +176,7 @@ impl Index {
         (known.ends && end <= range.end).then_some((known.group, end..range.end))
     }
 
-    fn group_from(&self, first: ChunkNo) -> Option<&KnownGroup> {
+    fn group_from(&self, first: ChunkNo) -> Option<&OldGroup> {
         let at = self.groups.binary_search_by_key(&first, |known| known.first).ok()?;
         self.groups.get(at)
     }
@@ -246,8 +246,8 @@ fn key_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(key)
 }
 
-const fn group_key(short: GroupPrefix) -> u64 {
-    u64::from_le_bytes(*short.as_bytes())
+const fn group_key(prefix: GroupPrefix) -> u64 {
+    u64::from_le_bytes(*prefix.as_bytes())
 }
 
 /// Chunk numbers, and the number after the last, fit in 32 bits. So do table slots in a 32-bit address space.
@@ -267,13 +267,13 @@ mod tests {
         for (n, name) in [1, 2, 1, 3].into_iter().enumerate() {
             index.push(n as u64 * 1000, chunk(name));
         }
-        let brief = chunk(1).fingerprint.chunk_prefix(PrefixLen::MIN);
-        let first = index.find_chunk(brief, 1000, None).unwrap();
+        let prefix = chunk(1).fingerprint.chunk_prefix(PrefixLen::MIN);
+        let first = index.find_chunk(prefix, 1000, None).unwrap();
         assert_eq!(index.chunk(first).0, Span::new(0, 1000));
-        let second = index.find_chunk(brief, 1000, Some(first.next())).unwrap();
+        let second = index.find_chunk(prefix, 1000, Some(first.next())).unwrap();
         assert_eq!(index.chunk(second).0, Span::new(2000, 1000));
-        assert_eq!(index.find_chunk(brief, 1000, Some(second.next())), Some(first));
-        assert_eq!(index.find_chunk(brief, 999, None), None);
+        assert_eq!(index.find_chunk(prefix, 1000, Some(second.next())), Some(first));
+        assert_eq!(index.find_chunk(prefix, 999, None), None);
     }
 
     #[test]
@@ -310,8 +310,8 @@ mod tests {
         for part in 0..2 {
             let mut next = part * 40;
             for group in &groups {
-                let short = group.fingerprint.group_prefix();
-                let found = index.find_group(short, group.len, group.chunks, after).unwrap();
+                let prefix = group.fingerprint.group_prefix();
+                let found = index.find_group(prefix, group.len, group.chunks, after).unwrap();
                 assert_eq!(found.start, ChunkNo(next), "{part}");
                 assert_eq!(index.chunks().range(found.clone()).count(), group.chunks as usize);
                 next = found.end.0;

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 
 /// A map from keys to the first number that was inserted for each key.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct KeyTable {
     /// [`EMPTY`] or a number. The length is zero or a power of two.
     slots: Vec<u32>,
     used: usize,
@@ -17,7 +17,7 @@ pub(super) struct Table {
     factor: u64,
 }
 
-impl Default for Table {
+impl Default for KeyTable {
     fn default() -> Self {
         // The standard library's hasher is keyed with random bytes.
         let random = RandomState::new().build_hasher().finish();
@@ -25,9 +25,9 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl KeyTable {
     /// Reserves slots for `count` numbers in all. `key` returns the key of an inserted number.
-    pub(super) fn expect(&mut self, count: usize, key: impl Fn(u32) -> u64) {
+    pub(super) fn reserve(&mut self, count: usize, key: impl Fn(u32) -> u64) {
         let slots = (count / 3 * 4 + FIRST_SLOTS).next_power_of_two();
         if slots > self.slots.len() {
             self.grow(slots, key);

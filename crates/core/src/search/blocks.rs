@@ -3,8 +3,8 @@
 
 use crate::chunk::{AtEnd, FixedLen};
 use crate::span::Span;
-use crate::strong::{Strong, SumKey};
-use crate::weak::Rolling;
+use crate::strong::{StrongKind, SumKey};
+use crate::weak::RollingKind;
 
 /// Block length and kinds of sums, agreed by both ends.
 #[derive(Clone, Copy, Debug)]
@@ -12,9 +12,9 @@ pub struct BlockSpec {
     /// Length of each block but the last.
     pub len: FixedLen,
     /// The weak sum, which suggests a match.
-    pub weak: Rolling,
+    pub weak: RollingKind,
     /// The strong sum, which confirms the match.
-    pub strong: Strong,
+    pub strong: StrongKind,
     /// The key of the strong sums, if any.
     pub key: Option<SumKey>,
 }
@@ -35,13 +35,13 @@ pub struct BlockSums {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
     /// The block is empty, or longer than the block length.
-    #[error("a block of {0} bytes")]
+    #[error("a block has {0} bytes, none or more than the block length")]
     Len(u32),
     /// The previous block is shorter than the others, so it is the last.
-    #[error("a block after the last one")]
+    #[error("a block follows the short last block")]
     BehindLast,
     /// The strong sum has the wrong length for its kind.
-    #[error("a strong sum of {0} bytes")]
+    #[error("a strong sum has {0} bytes, not the length of its kind")]
     StrongLen(usize),
     /// The number of blocks has reached its limit.
     #[error("more blocks than can be numbered")]
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn invalid_blocks_are_refused() {
         let len = FixedLen::new(512).unwrap();
-        let spec = BlockSpec { len, weak: Rolling::Adler, strong: Strong::Md5, key: None };
+        let spec = BlockSpec { len, weak: RollingKind::Adler, strong: StrongKind::Md5, key: None };
         let mut sums = BlockSums::new(spec);
         assert_eq!(sums.push(0, 1, &[1; 16]), Err(BadBlock::Len(0)));
         assert_eq!(sums.push(513, 1, &[1; 16]), Err(BadBlock::Len(513)));

@@ -29,19 +29,19 @@ mod regions;
 mod table;
 
 pub use blocks::{BadBlock, BlockSpec, BlockSums};
-pub use regions::{Blocks, Region};
+pub use regions::{SearchedRegion, SharedBlocks};
 
 use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 
-use table::Table;
+use table::BlockTable;
 
 use crate::chunk::AtEnd;
-use crate::delta::{CopyRuns, Op};
+use crate::delta::{CopyRuns, DeltaOp};
 use crate::span::Span;
 use crate::stored::StoredSums;
 use crate::strong::StrongSum;
-use crate::weak::{Roll, RollAdler, RollCrc32c, Rolling};
+use crate::weak::{AdlerRoller, Crc32cRoller, RollingKind, SumRoller};
 
 /// Number of bytes that may be hashed by strong sums, for each byte of the new version. An unchanged file needs
 /// one.
@@ -60,7 +60,7 @@ pub enum Locality {
 
 /// Work of a search so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SearchCounts {
     /// Number of windows whose tag is in the table.
     pub tag_hits: u64,
     /// Number of weak sums of blocks that were compared with a window.
@@ -75,7 +75,7 @@ pub struct Counts {
     pub unproven: u64,
 }
 
-impl AddAssign for Counts {
+impl AddAssign for SearchCounts {
     fn add_assign(&mut self, more: Self) {
         self.tag_hits += more.tag_hits;
         self.weak += more.weak;
@@ -89,8 +89,8 @@ impl AddAssign for Counts {
 /// Finds old blocks in the new version.
 #[derive(Debug)]
 pub struct Searcher {
-    looker: Looker,
-    roller: Roller,
+    looker: BlockLookup,
+    roller: WindowRoller,
     /// Number of bytes of the new version that are decided.
     settled: u64,
     /// The weak sum of the first undecided window, if this window was looked up already.
@@ -99,25 +99,25 @@ pub struct Searcher {
 }
 
 #[derive(Debug)]
-enum Roller {
-    Adler(RollAdler),
-    Crc32c(RollCrc32c),
+enum WindowRoller {
+    Adler(AdlerRoller),
+    Crc32c(Crc32cRoller),
 }
 
-impl Roller {
+impl WindowRoller {
     fn new(spec: &BlockSpec) -> Self {
         let len = spec.len.get();
         match spec.weak {
-            Rolling::Adler => Self::Adler(RollAdler::new(len)),
-            Rolling::Crc32c => Self::Crc32c(RollCrc32c::new(len)),
+            RollingKind::Adler => Self::Adler(AdlerRoller::new(len)),
+            RollingKind::Crc32c => Self::Crc32c(Crc32cRoller::new(len)),
         }
     }
 
     /// See [`Searcher::next_match`].
     fn next_match(
         &self,
-        looker: &mut Looker,
-        piece: Piece<'_>,
+        looker: &mut BlockLookup,
+        piece: NewPiece<'_>,
         at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
@@ -132,8 +132,8 @@ impl Searcher {
     /// Starts a search for the blocks of `old`, at the beginning of the new version.
     #[must_use]
     pub fn new(old: Arc<BlockSums>, locality: Locality) -> Self {
-        let (roller, table) = (Roller::new(old.spec()), Arc::new(Table::new(&old)));
-        let looker = Looker::new(Blocks { old, table }, locality);
+        let (roller, table) = (WindowRoller::new(old.spec()), Arc::new(BlockTable::new(&old)));
+        let looker = BlockLookup::new(SharedBlocks { old, table }, locality);
         Self { looker, roller, settled: 0, window: None, runs: CopyRuns::new() }
     }
 
@@ -143,7 +143,7 @@ impl Searcher {
     /// Returns the number of bytes that are decided. The next call begins there, as with
     /// [`cut_all`](crate::chunk::cut_all); at most one block length is left over. All copies and literals of a
     /// search tile the new version.
-    pub fn search(&mut self, new: &[u8], at_end: AtEnd, each: impl FnMut(Op)) -> usize {
+    pub fn search(&mut self, new: &[u8], at_end: AtEnd, each: impl FnMut(DeltaOp)) -> usize {
         self.search_with(new, at_end, None, each)
     }
 
@@ -155,10 +155,10 @@ impl Searcher {
         new: &[u8],
         at_end: AtEnd,
         kept: Option<&StoredSums>,
-        mut each: impl FnMut(Op),
+        mut each: impl FnMut(DeltaOp),
     ) -> usize {
         let kept = kept.filter(|_| self.is_plain());
-        let piece = Piece { before: self.settled, new, kept };
+        let piece = NewPiece { before: self.settled, new, kept };
         let len = self.looker.block_len();
         // Bytes before `open` were passed to `each`; windows before `at` were looked up.
         let (mut open, mut at) = (0, 0);
@@ -178,16 +178,17 @@ impl Searcher {
                 }
             }
         }
-        self.settle(piece, (open..at, at_end), &mut each)
+        self.settle(piece, open..at, at_end, &mut each)
     }
 
     /// Passes unmatched bytes of a piece to `each`, at the end of the file all remaining bytes. Returns the
     /// number of decided bytes of the piece.
     fn settle(
         &mut self,
-        piece: Piece<'_>,
-        (open, at_end): (Range<usize>, AtEnd),
-        each: &mut impl FnMut(Op),
+        piece: NewPiece<'_>,
+        open: Range<usize>,
+        at_end: AtEnd,
+        each: &mut impl FnMut(DeltaOp),
     ) -> usize {
         let settled = match at_end {
             AtEnd::No => {
@@ -218,7 +219,7 @@ impl Searcher {
 
     /// Work of the search so far.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn counts(&self) -> SearchCounts {
         self.looker.counts
     }
 
@@ -226,7 +227,7 @@ impl Searcher {
     /// the last window. `from` is the weak sum of the window at `at` if that window was looked up already.
     fn next_match(
         &mut self,
-        piece: Piece<'_>,
+        piece: NewPiece<'_>,
         at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
@@ -234,7 +235,7 @@ impl Searcher {
     }
 
     /// Passes the rest of the new version, from `open` on, to `each`.
-    fn end(&mut self, piece: Piece<'_>, open: usize, each: &mut impl FnMut(Op)) {
+    fn end(&mut self, piece: NewPiece<'_>, open: usize, each: &mut impl FnMut(DeltaOp)) {
         self.window = None;
         let short = self.looker.short_at_end(piece, open);
         if let Some((place, block)) = short {
@@ -248,14 +249,14 @@ impl Searcher {
         }
     }
 
-    fn copy(&mut self, block: u32, place: usize, each: &mut impl FnMut(Op)) {
+    fn copy(&mut self, block: u32, place: usize, each: &mut impl FnMut(DeltaOp)) {
         let new_start = self.settled + place as u64;
         if let Some(run) = self.runs.push(self.looker.blocks.old.span(block), new_start) {
             each(run);
         }
     }
 
-    fn literal(&mut self, range: Range<usize>, each: &mut impl FnMut(Op)) {
+    fn literal(&mut self, range: Range<usize>, each: &mut impl FnMut(DeltaOp)) {
         if range.is_empty() {
             return;
         }
@@ -266,7 +267,7 @@ impl Searcher {
         let end = self.settled + range.end as u64;
         while start < end {
             let len = (end - start).min(u32::MAX.into()) as u32;
-            each(Op::Literal { new: Span::new(start, len) });
+            each(DeltaOp::Literal { new: Span::new(start, len) });
             start += u64::from(len);
         }
     }
@@ -274,7 +275,7 @@ impl Searcher {
 
 /// A piece of the new version, its offset, and the strong sums that the storage layer keeps of it.
 #[derive(Clone, Copy)]
-struct Piece<'d> {
+struct NewPiece<'d> {
     before: u64,
     new: &'d [u8],
     kept: Option<&'d StoredSums>,
@@ -282,19 +283,19 @@ struct Piece<'d> {
 
 /// The part of a search that knows the old version.
 #[derive(Debug)]
-struct Looker {
-    blocks: Blocks,
+struct BlockLookup {
+    blocks: SharedBlocks,
     locality: Locality,
     /// Offset in the new version and number of the block that is expected next.
     expected: Option<(u64, u32)>,
     /// Number of bytes hashed by strong sums.
     spent: u64,
-    counts: Counts,
+    counts: SearchCounts,
 }
 
-impl Looker {
-    fn new(blocks: Blocks, locality: Locality) -> Self {
-        Self { blocks, locality, expected: None, spent: 0, counts: Counts::default() }
+impl BlockLookup {
+    fn new(blocks: SharedBlocks, locality: Locality) -> Self {
+        Self { blocks, locality, expected: None, spent: 0, counts: SearchCounts::default() }
     }
 
     fn block_len(&self) -> usize {
@@ -304,12 +305,12 @@ impl Looker {
     /// See [`Searcher::next_match`].
     fn next_match(
         &mut self,
-        roll: &impl Roll,
-        piece: Piece<'_>,
+        roll: &impl SumRoller,
+        piece: NewPiece<'_>,
         mut at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
-        let Piece { before, new, .. } = piece;
+        let NewPiece { before, new, .. } = piece;
         let last = new.len() - self.block_len();
         if self.blocks.table.is_empty() {
             // The table is empty, so the caller never uses this sum.
@@ -335,7 +336,13 @@ impl Looker {
     /// Rolls through `range` to the first window whose tag is in the table, or to the last window. `sum` is the
     /// weak sum at the start of `range`.
     #[inline(always)]
-    fn roll_on(&self, roll: &impl Roll, new: &[u8], range: Range<usize>, sum: u32) -> (usize, u32) {
+    fn roll_on(
+        &self,
+        roll: &impl SumRoller,
+        new: &[u8],
+        range: Range<usize>,
+        sum: u32,
+    ) -> (usize, u32) {
         let leaving = &new[range.clone()];
         let entering = &new[range.start + self.block_len()..range.end + self.block_len()];
         let mut state = roll.state(sum);
@@ -349,7 +356,7 @@ impl Looker {
     }
 
     /// The old block that equals the window at `at`, whose weak sum is `sum`.
-    fn look_up(&mut self, piece: Piece<'_>, at: usize, sum: u32) -> Option<u32> {
+    fn look_up(&mut self, piece: NewPiece<'_>, at: usize, sum: u32) -> Option<u32> {
         let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);
         let neighbour = expected.map(|(_, block)| block);
@@ -369,7 +376,7 @@ impl Looker {
 
     fn find(
         &mut self,
-        piece: Piece<'_>,
+        piece: NewPiece<'_>,
         at: usize,
         sum: u32,
         neighbour: Option<u32>,
@@ -401,7 +408,7 @@ impl Looker {
     }
 
     /// The strong sum of `range` of the piece, or `None` if the budget is spent.
-    fn strong(&mut self, piece: Piece<'_>, range: Range<usize>) -> Option<StrongSum> {
+    fn strong(&mut self, piece: NewPiece<'_>, range: Range<usize>) -> Option<StrongSum> {
         let (spec, start) = (self.blocks.old.spec(), piece.before + range.start as u64);
         let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
         if kept.is_some() {
@@ -421,7 +428,7 @@ impl Looker {
 
     /// The short last block of the old version, with its offset, if the new version ends with this block, not
     /// before `open`.
-    fn short_at_end(&mut self, piece: Piece<'_>, open: usize) -> Option<(usize, u32)> {
+    fn short_at_end(&mut self, piece: NewPiece<'_>, open: usize) -> Option<(usize, u32)> {
         let block = self.blocks.old.short()?;
         let new = piece.new;
         let at = new.len().checked_sub(self.blocks.old.span(block).len as usize)?;

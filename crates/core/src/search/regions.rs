@@ -8,7 +8,7 @@
 //!                   the next match of the region is the next match of the search
 //! ```
 //!
-//! 1. Without an expected neighbor, a match of a window depends on nothing before the window. So two searches
+//! 1. Without an expected neighbour, a match of a window depends on nothing before the window. So two searches
 //!    at the same position find the same matches from there on. They differ only if a match of one spans the
 //!    position of the other: after the border of two regions, as far as repeated content goes.
 //! 2. The last region has at least one block length: there the short last block of the old version is searched
@@ -20,29 +20,30 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{
-    BlockSums, Counts, Looker, Op, Piece, Roller, SLACK_BYTES, STRONG_PER_BYTE, Searcher, Table,
+    BlockLookup, BlockSums, BlockTable, DeltaOp, NewPiece, SLACK_BYTES, STRONG_PER_BYTE,
+    SearchCounts, Searcher, WindowRoller,
 };
 use crate::chunk::AtEnd;
 use crate::stored::StoredSums;
 
 /// The old blocks, to be searched for by any number of threads.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct SharedBlocks {
     pub(super) old: Arc<BlockSums>,
-    pub(super) table: Arc<Table>,
+    pub(super) table: Arc<BlockTable>,
 }
 
 /// The matches of one region, from a search that began at the region.
 #[derive(Debug)]
-pub struct Region {
+pub struct SearchedRegion {
     range: Range<u64>,
     /// Offsets in the new version and numbers of old blocks, ascending.
     matches: Vec<(u64, u32)>,
     spent: u64,
-    counts: Counts,
+    counts: SearchCounts,
 }
 
-impl Region {
+impl SearchedRegion {
     /// The byte range of the region. All windows that begin in it were looked up, except inside matches.
     #[must_use]
     pub const fn range(&self) -> &Range<u64> {
@@ -50,7 +51,7 @@ impl Region {
     }
 }
 
-impl Blocks {
+impl SharedBlocks {
     /// Length of each block but the last, in bytes.
     #[must_use]
     pub fn block_len(&self) -> u32 {
@@ -70,18 +71,24 @@ impl Blocks {
         self.old.spec().key.is_none()
     }
 
-    /// Searches a region. `bytes` are the bytes of [`Blocks::read`], or fewer if the file shrank. `kept` are
+    /// Searches a region. `bytes` are the bytes of [`SharedBlocks::read`], or fewer if the file shrank. `kept` are
     /// the sums that the storage layer keeps of them.
     #[must_use]
-    pub fn find(&self, range: Range<u64>, bytes: &[u8], kept: Option<&StoredSums>) -> Region {
+    pub fn find(
+        &self,
+        range: Range<u64>,
+        bytes: &[u8],
+        kept: Option<&StoredSums>,
+    ) -> SearchedRegion {
         let len = self.block_len() as usize;
         let own = (range.end - range.start) as usize;
         let new = &bytes[..bytes.len().min(own + len - 1)];
         let kept = kept.filter(|_| self.is_plain());
-        let piece = Piece { before: range.start, new, kept };
+        let piece = NewPiece { before: range.start, new, kept };
         let spent = SLACK_BYTES + STRONG_PER_BYTE * range.start;
-        let mut looker = Looker { spent, ..Looker::new(self.clone(), super::Locality::Ignored) };
-        let roller = Roller::new(self.old.spec());
+        let mut looker =
+            BlockLookup { spent, ..BlockLookup::new(self.clone(), super::Locality::Ignored) };
+        let roller = WindowRoller::new(self.old.spec());
         let (mut matches, mut at) = (Vec::new(), 0);
         while new.len() - at >= len
             && let Ok((place, block)) = roller.next_match(&mut looker, piece, at, None)
@@ -89,32 +96,32 @@ impl Blocks {
             matches.push((range.start + place as u64, block));
             at = place + len;
         }
-        Region { range, matches, spent: looker.spent - spent, counts: looker.counts }
+        SearchedRegion { range, matches, spent: looker.spent - spent, counts: looker.counts }
     }
 }
 
 impl Searcher {
     /// The old blocks of this search.
     #[must_use]
-    pub fn blocks(&self) -> Blocks {
+    pub fn blocks(&self) -> SharedBlocks {
         self.looker.blocks.clone()
     }
 
     /// Advances the search through a `region` that was searched already, with the result of
-    /// [`search_with`](Self::search_with). `new` are the bytes of [`Blocks::read`], from the position of the
+    /// [`search_with`](Self::search_with). `new` are the bytes of [`SharedBlocks::read`], from the position of the
     /// search. Decides all windows of the region, and no more except at the end of the file.
     pub fn search_region(
         &mut self,
         new: &[u8],
         at_end: AtEnd,
-        (region, kept): (&Region, Option<&StoredSums>),
-        mut each: impl FnMut(Op),
+        (region, kept): (&SearchedRegion, Option<&StoredSums>),
+        mut each: impl FnMut(DeltaOp),
     ) -> usize {
         self.window = None;
         self.looker.spent += region.spent;
         self.looker.counts += region.counts;
         let kept = kept.filter(|_| self.is_plain());
-        let piece = Piece { before: self.settled, new, kept };
+        let piece = NewPiece { before: self.settled, new, kept };
         let len = self.looker.block_len();
         let own = region.range.end.saturating_sub(self.settled).min(new.len() as u64) as usize;
         let (mut open, mut at, mut known) = (0, 0, &region.matches[..]);
@@ -124,14 +131,14 @@ impl Searcher {
             at = place + len;
             open = at;
         }
-        self.settle(piece, (open..at.max(own), at_end), &mut each)
+        self.settle(piece, open..at.max(own), at_end, &mut each)
     }
 
     /// The first match of a window that begins in `range`, given the matches `known` of a search with another
     /// start.
     fn next_known(
         &mut self,
-        piece: Piece<'_>,
+        piece: NewPiece<'_>,
         mut range: Range<usize>,
         known: &mut &[(u64, u32)],
     ) -> Option<(usize, u32)> {
@@ -148,7 +155,7 @@ impl Searcher {
             let until = (end.max(0) as usize).min(range.end);
             if range.start < until {
                 let last = piece.new.len().min(until + len - 1);
-                let between = Piece { new: &piece.new[..last], ..piece };
+                let between = NewPiece { new: &piece.new[..last], ..piece };
                 if last >= range.start + len
                     && let Ok(found) = self.next_match(between, range.start, None)
                 {

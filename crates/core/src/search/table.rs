@@ -27,33 +27,37 @@ use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 
 use super::blocks::BlockSums;
-use crate::index::{ChunkNo, Cuckoo};
-use crate::weak::Rolling;
+use crate::index::{ChunkNo, CuckooIndex};
+use crate::weak::RollingKind;
 
 /// The old blocks of full length, found by their sums.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct BlockTable {
     multiplier: u32,
     tags: Vec<u64>,
     tag_shift: u32,
-    sums: Sums,
+    sums: BlockEntries,
 }
 
 /// Levels two and three: from a weak sum and a strong sum to a block.
 #[derive(Debug)]
-enum Sums {
-    Sorted(Sorted),
-    Flat(Flat),
+enum BlockEntries {
+    Sorted(SortedEntries),
+    Flat(FlatIndex),
 }
 
-impl Table {
+impl BlockTable {
     pub(super) fn new(sums: &BlockSums) -> Self {
         let multiplier = RandomState::new().hash_one(()) as u32 | 1;
-        let flat = (sums.spec().weak == Rolling::Crc32c).then(|| Flat::new(sums)).flatten();
-        let sums_of = flat.map_or_else(|| Sums::Sorted(Sorted::new(sums, multiplier)), Sums::Flat);
+        let flat =
+            (sums.spec().weak == RollingKind::Crc32c).then(|| FlatIndex::new(sums)).flatten();
+        let sums_of = flat.map_or_else(
+            || BlockEntries::Sorted(SortedEntries::new(sums, multiplier)),
+            BlockEntries::Flat,
+        );
         let count = match &sums_of {
-            Sums::Sorted(sorted) => sorted.entries.len(),
-            Sums::Flat(flat) => flat.blocks.len(),
+            BlockEntries::Sorted(sorted) => sorted.entries.len(),
+            BlockEntries::Flat(flat) => flat.blocks.len(),
         };
         let tag_bits = tag_bits(count);
         let (tag_shift, mut tags) =
@@ -63,8 +67,8 @@ impl Table {
             tags[tag as usize / 64] |= 1 << (tag % 64);
         };
         match &sums_of {
-            Sums::Sorted(sorted) => sorted.entries.iter().for_each(|entry| note(entry.key)),
-            Sums::Flat(flat) => {
+            BlockEntries::Sorted(sorted) => sorted.entries.iter().for_each(|entry| note(entry.key)),
+            BlockEntries::Flat(flat) => {
                 flat.blocks.iter().for_each(|no| note(sums.weak(*no).wrapping_mul(multiplier)));
             }
         }
@@ -73,8 +77,8 @@ impl Table {
 
     pub(super) const fn is_empty(&self) -> bool {
         match &self.sums {
-            Sums::Sorted(sorted) => sorted.entries.is_empty(),
-            Sums::Flat(flat) => flat.blocks.is_empty(),
+            BlockEntries::Sorted(sorted) => sorted.entries.is_empty(),
+            BlockEntries::Flat(flat) => flat.blocks.is_empty(),
         }
     }
 
@@ -88,8 +92,10 @@ impl Table {
     /// Level two: the first entry with this weak sum. Adds the number of compared sums to `compared`.
     pub(super) fn find_weak(&self, weak: u32, compared: &mut u64) -> Option<usize> {
         match &self.sums {
-            Sums::Sorted(sorted) => sorted.find_weak(weak.wrapping_mul(self.multiplier), compared),
-            Sums::Flat(flat) => {
+            BlockEntries::Sorted(sorted) => {
+                sorted.find_weak(weak.wrapping_mul(self.multiplier), compared)
+            }
+            BlockEntries::Flat(flat) => {
                 *compared += 1;
                 flat.index.find(weak).map(|ChunkNo(no)| no as usize)
             }
@@ -99,8 +105,10 @@ impl Table {
     /// Level three: the block with this strong sum and the weak sum of entry `first`.
     pub(super) fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
         match &self.sums {
-            Sums::Sorted(sorted) => sorted.find_strong(first, strong, sums),
-            Sums::Flat(flat) => flat.find_strong(sums.weak(flat.blocks[first]), strong, sums),
+            BlockEntries::Sorted(sorted) => sorted.find_strong(first, strong, sums),
+            BlockEntries::Flat(flat) => {
+                flat.find_strong(sums.weak(flat.blocks[first]), strong, sums)
+            }
         }
     }
 }
@@ -113,20 +121,20 @@ fn tag_bits(entries: usize) -> u32 {
 
 /// Entries, sorted by their sums.
 #[derive(Debug)]
-struct Sorted {
+struct SortedEntries {
     /// First entry for each value of the highest bits, and the number of entries.
     starts: Vec<u32>,
     start_shift: u32,
-    entries: Vec<Entry>,
+    entries: Vec<SortedEntry>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SortedEntry {
     key: u32,
     block: u32,
 }
 
-impl Sorted {
+impl SortedEntries {
     fn new(sums: &BlockSums, multiplier: u32) -> Self {
         let entries = entries(sums, multiplier);
         let start_bits = tag_bits(entries.len()) - TAGS_PER_ENTRY_BITS;
@@ -146,7 +154,7 @@ impl Sorted {
     fn find_weak(&self, key: u32, compared: &mut u64) -> Option<usize> {
         let slot = (key >> self.start_shift) as usize;
         let (start, end) = (self.starts[slot] as usize, self.starts[slot + 1] as usize);
-        let below = |entry: &Entry| {
+        let below = |entry: &SortedEntry| {
             *compared += 1;
             entry.key < key
         };
@@ -156,8 +164,9 @@ impl Sorted {
 
     fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
         let key = self.entries[first].key;
-        let order =
-            |entry: &Entry| entry.key.cmp(&key).then_with(|| sums.strong(entry.block).cmp(strong));
+        let order = |entry: &SortedEntry| {
+            entry.key.cmp(&key).then_with(|| sums.strong(entry.block).cmp(strong))
+        };
         // End of the entries that may have this weak sum.
         let end = self.starts[(key >> self.start_shift) as usize + 1] as usize;
         let found = self.entries[first..end].binary_search_by(order).ok()?;
@@ -165,12 +174,12 @@ impl Sorted {
     }
 }
 
-fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
-    let entry = |block| Entry { key: sums.weak(block).wrapping_mul(multiplier), block };
-    let by_sums = |a: &Entry, b: &Entry| {
+fn entries(sums: &BlockSums, multiplier: u32) -> Vec<SortedEntry> {
+    let entry = |block| SortedEntry { key: sums.weak(block).wrapping_mul(multiplier), block };
+    let by_sums = |a: &SortedEntry, b: &SortedEntry| {
         a.key.cmp(&b.key).then_with(|| sums.strong(a.block).cmp(sums.strong(b.block)))
     };
-    let mut entries: Vec<Entry> = (0..sums.full()).map(entry).collect();
+    let mut entries: Vec<SortedEntry> = (0..sums.full()).map(entry).collect();
     entries.sort_unstable_by(|a, b| by_sums(a, b).then(a.block.cmp(&b.block)));
     entries.dedup_by(|later, first| by_sums(first, later) == Ordering::Equal);
     entries
@@ -178,18 +187,20 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
 
 /// Entries in a flat index by weak sum (SkySync §3.2.2, Entry2).
 #[derive(Debug)]
-struct Flat {
-    index: Cuckoo<u32>,
+struct FlatIndex {
+    index: CuckooIndex<u32>,
     /// The block of each entry.
     blocks: Vec<u32>,
 }
 
-impl Flat {
-    /// Indexes the blocks with different sums. Returns `None` if more than [`MAX_ALIKE`] blocks have the same
-    /// weak sum and different strong sums, which is deliberate, or if there are too many blocks for the index.
+impl FlatIndex {
+    /// Indexes the blocks with different sums. Returns `None` in two cases:
+    ///
+    /// - More than [`MAX_ALIKE`] blocks have the same weak sum and different strong sums. Only forged sums do.
+    /// - There are too many blocks for the index.
     fn new(sums: &BlockSums) -> Option<Self> {
         let count = sums.full() as usize;
-        let (mut index, mut blocks) = (Cuckoo::with_room(count, count), Vec::new());
+        let (mut index, mut blocks) = (CuckooIndex::with_room(count, count), Vec::new());
         for block in 0..sums.full() {
             let (weak, strong, mut left) = (sums.weak(block), sums.strong(block), MAX_ALIKE);
             let is_equal = |ChunkNo(no)| sums.strong(blocks[no as usize]) == strong;
@@ -228,17 +239,17 @@ mod tests {
     use super::*;
     use crate::chunk::FixedLen;
     use crate::search::BlockSpec;
-    use crate::strong::Strong;
+    use crate::strong::StrongKind;
 
-    fn sums(weak: Rolling, blocks: impl Iterator<Item = (u32, u8)>) -> BlockSums {
+    fn sums(weak: RollingKind, blocks: impl Iterator<Item = (u32, u8)>) -> BlockSums {
         let len = FixedLen::new(512).unwrap();
-        let mut sums = BlockSums::new(BlockSpec { len, weak, strong: Strong::Md5, key: None });
+        let mut sums = BlockSums::new(BlockSpec { len, weak, strong: StrongKind::Md5, key: None });
         blocks.for_each(|(weak, strong)| sums.push(512, weak, &[strong; 16]).unwrap());
         sums
     }
 
     /// The first block with these sums.
-    fn found(table: &Table, (weak, strong): (u32, u8), sums: &BlockSums) -> Option<u32> {
+    fn found(table: &BlockTable, weak: u32, strong: u8, sums: &BlockSums) -> Option<u32> {
         let first = table.has_tag(weak).then(|| table.find_weak(weak, &mut 0)).flatten()?;
         table.find_strong(first, &[strong; 16], sums)
     }
@@ -250,20 +261,20 @@ mod tests {
             let blocks = |n: u32| ((n / alike).wrapping_mul(0x0101_4ab7), (n % alike) as u8);
             // Each block occurs three times; the first occurrence counts.
             let all = (0..3000).map(|n| blocks(n % 1000));
-            for weak in [Rolling::Crc32c, Rolling::Adler] {
+            for weak in [RollingKind::Crc32c, RollingKind::Adler] {
                 let sums = sums(weak, all.clone());
-                let table = Table::new(&sums);
-                let flat = is_flat && weak == Rolling::Crc32c;
-                assert_eq!(matches!(table.sums, Sums::Flat(_)), flat, "{alike} {weak:?}");
+                let table = BlockTable::new(&sums);
+                let flat = is_flat && weak == RollingKind::Crc32c;
+                assert_eq!(matches!(table.sums, BlockEntries::Flat(_)), flat, "{alike} {weak:?}");
                 for n in 0..1000 {
                     let (weak, strong) = blocks(n);
-                    assert_eq!(found(&table, (weak, strong), &sums), Some(n));
-                    assert_eq!(found(&table, (weak, 200), &sums), None);
-                    assert_eq!(found(&table, (weak ^ 1, strong), &sums), None);
+                    assert_eq!(found(&table, weak, strong, &sums), Some(n));
+                    assert_eq!(found(&table, weak, 200, &sums), None);
+                    assert_eq!(found(&table, weak ^ 1, strong, &sums), None);
                 }
             }
         }
-        let none = sums(Rolling::Crc32c, std::iter::empty());
-        assert!(Table::new(&none).is_empty());
+        let none = sums(RollingKind::Crc32c, std::iter::empty());
+        assert!(BlockTable::new(&none).is_empty());
     }
 }

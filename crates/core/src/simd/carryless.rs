@@ -1,7 +1,7 @@
 //! Carry-less multiplication of rows of bytes, the core of the keyed sum.
 //!
 //! A number is a polynomial over GF(2); its lowest bit is the coefficient of `x^0`, and bytes are
-//! little-endian. An algorithm is a [`Kernel`], generic over [`Carryless`]. The types that implement
+//! little-endian. An algorithm is a [`CarrylessKernel`], generic over [`Carryless`]. The types that implement
 //! `Carryless` are witnesses, like those of [`Simd`](super::Simd):
 //!
 //! ```text
@@ -35,7 +35,7 @@ pub(crate) trait Carryless: Copy {
     fn dot<const N: usize>(self, terms: [(Self::Element, Self::Element); N]) -> Self::Element;
 
     /// The empty sum.
-    fn nothing(self) -> Self::Sums;
+    fn zero(self) -> Self::Sums;
 
     /// Adds to `sums` the product of both words of each pair in `row ^ key`.
     fn add_pairs(self, sums: Self::Sums, row: &Row, key: &Row) -> Self::Sums;
@@ -45,7 +45,7 @@ pub(crate) trait Carryless: Copy {
 }
 
 /// An algorithm over carry-less products.
-pub(crate) trait Kernel {
+pub(crate) trait CarrylessKernel {
     /// Result of the algorithm.
     type Output;
 
@@ -54,16 +54,16 @@ pub(crate) trait Kernel {
     fn run<C: Carryless>(self, carryless: C) -> Self::Output;
 }
 
-/// Declares [`Witness`]: one variant for each multiplier, the fastest last, with its witness type and name.
+/// Declares [`MultiplierWitness`]: one variant for each multiplier, the fastest last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
         /// A multiplier whose CPU features were detected on this machine.
         #[derive(Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Witness {
+        pub(crate) enum MultiplierWitness {
             $($(#[$there])* $variant($type)),+
         }
 
-        impl Witness {
+        impl MultiplierWitness {
             /// All multipliers of this machine, from the portable one to the fastest.
             pub(crate) fn detect_all() -> Vec<Self> {
                 let mut all = Vec::new();
@@ -80,7 +80,7 @@ macro_rules! witnesses {
 
             /// Runs `kernel`, compiled for the features of this multiplier.
             #[inline]
-            pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+            pub(crate) fn run<K: CarrylessKernel>(self, kernel: K) -> K::Output {
                 match self {
                     $($(#[$there])* Self::$variant(witness) => witness.run(kernel)),+
                 }
@@ -90,7 +90,7 @@ macro_rules! witnesses {
 }
 
 witnesses! {
-    Portable(Portable) = "portable",
+    Portable(PortableMultiplier) = "portable",
     #[cfg(target_arch = "x86_64")]
     Pclmul(x86::Pclmul) = "pclmul",
     #[cfg(target_arch = "x86_64")]
@@ -120,9 +120,9 @@ macro_rules! witness {
 
             /// Runs `kernel`, compiled for these features.
             #[inline]
-            pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+            pub(super) fn run<K: CarrylessKernel>(self, kernel: K) -> K::Output {
                 $(#[target_feature(enable = $feature)])+
-                fn featured<K: Kernel>(carryless: $name, kernel: K) -> K::Output {
+                fn featured<K: CarrylessKernel>(carryless: $name, kernel: K) -> K::Output {
                     kernel.run(carryless)
                 }
                 // SAFETY: `self` comes from `detect` alone, which saw every feature that `featured` is compiled for.
@@ -134,19 +134,19 @@ macro_rules! witness {
 
 /// Portable Rust, four bits at a time. Needs no CPU feature, so its constructor is public in the crate.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Portable;
+pub(crate) struct PortableMultiplier;
 
-impl Portable {
+impl PortableMultiplier {
     const fn detect() -> Option<Self> {
         Some(Self)
     }
 
-    fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    fn run<K: CarrylessKernel>(self, kernel: K) -> K::Output {
         kernel.run(self)
     }
 }
 
-impl Carryless for Portable {
+impl Carryless for PortableMultiplier {
     type Element = u128;
     type Sums = u128;
 
@@ -175,7 +175,7 @@ impl Carryless for Portable {
         low ^ folded(high) ^ folded(high >> 127 ^ high >> 126 ^ high >> 121)
     }
 
-    fn nothing(self) -> u128 {
+    fn zero(self) -> u128 {
         0
     }
 
@@ -207,7 +207,7 @@ mod x86 {
     use std::arch::x86_64::*;
 
     use super::super::x86::ops;
-    use super::{Carryless, Kernel, Row};
+    use super::{Carryless, CarrylessKernel, Row};
 
     witness! {
         /// PCLMULQDQ: one product of 64-bit words for each instruction.
@@ -260,7 +260,7 @@ mod x86 {
                 let words = [a, _mm_unpackhi_epi64(a, a)].map(|word| _mm_cvtsi128_si64(word));
                 u128::from(words[0].cast_unsigned()) | u128::from(words[1].cast_unsigned()) << 64
             }
-            fn nothing(self) -> __m128i { _mm_setzero_si128() }
+            fn zero(self) -> __m128i { _mm_setzero_si128() }
         }
 
         #[inline(always)]
@@ -275,7 +275,7 @@ mod x86 {
 
         #[inline(always)]
         fn dot<const N: usize>(self, terms: [(__m128i, __m128i); N]) -> __m128i {
-            let [mut low, mut middle, mut high] = [self.nothing(); 3];
+            let [mut low, mut middle, mut high] = [self.zero(); 3];
             for (a, b) in terms {
                 // SAFETY: `self` witnesses PCLMULQDQ; the intrinsic touches no memory.
                 let products = unsafe {
@@ -349,7 +349,7 @@ mod x86 {
         elements_of_pclmul!();
 
         ops! {
-            fn nothing(self) -> __m256i { _mm256_setzero_si256() }
+            fn zero(self) -> __m256i { _mm256_setzero_si256() }
             fn total(self, sums: __m256i) -> __m128i {
                 self.0.xor(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums))
             }
@@ -377,7 +377,7 @@ mod x86 {
         elements_of_pclmul!();
 
         ops! {
-            fn nothing(self) -> __m512i { _mm512_setzero_si512() }
+            fn zero(self) -> __m512i { _mm512_setzero_si512() }
             fn total(self, sums: __m512i) -> __m128i {
                 let (low, high) = (_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64::<1>(sums));
                 let half = _mm256_xor_si256(low, high);
@@ -395,7 +395,7 @@ mod x86 {
 mod arm {
     use std::arch::aarch64::*;
 
-    use super::{Carryless, Kernel, Row};
+    use super::{Carryless, CarrylessKernel, Row};
 
     witness! {
         /// PMULL: one product of 64-bit words for each instruction.
@@ -454,7 +454,7 @@ mod arm {
                 vcombine_u64(vcreate_u64(bits as u64), vcreate_u64((bits >> 64) as u64))
             }
             fn add(self, a: uint64x2_t, b: uint64x2_t) -> uint64x2_t { veorq_u64(a, b) }
-            fn nothing(self) -> uint64x2_t { vdupq_n_u64(0) }
+            fn zero(self) -> uint64x2_t { vdupq_n_u64(0) }
         }
 
         #[inline(always)]
@@ -469,7 +469,7 @@ mod arm {
 
         #[inline(always)]
         fn dot<const N: usize>(self, terms: [(uint64x2_t, uint64x2_t); N]) -> uint64x2_t {
-            let [mut low, mut middle, mut high] = [self.nothing(); 3];
+            let [mut low, mut middle, mut high] = [self.zero(); 3];
             for (a, b) in terms {
                 let (a, b) = ([self.low(a), self.high(a)], [self.low(b), self.high(b)]);
                 low = self.add(low, self.multiply(a[0], b[0]));

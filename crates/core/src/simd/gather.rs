@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use super::x86::{Avx512, ops};
 
 /// A vector of words of one width. Lane 0 belongs to the first region.
-pub(crate) trait Words: Copy {
+pub(crate) trait WordVector: Copy {
     /// Word of one lane.
     type Word: Copy;
     /// A vector of words, one in each lane.
@@ -48,7 +48,7 @@ pub(crate) struct Words32(pub(super) Avx512);
 #[derive(Clone, Copy)]
 pub(crate) struct Words64(pub(super) Avx512);
 
-impl Words for Words32 {
+impl WordVector for Words32 {
     type Word = u32;
     type Vector = __m512i;
 
@@ -87,7 +87,7 @@ impl Words for Words32 {
     }
 }
 
-impl Words for Words64 {
+impl WordVector for Words64 {
     type Word = u64;
     type Vector = __m512i;
 

@@ -35,17 +35,17 @@ pub(crate) use vector::{Kernel, MAX_LANES, Simd, all_lanes};
 
 /// An instruction set of this machine. Every value was detected.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Isa(Witness);
+pub struct Isa(IsaWitness);
 
-/// Declares [`Witness`]: one variant for each instruction set, the best last, with its witness type and name.
+/// Declares [`IsaWitness`]: one variant for each instruction set, the best last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
         #[derive(Clone, Copy, PartialEq, Eq)]
-        enum Witness {
+        enum IsaWitness {
             $($(#[$there])* $variant($type)),+
         }
 
-        impl Witness {
+        impl IsaWitness {
             fn detect_all() -> Vec<Self> {
                 let mut all = Vec::new();
                 $($(#[$there])* all.extend(<$type>::detect().map(Self::$variant));)+
@@ -94,12 +94,12 @@ static CHOSEN: OnceLock<Isa> = OnceLock::new();
 
 impl Isa {
     /// Portable Rust, one byte at a time, available on every machine.
-    pub const SCALAR: Self = Self(Witness::Scalar(Scalar));
+    pub const SCALAR: Self = Self(IsaWitness::Scalar(Scalar));
 
     /// All instruction sets of this machine, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        Witness::detect_all().into_iter().map(Self).collect()
+        IsaWitness::detect_all().into_iter().map(Self).collect()
     }
 
     /// The instruction set that chunkers use by default: detected once, or set by [`Isa::prefer`].
@@ -124,7 +124,9 @@ impl Isa {
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn words(self) -> Option<(gather::Words32, gather::Words64)> {
         match self.0 {
-            Witness::Avx512(witness) => Some((gather::Words32(witness), gather::Words64(witness))),
+            IsaWitness::Avx512(witness) => {
+                Some((gather::Words32(witness), gather::Words64(witness)))
+            }
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::vector::{Before, Kernel, Simd};
+use super::vector::{Kernel, Simd, TermSums};
 
 /// A witness: the program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,13 +37,13 @@ macro_rules! ops {
 impl Simd for Neon {
     type Vector = uint8x16_t;
     type Table = uint8x16_t;
-    type Before = Before<uint8x16_t>;
+    type TermSums = TermSums<uint8x16_t>;
 
     const LANES: usize = 16;
 
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> uint8x16_t {
-        assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
+        assert!(bytes.len() >= Self::LANES, "a load needs a whole vector of bytes");
         // SAFETY: `bytes` has 16 bytes; the program is compiled for NEON, which loads unaligned.
         unsafe { vld1q_u8(bytes.as_ptr()) }
     }
@@ -71,8 +71,8 @@ impl Simd for Neon {
         fn high_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
             vqtbl1q_u8(table, vshrq_n_u8::<4>(a))
         }
-        fn nothing(self) -> Before<uint8x16_t> { Before::new(vdupq_n_u8(0)) }
-        fn sums(self, before: &mut Before<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
+        fn zero(self) -> TermSums<uint8x16_t> { TermSums::new(vdupq_n_u8(0)) }
+        fn sums(self, before: &mut TermSums<uint8x16_t>, ones: uint8x16_t) -> [uint8x16_t; 2] {
             // A rotation is a shift and an insertion of the bits that were shifted out.
             let behind = vextq_u8::<15>(before.ones, ones);
             let twos = vaddq_u8(ones, vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind));
@@ -82,7 +82,7 @@ impl Simd for Neon {
             let eights = vaddq_u8(fours, vsriq_n_u8::<4>(vshlq_n_u8::<4>(behind), behind));
             let behind = vextq_u8::<8>(before.eights, eights);
             let turned = vsriq_n_u8::<7>(vshlq_n_u8::<1>(behind), behind);
-            *before = Before { ones, twos, fours, eights };
+            *before = TermSums { ones, twos, fours, eights };
             [eights, vaddq_u8(eights, turned)]
         }
     }

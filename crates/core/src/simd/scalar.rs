@@ -22,7 +22,7 @@ impl Scalar {
 impl Simd for Scalar {
     type Vector = u8;
     type Table = [u8; 16];
-    type Before = Before;
+    type TermSums = ScalarTermSums;
 
     const LANES: usize = 1;
 
@@ -97,12 +97,12 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn nothing(self) -> Before {
-        Before::default()
+    fn zero(self) -> ScalarTermSums {
+        ScalarTermSums::default()
     }
 
     #[inline(always)]
-    fn sums(self, before: &mut Before, one: u8) -> [u8; 2] {
+    fn sums(self, before: &mut ScalarTermSums, one: u8) -> [u8; 2] {
         let two = one.wrapping_add(before.one.rotate_left(1));
         let four = two.wrapping_add(((before.twos >> 8) as u8).rotate_left(2));
         let eight = four.wrapping_add(((before.fours >> 24) as u8).rotate_left(4));
@@ -118,7 +118,7 @@ impl Simd for Scalar {
 /// The last terms and sums, one in each byte, the latest lowest: one term, two sums of two, four of four, eight
 /// of eight.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Before {
+pub(super) struct ScalarTermSums {
     one: u8,
     twos: u16,
     fours: u32,

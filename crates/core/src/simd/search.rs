@@ -100,7 +100,7 @@ impl Extreme {
 
 /// Bytes to search for.
 #[derive(Clone, Copy)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedBytes {
     /// Bytes equal to this byte.
     Only(u8),
     /// Bytes at least as large as this byte.
@@ -109,7 +109,7 @@ pub(crate) enum Wanted {
     Above(u8),
 }
 
-impl Wanted {
+impl WantedBytes {
     /// The first position of a wanted byte in `data`: packed scanning (§4.2).
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
@@ -239,9 +239,9 @@ mod tests {
     use crate::simd::{Isa, Kernel};
 
     /// Computes the largest byte, the smallest byte, and the first and last position of 9.
-    struct All<'a>(&'a [u8]);
+    struct AllSearches<'a>(&'a [u8]);
 
-    impl Kernel for All<'_> {
+    impl Kernel for AllSearches<'_> {
         type Output = ([u8; 2], [Option<usize>; 2]);
 
         #[inline(always)]
@@ -249,7 +249,10 @@ mod tests {
             let Self(data) = self;
             (
                 [Extreme::Max.of(simd, data), Extreme::Min.of(simd, data)],
-                [Wanted::Only(9).find(simd, data), Wanted::Above(8).find_last(simd, data)],
+                [
+                    WantedBytes::Only(9).find(simd, data),
+                    WantedBytes::Above(8).find_last(simd, data),
+                ],
             )
         }
     }
@@ -260,19 +263,19 @@ mod tests {
         for isa in Isa::available() {
             for len in lens {
                 let mut data = vec![7; len];
-                assert_eq!(isa.run(All(&data)), ([7, 7], [None, None]), "{isa:?} {len}");
+                assert_eq!(isa.run(AllSearches(&data)), ([7, 7], [None, None]), "{isa:?} {len}");
                 for at in 0..len {
                     data[at] = 9;
                     let smallest = if len == 1 { 9 } else { 7 };
                     let expected = ([9, smallest], [Some(at), Some(at)]);
-                    assert_eq!(isa.run(All(&data)), expected, "{isa:?} {len} {at}");
+                    assert_eq!(isa.run(AllSearches(&data)), expected, "{isa:?} {len} {at}");
                     data[at] = 0;
-                    let (extremes, found) = isa.run(All(&data));
+                    let (extremes, found) = isa.run(AllSearches(&data));
                     assert_eq!((extremes[1], found), (0, [None, None]), "{isa:?} {len} {at}");
                     data[at] = 7;
                 }
                 (data[0], data[len - 1]) = (9, 9);
-                let (_, found) = isa.run(All(&data));
+                let (_, found) = isa.run(AllSearches(&data));
                 assert_eq!(found, [Some(0), Some(len - 1)], "{isa:?} {len}");
             }
         }

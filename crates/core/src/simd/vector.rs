@@ -8,7 +8,7 @@ pub(crate) trait Simd: Copy {
     /// A table of sixteen bytes.
     type Table: Copy;
     /// State that [`Simd::sums`] keeps of earlier vectors.
-    type Before: Copy;
+    type TermSums: Copy;
 
     /// Number of bytes in a vector: a power of two, at most [`MAX_LANES`].
     const LANES: usize;
@@ -66,7 +66,7 @@ pub(crate) trait Simd: Copy {
     fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
     /// The state at the start, with zeros as earlier terms.
-    fn nothing(self) -> Self::Before;
+    fn zero(self) -> Self::TermSums;
 
     /// Sums of the eight and of the sixteen terms up to each lane, by doubling:
     ///
@@ -78,7 +78,7 @@ pub(crate) trait Simd: Copy {
     /// ```
     ///
     /// Lanes below 0 belong to the previous vector.
-    fn sums(self, before: &mut Self::Before, ones: Self::Vector) -> [Self::Vector; 2];
+    fn sums(self, before: &mut Self::TermSums, ones: Self::Vector) -> [Self::Vector; 2];
 }
 
 /// Maximum number of lanes of a vector.
@@ -97,7 +97,7 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 #[derive(Clone, Copy)]
-pub(super) struct Before<V> {
+pub(super) struct TermSums<V> {
     pub(super) ones: V,
     pub(super) twos: V,
     pub(super) fours: V,
@@ -109,7 +109,7 @@ pub(super) struct Before<V> {
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
-impl<V: Copy> Before<V> {
+impl<V: Copy> TermSums<V> {
     /// The state before the first byte. `zero` is a vector of zeros.
     #[inline(always)]
     pub(super) const fn new(zero: V) -> Self {

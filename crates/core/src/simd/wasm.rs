@@ -3,7 +3,7 @@
 
 use std::arch::wasm32::*;
 
-use super::vector::{Before, Kernel, Simd};
+use super::vector::{Kernel, Simd, TermSums};
 
 /// A witness: the program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Simd128 {
 impl Simd for Simd128 {
     type Vector = v128;
     type Table = v128;
-    type Before = Before<v128>;
+    type TermSums = TermSums<v128>;
 
     const LANES: usize = 16;
 
@@ -102,12 +102,12 @@ impl Simd for Simd128 {
     }
 
     #[inline(always)]
-    fn nothing(self) -> Before<v128> {
-        Before::new(u8x16_splat(0))
+    fn zero(self) -> TermSums<v128> {
+        TermSums::new(u8x16_splat(0))
     }
 
     #[inline(always)]
-    fn sums(self, before: &mut Before<v128>, ones: v128) -> [v128; 2] {
+    fn sums(self, before: &mut TermSums<v128>, ones: v128) -> [v128; 2] {
         let behind = u8x16_shuffle::<15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30>(
             before.ones,
             ones,
@@ -118,7 +118,7 @@ impl Simd for Simd128 {
         let behind = u32x4_shuffle::<3, 4, 5, 6>(before.fours, fours);
         let eights = u8x16_add(fours, turned(behind, 4));
         let behind = u64x2_shuffle::<1, 2>(before.eights, eights);
-        *before = Before { ones, twos, fours, eights };
+        *before = TermSums { ones, twos, fours, eights };
         [eights, u8x16_add(eights, turned(behind, 1))]
     }
 }

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::{Before, Kernel, Simd};
+use super::vector::{Kernel, Simd, TermSums};
 
 /// Declares the witness type of some CPU features, and a function that runs kernels compiled for them.
 macro_rules! witness {
@@ -63,13 +63,13 @@ witness! {
 impl Simd for Sse {
     type Vector = __m128i;
     type Table = __m128i;
-    type Before = Before<__m128i>;
+    type TermSums = TermSums<__m128i>;
 
     const LANES: usize = 16;
 
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m128i {
-        assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
+        assert!(bytes.len() >= Self::LANES, "a load needs a whole vector of bytes");
         // SAFETY: `bytes` has 16 bytes; the features that `self` witnesses include SSE2, which loads unaligned.
         unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
     }
@@ -105,11 +105,11 @@ impl Simd for Sse {
         fn high_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)))
         }
-        fn nothing(self) -> Before<__m128i> { Before::new(_mm_setzero_si128()) }
+        fn zero(self) -> TermSums<__m128i> { TermSums::new(_mm_setzero_si128()) }
     }
 
     #[inline(always)]
-    fn sums(self, before: &mut Before<__m128i>, ones: __m128i) -> [__m128i; 2] {
+    fn sums(self, before: &mut TermSums<__m128i>, ones: __m128i) -> [__m128i; 2] {
         // SAFETY: `self` witnesses SSSE3, which includes all intrinsics here; none accesses memory.
         unsafe {
             let behind = _mm_alignr_epi8::<15>(ones, before.ones);
@@ -123,7 +123,7 @@ impl Simd for Sse {
                 self.select(0b1111_0000, _mm_slli_epi16::<4>(behind), _mm_srli_epi16::<4>(behind));
             let eights = _mm_add_epi8(fours, turned);
             let behind = _mm_alignr_epi8::<8>(eights, before.eights);
-            *before = Before { ones, twos, fours, eights };
+            *before = TermSums { ones, twos, fours, eights };
             [eights, _mm_add_epi8(eights, self.turned_by_one(behind))]
         }
     }
@@ -162,13 +162,13 @@ impl Sse {
 impl Simd for Avx2 {
     type Vector = __m256i;
     type Table = __m256i;
-    type Before = Before<__m256i>;
+    type TermSums = TermSums<__m256i>;
 
     const LANES: usize = 32;
 
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m256i {
-        assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
+        assert!(bytes.len() >= Self::LANES, "a load needs a whole vector of bytes");
         // SAFETY: `bytes` has 32 bytes; the features that `self` witnesses include AVX, which loads unaligned.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
@@ -210,11 +210,11 @@ impl Simd for Avx2 {
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(15));
             _mm256_shuffle_epi8(table, high)
         }
-        fn nothing(self) -> Before<__m256i> { Before::new(_mm256_setzero_si256()) }
+        fn zero(self) -> TermSums<__m256i> { TermSums::new(_mm256_setzero_si256()) }
     }
 
     #[inline(always)]
-    fn sums(self, before: &mut Before<__m256i>, ones: __m256i) -> [__m256i; 2] {
+    fn sums(self, before: &mut TermSums<__m256i>, ones: __m256i) -> [__m256i; 2] {
         // SAFETY: `self` witnesses AVX2, which includes all intrinsics here; none accesses memory.
         unsafe {
             // The upper half of the previous vector and the lower half of the current one.
@@ -236,7 +236,7 @@ impl Simd for Avx2 {
             );
             let eights = _mm256_add_epi8(fours, turned);
             let behind = _mm256_alignr_epi8::<8>(eights, middle(eights, before.eights));
-            *before = Before { ones, twos, fours, eights };
+            *before = TermSums { ones, twos, fours, eights };
             [eights, _mm256_add_epi8(eights, self.turned_by_one(behind))]
         }
     }
@@ -258,13 +258,13 @@ impl Avx2 {
 impl Simd for Avx512 {
     type Vector = __m512i;
     type Table = __m512i;
-    type Before = Before<__m512i>;
+    type TermSums = TermSums<__m512i>;
 
     const LANES: usize = 64;
 
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> __m512i {
-        assert!(bytes.len() >= Self::LANES, "a vector is loaded whole");
+        assert!(bytes.len() >= Self::LANES, "a load needs a whole vector of bytes");
         // SAFETY: `bytes` has 64 bytes; the features that `self` witnesses include AVX-512F, which loads
         // unaligned.
         unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
@@ -304,11 +304,11 @@ impl Simd for Avx512 {
         fn high_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
             _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(a), table)
         }
-        fn nothing(self) -> Before<__m512i> { Before::new(_mm512_setzero_si512()) }
+        fn zero(self) -> TermSums<__m512i> { TermSums::new(_mm512_setzero_si512()) }
     }
 
     #[inline(always)]
-    fn sums(self, before: &mut Before<__m512i>, ones: __m512i) -> [__m512i; 2] {
+    fn sums(self, before: &mut TermSums<__m512i>, ones: __m512i) -> [__m512i; 2] {
         let turned = self.turned(0x8001_0204_0810_2040, self.behind(1, ones, before.ones));
         let twos = self.add(ones, turned);
         let turned = self.turned(0x4080_0102_0408_1020, self.behind(2, twos, before.twos));
@@ -316,7 +316,7 @@ impl Simd for Avx512 {
         let turned = self.turned(0x1020_4080_0102_0408, self.behind(4, fours, before.fours));
         let eights = self.add(fours, turned);
         let turned = self.turned(0x8001_0204_0810_2040, self.behind(8, eights, before.eights));
-        *before = Before { ones, twos, fours, eights };
+        *before = TermSums { ones, twos, fours, eights };
         [eights, self.add(eights, turned)]
     }
 }

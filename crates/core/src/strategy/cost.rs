@@ -15,7 +15,7 @@ pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
 
 /// Bandwidth and delay of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkModel {
     /// Bandwidth in one direction; not 0.
     pub bits_per_second: u64,
     /// Round-trip time.
@@ -24,7 +24,7 @@ pub struct Link {
 
 /// Measured ratio and speed of a compressor on data like the data to be sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Codec {
+pub struct CodecModel {
     /// Compressed length divided by original length; 1 without compression.
     pub ratio: f64,
     /// Compression speed in original bytes per second; infinite without compression.
@@ -33,7 +33,7 @@ pub struct Codec {
     pub decompressed_per_second: f64,
 }
 
-impl Codec {
+impl CodecModel {
     /// No compression.
     pub const NONE: Self = Self {
         ratio: 1.0,
@@ -42,10 +42,10 @@ impl Codec {
     };
 }
 
-impl Link {
+impl LinkModel {
     /// Seconds until the last of `bytes` arrives, without overlap of the steps (NetSync, equation 5).
     #[must_use]
-    pub(crate) fn seconds(&self, bytes: u64, codec: &Codec) -> f64 {
+    pub(crate) fn seconds(&self, bytes: u64, codec: &CodecModel) -> f64 {
         let bytes = bytes as f64;
         let on_the_wire = bytes * codec.ratio * 8.0 / self.bits_per_second as f64;
         let computing = bytes / codec.compressed_per_second + bytes / codec.decompressed_per_second;
@@ -54,7 +54,7 @@ impl Link {
 
     /// The codec with the shortest transfer of `bytes`; the earlier of equal ones. `None` if `codecs` is empty.
     #[must_use]
-    pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [Codec]) -> Option<&'a Codec> {
+    pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [CodecModel]) -> Option<&'a CodecModel> {
         codecs.iter().min_by(|a, b| self.seconds(bytes, a).total_cmp(&self.seconds(bytes, b)))
     }
 }
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn transfer_times_follow_equation_5() {
-        let link = Link { bits_per_second: 8_000_000, round_trip: Duration::from_millis(30) };
-        let codec = Codec {
+        let link = LinkModel { bits_per_second: 8_000_000, round_trip: Duration::from_millis(30) };
+        let codec = CodecModel {
             ratio: 0.5,
             compressed_per_second: 10_000_000.0,
             decompressed_per_second: 40_000_000.0,
         };
         let seconds = link.seconds(2_000_000, &codec);
         assert!((seconds - (1.0 + 0.2 + 0.05 + 0.015)).abs() < 1e-9, "{seconds}");
-        let plain = link.seconds(2_000_000, &Codec::NONE);
+        let plain = link.seconds(2_000_000, &CodecModel::NONE);
         assert!((plain - 2.015).abs() < 1e-9, "{plain}");
     }
 
@@ -99,22 +99,27 @@ mod tests {
     #[test]
     fn faster_links_use_lighter_compressors() {
         let deflate =
-            Codec { ratio: 0.35, compressed_per_second: 15e6, decompressed_per_second: 150e6 };
-        let lz4 =
-            Codec { ratio: 0.55, compressed_per_second: 150e6, decompressed_per_second: 600e6 };
-        let choose = |mbit: u64| {
-            let link =
-                Link { bits_per_second: mbit * 1_000_000, round_trip: Duration::from_millis(30) };
-            *link.fastest(1 << 20, &[Codec::NONE, lz4, deflate]).unwrap()
+            CodecModel { ratio: 0.35, compressed_per_second: 15e6, decompressed_per_second: 150e6 };
+        let lz4 = CodecModel {
+            ratio: 0.55,
+            compressed_per_second: 150e6,
+            decompressed_per_second: 600e6,
         };
-        assert_eq!([10, 50, 1000].map(choose), [deflate, lz4, Codec::NONE]);
+        let choose = |mbit: u64| {
+            let link = LinkModel {
+                bits_per_second: mbit * 1_000_000,
+                round_trip: Duration::from_millis(30),
+            };
+            *link.fastest(1 << 20, &[CodecModel::NONE, lz4, deflate]).unwrap()
+        };
+        assert_eq!([10, 50, 1000].map(choose), [deflate, lz4, CodecModel::NONE]);
     }
 
     #[test]
     fn the_first_of_equal_codecs_is_chosen() {
-        let link = Link { bits_per_second: 1, round_trip: Duration::ZERO };
+        let link = LinkModel { bits_per_second: 1, round_trip: Duration::ZERO };
         assert_eq!(link.fastest(1, &[]), None);
-        let same = [Codec::NONE, Codec::NONE];
+        let same = [CodecModel::NONE, CodecModel::NONE];
         assert!(std::ptr::eq(link.fastest(1, &same).unwrap(), &raw const same[0]));
     }
 }

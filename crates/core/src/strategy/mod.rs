@@ -1,4 +1,4 @@
-//! Strategies: how two ends synchronize a file, as plain data. There is Deltic's own strategy, and a preset for
+//! Strategies: how two ends synchronise a file, as plain data. There is Deltic's own strategy, and a preset for
 //! each system of the papers (docs/papers.md).
 //!
 //! A strategy combines stages that all strategies share; no preset has code of its own. Safety is not a choice:
@@ -6,13 +6,13 @@
 
 mod cost;
 
-pub use cost::{Codec, Link, netsync_avg_bytes};
+pub use cost::{CodecModel, LinkModel, netsync_avg_bytes};
 
 use std::str::FromStr;
 
 use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, MAX_CHUNK_BYTES, Sizes};
-use crate::strong::Strong;
-use crate::weak::Weak;
+use crate::strong::StrongKind;
+use crate::weak::WeakKind;
 
 /// Roles of the two ends: which end sends which sums, and which end searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub enum Conversation {
 
 /// Chunker of a file, and how it is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Chunking {
+pub enum ChunkerChoice {
     /// The chunker of [`ChunkerSpec::for_len`].
     ByLen,
     /// The same chunker for all files.
@@ -43,7 +43,7 @@ pub enum Chunking {
 
 /// Source of block sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sums {
+pub enum SumSource {
     /// Computed from the file.
     Computed,
     /// Kept by the storage layer where available, and combined (SkySync §3.1, §3.2.1).
@@ -52,7 +52,7 @@ pub enum Sums {
 
 /// Filter in front of the index of weak sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Filter {
+pub enum WeakFilter {
     /// A table of 16-bit tags (rsync; WebR2sync §5.2).
     Tags,
     /// No filter: the sum itself selects the slot (SkySync §3.2.2), or the sum is a fingerprint.
@@ -61,7 +61,7 @@ pub enum Filter {
 
 /// Whether the chunk after the last match is tried first (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Locality {
+pub enum LookupOrder {
     /// The block after the last match is tried first.
     First,
     /// All chunks are looked up alike.
@@ -70,8 +70,8 @@ pub enum Locality {
 
 /// Whether adjacent matches are confirmed together (NetSync §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Merge {
-    /// One token for each run ([`Runs`](crate::Runs)).
+pub enum MatchMerging {
+    /// One token for each run ([`RunMerger`](crate::RunMerger)).
     Runs,
     /// One token for each chunk.
     Never,
@@ -79,7 +79,7 @@ pub enum Merge {
 
 /// Use of threads for one file. The chunks are the same for all variants (law 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Parallel {
+pub enum ParallelMode {
     /// No threads: each end works sequentially.
     No,
     /// Candidates in parallel; then one thread computes chunks and their sums (SS-CDC; ParaSync §2.3). Strong
@@ -91,7 +91,7 @@ pub enum Parallel {
     /// Segments with their sums in parallel, then joined.
     Stitch,
     /// Regions of the file in parallel: chunks and sums as in [`Stitch`](Self::Stitch), searches as in
-    /// [`Blocks`](crate::search::Blocks) (SkySync §4.3).
+    /// [`SharedBlocks`](crate::search::SharedBlocks) (SkySync §4.3).
     Regions,
 }
 
@@ -112,23 +112,23 @@ pub enum Delivery {
 
 /// When literals are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
+pub enum CompressionChoice {
     /// Compression if the user requests it.
     AsAsked,
-    /// Compression if it shortens the transfer ([`Link::fastest`]; NetSync §4.4).
+    /// Compression if it shortens the transfer ([`LinkModel::fastest`]; NetSync §4.4).
     ByCost,
 }
 
 /// Proof that the received file equals the sender's file, checked before the file becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Proof {
+pub enum FileProof {
     /// The digest over the fingerprints of all chunks; each byte is hashed once.
     Recipe,
     /// BLAKE3 of the whole file, in addition to the sums that matched its parts.
     WholeFile,
 }
 
-/// All choices for the synchronization of one file.
+/// The choices for the synchronisation of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// Name, as in [`Strategy::named`] and in the greeting.
@@ -136,29 +136,29 @@ pub struct Strategy {
     /// Roles of the two ends.
     pub conversation: Conversation,
     /// Chunker.
-    pub chunking: Chunking,
+    pub chunking: ChunkerChoice,
     /// Weak sum, which suggests a match; `None` if fingerprints are sent.
-    pub weak: Option<Weak>,
+    pub weak: Option<WeakKind>,
     /// Strong sum, which confirms a match. Fingerprints need no confirmation; the session chooses their hash
     /// and may choose a faster one.
-    pub strong: Strong,
+    pub strong: StrongKind,
     /// Source of weak and strong sums.
-    pub sums: Sums,
-    /// Filter in front of the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A rolling search
+    pub sums: SumSource,
+    /// Filter in front of the index of weak sums ([`CuckooIndex`](crate::index::CuckooIndex)). A rolling search
     /// ([`Searcher`](crate::Searcher)) always uses tags.
-    pub filter: Filter,
+    pub filter: WeakFilter,
     /// Order of look-ups.
-    pub locality: Locality,
+    pub locality: LookupOrder,
     /// Merging of adjacent matches.
-    pub merge: Merge,
+    pub merge: MatchMerging,
     /// Use of threads.
-    pub parallel: Parallel,
+    pub parallel: ParallelMode,
     /// Order and overlap of the steps.
     pub delivery: Delivery,
     /// Compression of literals.
-    pub compression: Compression,
+    pub compression: CompressionChoice,
     /// Stronger sum for another attempt if the proof fails, before the whole file is sent (WebR2sync §5.2).
-    pub stronger: Option<Strong>,
+    pub stronger: Option<StrongKind>,
     /// Maximum chunk length in bytes, if the ends agreed on a lower limit than [`MAX_CHUNK_BYTES`].
     pub longest: u32,
 }
@@ -182,16 +182,16 @@ impl Strategy {
     pub const DELTIC: Self = Self {
         name: "deltic",
         conversation: Conversation::Recipe,
-        chunking: Chunking::ByLen,
+        chunking: ChunkerChoice::ByLen,
         weak: None,
-        strong: Strong::Blake3,
-        sums: Sums::Computed,
-        filter: Filter::Nothing,
-        locality: Locality::First,
-        merge: Merge::Never,
-        parallel: Parallel::Stitch,
+        strong: StrongKind::Blake3,
+        sums: SumSource::Computed,
+        filter: WeakFilter::Nothing,
+        locality: LookupOrder::First,
+        merge: MatchMerging::Never,
+        parallel: ParallelMode::Stitch,
         delivery: Delivery::Pipelined,
-        compression: Compression::AsAsked,
+        compression: CompressionChoice::AsAsked,
         stronger: None,
         longest: MAX_CHUNK_BYTES,
     };
@@ -211,9 +211,9 @@ impl Strategy {
     #[must_use]
     pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
         let spec = match self.chunking {
-            Chunking::ByLen => ChunkerSpec::for_len(new_len),
-            Chunking::Always(spec) => spec,
-            Chunking::ByBandwidth => fastcdc(netsync_avg_bytes(bits_per_second)),
+            ChunkerChoice::ByLen => ChunkerSpec::for_len(new_len),
+            ChunkerChoice::Always(spec) => spec,
+            ChunkerChoice::ByBandwidth => fastcdc(netsync_avg_bytes(bits_per_second)),
         };
         spec.within(self.longest)
     }
@@ -222,7 +222,7 @@ impl Strategy {
     #[must_use]
     pub fn with_mean(self, bytes: u32) -> Self {
         let spec = self.chunker(0, None).with_mean(bytes);
-        Self { chunking: Chunking::Always(spec), ..self }
+        Self { chunking: ChunkerChoice::Always(spec), ..self }
     }
 
     /// The proof that is checked before a commit. If the proof fails, a transfer with a stronger sum or of the
@@ -232,10 +232,12 @@ impl Strategy {
     /// another hash over the file: a rolling search leaves no chunks, MD5 and SHA-1 are broken, and SipHash is
     /// short. SHA-256 of the matched chunks would not prove the literals and the order.
     #[must_use]
-    pub const fn proof(&self) -> Proof {
+    pub const fn proof(&self) -> FileProof {
         match (self.conversation, self.strong) {
-            (Conversation::Recipe | Conversation::RecipeConfirm, Strong::Blake3) => Proof::Recipe,
-            _ => Proof::WholeFile,
+            (Conversation::Recipe | Conversation::RecipeConfirm, StrongKind::Blake3) => {
+                FileProof::Recipe
+            }
+            _ => FileProof::WholeFile,
         }
     }
 }
@@ -264,16 +266,16 @@ pub struct UnknownStrategy(String);
 const RSYNC: Strategy = Strategy {
     name: "rsync",
     conversation: Conversation::Signature,
-    chunking: Chunking::Always(BLOCKS),
-    weak: Some(Weak::Adler),
-    strong: Strong::Md5,
-    sums: Sums::Computed,
-    filter: Filter::Tags,
-    locality: Locality::Ignored,
-    merge: Merge::Never,
-    parallel: Parallel::No,
+    chunking: ChunkerChoice::Always(BLOCKS),
+    weak: Some(WeakKind::Adler),
+    strong: StrongKind::Md5,
+    sums: SumSource::Computed,
+    filter: WeakFilter::Tags,
+    locality: LookupOrder::Ignored,
+    merge: MatchMerging::Never,
+    parallel: ParallelMode::No,
     delivery: Delivery::InOrder,
-    compression: Compression::AsAsked,
+    compression: CompressionChoice::AsAsked,
     stronger: None,
     longest: MAX_CHUNK_BYTES,
 };
@@ -282,30 +284,34 @@ const RSYNC: Strategy = Strategy {
 const DSYNC: Strategy = Strategy {
     name: "dsync",
     conversation: Conversation::RecipeConfirm,
-    chunking: Chunking::Always(by_content(Algorithm::FastCdcNc, DATA_DOMAIN)),
-    weak: Some(Weak::FastFp),
-    strong: Strong::Sha1,
-    sums: Sums::Computed,
-    filter: Filter::Tags,
-    locality: Locality::Ignored,
-    merge: Merge::Never,
-    parallel: Parallel::No,
+    chunking: ChunkerChoice::Always(ChunkerSpec::ByContent(Algorithm::FastCdcNc, DATA_DOMAIN)),
+    weak: Some(WeakKind::FastFp),
+    strong: StrongKind::Sha1,
+    sums: SumSource::Computed,
+    filter: WeakFilter::Tags,
+    locality: LookupOrder::Ignored,
+    merge: MatchMerging::Never,
+    parallel: ParallelMode::No,
     delivery: Delivery::Phased,
-    compression: Compression::AsAsked,
+    compression: CompressionChoice::AsAsked,
     stronger: None,
     longest: MAX_CHUNK_BYTES,
 };
 
 /// ParaSync's strong baseline (§2.5, §4.1).
-const PDSYNC: Strategy =
-    Strategy { name: "pdsync", parallel: Parallel::SsCdc, delivery: Delivery::InOrder, ..PARASYNC };
+const PDSYNC: Strategy = Strategy {
+    name: "pdsync",
+    parallel: ParallelMode::SsCdc,
+    delivery: Delivery::InOrder,
+    ..PARASYNC
+};
 
 /// Xia et al. 2022.
 const NETSYNC: Strategy = Strategy {
     name: "netsync",
-    chunking: Chunking::ByBandwidth,
-    merge: Merge::Runs,
-    compression: Compression::ByCost,
+    chunking: ChunkerChoice::ByBandwidth,
+    merge: MatchMerging::Runs,
+    compression: CompressionChoice::ByCost,
     ..DSYNC
 };
 
@@ -313,16 +319,16 @@ const NETSYNC: Strategy = Strategy {
 const PARASYNC: Strategy = Strategy {
     name: "parasync",
     conversation: Conversation::RecipeConfirm,
-    chunking: Chunking::Always(by_content(Algorithm::Crc, DATA_DOMAIN)),
-    weak: Some(Weak::Crc32c),
-    strong: Strong::Blake3,
-    sums: Sums::Computed,
-    filter: Filter::Nothing,
-    locality: Locality::Ignored,
-    merge: Merge::Never,
-    parallel: Parallel::SubChunks,
+    chunking: ChunkerChoice::Always(ChunkerSpec::ByContent(Algorithm::Crc, DATA_DOMAIN)),
+    weak: Some(WeakKind::Crc32c),
+    strong: StrongKind::Blake3,
+    sums: SumSource::Computed,
+    filter: WeakFilter::Nothing,
+    locality: LookupOrder::Ignored,
+    merge: MatchMerging::Never,
+    parallel: ParallelMode::SubChunks,
     delivery: Delivery::Pipelined,
-    compression: Compression::AsAsked,
+    compression: CompressionChoice::AsAsked,
     stronger: None,
     longest: MAX_CHUNK_BYTES,
 };
@@ -330,21 +336,21 @@ const PARASYNC: Strategy = Strategy {
 /// SkySync on rsync's conversation (§3.3, §4.1).
 const SKYSYNC_F: Strategy = Strategy {
     name: "skysync-f",
-    weak: Some(Weak::Crc32c),
-    strong: Strong::Sha256,
-    sums: Sums::Stored,
-    parallel: Parallel::Regions,
+    weak: Some(WeakKind::Crc32c),
+    strong: StrongKind::Sha256,
+    sums: SumSource::Stored,
+    parallel: ParallelMode::Regions,
     ..RSYNC
 };
 
 /// SkySync on dsync's conversation (§3.2, §3.3).
 const SKYSYNC_C: Strategy = Strategy {
     name: "skysync-c",
-    weak: Some(Weak::Crc32c),
-    strong: Strong::Sha256,
-    sums: Sums::Stored,
-    filter: Filter::Nothing,
-    parallel: Parallel::Regions,
+    weak: Some(WeakKind::Crc32c),
+    strong: StrongKind::Sha256,
+    sums: SumSource::Stored,
+    filter: WeakFilter::Nothing,
+    parallel: ParallelMode::Regions,
     ..DSYNC
 };
 
@@ -359,25 +365,25 @@ const WEBR2SYNC: Strategy = Strategy {
 /// Xiao et al. 2018, §5.2 and §5.3.
 const WEBR2SYNC_PLUS: Strategy = Strategy {
     name: "webr2sync+",
-    strong: Strong::SipHash,
-    locality: Locality::First,
-    stronger: Some(Strong::Md5),
+    strong: StrongKind::SipHash,
+    locality: LookupOrder::First,
+    stronger: Some(StrongKind::Md5),
     ..WEBR2SYNC
 };
 
 /// The blocks of rsync, SkySync-F and WebR2sync in the papers.
 const BLOCKS: ChunkerSpec = match FixedLen::new(8 << 10) {
     Ok(len) => ChunkerSpec::Fixed(len),
-    Err(_) => panic!("the papers' blocks are within our bounds"),
+    Err(_) => panic!("the block length of the papers is in range"),
 };
 
 /// Minimum, average and maximum length in bytes, after the Data Domain system (ParaSync §2.2, SkySync §4.1).
-const DATA_DOMAIN: (u32, u32, u32) = (4 << 10, 8 << 10, 12 << 10);
+const DATA_DOMAIN: Sizes = sizes(4 << 10, 8 << 10, 12 << 10);
 
-const fn by_content(algorithm: Algorithm, (min, avg, max): (u32, u32, u32)) -> ChunkerSpec {
+const fn sizes(min: u32, avg: u32, max: u32) -> Sizes {
     match Sizes::new(min, avg, max) {
-        Ok(sizes) => ChunkerSpec::ByContent(algorithm, sizes),
-        Err(_) => panic!("the papers' sizes rise within our bounds"),
+        Ok(sizes) => sizes,
+        Err(_) => panic!("the sizes of the papers are valid"),
     }
 }
 
@@ -385,7 +391,7 @@ const fn by_content(algorithm: Algorithm, (min, avg, max): (u32, u32, u32)) -> C
 const fn fastcdc(avg: u32) -> ChunkerSpec {
     let min = avg / 4;
     let min = if min < crate::chunk::MIN_CHUNK_BYTES { crate::chunk::MIN_CHUNK_BYTES } else { min };
-    by_content(Algorithm::FastCdcNc, (min, avg, avg * 8))
+    ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes(min, avg, avg * 8))
 }
 
 #[cfg(test)]
@@ -424,32 +430,32 @@ mod tests {
             assert_eq!(rolls(&strategy), is_fixed, "{name}: only blocks can be rolled for");
             let is_recipe = strategy.conversation == Conversation::Recipe;
             assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
-            assert!(!is_recipe || strategy.filter == Filter::Nothing, "{name}");
-            assert!(!rolls(&strategy) || strategy.filter == Filter::Tags, "{name}");
-            // The search of a region knows no neighbor in the region before.
-            let is_shared = strategy.parallel == Parallel::Regions;
-            assert!(!is_shared || strategy.locality == Locality::Ignored, "{name}");
+            assert!(!is_recipe || strategy.filter == WeakFilter::Nothing, "{name}");
+            assert!(!rolls(&strategy) || strategy.filter == WeakFilter::Tags, "{name}");
+            // The search of a region knows no neighbour in the region before.
+            let is_shared = strategy.parallel == ParallelMode::Regions;
+            assert!(!is_shared || strategy.locality == LookupOrder::Ignored, "{name}");
             if rolls(&strategy) {
-                let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
+                let rolls = matches!(strategy.weak, Some(WeakKind::Adler | WeakKind::Crc32c));
                 assert!(rolls, "{name}: a Gear hash of a window does not roll over blocks");
-                let shares = matches!(strategy.parallel, Parallel::No | Parallel::Regions);
+                let shares = matches!(strategy.parallel, ParallelMode::No | ParallelMode::Regions);
                 assert!(shares, "{name}: blocks need no search for boundaries");
             }
-            if matches!(strategy.parallel, Parallel::SubChunks) {
+            if matches!(strategy.parallel, ParallelMode::SubChunks) {
                 assert_eq!(
                     strategy.weak,
-                    Some(Weak::Crc32c),
+                    Some(WeakKind::Crc32c),
                     "{name}: no other sum can be combined"
                 );
             }
-            if strategy.sums == Sums::Stored {
+            if strategy.sums == SumSource::Stored {
                 assert_eq!(
                     strategy.weak,
-                    Some(Weak::Crc32c),
+                    Some(WeakKind::Crc32c),
                     "{name}: stores keep no other sum that can be combined"
                 );
             }
-            if strategy.merge == Merge::Runs {
+            if strategy.merge == MatchMerging::Runs {
                 assert_eq!(strategy.conversation, Conversation::RecipeConfirm, "{name}");
             }
         }
@@ -467,7 +473,7 @@ mod tests {
                     }
                     (ChunkerSpec::ByContent(is, sizes), ChunkerSpec::ByContent(was, _)) => {
                         let Sizes { .. } =
-                            Sizes::new(sizes.min(), sizes.avg(), sizes.max()).expect("they rise");
+                            Sizes::new(sizes.min(), sizes.avg(), sizes.max()).expect("sizes rise");
                         if (2048..=32_768).contains(&bytes) {
                             assert_eq!(sizes.avg(), bytes.next_power_of_two(), "{}", strategy.name);
                         }
@@ -483,12 +489,16 @@ mod tests {
     #[test]
     fn no_file_is_committed_by_a_forgeable_sum() {
         for strategy in Strategy::ALL {
-            let can_be_forged = strategy.strong != Strong::Blake3;
-            assert!(!can_be_forged || strategy.proof() == Proof::WholeFile, "{}", strategy.name);
+            let can_be_forged = strategy.strong != StrongKind::Blake3;
+            assert!(
+                !can_be_forged || strategy.proof() == FileProof::WholeFile,
+                "{}",
+                strategy.name
+            );
         }
         let proofs = ["deltic", "pdsync", "parasync", "rsync", "skysync-c"]
             .map(|name| Strategy::named(name).unwrap().proof());
-        use Proof::{Recipe, WholeFile};
+        use FileProof::{Recipe, WholeFile};
         assert_eq!(proofs, [Recipe, Recipe, Recipe, WholeFile, WholeFile]);
     }
 

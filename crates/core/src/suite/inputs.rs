@@ -7,21 +7,21 @@ use crate::reference;
 use crate::simd::{Isa, MAX_LANES};
 
 /// Test data and its name.
-pub(super) struct Input {
+pub(super) struct SuiteInput {
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
 }
 
-impl Input {
+impl SuiteInput {
     fn new(name: impl Into<String>, bytes: Vec<u8>) -> Self {
         Self { name: name.into(), bytes }
     }
 }
 
 /// Critical lengths of a chunker: minimum, window of AE and RAM, average, maximum.
-pub(super) struct Edges([usize; 4]);
+pub(super) struct CriticalLens([usize; 4]);
 
-impl Edges {
+impl CriticalLens {
     pub(super) fn of(spec: &ChunkerSpec) -> Self {
         let (min, max) = (spec.min_len() as usize, spec.max_len() as usize);
         let avg = match spec {
@@ -31,7 +31,7 @@ impl Edges {
         Self([min, avg.saturating_sub(256), avg, max])
     }
 
-    /// The largest of [`Edges::lens`].
+    /// The largest of [`CriticalLens::lens`].
     pub(super) const fn longest(&self) -> usize {
         self.0[3] + NEAR
     }
@@ -63,45 +63,46 @@ impl Edges {
 }
 
 /// Test data of all kinds.
-pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<Input> {
+pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<SuiteInput> {
     let repeat = |pattern: &[u8]| pattern.iter().copied().cycle().take(len).collect::<Vec<u8>>();
     let each = |byte: fn(usize) -> usize| (0..len).map(|n| byte(n) as u8).collect::<Vec<u8>>();
-    let constant = [0, 1, 127, 128, 255].map(|n| Input::new(format!("only {n}"), vec![n; len]));
+    let constant =
+        [0, 1, 127, 128, 255].map(|n| SuiteInput::new(format!("only {n}"), vec![n; len]));
     let periodic = [2, 3, 4, 5, 7, 8, 16, 64, 251, 4096]
-        .map(|n| Input::new(format!("period {n}"), repeat(&random(n as u64, n))));
+        .map(|n| SuiteInput::new(format!("period {n}"), repeat(&random(n as u64, n))));
     let end = own_end(spec);
     let ends = [1, 2, 8, 16, 32, 64]
-        .map(|n| Input::new(format!("its own end by {n}"), repeat(&end[end.len() - n..])));
+        .map(|n| SuiteInput::new(format!("its own end by {n}"), repeat(&end[end.len() - n..])));
     let few = [1, 3, 17, 128].map(|mask| {
         let bytes = random(mask.into(), len).into_iter().map(|byte| byte & mask);
-        Input::new(format!("bits {mask:08b}"), bytes.collect())
+        SuiteInput::new(format!("bits {mask:08b}"), bytes.collect())
     });
-    let full = (0..4).map(|seed| Input::new(format!("random {seed}"), random(seed, len)));
+    let full = (0..4).map(|seed| SuiteInput::new(format!("random {seed}"), random(seed, len)));
     let others = [
-        Input::new("every byte in turn", each(|n| n)),
-        Input::new("every byte in turn, falling", each(|n| 255 - n % 256)),
-        Input::new("steps of three", each(|n| n / 3)),
-        Input::new("steps of three, falling", each(|n| 255 - n / 3 % 256)),
-        Input::new("a saw of seven", each(|n| 7 - n % 7)),
-        Input::new("a slow rise", slope(len)),
-        Input::new("a slow fall", slope(len).into_iter().rev().collect()),
-        Input::new("text", text(5, len)),
-        Input::new("machine code", code(6, len)),
-        Input::new("holes in random bytes", holes(7, len)),
+        SuiteInput::new("every byte in turn", each(|n| n)),
+        SuiteInput::new("every byte in turn, falling", each(|n| 255 - n % 256)),
+        SuiteInput::new("steps of three", each(|n| n / 3)),
+        SuiteInput::new("steps of three, falling", each(|n| 255 - n / 3 % 256)),
+        SuiteInput::new("a saw of seven", each(|n| 7 - n % 7)),
+        SuiteInput::new("a slow rise", slope(len)),
+        SuiteInput::new("a slow fall", slope(len).into_iter().rev().collect()),
+        SuiteInput::new("text", text(5, len)),
+        SuiteInput::new("machine code", code(6, len)),
+        SuiteInput::new("holes in random bytes", holes(7, len)),
     ];
     constant.into_iter().chain(periodic).chain(ends).chain(few).chain(full).chain(others).collect()
 }
 
 /// Data without boundaries, each with bytes that end a chunk depending on their position.
-pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(Input, Vec<u8>)> {
+pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(SuiteInput, Vec<u8>)> {
     let rise = slope(len);
     let fall = rise.iter().rev().copied().collect();
     vec![
-        (Input::new("255 in a fall", fall), vec![255]),
-        (Input::new("0 in a rise", rise), vec![0]),
-        (Input::new("9 among 7s", vec![7; len]), vec![9]),
-        (Input::new("5 among 7s", vec![7; len]), vec![5]),
-        (Input::new("its own end in zeros", vec![0; len]), own_end(spec)),
+        (SuiteInput::new("255 in a fall", fall), vec![255]),
+        (SuiteInput::new("0 in a rise", rise), vec![0]),
+        (SuiteInput::new("9 among 7s", vec![7; len]), vec![9]),
+        (SuiteInput::new("5 among 7s", vec![7; len]), vec![5]),
+        (SuiteInput::new("its own end in zeros", vec![0; len]), own_end(spec)),
     ]
 }
 

@@ -18,12 +18,12 @@ pub use operations::check_operations;
 use crate::chunk::{Algorithm, AnyChunker, Chunker, ChunkerSpec, FixedLen, Sizes};
 use crate::reference;
 use crate::simd::Isa;
-use inputs::{Edges, Input, deciders, inputs};
+use inputs::{CriticalLens, SuiteInput, deciders, inputs};
 
 /// A form of a chunker cuts at a wrong position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{spec:?} on {case}: {form} cuts after {found} bytes, {judge} after {expected}")]
-pub struct Mismatch {
+pub struct FormMismatch {
     spec: ChunkerSpec,
     case: String,
     form: &'static str,
@@ -34,7 +34,7 @@ pub struct Mismatch {
 
 /// Number of comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compared {
+pub struct ComparisonCounts {
     /// Number of comparisons of an instruction set with portable code.
     pub with_scalar: u64,
     /// Number of comparisons of portable code with the reference, on data longer than the minimum.
@@ -75,20 +75,24 @@ const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
 /// Compares all forms of one chunker that this machine has.
 ///
 /// # Errors
-/// The first [`Mismatch`] found.
-pub fn check(spec: &ChunkerSpec) -> Result<Compared, Mismatch> {
-    let edges = Edges::of(spec);
-    let mut forms = Forms::of(spec);
+/// The first [`FormMismatch`] found.
+pub fn check(spec: &ChunkerSpec) -> Result<ComparisonCounts, FormMismatch> {
+    let edges = CriticalLens::of(spec);
+    let mut forms = ChunkerForms::of(spec);
     check_lens(&mut forms, &inputs(spec, edges.longest() + STARTS), &edges)?;
     check_positions(&mut forms, deciders(spec, edges.longest()), &edges)?;
     Ok(forms.compared)
 }
 
 /// Cuts slices of all lengths, with starts of all alignments. Each input gets a share of the lengths.
-fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], edges: &Edges) -> Result<(), Mismatch> {
+fn check_lens(
+    forms: &mut ChunkerForms<'_>,
+    inputs: &[SuiteInput],
+    edges: &CriticalLens,
+) -> Result<(), FormMismatch> {
     let (lens, shares) = (edges.lens(), LEN_SHARES * edges.thinned());
     forms.judge_some_of(inputs.len() * lens.len().div_ceil(shares));
-    for (turn, Input { name, bytes }) in inputs.iter().enumerate() {
+    for (turn, SuiteInput { name, bytes }) in inputs.iter().enumerate() {
         // The step is coprime to the number of shares, so all inputs begin at different lengths.
         let first = turn * (LEN_SHARES + 1) % shares;
         for (n, len) in lens.iter().enumerate().skip(first).step_by(shares) {
@@ -102,13 +106,13 @@ fn check_lens(forms: &mut Forms<'_>, inputs: &[Input], edges: &Edges) -> Result<
 
 /// Moves the deciding bytes over the neutral data. For long chunks, each pair gets a share of the positions.
 fn check_positions(
-    forms: &mut Forms<'_>,
-    deciders: Vec<(Input, Vec<u8>)>,
-    edges: &Edges,
-) -> Result<(), Mismatch> {
+    forms: &mut ChunkerForms<'_>,
+    deciders: Vec<(SuiteInput, Vec<u8>)>,
+    edges: &CriticalLens,
+) -> Result<(), FormMismatch> {
     let (positions, shares) = (edges.positions(), edges.thinned());
     forms.judge_some_of(deciders.len() * positions.len().div_ceil(shares));
-    for (turn, (Input { name, bytes: quiet }, loud)) in deciders.into_iter().enumerate() {
+    for (turn, (SuiteInput { name, bytes: quiet }, loud)) in deciders.into_iter().enumerate() {
         let mut bytes = quiet.clone();
         for at in positions.iter().copied().skip(turn % shares).step_by(shares) {
             let end = bytes.len().min(at + loud.len());
@@ -121,18 +125,18 @@ fn check_positions(
 }
 
 /// All forms of one chunker.
-struct Forms<'a> {
+struct ChunkerForms<'a> {
     spec: &'a ChunkerSpec,
     scalar: AnyChunker,
     others: Vec<(Isa, AnyChunker)>,
-    compared: Compared,
+    compared: ComparisonCounts,
     /// Steps of the reference that each case adds to the credit.
     income: u64,
     /// Remaining steps. The reference is skipped while this is negative.
     credit: i64,
 }
 
-impl<'a> Forms<'a> {
+impl<'a> ChunkerForms<'a> {
     fn of(spec: &'a ChunkerSpec) -> Self {
         let has_others = match spec {
             ChunkerSpec::Fixed(_) => false,
@@ -143,7 +147,7 @@ impl<'a> Forms<'a> {
             spec,
             scalar: spec.build_for(Isa::SCALAR),
             others: others.map(|isa| (isa, spec.build_for(isa))).collect(),
-            compared: Compared::default(),
+            compared: ComparisonCounts::default(),
             income: 0,
             credit: 0,
         }
@@ -165,10 +169,10 @@ impl<'a> Forms<'a> {
         }
     }
 
-    fn compare(&mut self, data: &[u8], case: &dyn Fn() -> String) -> Result<(), Mismatch> {
+    fn compare(&mut self, data: &[u8], case: &dyn Fn() -> String) -> Result<(), FormMismatch> {
         let scalar = self.scalar.cut(data);
         let differ = |form, found, judge, expected| {
-            Err(Mismatch { spec: *self.spec, case: case(), form, found, judge, expected })
+            Err(FormMismatch { spec: *self.spec, case: case(), form, found, judge, expected })
         };
         for (isa, form) in &self.others {
             let found = form.cut(data);

@@ -15,17 +15,17 @@ pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
         *b = [*a, 128, 255, 0, 127][n / 15 % 5];
     }
     let pairs = a.chunks_exact(MAX_LANES).zip(b.chunks_exact(MAX_LANES));
-    pairs.into_iter().try_for_each(|(a, b)| isa.run(Operations { a, b }))
+    pairs.into_iter().try_for_each(|(a, b)| isa.run(VectorOperations { a, b }))
 }
 
-struct Operations<'a> {
+struct VectorOperations<'a> {
     /// As many bytes as the longest vector.
     a: &'a [u8],
     /// As many bytes as the longest vector.
     b: &'a [u8],
 }
 
-impl Kernel for Operations<'_> {
+impl Kernel for VectorOperations<'_> {
     type Output = Result<(), &'static str>;
 
     #[inline(always)]
@@ -43,7 +43,7 @@ impl Kernel for Operations<'_> {
         let table: [u8; 16] = std::array::from_fn(|n| b[n]);
         let nibbles = simd.table(&table);
         let (low, high) = (simd.low_nibbles(nibbles, va), simd.high_nibbles(nibbles, va));
-        let mut before = simd.nothing();
+        let mut before = simd.zero();
         simd.sums(&mut before, va);
         let [eights, sixteens] = simd.sums(&mut before, vb);
         let terms = [[0; 15].as_slice(), &a[..S::LANES], &b[..S::LANES]].concat();

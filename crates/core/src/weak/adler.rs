@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use super::{Roll, RollAdler};
+use super::{AdlerRoller, SumRoller};
 
 /// rsync's rolling sum of a byte string.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +60,7 @@ impl Adler {
     /// The sum of `len` bytes, moved by one byte: `leaves` was the first byte, `enters` follows the last.
     #[must_use]
     pub fn roll(self, leaves: u8, enters: u8, len: u32) -> Self {
-        let roll = RollAdler::new(len);
+        let roll = AdlerRoller::new(len);
         Self(roll.sum(roll.roll(roll.state(self.0), leaves, enters)))
     }
 }

@@ -63,14 +63,14 @@ impl Crc32c {
     #[inline]
     #[must_use]
     pub fn concat(self, next: Self, next_len: u64) -> Self {
-        self.concat_on(Engine::detect(), next, next_len)
+        self.concat_on(ConcatEngine::detect(), next, next_len)
     }
 
     /// As [`Crc32c::concat`] with an engine that tests and benchmarks choose.
     #[doc(hidden)]
     #[inline]
     #[must_use]
-    pub fn concat_on(self, engine: Engine, next: Self, next_len: u64) -> Self {
+    pub fn concat_on(self, engine: ConcatEngine, next: Self, next_len: u64) -> Self {
         Self(engine.product(self.0, powers_of(next_len)) ^ next.0)
     }
 }
@@ -84,9 +84,9 @@ impl fmt::Debug for Crc32c {
 /// Multiplier modulo P: CPU instructions, or a small table.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Engine(Option<Clmul>);
+pub struct ConcatEngine(Option<Clmul>);
 
-impl Engine {
+impl ConcatEngine {
     /// The fastest engine of this machine.
     #[inline]
     #[must_use]
@@ -123,7 +123,7 @@ fn multiply_portably(a: u32, b: u32) -> u32 {
     !crc32c::crc32c_append(!0, &wide.to_le_bytes())
 }
 
-/// The factors whose [`Engine::product`] with a sum multiplies the sum by `x^(8 * len)`.
+/// The factors whose [`ConcatEngine::product`] with a sum multiplies the sum by `x^(8 * len)`.
 #[inline]
 fn powers_of(len: u64) -> impl Iterator<Item = u32> {
     let digits = ((len % ORDER) as u32).to_le_bytes();
@@ -211,7 +211,7 @@ mod tests {
             (u64::MAX, 0x02d3_c463),
         ];
         for (len, sum) in golden {
-            for engine in [Engine::detect(), Engine::portable()] {
+            for engine in [ConcatEngine::detect(), ConcatEngine::portable()] {
                 assert_eq!(a.concat_on(engine, b, len).get(), sum, "{len} on {engine:?}");
             }
         }

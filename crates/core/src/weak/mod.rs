@@ -7,18 +7,18 @@ mod lastfp;
 mod rolling;
 
 pub use adler::Adler;
-pub use crc32c::Crc32c;
 #[doc(hidden)]
-pub use crc32c::Engine;
-pub use rolling::Rolling;
-pub(crate) use rolling::{Roll, RollAdler, RollCrc32c};
+pub use crc32c::ConcatEngine;
+pub use crc32c::Crc32c;
+pub use rolling::RollingKind;
+pub(crate) use rolling::{AdlerRoller, Crc32cRoller, SumRoller};
 
 use crate::codec::{CodecError, Put, Reader};
 use crate::named::named;
 
 /// Kind of a weak sum. All sums have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Weak {
+pub enum WeakKind {
     /// rsync's rolling sum, called Adler-32 in the papers ([`Adler`]).
     Adler,
     /// CRC-32C ([`Crc32c`]; SkySync §3.2.1, ParaSync §2.2).
@@ -31,7 +31,7 @@ pub enum Weak {
     LastFp,
 }
 
-impl Weak {
+impl WeakKind {
     /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Adler, Self::Crc32c, Self::FastFp, Self::FastFpStride, Self::LastFp];
@@ -56,7 +56,7 @@ impl Weak {
         out.put_u8(self.facts().0);
     }
 
-    /// Reads the output of [`Weak::encode`].
+    /// Reads the output of [`WeakKind::encode`].
     ///
     /// # Errors
     /// [`CodecError::OutOfRange`] for an unknown number.
@@ -78,7 +78,7 @@ impl Weak {
 
 /// Error for an unknown name of a weak sum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a weak sum; there are {names}", names = Weak::ALL.map(Weak::name).join(", "))]
+#[error("{0:?} is not a weak sum; there are {names}", names = WeakKind::ALL.map(WeakKind::name).join(", "))]
 pub struct UnknownWeak(String);
 
-named!(Weak, UnknownWeak);
+named!(WeakKind, UnknownWeak);

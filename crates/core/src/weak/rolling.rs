@@ -1,30 +1,30 @@
 //! Rolling weak sums: the sum of a window moves by one byte in constant time.
 
-use super::{Crc32c, Weak};
+use super::{Crc32c, WeakKind};
 use crate::chunk::CRC_ENTERS;
 
 /// Kind of a rolling weak sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rolling {
-    /// [`Weak::Adler`], the sum of rsync and its successors.
+pub enum RollingKind {
+    /// [`WeakKind::Adler`], the sum of rsync and its successors.
     Adler,
-    /// [`Weak::Crc32c`], which a storage layer may keep of the old version (SkySync §3.1).
+    /// [`WeakKind::Crc32c`], which a storage layer may keep of the old version (SkySync §3.1).
     Crc32c,
 }
 
-impl Rolling {
-    /// The same sum as a [`Weak`].
+impl RollingKind {
+    /// The same sum as a [`WeakKind`].
     #[must_use]
-    pub const fn weak(self) -> Weak {
+    pub const fn weak(self) -> WeakKind {
         match self {
-            Self::Adler => Weak::Adler,
-            Self::Crc32c => Weak::Crc32c,
+            Self::Adler => WeakKind::Adler,
+            Self::Crc32c => WeakKind::Crc32c,
         }
     }
 }
 
 /// Rolls the sum of a window of one length.
-pub(crate) trait Roll {
+pub(crate) trait SumRoller {
     /// The sum in a form that is fast to roll.
     type State: Copy;
 
@@ -40,11 +40,11 @@ pub(crate) trait Roll {
 
 /// Rolls an [`Adler`](super::Adler).
 #[derive(Debug)]
-pub(crate) struct RollAdler {
+pub(crate) struct AdlerRoller {
     len: u32,
 }
 
-impl RollAdler {
+impl AdlerRoller {
     /// Rolls windows of `len` bytes.
     pub(crate) const fn new(len: u32) -> Self {
         Self { len }
@@ -52,7 +52,7 @@ impl RollAdler {
 }
 
 /// The state keeps both halves with unreduced higher bits, so each step waits for two additions only.
-impl Roll for RollAdler {
+impl SumRoller for AdlerRoller {
     type State = [u32; 2];
 
     #[inline(always)]
@@ -77,12 +77,12 @@ impl Roll for RollAdler {
 ///
 /// A first byte changes the CRC of a byte string by a value that depends only on this byte and on the length.
 #[derive(Debug)]
-pub(crate) struct RollCrc32c {
+pub(crate) struct Crc32cRoller {
     /// That value for each first byte.
     leaves: Box<[u32; 256]>,
 }
 
-impl RollCrc32c {
+impl Crc32cRoller {
     /// Rolls windows of `len` bytes.
     pub(crate) fn new(len: u32) -> Self {
         let window = Crc32c::of(&vec![0; len as usize]);
@@ -91,7 +91,7 @@ impl RollCrc32c {
     }
 }
 
-impl Roll for RollCrc32c {
+impl SumRoller for Crc32cRoller {
     /// The CRC register: the inverted sum.
     type State = u32;
 
@@ -121,7 +121,7 @@ mod tests {
     fn a_rolled_sum_equals_the_sum_of_the_window() {
         let data: Vec<u8> = (0..3000u32).map(|n| (n * n % 251) as u8 ^ 0xa5).collect();
         for len in [1usize, 2, 31, 32, 33, 512, 700] {
-            let (adler, crc) = (RollAdler::new(len as u32), RollCrc32c::new(len as u32));
+            let (adler, crc) = (AdlerRoller::new(len as u32), Crc32cRoller::new(len as u32));
             let mut a = adler.state(Adler::of(&data[..len]).get());
             let mut c = crc.state(Crc32c::of(&data[..len]).get());
             for at in 1..=data.len() - len {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deltic_core::index::{Cuckoo, SumBits};
+use deltic_core::index::{CuckooIndex, SumBits};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -26,7 +26,7 @@ fn sums() -> impl Strategy<Value = Vec<u64>> {
 }
 
 fn check<S: SumBits + std::hash::Hash>(
-    index: &mut Cuckoo<S>,
+    index: &mut CuckooIndex<S>,
     sums: &[S],
     others: &[S],
 ) -> Result<(), TestCaseError> {
@@ -55,9 +55,9 @@ proptest! {
     fn cuckoo_equals_a_map_of_lists(sums in sums(), others in sums(), room in 0usize..6000) {
         let others = &others[..others.len().min(100)];
         for room in [0, room] {
-            check(&mut Cuckoo::with_room(sums.len(), room), &sums, others)?;
+            check(&mut CuckooIndex::with_room(sums.len(), room), &sums, others)?;
             let narrow = |sums: &[u64]| -> Vec<u32> { sums.iter().map(|sum| *sum as u32).collect() };
-            check(&mut Cuckoo::with_room(sums.len(), room), &narrow(&sums), &narrow(others))?;
+            check(&mut CuckooIndex::with_room(sums.len(), room), &narrow(&sums), &narrow(others))?;
         }
     }
 }

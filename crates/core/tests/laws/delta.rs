@@ -1,8 +1,8 @@
 //! Laws of covers, copy runs and the files that they make.
 
 use deltic_core::{
-    Algorithm, AtEnd, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, PrefixLen, Sizes, Span,
-    reference, scan,
+    Algorithm, AtEnd, Chunk, ChunkerSpec, CopyRuns, DeltaOp, Index, PrefixLen, Sizes, Span,
+    WriteCover, reference, scan,
 };
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ proptest! {
         len in 0usize..200,
         runs in proptest::collection::vec((0usize..220, 0usize..30), 0..60),
     ) {
-        let (mut cover, mut map) = (Cover::new(len as u64), reference::CoverMap::new(len));
+        let (mut cover, mut map) = (WriteCover::new(len as u64), reference::CoverMap::new(len));
         for (start, run) in runs {
             prop_assert_eq!(cover.add(start as u64, run as u64).is_ok(), map.add(start, run));
             prop_assert_eq!(cover.missing(), map.missing());
@@ -33,7 +33,7 @@ proptest! {
         }),
     ) {
         let len = tiles.iter().map(|(_, len)| len).sum();
-        let mut cover = Cover::new(len);
+        let mut cover = WriteCover::new(len);
         for (start, len) in &tiles {
             prop_assert!(!cover.is_complete());
             prop_assert!(cover.add(*start, *len).is_ok());
@@ -57,11 +57,11 @@ proptest! {
         }
         let ops = delta(&old, &new);
         prop_assert_eq!(reference::apply(&ops, &old, &new), &new[..]);
-        let mut cover = Cover::new(new.len() as u64);
+        let mut cover = WriteCover::new(new.len() as u64);
         for op in &ops {
             let (start, len) = match op {
-                Op::Copy { old, new_start } => (*new_start, old.len),
-                Op::Literal { new } => (new.start, new.len),
+                DeltaOp::Copy { old, new_start } => (*new_start, old.len),
+                DeltaOp::Literal { new } => (new.start, new.len),
             };
             prop_assert!(cover.add(start, len.into()).is_ok());
         }
@@ -70,7 +70,7 @@ proptest! {
 }
 
 /// The copies and literals from `old` to `new`, chunk by chunk.
-fn delta(old: &[u8], new: &[u8]) -> Vec<Op> {
+fn delta(old: &[u8], new: &[u8]) -> Vec<DeltaOp> {
     let spec =
         ChunkerSpec::ByContent(Algorithm::GearNc, Sizes::new(512, 512, 2048).expect("sizes rise"));
     let chunks = |data| scan(&spec.build(), data, AtEnd::Yes).chunks;
@@ -85,7 +85,7 @@ fn delta(old: &[u8], new: &[u8]) -> Vec<Op> {
                 ops.extend(runs.push(index.chunk(no).0, new_start));
                 after = Some(no);
             }
-            None => ops.push(Op::Literal { new: Span::new(new_start, chunk.len) }),
+            None => ops.push(DeltaOp::Literal { new: Span::new(new_start, chunk.len) }),
         }
     }
     ops.extend(runs.finish());

@@ -1,6 +1,6 @@
 //! Laws of the file formats: the result does not depend on how the input is split, and damage is an error.
 
-use deltic_core::format::{Format, FormatError, Parser, delta, matches, recipe};
+use deltic_core::format::{FileFormat, FormatError, RecordParser, delta, matches, recipe};
 use deltic_core::{Algorithm, Chunk, Digest, Sizes, Span};
 use proptest::prelude::*;
 
@@ -12,8 +12,8 @@ fn spec() -> deltic_core::ChunkerSpec {
 }
 
 /// All records of `bytes`, fed `piece` bytes at a time.
-fn parse<F: Format>(bytes: &[u8], piece: usize) -> Result<Vec<F::Record>, FormatError> {
-    let mut parser = Parser::<F>::new();
+fn parse<F: FileFormat>(bytes: &[u8], piece: usize) -> Result<Vec<F::Record>, FormatError> {
+    let mut parser = RecordParser::<F>::new();
     let mut records = Vec::new();
     for piece in bytes.chunks(piece) {
         parser.feed(piece);
@@ -25,40 +25,40 @@ fn parse<F: Format>(bytes: &[u8], piece: usize) -> Result<Vec<F::Record>, Format
     Ok(records)
 }
 
-fn recipe_records(seed: u64, batches: &[usize]) -> Vec<recipe::Record> {
-    let mut records = vec![recipe::Record::Header(spec())];
-    let mut sum = recipe::Summary::new();
+fn recipe_records(seed: u64, batches: &[usize]) -> Vec<recipe::RecipeRecord> {
+    let mut records = vec![recipe::RecipeRecord::Header(spec())];
+    let mut sum = recipe::SummaryBuilder::new();
     for (n, batch) in batches.iter().enumerate() {
         let data = random(seed + n as u64, *batch);
         let chunks: Vec<Chunk> = data.chunks(7).map(Chunk::of).collect();
         chunks.iter().for_each(|chunk| sum.push(chunk).expect("lengths are small"));
-        records.push(recipe::Record::Chunks(chunks));
+        records.push(recipe::RecipeRecord::Chunks(chunks));
     }
-    records.push(recipe::Record::End(sum.finish()));
+    records.push(recipe::RecipeRecord::End(sum.finish()));
     records
 }
 
-fn delta_records(seed: u64, steps: &[(bool, u32)]) -> Vec<delta::Record> {
+fn delta_records(seed: u64, steps: &[(bool, u32)]) -> Vec<delta::DeltaRecord> {
     let old_digest = Digest::from_bytes([3; 32]);
     let old_len = 1 << 20;
     let mut records =
-        vec![delta::Record::Header(delta::Header { old_digest, old_len, spec: spec() })];
+        vec![delta::DeltaRecord::Header(delta::DeltaHeader { old_digest, old_len, spec: spec() })];
     records.extend(steps.iter().map(|(copy, len)| match copy {
-        true => delta::Record::Copy(Span::new(old_len - u64::from(*len), *len)),
-        false => delta::Record::Literal(random(seed, *len as usize)),
+        true => delta::DeltaRecord::Copy(Span::new(old_len - u64::from(*len), *len)),
+        false => delta::DeltaRecord::Literal(random(seed, *len as usize)),
     }));
     let len = steps.iter().map(|(_, len)| u64::from(*len)).sum();
-    records.push(delta::Record::End { len, digest: Digest::from_bytes([4; 32]) });
+    records.push(delta::DeltaRecord::End { len, digest: Digest::from_bytes([4; 32]) });
     records
 }
 
-fn recipe_bytes(records: &[recipe::Record]) -> Vec<u8> {
+fn recipe_bytes(records: &[recipe::RecipeRecord]) -> Vec<u8> {
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
     bytes
 }
 
-fn delta_bytes(records: &[delta::Record]) -> Vec<u8> {
+fn delta_bytes(records: &[delta::DeltaRecord]) -> Vec<u8> {
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
     bytes
@@ -72,7 +72,7 @@ proptest! {
         piece in 1usize..300,
     ) {
         let records = recipe_records(seed, &batches);
-        prop_assert_eq!(parse::<recipe::Recipe>(&recipe_bytes(&records), piece), Ok(records));
+        prop_assert_eq!(parse::<recipe::RecipeFormat>(&recipe_bytes(&records), piece), Ok(records));
     }
 
     #[test]
@@ -82,7 +82,7 @@ proptest! {
         piece in 1usize..300,
     ) {
         let records = delta_records(seed, &steps);
-        prop_assert_eq!(parse::<delta::Delta>(&delta_bytes(&records), piece), Ok(records));
+        prop_assert_eq!(parse::<delta::DeltaFormat>(&delta_bytes(&records), piece), Ok(records));
     }
 
     #[test]
@@ -96,13 +96,13 @@ proptest! {
         let mut recipe = recipe_bytes(&recipe_records(seed, &batches));
         let mut delta = delta_bytes(&delta_records(seed, &steps));
         let cut = pick.index(recipe.len());
-        prop_assert_eq!(parse::<recipe::Recipe>(&recipe[..cut], piece), Err(FormatError::Truncated));
+        prop_assert_eq!(parse::<recipe::RecipeFormat>(&recipe[..cut], piece), Err(FormatError::Truncated));
         let cut = pick.index(delta.len());
-        prop_assert_eq!(parse::<delta::Delta>(&delta[..cut], piece), Err(FormatError::Truncated));
+        prop_assert_eq!(parse::<delta::DeltaFormat>(&delta[..cut], piece), Err(FormatError::Truncated));
         recipe.push(0);
         delta.push(0);
-        prop_assert_eq!(parse::<recipe::Recipe>(&recipe, piece), Err(FormatError::Trailing));
-        prop_assert_eq!(parse::<delta::Delta>(&delta, piece), Err(FormatError::Trailing));
+        prop_assert_eq!(parse::<recipe::RecipeFormat>(&recipe, piece), Err(FormatError::Trailing));
+        prop_assert_eq!(parse::<delta::DeltaFormat>(&delta, piece), Err(FormatError::Trailing));
     }
 
     #[test]
@@ -113,10 +113,10 @@ proptest! {
         bit in 0u8..8,
     ) {
         let mut bytes = recipe_bytes(&recipe_records(seed, &batches));
-        let header = recipe_bytes(&[recipe::Record::Header(spec())]).len();
+        let header = recipe_bytes(&[recipe::RecipeRecord::Header(spec())]).len();
         let at = header + pick.index(bytes.len() - header);
         bytes[at] ^= 1 << bit;
-        prop_assert!(parse::<recipe::Recipe>(&bytes, 4096).is_err());
+        prop_assert!(parse::<recipe::RecipeFormat>(&bytes, 4096).is_err());
     }
 
     #[test]
@@ -125,18 +125,18 @@ proptest! {
         raw: Vec<u8>,
         piece in 1usize..50,
     ) {
-        for magic in [recipe::Recipe::MAGIC, delta::Delta::MAGIC] {
+        for magic in [recipe::RecipeFormat::MAGIC, delta::DeltaFormat::MAGIC] {
             let mut bytes = magic.to_vec();
             for (tag, fields) in &mut records {
                 bytes.push(fields.len() as u8 + 1);
                 bytes.push(*tag % 6);
                 bytes.extend_from_slice(fields);
             }
-            let _ = parse::<recipe::Recipe>(&bytes, piece);
-            let _ = parse::<delta::Delta>(&bytes, piece);
-            let _ = parse::<delta::Delta>(&[&magic[..], &raw].concat(), piece);
+            let _ = parse::<recipe::RecipeFormat>(&bytes, piece);
+            let _ = parse::<delta::DeltaFormat>(&bytes, piece);
+            let _ = parse::<delta::DeltaFormat>(&[&magic[..], &raw].concat(), piece);
         }
-        let _ = parse::<recipe::Recipe>(&raw, piece);
+        let _ = parse::<recipe::RecipeFormat>(&raw, piece);
     }
 
     #[test]
@@ -149,44 +149,47 @@ proptest! {
         let mut bytes = delta_bytes(&delta_records(seed, &steps));
         let at = pick.index(bytes.len());
         bytes[at] = value;
-        let _ = parse::<delta::Delta>(&bytes, 4096);
+        let _ = parse::<delta::DeltaFormat>(&bytes, 4096);
     }
 }
 
 #[test]
 fn a_wrong_kind_or_version_is_named() {
     let recipe = recipe_bytes(&recipe_records(1, &[100]));
-    let error = parse::<delta::Delta>(&recipe, 100).unwrap_err();
+    let error = parse::<delta::DeltaFormat>(&recipe, 100).unwrap_err();
     assert_eq!(error.to_string(), "not a deltic delta file");
     let mut later = recipe.clone();
     later[7] = 9;
-    let error = parse::<recipe::Recipe>(&later, 100).unwrap_err();
+    let error = parse::<recipe::RecipeFormat>(&later, 100).unwrap_err();
     assert_eq!(error.to_string(), "deltic signature file has unknown version 9");
 }
 
 #[test]
 fn a_copy_past_the_end_and_a_step_of_bad_length_are_errors() {
-    let bad = |step: delta::Record| {
+    let bad = |step: delta::DeltaRecord| {
         let mut records = delta_records(1, &[]);
         records.insert(1, step);
-        parse::<delta::Delta>(&delta_bytes(&records), 1 << 20).unwrap_err()
+        parse::<delta::DeltaFormat>(&delta_bytes(&records), 1 << 20).unwrap_err()
     };
     let out_of_range = FormatError::Record(deltic_core::CodecError::OutOfRange);
-    assert_eq!(bad(delta::Record::Copy(Span::new((1 << 20) - 9, 10))), FormatError::Contradiction);
-    assert_eq!(bad(delta::Record::Copy(Span::new(u64::MAX, 10))), FormatError::Contradiction);
-    assert_eq!(bad(delta::Record::Copy(Span::new(0, 0))), out_of_range);
-    assert_eq!(bad(delta::Record::Copy(Span::new(0, (8 << 20) + 1))), out_of_range);
-    assert_eq!(bad(delta::Record::Literal(Vec::new())), out_of_range);
-    assert_eq!(bad(delta::Record::Literal(vec![0; (512 << 10) + 1])), out_of_range);
-    assert_eq!(bad(delta::Record::Literal(vec![0; (1 << 20) + 1])), out_of_range);
-    assert_eq!(bad(delta::Record::Literal(vec![0; 100])), FormatError::Contradiction);
+    assert_eq!(
+        bad(delta::DeltaRecord::Copy(Span::new((1 << 20) - 9, 10))),
+        FormatError::Contradiction
+    );
+    assert_eq!(bad(delta::DeltaRecord::Copy(Span::new(u64::MAX, 10))), FormatError::Contradiction);
+    assert_eq!(bad(delta::DeltaRecord::Copy(Span::new(0, 0))), out_of_range);
+    assert_eq!(bad(delta::DeltaRecord::Copy(Span::new(0, (8 << 20) + 1))), out_of_range);
+    assert_eq!(bad(delta::DeltaRecord::Literal(Vec::new())), out_of_range);
+    assert_eq!(bad(delta::DeltaRecord::Literal(vec![0; (512 << 10) + 1])), out_of_range);
+    assert_eq!(bad(delta::DeltaRecord::Literal(vec![0; (1 << 20) + 1])), out_of_range);
+    assert_eq!(bad(delta::DeltaRecord::Literal(vec![0; 100])), FormatError::Contradiction);
     assert_eq!(bad(delta_records(1, &[]).remove(0)), FormatError::Order);
 }
 
 /// The signature of `bytes`.
 fn signature(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = recipe::Writer::new(&spec(), &mut out);
+    let mut writer = recipe::RecipeWriter::new(&spec(), &mut out);
     writer.push(bytes, &mut out).expect("the data are short");
     writer.finish(&mut out).expect("the data are short");
     out
@@ -194,9 +197,9 @@ fn signature(bytes: &[u8]) -> Vec<u8> {
 
 /// The matches file of `old`, read in pieces, with the file that `signature` describes.
 fn matches_of(old: &[u8], signature: &[u8], piece: usize) -> Vec<u8> {
-    let mut reader = recipe::KnownReader::new(1 << 20);
+    let mut reader = recipe::RecipeReader::new(1 << 20);
     reader.feed(signature).expect("the signature is complete");
-    let mut finder = matches::Finder::new(reader.finish().expect("the signature is complete"));
+    let mut finder = matches::MatchFinder::new(reader.finish().expect("the signature is complete"));
     old.chunks(piece).for_each(|piece| finder.push(piece).expect("the data are short"));
     let mut out = Vec::new();
     finder.finish(&mut out).expect("the data are short");
@@ -205,10 +208,10 @@ fn matches_of(old: &[u8], signature: &[u8], piece: usize) -> Vec<u8> {
 
 /// The delta file from `matches` and `new`, both in pieces.
 fn completed(matches: &[u8], new: &[u8], piece: usize) -> Result<Vec<u8>, FormatError> {
-    let mut reader = matches::MatchedReader::default();
+    let mut reader = matches::MatchesReader::default();
     matches.chunks(piece).try_for_each(|piece| reader.feed(piece))?;
     let mut out = Vec::new();
-    let mut writer = matches::Writer::new(reader.finish()?, &mut out);
+    let mut writer = matches::MatchedDeltaWriter::new(reader.finish()?, &mut out);
     new.chunks(piece).try_for_each(|piece| writer.push(piece, &mut out))?;
     writer.finish(&mut out)?;
     Ok(out)
@@ -217,14 +220,14 @@ fn completed(matches: &[u8], new: &[u8], piece: usize) -> Result<Vec<u8>, Format
 /// Applies a delta without checking its digests.
 fn patched(old: &[u8], delta: &[u8]) -> Vec<u8> {
     let mut new = Vec::new();
-    for record in parse::<delta::Delta>(delta, 1 << 20).expect("the delta is complete") {
+    for record in parse::<delta::DeltaFormat>(delta, 1 << 20).expect("the delta is complete") {
         match record {
-            delta::Record::Copy(Span { start, len }) => {
+            delta::DeltaRecord::Copy(Span { start, len }) => {
                 new.extend_from_slice(&old[start as usize..][..len as usize]);
             }
-            delta::Record::Literal(bytes) => new.extend(bytes),
-            delta::Record::Header(header) => assert_eq!(header.old_len, old.len() as u64),
-            delta::Record::End { len, .. } => assert_eq!(len, new.len() as u64),
+            delta::DeltaRecord::Literal(bytes) => new.extend(bytes),
+            delta::DeltaRecord::Header(header) => assert_eq!(header.old_len, old.len() as u64),
+            delta::DeltaRecord::End { len, .. } => assert_eq!(len, new.len() as u64),
         }
     }
     new
@@ -232,11 +235,11 @@ fn patched(old: &[u8], delta: &[u8]) -> Vec<u8> {
 
 /// The delta of `new` from the signature of `old`.
 fn delta_of(old: &[u8], new: &[u8]) -> Vec<u8> {
-    let mut reader = recipe::KnownReader::new(1 << 20);
+    let mut reader = recipe::RecipeReader::new(1 << 20);
     reader.feed(&signature(old)).expect("the signature is complete");
     let mut out = Vec::new();
     let mut writer =
-        delta::Writer::new(reader.finish().expect("the signature is complete"), &mut out);
+        delta::DeltaWriter::new(reader.finish().expect("the signature is complete"), &mut out);
     writer.push(new, &mut out).expect("the data are short");
     writer.finish(&mut out).expect("the data are short");
     out
@@ -282,7 +285,7 @@ proptest! {
         matches[at] = byte;
         // A damaged matches file gives a well-formed delta or an error.
         if let Ok(delta) = completed(&matches, &new, 700) {
-            prop_assert!(parse::<delta::Delta>(&delta, 4096).is_ok());
+            prop_assert!(parse::<delta::DeltaFormat>(&delta, 4096).is_ok());
         }
     }
 }

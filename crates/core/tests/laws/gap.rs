@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use deltic_core::gap::{BlockLen, MAX_GAP_BYTES, SHORT_SUM_BYTES, SUM_BYTES, apply};
-use deltic_core::{BadDelta, CodecError, GapDelta, GapSums, Op, Put, Reader, reference};
+use deltic_core::{BadDelta, CodecError, DeltaOp, GapDelta, GapSums, Put, Reader, reference};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -105,11 +105,11 @@ fn sources(delta: &GapDelta<'_>) -> Vec<Option<usize>> {
     let mut sources = Vec::new();
     for op in delta.ops() {
         match op {
-            Op::Copy { old, new_start } => {
+            DeltaOp::Copy { old, new_start } => {
                 assert_eq!(new_start, sources.len() as u64);
                 sources.extend((old.start..old.end()).map(|at| Some(at as usize)));
             }
-            Op::Literal { new } => {
+            DeltaOp::Literal { new } => {
                 assert_eq!(new.start, sources.len() as u64);
                 sources.extend((0..new.len).map(|_| None));
             }

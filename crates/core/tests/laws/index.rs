@@ -24,7 +24,7 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     let mut index = Index::of(first_part.collect(), known.len());
     index.end_part();
     for part in parts.iter().skip(1) {
-        index.expect(part.len() / 2);
+        index.reserve(part.len() / 2);
         placed.by_ref().take(part.len()).for_each(|(start, chunk)| index.push(start, chunk));
         index.end_part();
     }

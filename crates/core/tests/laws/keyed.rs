@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use deltic_core::keyed::{Engine, Key, KeyedSum};
+use deltic_core::keyed::{CarrylessEngine, Key, KeyedSum};
 use deltic_core::reference;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn keyed() -> KeyedSum {
 
 fn assert_all_engines_agree(data: &[u8]) {
     let sum = reference::keyed_sum(&KEY, data);
-    for engine in Engine::available() {
+    for engine in CarrylessEngine::available() {
         let keyed = KeyedSum::with(&Key::from_bytes(KEY), engine);
         assert_eq!(keyed.sum(data), sum, "{} bytes on {engine:?}", data.len());
     }
@@ -30,7 +30,7 @@ proptest! {
     fn law4_keyed_sums_equal_the_reference(key in any::<[u8; 32]>(), data in bytes(), at in 0usize..70) {
         let data = &data[at.min(data.len())..];
         let sum = reference::keyed_sum(&key, data);
-        for engine in Engine::available() {
+        for engine in CarrylessEngine::available() {
             let keyed = KeyedSum::with(&Key::from_bytes(key), engine);
             prop_assert_eq!(keyed.sum(data), sum, "{} bytes on {:?}", data.len(), engine);
         }
@@ -74,9 +74,9 @@ fn law4_keyed_sums_equal_the_reference_around_every_constant() {
 
 #[test]
 fn every_machine_has_the_portable_engine_first() {
-    let engines = Engine::available();
-    assert_eq!(engines[0], Engine::PORTABLE);
-    assert_eq!(engines.last(), Some(&Engine::best()));
+    let engines = CarrylessEngine::available();
+    assert_eq!(engines[0], CarrylessEngine::PORTABLE);
+    assert_eq!(engines.last(), Some(&CarrylessEngine::best()));
     assert_eq!(KeyedSum::is_fast(), engines.len() > 1);
 }
 
@@ -84,7 +84,7 @@ fn every_machine_has_the_portable_engine_first() {
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn this_machine_has_a_fast_engine() {
-    assert!(KeyedSum::is_fast(), "{:?}", Engine::available());
+    assert!(KeyedSum::is_fast(), "{:?}", CarrylessEngine::available());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn every_flipped_bit_changes_the_sum() {
 
 /// Exchanges words, pairs, rows and pages, which products, sums or powers might confuse.
 #[test]
-fn exchanging_neighbors_changes_the_sum() {
+fn exchanging_neighbours_changes_the_sum() {
     let data = random(5, 4 * PAGE + 24);
     let sum = keyed().sum(&data);
     for len in [8, 16, ROW, 2 * ROW, PAGE, 2 * PAGE] {
@@ -172,7 +172,7 @@ fn a_key_is_not_printed() {
     let key = Key::from_bytes(KEY);
     assert_eq!(format!("{key:?}"), "Key(secret)");
     assert_eq!(
-        format!("{:?}", KeyedSum::with(&key, Engine::PORTABLE)),
+        format!("{:?}", KeyedSum::with(&key, CarrylessEngine::PORTABLE)),
         "KeyedSum(portable, secret)"
     );
     assert_eq!(key.as_bytes(), &KEY);

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::index::Cuckoo;
+use deltic_core::index::CuckooIndex;
 use deltic_core::merge::RESEND_BELOW_BYTES;
-use deltic_core::{ChunkNo, Cover, Match, Refuted, Run, Runs};
+use deltic_core::{ChunkMatch, ChunkNo, MatchRun, RefutedStep, RunMerger, WriteCover};
 use proptest::prelude::*;
 
 /// A new chunk: its length, the old chunk with the same weak sum, if any, and whether the two are equal.
@@ -32,7 +32,7 @@ fn found() -> impl Strategy<Value = Vec<Found>> {
 }
 
 fn olds() -> Vec<ChunkNo> {
-    let mut index = Cuckoo::new(100);
+    let mut index = CuckooIndex::new(100);
     (0..100).for_each(|_| index.push(0u32));
     index.candidates(0, &mut 100).collect()
 }
@@ -41,11 +41,11 @@ fn olds() -> Vec<ChunkNo> {
 /// often its strong sum was requested.
 fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
     let olds = olds();
-    let mut runs = Runs::new(max_bytes);
+    let mut runs = RunMerger::new(max_bytes);
     let matches = (0..).zip(chunks).filter_map(|(new, chunk)| {
-        chunk.old.map(|(old, _)| Match { new, old: olds[old], len: chunk.len })
+        chunk.old.map(|(old, _)| ChunkMatch { new, old: olds[old], len: chunk.len })
     });
-    let mut to_ask: VecDeque<Run> = matches.filter_map(|next| runs.push(next)).collect();
+    let mut to_ask: VecDeque<MatchRun> = matches.filter_map(|next| runs.push(next)).collect();
     to_ask.extend(runs.finish());
     let mut settled = vec![(false, 0); chunks.len()];
     while let Some(run) = to_ask.pop_front() {
@@ -55,7 +55,7 @@ fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
         let is_same = chunks[range.clone()].iter().all(|chunk| chunk.old.is_some_and(|old| old.1));
         if is_same {
             settled[range].iter_mut().for_each(|(copied, _)| *copied = true);
-        } else if run.refuted() == Refuted::Split {
+        } else if run.refuted() == RefutedStep::Split {
             to_ask.extend(run.split(|new| chunks[new as usize].len));
         }
     }
@@ -66,16 +66,16 @@ proptest! {
     #[test]
     fn law5_merged_runs_tile_the_matched_chunks(chunks in found(), max_bytes in 1u64..4_000_000) {
         let olds = olds();
-        let mut runs = Runs::new(max_bytes);
-        let mut cover = Cover::new(chunks.len() as u64);
-        let mut add = |run: Run| {
+        let mut runs = RunMerger::new(max_bytes);
+        let mut cover = WriteCover::new(chunks.len() as u64);
+        let mut add = |run: MatchRun| {
             let chunks = &chunks[run.new as usize..][..run.chunks as usize];
             for (n, chunk) in chunks.iter().enumerate() {
                 prop_assert_eq!(chunk.old.map(|(old, _)| old), Some(run.old.at() + n));
             }
             prop_assert_eq!(run.len, chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>());
             prop_assert!(cover.add(run.new.into(), run.chunks.into()).is_ok());
-            let parts: Vec<Run> = run.split(|new| chunks[(new - run.new) as usize].len).collect();
+            let parts: Vec<MatchRun> = run.split(|new| chunks[(new - run.new) as usize].len).collect();
             prop_assert_eq!(parts.len(), chunks.len());
             for (n, part) in (0..).zip(parts) {
                 let expected = (run.new + n, run.old.at() + n as usize, 1, chunks[n as usize].len);
@@ -86,7 +86,7 @@ proptest! {
         };
         for (new, chunk) in (0..).zip(&chunks) {
             if let Some((old, _)) = chunk.old
-                && let Some(run) = runs.push(Match { new, old: olds[old], len: chunk.len })
+                && let Some(run) = runs.push(ChunkMatch { new, old: olds[old], len: chunk.len })
             {
                 add(run)?;
             }

@@ -18,25 +18,25 @@ fn empty(kind: SumKind, blocks: usize) -> KeptSums {
 }
 
 /// The sums of these blocks, as a store sends them.
-fn told(kind: SumKind, letters: &[u8]) -> StoredSums {
+fn stored_sums(kind: SumKind, letters: &[u8]) -> StoredSums {
     let end = letters.len() as u64 * u64::from(BLOCK);
-    let mut told = StoredSums::new(kind, BLOCK, &(0..end));
+    let mut stored = StoredSums::new(kind, BLOCK, &(0..end));
     for (start, letter) in (0..end).step_by(BLOCK as usize).zip(letters) {
         match *letter {
             UNKNOWN => {}
-            ZEROS => told.put_zeros(&(start..start + u64::from(BLOCK))),
+            ZEROS => stored.put_zeros(&(start..start + u64::from(BLOCK))),
             letter => {
                 let sum = blake3::hash(&[letter]);
-                told.put(start, &sum.as_bytes()[..kind.bytes()]);
+                stored.put(start, &sum.as_bytes()[..kind.bytes()]);
             }
         }
     }
-    told
+    stored
 }
 
 fn kept(kind: SumKind, letters: &[u8]) -> KeptSums {
     let mut kept = empty(kind, letters.len());
-    kept.take(&told(kind, letters), &(0..u64::MAX));
+    kept.take(&stored_sums(kind, letters), &(0..u64::MAX));
     kept
 }
 
@@ -140,13 +140,13 @@ proptest! {
         prop_assert!(bytes.len() <= 40 + letters.len() * 16);
         // Stores the sums in parts, over earlier sums.
         let mut parts = empty(kind, letters.len());
-        parts.take(&told(kind, &vec![9; letters.len()]), &(0..u64::MAX));
+        parts.take(&stored_sums(kind, &vec![9; letters.len()]), &(0..u64::MAX));
         let at = cut - cut % u64::from(BLOCK);
-        parts.take(&told(kind, &letters), &(at..u64::MAX / 2));
-        parts.take(&told(kind, &letters), &(0..at));
+        parts.take(&stored_sums(kind, &letters), &(at..u64::MAX / 2));
+        parts.take(&stored_sums(kind, &letters), &(0..at));
         prop_assert_eq!(&parts, &all);
         // Parts of blocks change nothing.
-        parts.take(&told(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
+        parts.take(&stored_sums(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
         prop_assert_eq!(&parts, &all);
         // `forget` removes every block that overlaps the range.
         let last = cut + 5000;
@@ -171,10 +171,10 @@ fn weak_kinds_are_refused_and_other_kinds_or_keys_never_match() {
     assert_eq!(KeptSums::new(SumKind::Xxh64, BLOCK, [0; 32], most + u64::from(BLOCK)), None);
     let letters = [5, 6, 7, 8];
     let mut other = empty(SumKind::Sha256, 4);
-    other.take(&told(SumKind::Blake2b, &letters), &(0..len));
+    other.take(&stored_sums(SumKind::Blake2b, &letters), &(0..len));
     assert_eq!(other, empty(SumKind::Sha256, 4), "another kind");
     let mut keyed = KeptSums::new(SumKind::Sha256, BLOCK, [8; 32], len).unwrap();
-    keyed.take(&told(SumKind::Sha256, &letters), &(0..len));
+    keyed.take(&stored_sums(SumKind::Sha256, &letters), &(0..len));
     assert_eq!(find(&kept(SumKind::Sha256, &letters), &keyed), []);
     assert_eq!(find(&keyed, &keyed).len(), 1);
     for bytes in
@@ -190,10 +190,10 @@ fn no_sum_is_mistaken_for_zeros_or_an_unknown_block() {
     let block = u64::from(BLOCK);
     let zeros = kept(SumKind::Xxh64, &[ZEROS; 4]);
     for byte in [0, 0xff] {
-        let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..4 * block));
-        told.put(0, &[byte; 32]);
+        let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..4 * block));
+        stored.put(0, &[byte; 32]);
         let mut sums = empty(SumKind::Xxh64, 4);
-        sums.take(&told, &(0..4 * block));
+        sums.take(&stored, &(0..4 * block));
         assert_eq!(find(&zeros, &sums), [], "{byte}");
         assert_eq!(find(&sums, &sums), [], "{byte}");
     }
@@ -207,22 +207,22 @@ fn no_sum_is_mistaken_for_zeros_or_an_unknown_block() {
 fn runs_of_a_long_version_are_found() {
     let count = (3 << 20) + 5;
     let mut base = empty(SumKind::Xxh64, count);
-    let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count));
+    let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count));
     let mut hasher = blake3::Hasher::new().finalize_xof();
     let mut sums = vec![0; count * 8];
     hasher.fill(&mut sums);
-    told.put(0, &sums);
-    base.take(&told, &base_range(count));
+    stored.put(0, &sums);
+    base.take(&stored, &base_range(count));
     // The whole base after 40 other blocks, with every hundredth block changed.
     let mut moved = vec![1; 40 * 8];
     moved.extend_from_slice(&sums);
     for no in (0..count).step_by(100) {
         moved[no * 8] ^= 1;
     }
-    let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count + 40));
-    told.put(0, &moved);
+    let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count + 40));
+    stored.put(0, &moved);
     let mut new = empty(SumKind::Xxh64, count + 40);
-    new.take(&told, &base_range(count + 40));
+    new.take(&stored, &base_range(count + 40));
     let runs = find(&base, &new);
     let found: usize = runs.iter().map(|run| run.blocks as usize).sum();
     assert_eq!(found, count - (count - 1) / 100);

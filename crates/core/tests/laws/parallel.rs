@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{
-    Ask, FixedLen, Judge, Merged, Segment, SegmentChunks, Segments, Stitch, SubChunks, TwoStage,
-    cut_all,
+    FileSegments, FixedLen, JudgeScope, MergeRequest, MergedChunk, Segment, SegmentChunks,
+    SegmentStitcher, SubChunks, TwoStage, cut_all,
 };
 use deltic_core::{
     Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Fingerprint, Isa, Sizes, scan,
@@ -27,10 +27,10 @@ fn cut(chunker: &AnyChunker, data: &[u8], segment: &Segment) -> SegmentChunks<Ch
 fn stitched(
     chunker: &AnyChunker,
     data: &[u8],
-    segments: Segments,
+    segments: FileSegments,
     parts: impl Iterator<Item = Segment>,
 ) -> (Vec<Chunk>, u64) {
-    let (mut stitch, mut chunks, mut mended) = (Stitch::new(segments), Vec::new(), 0);
+    let (mut stitch, mut chunks, mut mended) = (SegmentStitcher::new(segments), Vec::new(), 0);
     for part in parts {
         chunks.extend(stitch.push(cut(chunker, data, &part)));
         while let Some(seam) = stitch.seam() {
@@ -40,7 +40,7 @@ fn stitched(
             chunks.extend(stitch.fill_seam(run));
         }
     }
-    assert_eq!(stitch.certain(), data.len() as u64);
+    assert_eq!(stitch.final_end(), data.len() as u64);
     (chunks, mended)
 }
 
@@ -83,8 +83,8 @@ struct MergedAll {
 }
 
 impl MergedAll {
-    fn take(&mut self, data: &[u8], merged: impl IntoIterator<Item = Merged<Fingerprint>>) {
-        for Merged { len, sum, whole } in merged {
+    fn take(&mut self, data: &[u8], merged: impl IntoIterator<Item = MergedChunk<Fingerprint>>) {
+        for MergedChunk { len, sum, whole } in merged {
             let start: usize = self.chunks.iter().map(|(len, _)| *len as usize).sum();
             match whole {
                 Some(name) => assert_eq!(name, Fingerprint::of(&data[start..][..len as usize])),
@@ -99,26 +99,26 @@ fn sub_chunks(
     stages: &TwoStage,
     data: &[u8],
     own: &Range<u64>,
-    judge: Judge,
+    judge: JudgeScope,
 ) -> SubChunks<Fingerprint> {
     let name = |chunk: &[u8]| Some(Fingerprint::of(chunk));
     stages.sub_chunks(own, bytes_of(data, &TwoStage::read(own)), judge, (Crc32c::of, name))
 }
 
 /// All chunks of `data`, merged from the sub-chunks of segments.
-fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment], judge: Judge) -> MergedAll {
+fn merged(stages: &TwoStage, data: &[u8], parts: &[Segment], judge: JudgeScope) -> MergedAll {
     let (mut merge, mut all) = (stages.merge(), MergedAll::default());
     for Segment { own, .. } in parts {
         all.take(data, merge.push(sub_chunks(stages, data, own, judge)));
-        while let Some(ask) = merge.asks() {
+        while let Some(ask) = merge.request() {
             let chunks = match ask {
-                Ask::Sum(front) => {
+                MergeRequest::Sum(front) => {
                     all.again += (front.end - front.start) as usize;
                     merge.split(Crc32c::of(bytes_of(data, &front)))
                 }
-                Ask::Judge(rest) => {
+                MergeRequest::Judge(rest) => {
                     all.judged += rest.end - rest.start;
-                    merge.judge(sub_chunks(stages, data, &rest, Judge::Every))
+                    merge.judge(sub_chunks(stages, data, &rest, JudgeScope::Every))
                 }
             };
             all.take(data, chunks);
@@ -151,7 +151,7 @@ proptest! {
         overlap in select(&[0, 1, 600, 5000, 20_000][..]),
     ) {
         let len = data.len() as u64;
-        let segments = Segments::new(&spec, len, 1);
+        let segments = FileSegments::new(&spec, len, 1);
         let parts = parts(len, &ends, overlap);
         let (found, _) = stitched(&spec.build(), &data, segments, parts.into_iter());
         prop_assert_eq!(found, chunks(&spec, &data));
@@ -159,7 +159,7 @@ proptest! {
 
     #[test]
     fn law2_segments_equal_one_pass(spec in specs(), data in bytes(), segment_len in 0u64..9000) {
-        let segments = Segments::new(&spec, data.len() as u64, segment_len);
+        let segments = FileSegments::new(&spec, data.len() as u64, segment_len);
         let (found, _) = stitched(&spec.build(), &data, segments, segments.iter());
         prop_assert_eq!(found, chunks(&spec, &data));
     }
@@ -173,7 +173,7 @@ proptest! {
         order in proptest::collection::vec(any::<bool>(), 64),
     ) {
         let (chunker, len) = (spec.build(), data.len() as u64);
-        let mut stitch = Stitch::new(Segments::new(&spec, len, 1));
+        let mut stitch = SegmentStitcher::new(FileSegments::new(&spec, len, 1));
         let mut parts = parts(len, &ends, 0).into_iter().peekable();
         let (mut found, mut dice) = (Vec::new(), order.into_iter().cycle());
         while parts.peek().is_some() || stitch.seam().is_some() {
@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn law3_sub_chunks_merge_to_chunks_and_their_sums(
         spec in two_stage_specs(),
-        judge in select(&[Judge::Every, Judge::AsCut, Judge::AsCut][..]),
+        judge in select(&[JudgeScope::Every, JudgeScope::AsCut, JudgeScope::AsCut][..]),
         copies in select(&[1, 1, 1, 6][..]),
         data in bytes(),
         ends in proptest::collection::vec(any::<u64>(), 0..20),
@@ -212,15 +212,15 @@ proptest! {
         let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
         let (mut merge, mut all) = (stages.merge(), MergedAll::default());
         let (mut parts, mut dice) = (parts.into_iter().peekable(), order.into_iter().cycle());
-        while parts.peek().is_some() || merge.asks().is_some() {
-            let ask = merge.asks().filter(|_| dice.next() == Some(true) || parts.peek().is_none());
+        while parts.peek().is_some() || merge.request().is_some() {
+            let ask = merge.request().filter(|_| dice.next() == Some(true) || parts.peek().is_none());
             let chunks = match (ask, parts.peek()) {
-                (Some(Ask::Sum(front)), _) => merge.split(Crc32c::of(bytes_of(&data, &front))),
-                (Some(Ask::Judge(rest)), _) => {
-                    merge.judge(sub_chunks(&stages, &data, &rest, Judge::Every))
+                (Some(MergeRequest::Sum(front)), _) => merge.split(Crc32c::of(bytes_of(&data, &front))),
+                (Some(MergeRequest::Judge(rest)), _) => {
+                    merge.judge(sub_chunks(&stages, &data, &rest, JudgeScope::Every))
                 }
                 (None, Some(Segment { own, .. })) => {
-                    let found = sub_chunks(&stages, &data, own, Judge::AsCut);
+                    let found = sub_chunks(&stages, &data, own, JudgeScope::AsCut);
                     parts.next();
                     merge.push(found)
                 }
@@ -256,7 +256,7 @@ proptest! {
 
     #[test]
     fn segments_tile_the_file(spec in specs(), len in 0u64..100_000, segment_len in 0u64..9000) {
-        let segments = Segments::new(&spec, len, segment_len);
+        let segments = FileSegments::new(&spec, len, segment_len);
         let mut at = 0;
         for segment in segments.iter() {
             prop_assert_eq!(segment.own.start, at);
@@ -288,7 +288,7 @@ fn a_shrunken_file_gives_fewer_chunks() {
 fn random_bytes_need_no_seam() {
     let data = random(4, 8 << 20);
     let spec = ChunkerSpec::for_len(0);
-    let segments = Segments::new(&spec, data.len() as u64, 256 << 10);
+    let segments = FileSegments::new(&spec, data.len() as u64, 256 << 10);
     let (found, mended) = stitched(&spec.build(), &data, segments, segments.iter());
     assert_eq!(found, chunks(&spec, &data));
     assert_eq!(mended, 0);
@@ -299,7 +299,7 @@ fn fixed_chunks_and_holes_need_no_seam() {
     let fixed = ChunkerSpec::Fixed(FixedLen::new(700).expect("length is in range"));
     for spec in [fixed, ChunkerSpec::for_len(0)] {
         let data = vec![0; 1_000_003];
-        let segments = Segments::new(&spec, data.len() as u64, 100_000);
+        let segments = FileSegments::new(&spec, data.len() as u64, 100_000);
         let (found, mended) = stitched(&spec.build(), &data, segments, segments.iter());
         assert_eq!(found, chunks(&spec, &data));
         assert_eq!(mended, 0, "{spec:?}");
@@ -312,7 +312,7 @@ fn low_entropy_data_are_cut_right_by_seams() {
     let spec = ChunkerSpec::for_len(0);
     let chunker = spec.build();
     let data = vec![9; 1_000_000];
-    let segments = Segments::new(&spec, data.len() as u64, 64 << 10);
+    let segments = FileSegments::new(&spec, data.len() as u64, 64 << 10);
     let parts = parts(data.len() as u64, &[300_001, 600_007], 0);
     let (found, mended) = stitched(&chunker, &data, segments, parts.into_iter());
     assert_eq!(found, chunks(&spec, &data));
@@ -329,7 +329,7 @@ fn maxima_sum_few_bytes_again() {
     // In a hole, each chunk ends inside a sub-chunk of two KiB.
     for (data, one_of) in [(random(6, 4 << 20), 512), (hole, 6)] {
         let parts = parts(data.len() as u64, &ends, 0);
-        let MergedAll { chunks, again, .. } = merged(&stages, &data, &parts, Judge::Every);
+        let MergedAll { chunks, again, .. } = merged(&stages, &data, &parts, JudgeScope::Every);
         assert_eq!(chunks, sums(&spec, &data));
         assert!((1..data.len() / one_of).contains(&again), "{again} bytes of {}", data.len());
     }
@@ -343,7 +343,7 @@ fn segment_boundaries_realign_early_in_random_bytes() {
     let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
     let data = random(6, 16 << 20);
     let ends: Vec<u64> = (1..16).map(|n| n << 20).collect();
-    let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), Judge::AsCut);
+    let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), JudgeScope::AsCut);
     assert_eq!(all.chunks, sums(&spec, &data));
     assert!(all.unnamed < 16 * (64 << 10), "{} bytes", all.unnamed);
     assert!(all.judged <= 1 << 20, "{} bytes", all.judged);
@@ -363,7 +363,7 @@ fn a_failed_assumption_is_judged_again() {
     let (data, mut judged) = (data.expect("one in four blocks has a candidate"), 0);
     for shift in 0..8 {
         let ends: Vec<u64> = (1..4).map(|n| n * 500_000 + shift * 700).collect();
-        let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), Judge::AsCut);
+        let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), JudgeScope::AsCut);
         assert_eq!(all.chunks, sums(&spec, &data));
         judged += all.judged;
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::search::{Counts, SLACK_BYTES, STRONG_PER_BYTE};
+use deltic_core::search::{SLACK_BYTES, STRONG_PER_BYTE, SearchCounts};
 use deltic_core::{
-    AtEnd, BlockSpec, BlockSums, Locality, Op, Rolling, Searcher, Span, StoredSums, Strong, SumKey,
-    SumKind, Weak, reference,
+    AtEnd, BlockSpec, BlockSums, DeltaOp, Locality, RollingKind, Searcher, Span, StoredSums,
+    StrongKind, SumKey, SumKind, WeakKind, reference,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -14,13 +14,13 @@ use proptest::sample::select;
 use crate::{bytes, random};
 
 const LOCALITIES: [Locality; 2] = [Locality::Neighbour, Locality::Ignored];
-const ROLLING: [Rolling; 2] = [Rolling::Adler, Rolling::Crc32c];
+const ROLLING: [RollingKind; 2] = [RollingKind::Adler, RollingKind::Crc32c];
 /// The minimum block length.
 const LEN: usize = 512;
 
-fn spec(len: usize, weak: Rolling) -> BlockSpec {
+fn spec(len: usize, weak: RollingKind) -> BlockSpec {
     let len = FixedLen::new(len as u32).expect("length is in range");
-    BlockSpec { len, weak, strong: Strong::SipHash, key: None }
+    BlockSpec { len, weak, strong: StrongKind::SipHash, key: None }
 }
 
 fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
@@ -30,7 +30,12 @@ fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
 }
 
 /// Searches `new` in pieces, whose lengths repeat `pieces`.
-fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) -> (Vec<Op>, Counts) {
+fn search(
+    sums: &BlockSums,
+    locality: Locality,
+    new: &[u8],
+    pieces: &[usize],
+) -> (Vec<DeltaOp>, SearchCounts) {
     let mut searcher = Searcher::new(Arc::new(sums.clone()), locality);
     let (mut ops, mut settled, mut end) = (Vec::new(), 0, 0);
     for piece in pieces.iter().cycle() {
@@ -38,7 +43,7 @@ fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) ->
         let at_end = if end == new.len() { AtEnd::Yes } else { AtEnd::No };
         let before = settled;
         settled += searcher.search(&new[settled..end], at_end, |op| {
-            if let Op::Literal { new } = op {
+            if let DeltaOp::Literal { new } = op {
                 assert!(before as u64 <= new.start && new.end() <= end as u64, "{op:?}");
             }
             ops.push(op);
@@ -59,7 +64,7 @@ fn by_regions(
     first: usize,
     lens: &[usize],
     kept: Option<&StoredSums>,
-) -> (Vec<Op>, Counts) {
+) -> (Vec<DeltaOp>, SearchCounts) {
     let mut searcher = Searcher::new(Arc::new(sums.clone()), Locality::Ignored);
     let (blocks, len) = (searcher.blocks(), new.len() as u64);
     let (mut ops, first) = (Vec::new(), first.min(new.len()));
@@ -85,11 +90,13 @@ fn by_regions(
 }
 
 /// Joins consecutive literals.
-fn joined(ops: Vec<Op>) -> Vec<Op> {
-    let mut joined: Vec<Op> = Vec::new();
+fn joined(ops: Vec<DeltaOp>) -> Vec<DeltaOp> {
+    let mut joined: Vec<DeltaOp> = Vec::new();
     for op in ops {
         match (joined.last_mut(), op) {
-            (Some(Op::Literal { new: last }), Op::Literal { new }) if last.end() == new.start => {
+            (Some(DeltaOp::Literal { new: last }), DeltaOp::Literal { new })
+                if last.end() == new.start =>
+            {
                 last.len += new.len;
             }
             _ => joined.push(op),
@@ -98,15 +105,15 @@ fn joined(ops: Vec<Op>) -> Vec<Op> {
     joined
 }
 
-fn whole(sums: &BlockSums, locality: Locality, new: &[u8]) -> (Vec<Op>, Counts) {
+fn whole(sums: &BlockSums, locality: Locality, new: &[u8]) -> (Vec<DeltaOp>, SearchCounts) {
     search(sums, locality, new, &[new.len().max(1)])
 }
 
 /// The blocks that `ops` copy, with their offsets in the new version.
-fn matches(ops: &[Op], len: usize) -> Vec<(usize, usize)> {
-    let blocks = |op: &Op| match *op {
-        Op::Literal { .. } => vec![],
-        Op::Copy { old, new_start } => (0..(old.len as usize).div_ceil(len))
+fn matches(ops: &[DeltaOp], len: usize) -> Vec<(usize, usize)> {
+    let blocks = |op: &DeltaOp| match *op {
+        DeltaOp::Literal { .. } => vec![],
+        DeltaOp::Copy { old, new_start } => (0..(old.len as usize).div_ceil(len))
             .map(|n| (old.start as usize / len + n, new_start as usize + n * len))
             .collect(),
     };
@@ -114,20 +121,20 @@ fn matches(ops: &[Op], len: usize) -> Vec<(usize, usize)> {
 }
 
 /// Number of literal bytes.
-fn literal_bytes(ops: &[Op]) -> usize {
-    let bytes = |op: &Op| match op {
-        Op::Literal { new } => new.len as usize,
-        Op::Copy { .. } => 0,
+fn literal_bytes(ops: &[DeltaOp]) -> usize {
+    let bytes = |op: &DeltaOp| match op {
+        DeltaOp::Literal { new } => new.len as usize,
+        DeltaOp::Copy { .. } => 0,
     };
     ops.iter().map(bytes).sum()
 }
 
 /// Asserts that `ops` cover the new version in order and without gaps.
-fn assert_tiles(ops: &[Op], new_len: usize) {
+fn assert_tiles(ops: &[DeltaOp], new_len: usize) {
     let end = ops.iter().fold(0, |at, op| {
         let span = match *op {
-            Op::Literal { new } => new,
-            Op::Copy { old, new_start } => Span::new(new_start, old.len),
+            DeltaOp::Literal { new } => new,
+            DeltaOp::Copy { old, new_start } => Span::new(new_start, old.len),
         };
         assert_eq!(span.start, at, "{op:?}");
         span.end()
@@ -207,7 +214,7 @@ proptest! {
         old in bytes(),
         pieces in proptest::collection::vec(1usize..3000, 1..5),
     ) {
-        let expected = sums(spec(LEN, Rolling::Adler), &old);
+        let expected = sums(spec(LEN, RollingKind::Adler), &old);
         let mut found = BlockSums::new(*expected.spec());
         let (mut summed, mut end) = (0, 0);
         for piece in pieces.iter().cycle() {
@@ -221,8 +228,8 @@ proptest! {
         prop_assert_eq!(found.old_len(), old.len() as u64);
         prop_assert_eq!(found.count(), expected.count());
         for (n, block) in (0..).zip(old.chunks(LEN)) {
-            prop_assert_eq!(found.weak(n), Weak::Adler.of(block));
-            let strong = Strong::SipHash.of(None, block);
+            prop_assert_eq!(found.weak(n), WeakKind::Adler.of(block));
+            let strong = StrongKind::SipHash.of(None, block);
             prop_assert_eq!(found.strong(n), strong.as_bytes());
             prop_assert_eq!(found.span(n), Span::new(u64::from(n) * LEN as u64, block.len() as u32));
         }
@@ -240,7 +247,7 @@ proptest! {
         for (cut, insert) in edits {
             let mut new = old.clone();
             new.splice(at..at + cut, random(!seed, insert));
-            let sums = sums(spec(len, Rolling::Adler), &old);
+            let sums = sums(spec(len, RollingKind::Adler), &old);
             let (ops, _) = whole(&sums, Locality::Neighbour, &new);
             let literal = literal_bytes(&ops);
             // The inserted bytes, and the blocks that the edit changes: two, because a block is longer than an
@@ -255,7 +262,7 @@ fn an_unchanged_file_costs_one_strong_sum_for_each_block_and_is_one_run() {
     let old = random(1, 100 * LEN + 17);
     for weak in ROLLING {
         let (ops, counts) = whole(&sums(spec(LEN, weak), &old), Locality::Neighbour, &old);
-        assert_eq!(ops, [Op::Copy { old: Span::new(0, old.len() as u32), new_start: 0 }]);
+        assert_eq!(ops, [DeltaOp::Copy { old: Span::new(0, old.len() as u32), new_start: 0 }]);
         assert_eq!((counts.strong, counts.false_alarms), (101, 0));
         assert!(counts.tag_hits <= 1, "only the first block needs the table: {counts:?}");
     }
@@ -267,7 +274,7 @@ fn equal_blocks_after_an_overwrite_keep_their_offsets() {
     let old = vec![0; 20 * LEN];
     let mut new = old.clone();
     new[3 * LEN + 5] = 1;
-    let (ops, _) = whole(&sums(spec(LEN, Rolling::Adler), &old), Locality::Neighbour, &new);
+    let (ops, _) = whole(&sums(spec(LEN, RollingKind::Adler), &old), Locality::Neighbour, &new);
     // The zeros right after the changed byte match before the expected offset, so one block is left over at the
     // end.
     assert_eq!(literal_bytes(&ops), LEN);
@@ -275,11 +282,14 @@ fn equal_blocks_after_an_overwrite_keep_their_offsets() {
     let old: Vec<u8> = (0..20).flat_map(|_| random.clone()).collect();
     let mut new = old.clone();
     new[3 * LEN + 5] ^= 1;
-    let (ops, _) = whole(&sums(spec(LEN, Rolling::Adler), &old), Locality::Neighbour, &new);
+    let (ops, _) = whole(&sums(spec(LEN, RollingKind::Adler), &old), Locality::Neighbour, &new);
     let expected = [
-        Op::Copy { old: Span::new(0, 3 * LEN as u32), new_start: 0 },
-        Op::Literal { new: Span::new(3 * LEN as u64, LEN as u32) },
-        Op::Copy { old: Span::new(4 * LEN as u64, 16 * LEN as u32), new_start: 4 * LEN as u64 },
+        DeltaOp::Copy { old: Span::new(0, 3 * LEN as u32), new_start: 0 },
+        DeltaOp::Literal { new: Span::new(3 * LEN as u64, LEN as u32) },
+        DeltaOp::Copy {
+            old: Span::new(4 * LEN as u64, 16 * LEN as u32),
+            new_start: 4 * LEN as u64,
+        },
     ];
     assert_eq!(ops, expected);
 }
@@ -332,7 +342,7 @@ fn forged(seed: u64, len: usize) -> Vec<u8> {
 fn forged_weak_sums_cannot_buy_more_than_the_budget() {
     let len = 1024;
     let (old, new) = (forged(1, 512 * len), forged(2, 512 * len));
-    let sums = sums(spec(len, Rolling::Adler), &old);
+    let sums = sums(spec(len, RollingKind::Adler), &old);
     let weak: Vec<u32> = (0..sums.count()).map(|n| sums.weak(n)).collect();
     assert!(weak.iter().all(|sum| *sum == weak[0]), "the blocks are forged");
     for locality in LOCALITIES {
@@ -359,7 +369,7 @@ fn a_spent_budget_recovers() {
     let good = random(5, 64 * len);
     let old = [forged(1, 64 * len), good.clone()].concat();
     let new = [forged(2, 64 * len), good].concat();
-    let sums = sums(spec(len, Rolling::Adler), &old);
+    let sums = sums(spec(len, RollingKind::Adler), &old);
     let (ops, counts) = whole(&sums, Locality::Neighbour, &new);
     assert!(counts.unproven > 0);
     assert!(reference::apply(&ops, &old, &new) == new);
@@ -372,7 +382,7 @@ fn blocks_of_one_weak_sum_are_all_found() {
     let len = 1024;
     let old = forged(9, 300 * len);
     let new: Vec<u8> = old.chunks(len).rev().flatten().copied().collect();
-    let sums = sums(spec(len, Rolling::Adler), &old);
+    let sums = sums(spec(len, RollingKind::Adler), &old);
     let (ops, counts) = whole(&sums, Locality::Neighbour, &new);
     assert_eq!(literal_bytes(&ops), 0);
     assert!(counts.strong <= 600, "at most one for each window: {counts:?}");
@@ -383,11 +393,11 @@ fn blocks_of_one_weak_sum_are_all_found() {
 fn the_search_continues_at_the_end_of_a_piece() {
     let old = random(11, 30 * LEN);
     let new = [&random(12, 700)[..], &old[..10 * LEN], &random(13, 50), &old[9 * LEN..]].concat();
-    let sums = sums(spec(LEN, Rolling::Adler), &old);
+    let sums = sums(spec(LEN, RollingKind::Adler), &old);
     let (at_once, counts) = whole(&sums, Locality::Neighbour, &new);
     let (by_bytes, same) = search(&sums, Locality::Neighbour, &new, &[1]);
     assert_eq!(matches(&by_bytes, LEN), matches(&at_once, LEN));
-    assert_eq!(same, Counts { tag_hits: same.tag_hits, weak: same.weak, ..counts });
+    assert_eq!(same, SearchCounts { tag_hits: same.tag_hits, weak: same.weak, ..counts });
     assert!(reference::apply(&by_bytes, &old, &new) == new);
 }
 
@@ -395,7 +405,7 @@ fn the_search_continues_at_the_end_of_a_piece() {
 fn an_empty_search_finds_nothing() {
     let some = random(1, 3 * LEN + 5);
     for (old, new) in [(&[][..], &[][..]), (&[], &some), (&some, &[]), (&some[..5], &some[..4])] {
-        let sums = sums(spec(LEN, Rolling::Adler), old);
+        let sums = sums(spec(LEN, RollingKind::Adler), old);
         for pieces in [vec![1], vec![LEN], vec![5000]] {
             let (ops, counts) = search(&sums, Locality::Neighbour, new, &pieces);
             assert_tiles(&ops, new.len());
@@ -408,7 +418,7 @@ fn an_empty_search_finds_nothing() {
 #[test]
 fn the_short_block_begins_after_the_last_match() {
     let old = vec![0; LEN + 100];
-    let sums = sums(spec(LEN, Rolling::Adler), &old);
+    let sums = sums(spec(LEN, RollingKind::Adler), &old);
     for len in LEN..=LEN + 101 {
         let new = vec![0; len];
         let (ops, _) = whole(&sums, Locality::Neighbour, &new);
@@ -424,7 +434,7 @@ fn the_short_block_is_found_at_the_end_only() {
     let short = &old[3 * LEN..];
     let inside = [short, &random(22, LEN)].concat();
     let at_end = [&random(22, LEN)[..], short].concat();
-    let sums = sums(spec(LEN, Rolling::Crc32c), &old);
+    let sums = sums(spec(LEN, RollingKind::Crc32c), &old);
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &inside).0), inside.len());
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &at_end).0), LEN);
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, short).0), 0);
@@ -433,14 +443,14 @@ fn the_short_block_is_found_at_the_end_only() {
 /// Blocks as a storage layer has them, with unkeyed SHA-256.
 fn plain() -> BlockSpec {
     let len = FixedLen::new(4096).expect("length is in range");
-    BlockSpec { len, weak: Rolling::Crc32c, strong: Strong::Sha256, key: None }
+    BlockSpec { len, weak: RollingKind::Crc32c, strong: StrongKind::Sha256, key: None }
 }
 
 /// The sums that a storage layer keeps of `bytes`.
 fn kept(bytes: &[u8]) -> StoredSums {
     let mut kept = StoredSums::new(SumKind::Sha256, 4096, &(0..bytes.len() as u64));
     for (no, block) in (0..).zip(bytes.chunks_exact(4096)) {
-        kept.put(no * 4096, Strong::Sha256.of(None, block).as_bytes());
+        kept.put(no * 4096, StrongKind::Sha256.of(None, block).as_bytes());
     }
     kept
 }
@@ -496,7 +506,7 @@ fn region_borders_may_be_anywhere_in_repeated_content() {
     let repeated: Vec<u8> = unit.iter().copied().cycle().take(20_000).collect();
     let insert = [&repeated[..7001], b"other", &repeated[3..]].concat();
     for (old, new) in [(&repeated, &insert), (&insert, &repeated), (&repeated, &repeated)] {
-        let sums = sums(spec(LEN, Rolling::Crc32c), old);
+        let sums = sums(spec(LEN, RollingKind::Crc32c), old);
         let expected = joined(whole(&sums, Locality::Ignored, new).0);
         for len in (LEN / 2..LEN).step_by(17).chain(LEN - 2..LEN + 3).chain([LEN * 2, 5000]) {
             for first in [0, 1, LEN - 1, LEN + 1, 3000] {
@@ -511,11 +521,11 @@ fn region_borders_may_be_anywhere_in_repeated_content() {
 fn regions_share_one_budget() {
     let new = forged(3, 200_000);
     let sums = {
-        let mut sums = BlockSums::new(spec(LEN, Rolling::Adler));
+        let mut sums = BlockSums::new(spec(LEN, RollingKind::Adler));
         for seed in 0..8 {
             let block = &forged(seed + 10, LEN)[..LEN];
-            let weak = Weak::Adler.of(block);
-            sums.push(LEN as u32, weak, Strong::SipHash.of(None, block).as_bytes()).unwrap();
+            let weak = WeakKind::Adler.of(block);
+            sums.push(LEN as u32, weak, StrongKind::SipHash.of(None, block).as_bytes()).unwrap();
         }
         sums
     };

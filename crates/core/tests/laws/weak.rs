@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use deltic_core::chunk::cut_all;
-use deltic_core::weak::Engine;
+use deltic_core::weak::ConcatEngine;
 use deltic_core::{
-    Adler, Algorithm, AtEnd, ChunkerSpec, CodecError, Crc32c, Fingerprint, Reader, Sizes, Strong,
-    Weak, reference,
+    Adler, Algorithm, AtEnd, ChunkerSpec, CodecError, Crc32c, Fingerprint, Reader, Sizes,
+    StrongKind, WeakKind, reference,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (data.len() + 1)).collect();
         cuts.extend([0, data.len()]);
         cuts.sort_unstable();
-        for engine in [Engine::detect(), Engine::portable()] {
+        for engine in [ConcatEngine::detect(), ConcatEngine::portable()] {
             let parts = cuts.windows(2).map(|ends| &data[ends[0]..ends[1]]);
             let whole = parts.fold(Crc32c::EMPTY, |sum, part| {
                 sum.concat_on(engine, Crc32c::of(part), part.len() as u64)
@@ -64,27 +64,27 @@ proptest! {
     #[test]
     fn law4_concat_equals_the_reference(a in crc32c(), b in crc32c(), len in len()) {
         let whole = reference::crc32c_concat(a.get(), b.get(), len);
-        for engine in [Engine::detect(), Engine::portable()] {
+        for engine in [ConcatEngine::detect(), ConcatEngine::portable()] {
             prop_assert_eq!(a.concat_on(engine, b, len).get(), whole, "{} on {:?}", len, engine);
         }
     }
 }
 
 /// The reference sum of `bytes`.
-fn slow(kind: Weak, bytes: &[u8]) -> u32 {
+fn slow(kind: WeakKind, bytes: &[u8]) -> u32 {
     match kind {
-        Weak::Adler => reference::adler(bytes),
-        Weak::Crc32c => reference::crc32c(bytes),
-        Weak::FastFp => reference::fast_fp(bytes, 1),
-        Weak::FastFpStride => reference::fast_fp(bytes, 16),
-        Weak::LastFp => reference::last_fp(bytes),
+        WeakKind::Adler => reference::adler(bytes),
+        WeakKind::Crc32c => reference::crc32c(bytes),
+        WeakKind::FastFp => reference::fast_fp(bytes, 1),
+        WeakKind::FastFpStride => reference::fast_fp(bytes, 16),
+        WeakKind::LastFp => reference::last_fp(bytes),
     }
 }
 
 proptest! {
     #[test]
     fn law4_weak_sums_equal_the_reference(data in bytes()) {
-        for kind in Weak::ALL {
+        for kind in WeakKind::ALL {
             prop_assert_eq!(kind.of(&data), slow(kind, &data), "{:?}", kind);
         }
     }
@@ -107,7 +107,7 @@ proptest! {
 fn law4_weak_sums_equal_the_reference_at_all_short_lengths() {
     let data = random(7, 300);
     for len in 0..data.len() {
-        for kind in Weak::ALL {
+        for kind in WeakKind::ALL {
             assert_eq!(kind.of(&data[..len]), slow(kind, &data[..len]), "{kind:?} of {len}");
         }
     }
@@ -121,11 +121,11 @@ fn every_byte_changes_all_sums_except_lastfp() {
     for changed in 0..data.len() {
         let mut other = data.clone();
         other[changed] ^= 0x11;
-        for kind in Weak::ALL {
+        for kind in WeakKind::ALL {
             let differs = kind.of(&other) != kind.of(&data);
             match (kind, data.len() - changed) {
-                (Weak::LastFp, 65..) => assert!(!differs, "{changed}"),
-                (Weak::LastFp, 33..=64) => {}
+                (WeakKind::LastFp, 65..) => assert!(!differs, "{changed}"),
+                (WeakKind::LastFp, 33..=64) => {}
                 _ => assert!(differs, "{kind:?} at {changed}"),
             }
         }
@@ -134,22 +134,22 @@ fn every_byte_changes_all_sums_except_lastfp() {
 
 #[test]
 fn names_and_numbers_parse_to_their_kind() {
-    for kind in Weak::ALL {
+    for kind in WeakKind::ALL {
         assert_eq!(kind.name().parse(), Ok(kind));
         let mut bytes = Vec::new();
         kind.encode(&mut bytes);
-        assert_eq!(Weak::decode(&mut Reader::new(&bytes)), Ok(kind));
+        assert_eq!(WeakKind::decode(&mut Reader::new(&bytes)), Ok(kind));
     }
-    for kind in Strong::ALL {
+    for kind in StrongKind::ALL {
         assert_eq!(kind.name().parse(), Ok(kind));
         let mut bytes = Vec::new();
         kind.encode(&mut bytes);
-        assert_eq!(Strong::decode(&mut Reader::new(&bytes)), Ok(kind));
+        assert_eq!(StrongKind::decode(&mut Reader::new(&bytes)), Ok(kind));
     }
-    assert!("adler".parse::<Weak>().unwrap_err().to_string().contains("adler-rsync, crc32c"));
-    assert!("sha".parse::<Strong>().unwrap_err().to_string().contains("sha1, sha256"));
-    assert_eq!(Weak::decode(&mut Reader::new(&[0])), Err(CodecError::OutOfRange));
-    assert_eq!(Strong::decode(&mut Reader::new(&[99])), Err(CodecError::OutOfRange));
+    assert!("adler".parse::<WeakKind>().unwrap_err().to_string().contains("adler-rsync, crc32c"));
+    assert!("sha".parse::<StrongKind>().unwrap_err().to_string().contains("sha1, sha256"));
+    assert_eq!(WeakKind::decode(&mut Reader::new(&[0])), Err(CodecError::OutOfRange));
+    assert_eq!(StrongKind::decode(&mut Reader::new(&[99])), Err(CodecError::OutOfRange));
 }
 
 /// Lengths at which `concat` uses another table or another table entry.
@@ -160,7 +160,7 @@ fn law4_concat_equals_the_reference_at_every_power_of_two() {
     let lens = powers.flat_map(|power| [power - 1, power, power.saturating_add(1)]);
     for len in lens.chain([u64::MAX - 1, u64::MAX]) {
         let whole = reference::crc32c_concat(a.get(), b.get(), len);
-        for engine in [Engine::detect(), Engine::portable()] {
+        for engine in [ConcatEngine::detect(), ConcatEngine::portable()] {
             assert_eq!(a.concat_on(engine, b, len).get(), whole, "{len} on {engine:?}");
         }
     }
@@ -219,18 +219,18 @@ fn weak_sums_are_even_and_rarely_collide() {
     assert!(chunks.len() > 20_000, "{}", chunks.len());
     let sums =
         |sum: &dyn Fn(&[u8]) -> u32| chunks.iter().map(|chunk| sum(chunk)).collect::<Vec<_>>();
-    for kind in [Weak::Adler, Weak::Crc32c, Weak::FastFp, Weak::FastFpStride] {
+    for kind in [WeakKind::Adler, WeakKind::Crc32c, WeakKind::FastFp, WeakKind::FastFpStride] {
         let sums = sums(&|chunk| kind.of(chunk));
         assert!(are_even(&sums) && pairs(&sums) <= FEW, "{kind:?}: {} pairs", pairs(&sums));
     }
     // The last hash of a chunk has the bits that made the chunk end.
-    assert!(!are_even(&sums(&|chunk| Weak::LastFp.of(chunk))));
+    assert!(!are_even(&sums(&|chunk| WeakKind::LastFp.of(chunk))));
     // One bit is always set.
-    assert!(!are_even(&sums(&|chunk| Weak::Crc32c.of(chunk) | 1 << 31)));
+    assert!(!are_even(&sums(&|chunk| WeakKind::Crc32c.of(chunk) | 1 << 31)));
     // The sum of all bytes.
     assert!(!are_even(&sums(&|chunk| chunk.iter().map(|byte| u32::from(*byte)).sum())));
     // Uniform, but half as long.
-    let short = sums(&|chunk| Weak::Crc32c.of(chunk) & 0xffff_0000);
+    let short = sums(&|chunk| WeakKind::Crc32c.of(chunk) & 0xffff_0000);
     assert!(are_even(&short) && pairs(&short) > FEW);
 }
 
@@ -249,9 +249,9 @@ fn crcs_of_reordered_records_differ() {
         let page = records.concat();
         pages.extend(seen.insert(page.clone()).then_some(page));
     }
-    let crcs: Vec<u32> = pages.iter().map(|page| Weak::Crc32c.of(page)).collect();
+    let crcs: Vec<u32> = pages.iter().map(|page| WeakKind::Crc32c.of(page)).collect();
     assert!(are_even(&crcs) && pairs(&crcs) <= 16, "{} pairs", pairs(&crcs));
     // The lower half of an Adler is the sum of all bytes.
-    let halves: Vec<u32> = pages.iter().map(|page| Weak::Adler.of(page) << 16).collect();
+    let halves: Vec<u32> = pages.iter().map(|page| WeakKind::Adler.of(page) << 16).collect();
     assert!(!are_even(&halves) && pairs(&halves) > 16);
 }

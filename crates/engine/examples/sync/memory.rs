@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 
 use deltic_core::recipe::digest_of;
-use deltic_core::strategy::Compression;
+use deltic_core::strategy::CompressionChoice;
 use deltic_core::{Fingerprinter, Key, Span};
 use deltic_engine::assemble::{self, Parts, WriteBlock, WriteBuffer};
 use deltic_engine::check::{all_proven, chunks, small_digest};
@@ -37,7 +37,7 @@ impl Agreed {
         Self {
             names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
-            packing: Packing::new(Compression::AsAsked, None, terms.zeros(&options.strategy)),
+            packing: Packing::new(CompressionChoice::AsAsked, None, terms.zeros(&options.strategy)),
         }
     }
 }

@@ -14,8 +14,8 @@ mod writing;
 
 use std::io;
 
-use deltic_core::format::recipe::Summary;
-use deltic_core::{Chunk, ChunkerSpec, Cutter, Digest};
+use deltic_core::format::recipe::SummaryBuilder;
+use deltic_core::{Chunk, ChunkerSpec, Digest, StreamCutter};
 use deltic_store::{Snapshot, StoreError};
 
 pub(crate) use reading::Batch;
@@ -40,7 +40,8 @@ fn cut(
     spec: &ChunkerSpec,
     mut each: impl FnMut(&[u8], &Chunk) -> Result<(), StoreError>,
 ) -> Result<Digest, StoreError> {
-    let (mut cutter, mut sum, len) = (Cutter::new(spec), Summary::new(), snapshot.meta().len);
+    let (mut cutter, mut sum, len) =
+        (StreamCutter::new(spec), SummaryBuilder::new(), snapshot.meta().len);
     let mut each = |bytes: &[u8], chunk: Chunk| {
         sum.push(&chunk).expect("a file's length has 64 bits");
         each(bytes, &chunk)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
+use deltic_core::format::delta::{DeltaRecord, DeltaSteps, MAX_KNOWN_CHUNKS};
 use deltic_core::{ChunkerSpec, Digest, Index};
 use deltic_engine::pack::{level, packed};
 use deltic_protocol::batch::{Old, Part};
@@ -174,16 +174,16 @@ impl Contents<'_> {
             index = Index::new(0);
         }
         self.tap.put(&Part::Content { path: path.clone(), meta, old, spec }.encode());
-        let (mut steps, mut count) = (Steps::new(&index), 0);
+        let (mut steps, mut count) = (DeltaSteps::new(&index), 0);
         let mut put = |record| {
             count += 1;
             let part = match record {
-                Record::Copy(span) => Part::Copy { span },
-                Record::Literal(bytes) => Part::Literal {
+                DeltaRecord::Copy(span) => Part::Copy { span },
+                DeltaRecord::Literal(bytes) => Part::Literal {
                     len: bytes.len() as u32,
                     payload: packed(bytes, Some(self.level)),
                 },
-                Record::Header(_) | Record::End { .. } => return Ok(()),
+                DeltaRecord::Header(_) | DeltaRecord::End { .. } => return Ok(()),
             };
             if count > MAX_STEPS {
                 let source = other("it changed in too many places for a batch");
@@ -192,7 +192,7 @@ impl Contents<'_> {
             self.tap.put(&part.encode());
             Ok(())
         };
-        let digest = cut(new, &spec, |bytes, chunk| steps.push((bytes, chunk), &mut put))?;
+        let digest = cut(new, &spec, |bytes, chunk| steps.push(bytes, chunk, &mut put))?;
         steps.finish(&mut put)?;
         is_restless(new, Bears::default(), || Ok(cut(new, &spec, |_, _| Ok(()))? == digest))?;
         Ok(digest)

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_core::packed::OutOfRoom;
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
@@ -31,7 +31,7 @@ use crate::host::place::{exists, is_dir, shown};
 /// [`SyncError::Selection`] where an argument cannot be one.
 pub(crate) fn open(
     paths: &[OsString],
-    names: Option<Packed>,
+    names: Option<PackedStrings>,
     options: &Options,
 ) -> Result<Sources, SyncError> {
     match (names, paths) {
@@ -140,13 +140,13 @@ pub struct ListForm {
 ///
 /// # Errors
 /// Where it cannot be read, or is too long for one session.
-pub fn read_names(from: impl Read, form: ListForm) -> io::Result<Packed> {
+pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> {
     let ListForm { nul, commented } = form;
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let is_comment = |line: &[u8]| commented && matches!(line, [b'#' | b';', ..]);
     let is_name = |line: &&[u8]| !line.is_empty() && !is_comment(line);
     let mut from = BufReader::new(from.take(MAX_NAMES_BYTES as u64 + 1));
-    let (mut names, mut bytes, mut text) = (Packed::default(), 0, Vec::new());
+    let (mut names, mut bytes, mut text) = (PackedStrings::default(), 0, Vec::new());
     while from.read_until(if nul { 0 } else { b'\n' }, &mut text)? > 0 {
         bytes += text.len();
         let whole =
@@ -164,7 +164,7 @@ pub(crate) fn names_in_file(
     path: &[u8],
     form: ListForm,
     trust: Trust,
-) -> Result<Packed, SyncError> {
+) -> Result<PackedStrings, SyncError> {
     let file =
         NamedFile::find(&crate::host::place::expand(path), trust).and_then(|file| file.read());
     let read = file.and_then(|file| read_names(fs::File::from(file), form));
@@ -178,7 +178,11 @@ pub(crate) fn names_in_file(
 }
 
 /// The names of a list for sources elsewhere, which goes there as it is.
-pub(crate) fn names_to_tell(path: &[u8], nul: bool, trust: Trust) -> Result<Packed, SyncError> {
+pub(crate) fn names_to_tell(
+    path: &[u8],
+    nul: bool,
+    trust: Trust,
+) -> Result<PackedStrings, SyncError> {
     let names = names_in_file(path, ListForm { nul, commented: false }, trust)?;
     if names.iter().any(|(_, name)| name.len() > MAX_TEXT_BYTES) {
         let (path, why) = (printable(path), BadPath::TooLong);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_protocol::Terms;
 use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::MAX_TEXT_BYTES;
@@ -121,7 +121,7 @@ impl Session {
     /// Tells the names that a request is for; which names of the root they stand for, if not all.
     pub(super) async fn tell_names(
         &mut self,
-        names: Packed,
+        names: PackedStrings,
         options: &Options,
     ) -> Result<Option<Expect>, SyncError> {
         Names::check(&names)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
@@ -150,8 +150,8 @@ impl Session {
     }
 
     /// Hears the names that a request is for, to the last.
-    async fn hear_names(&mut self) -> Result<Packed, SyncError> {
-        let (mut names, mut bytes) = (Packed::default(), 0);
+    async fn hear_names(&mut self) -> Result<PackedStrings, SyncError> {
+        let (mut names, mut bytes) = (PackedStrings::default(), 0);
         loop {
             let frame = self.hear().await?;
             let Names(more) = Names::decode(frame.kind, &frame.payload)?;

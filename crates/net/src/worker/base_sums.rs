@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_core::codec::{Put, Reader};
 use deltic_core::moved::{KeptSums, MAX_BLOCKS, find};
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use deltic_core::{Digest, MovedRun, StoredSums, SumKind};
 use deltic_protocol::known::Changed;
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, MAX_MOVED_RUNS};
@@ -77,9 +77,9 @@ impl Deciding {
     /// stores.
     pub(super) fn kind(self, snapshot: &impl Snapshot) -> Option<SumKind> {
         snapshot.sum_kind().filter(|kind| match kind.strength() {
-            Strength::Proof => true,
-            Strength::AgainstAccidents => self.trusts,
-            Strength::Hint => false,
+            SumStrength::Proof => true,
+            SumStrength::AgainstAccidents => self.trusts,
+            SumStrength::Hint => false,
         })
     }
 
@@ -113,7 +113,7 @@ impl Deciding {
     fn lack(self, snapshot: &impl Snapshot) -> &'static str {
         match snapshot.sum_kind().map(SumKind::strength) {
             None => "its file system keeps no sums of blocks",
-            Some(Strength::Hint) => "sums of 32 bits, as its file system keeps, do not tell",
+            Some(SumStrength::Hint) => "sums of 32 bits, as its file system keeps, do not tell",
             Some(_) => "sums of 64 bits, as its file system keeps, count with --trust-sums alone",
         }
     }
@@ -230,7 +230,7 @@ fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<Ke
         sums = sums.take().or_else(|| KeptSums::new(kind, told.block_bytes(), key, len));
         sums.iter_mut().for_each(|sums| sums.take(told, range));
     })?;
-    let mut sums = sums.filter(KeptSums::has_some)?;
+    let mut sums = sums.filter(KeptSums::any_known)?;
     let now = snapshot.extents().ok()??;
     now.changed_since(extents)?.iter().for_each(|range| sums.forget(range));
     Some(sums)

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
 use deltic_engine::pack::{Packing, Tried, measured, pack_for};
 use deltic_protocol::message::Payload;
 
@@ -19,7 +19,11 @@ pub(super) struct Packer {
 
 impl Packer {
     /// The arguments are those of [`Packing::new`].
-    pub(super) fn new(compression: Compression, link: Option<Link>, zeros: bool) -> Self {
+    pub(super) fn new(
+        compression: CompressionChoice,
+        link: Option<LinkModel>,
+        zeros: bool,
+    ) -> Self {
         Self { packing: Packing::new(compression, link, zeros), tried: Mutex::default() }
     }
 
@@ -40,7 +44,7 @@ impl Packer {
         within(Stage::Pack, || self.packing.pack_as_asked(bytes, asked))
     }
 
-    fn tried_now(&self, bytes: &[u8]) -> Codec {
+    fn tried_now(&self, bytes: &[u8]) -> CodecModel {
         let started = Instant::now();
         let codec = measured(bytes, || started.elapsed());
         lock(&self.tried).note(codec);
@@ -57,8 +61,8 @@ mod tests {
     /// Payloads in which one at least is tried.
     const MANY: usize = 32;
 
-    fn link(bits_per_second: u64) -> Option<Link> {
-        Some(Link { bits_per_second, round_trip: Duration::ZERO })
+    fn link(bits_per_second: u64) -> Option<LinkModel> {
+        Some(LinkModel { bits_per_second, round_trip: Duration::ZERO })
     }
 
     /// A link that takes a second for a kilobyte, and one that takes no time at all: whatever machine this is.
@@ -69,18 +73,18 @@ mod tests {
             matches!(packing.pack(bytes.to_vec(), None), Payload::Zstd(_))
         };
         let (slow, fast) = (link(8000), link(u64::MAX));
-        let by_cost = |link| Packer::new(Compression::ByCost, link, false);
+        let by_cost = |link| Packer::new(CompressionChoice::ByCost, link, false);
         assert!(is_packed(&by_cost(slow), &text));
         assert!(!is_packed(&by_cost(fast), &text));
         assert!(!is_packed(&by_cost(None), &text), "nothing is known");
         assert!(!is_packed(&by_cost(slow), &noise));
-        assert!(!is_packed(&Packer::new(Compression::AsAsked, slow, false), &text));
+        assert!(!is_packed(&Packer::new(CompressionChoice::AsAsked, slow, false), &text));
         assert!(matches!(by_cost(fast).pack(text, Some(3)), Payload::Zstd(_)), "it was asked for");
     }
 
     #[test]
     fn content_that_changes_is_tried_again() {
-        let packing = Packer::new(Compression::ByCost, link(8000), false);
+        let packing = Packer::new(CompressionChoice::ByCost, link(8000), false);
         let text = b"new from old, ".repeat(2000);
         assert!(matches!(packing.pack(noise(), None), Payload::Plain(_)));
         let packed = (0..MANY).map(|_| packing.pack(text.clone(), None));

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_core::{
-    DataMap, Digest, Fingerprinter, Key, Span, Strong, StrongSum, digest_of_changes, digest_of_data,
+    DataMap, Digest, Fingerprinter, Key, Span, StrongKind, StrongSum, digest_of_changes,
+    digest_of_data,
 };
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
@@ -57,7 +58,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     options: Options,
     /// The level of compression, where that is asked for.
     level: i32,
-    link: Option<Link>,
+    link: Option<LinkModel>,
     user: User,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<(Agreed, Packer)>,
@@ -260,7 +261,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// The same for a session that crosses `link`, if anything is known of that.
-    pub(crate) fn over(self, link: Option<Link>) -> Self {
+    pub(crate) fn over(self, link: Option<LinkModel>) -> Self {
         Self { link, ..self }
     }
 
@@ -555,7 +556,7 @@ impl<T: Tree> SourceWorker<T> {
     fn hash(
         &self,
         handle: Handle,
-        strong: Strong,
+        strong: StrongKind,
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);

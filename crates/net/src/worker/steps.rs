@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::search::Blocks;
-use deltic_core::strategy::{Conversation, Sums};
-use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Span, StoredSums, Strategy};
+use deltic_core::search::SharedBlocks;
+use deltic_core::strategy::{Conversation, SumSource};
+use deltic_core::{
+    AtEnd, BlockSumSpec, ChunkerSpec, Digest, Fingerprinter, Span, StoredSums, Strategy,
+};
 use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::Terms;
@@ -62,7 +64,7 @@ pub(super) fn stored_sums(
     snapshot: &impl Snapshot,
     portion: &Portion,
 ) -> Result<Option<StoredSums>, StoreError> {
-    let uses = strategy.sums == Sums::Stored && asking_pays(snapshot);
+    let uses = strategy.sums == SumSource::Stored && asking_pays(snapshot);
     match portion {
         Portion::From(_) | Portion::Chunks(..) | Portion::Segment(_) if uses => {
             snapshot.stored_sums(&sums::read_range(portion))
@@ -73,7 +75,7 @@ pub(super) fn stored_sums(
 
 /// Sums that the store keeps of bytes that are searched, where strong sums may be such and the question pays.
 pub(super) fn searched_sums(
-    blocks: &Blocks,
+    blocks: &SharedBlocks,
     snapshot: &impl Snapshot,
     range: &Range<u64>,
 ) -> Result<Option<StoredSums>, StoreError> {
@@ -88,12 +90,13 @@ pub(super) fn searched_sums(
 pub(super) fn keeps(
     (strategy, terms): (&Strategy, Terms),
     snapshot: &impl Snapshot,
-) -> Option<Keeps> {
-    let is_told = strategy.sums == Sums::Stored && strategy.conversation == Conversation::Signature;
+) -> Option<BlockSumSpec> {
+    let is_told =
+        strategy.sums == SumSource::Stored && strategy.conversation == Conversation::Signature;
     let asks = is_told && terms.kept_sums && asking_pays(snapshot);
     // Whether the file has changed is found when it is read.
     let sums = asks.then(|| snapshot.stored_sums(&(0..READ_BYTES as u64)).ok().flatten())?;
-    sums?.keeps()
+    sums?.spec()
 }
 
 /// True for a file that is worth asking its store for sums of: shorter ones that are in memory are read and summed

@@ -9,7 +9,7 @@ use std::ops::Range;
 use blake2::Blake2b;
 use blake2::digest::consts::U32;
 use deltic_core::stored::BlockSum;
-use deltic_core::verity::Verity;
+use deltic_core::verity::VerityHasher;
 use deltic_core::{Crc32c, Digest, StoredSums, SumKind};
 use deltic_protocol::options::TrustedSums;
 use deltic_store::{Snapshot, StoreError};
@@ -43,7 +43,7 @@ fn verity_of(file: &impl Snapshot, buffers: &Buffers) -> Result<[u8; 32], StoreE
     if let Some(kept) = file.verity() {
         return Ok(kept);
     }
-    let mut verity = Verity::new();
+    let mut verity = VerityHasher::new();
     read(file, &(0..file.meta().len), buffers, |bytes| verity.push(bytes))?;
     Ok(verity.finish())
 }

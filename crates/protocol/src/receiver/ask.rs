@@ -7,7 +7,8 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    ChunkPrefix, Chunks, DataMap, Fingerprint, Keeps, Key, Op, Searcher, Span, Strong, StrongSum,
+    BlockSumSpec, ChunkPrefix, Chunks, DataMap, DeltaOp, Fingerprint, Key, Searcher, Span,
+    StrongKind, StrongSum,
 };
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
@@ -145,7 +146,7 @@ pub enum Work {
     /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
     /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
-    HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
+    HashOld { handle: Handle, strong: StrongKind, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
     /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood,
@@ -499,7 +500,7 @@ pub struct Removed {
 #[derive(Debug)]
 pub struct Rolled {
     /// Copies from blocks of new (there called old) to places in old (there called new), in order of these.
-    pub found: Vec<Op>,
+    pub found: Vec<DeltaOp>,
     /// Bytes of old that are settled; the next search goes on behind them.
     pub consumed: u64,
     /// True once the part's end was reached.
@@ -532,7 +533,7 @@ pub struct OldLens {
     /// The base that the one in place is, if that is known.
     pub base: Option<Digest>,
     /// The sums that storage keeps of the first that holds anything, where a signature may be made of such.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<BlockSumSpec>,
 }
 
 /// A file of another name that may be an old version.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
-use deltic_core::search::{Blocks, Region};
-use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_core::search::{SearchedRegion, SharedBlocks};
+use deltic_core::{GapSums, Key, Searcher, Span, StrongKind, StrongSum};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
@@ -46,17 +46,17 @@ pub enum Work {
     /// [`Answer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
-    Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
+    Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
     /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
     /// Search a region for blocks of old, whatever is before it; answer with [`Answer::Found`].
-    Find { handle: Handle, region: Range<u64>, blocks: Blocks },
+    Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
     /// The same as `Search`, through a region that was searched; answer with [`Answer::Searched`].
     Join {
         handle: Handle,
         start: u64,
         searcher: Box<Searcher>,
-        region: Box<Region>,
+        region: Box<SearchedRegion>,
         digest: Box<FileDigest>,
         zstd: bool,
     },
@@ -162,7 +162,7 @@ pub enum Answer {
     /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// Matches in a region.
-    Found(Result<Region, Trouble>),
+    Found(Result<SearchedRegion, Trouble>),
     /// Matches and literals that a search found.
     Searched(Result<Searched, Trouble>),
     /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.

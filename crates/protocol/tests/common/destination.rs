@@ -9,8 +9,8 @@ use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
 use deltic_core::zeros::put_back;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Cover, DataMap, Fingerprint, GapDelta, GapSums, Keeps, Key,
-    Reader, Span,
+    AtEnd, BlockLen, BlockSumSpec, ChunkerSpec, DataMap, Fingerprint, GapDelta, GapSums, Key,
+    Reader, Span, WriteCover,
 };
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
@@ -58,7 +58,7 @@ pub struct Destination {
     pub faults: DestinationFaults,
     pub dice: Dice,
     /// The sums that storage is said to keep.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<BlockSumSpec>,
     /// The bytes that those of old versions are of, where they are wrong.
     pub sums_of: Option<Arc<Vec<u8>>>,
     /// What killed runs left.
@@ -135,7 +135,7 @@ pub struct Stage {
     path: RelPath,
     new: New,
     bytes: Vec<u8>,
-    cover: Cover,
+    cover: WriteCover,
     has_literals: bool,
     /// The journal: what is in place.
     pub kept: Vec<KeptChunk>,
@@ -891,7 +891,7 @@ impl Destination {
         let stage = self.interrupted.remove(path)?;
         if is_it(&stage) {
             self.resumed += 1;
-            let cover = Cover::new(stage.new.told_len());
+            let cover = WriteCover::new(stage.new.told_len());
             return Some(Stage { cover, goes_on: true, ..stage });
         }
         self.leftovers.entry(path.clone()).or_default().push(Arc::new(stage.bytes));
@@ -904,7 +904,7 @@ impl Destination {
             path: path.clone(),
             new,
             bytes: vec![0; len as usize],
-            cover: Cover::new(len),
+            cover: WriteCover::new(len),
             has_literals: false,
             kept: Vec::new(),
             goes_on: false,
@@ -998,7 +998,7 @@ impl Stage {
         for piece in pieces {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
             let fingerprint = Fingerprint::of(chunk);
-            if piece.brief.is_some_and(|brief| !brief.begins(&fingerprint)) {
+            if piece.brief.is_some_and(|brief| !brief.is_prefix_of(&fingerprint)) {
                 return Err(setback("not what was announced", true));
             }
             chunks.push((piece.span.start, chunk, fingerprint));

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
-use deltic_core::{Keeps, SumKind};
+use deltic_core::{BlockSumSpec, SumKind};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::Options;
@@ -51,7 +51,7 @@ pub struct Session {
     /// Frames that gave credit.
     pub credits: usize,
     /// The sums that signatures were made of, and how many these were.
-    pub signed: Vec<Option<Keeps>>,
+    pub signed: Vec<Option<BlockSumSpec>>,
     pub old_sums: u64,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
@@ -366,8 +366,8 @@ fn agree_on_sums(case: &Case) -> bool {
 }
 
 /// The sums that storage is said to keep, often none.
-fn kept_by_luck(seed: u64) -> Option<Keeps> {
+fn kept_by_luck(seed: u64) -> Option<BlockSumSpec> {
     let kinds = [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
     let kind = kinds.get(seed as usize % 7)?;
-    Keeps::new(*kind, 4096 << (seed / 49 % 5))
+    BlockSumSpec::new(*kind, 4096 << (seed / 49 % 5))
 }

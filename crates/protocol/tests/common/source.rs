@@ -7,11 +7,11 @@ use std::sync::Arc;
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes, digest_of_data};
-use deltic_core::search::Region;
+use deltic_core::search::SearchedRegion;
 use deltic_core::zeros::take_out;
 use deltic_core::{
-    AtEnd, Chunker, Crc32c, DataMap, Digest, GapDelta, Isa, Keeps, Key, Op, Searcher, Span,
-    StrongSum,
+    AtEnd, BlockSumSpec, Chunker, Crc32c, DataMap, DeltaOp, Digest, GapDelta, Isa, Key, Searcher,
+    Span, StrongSum,
 };
 use deltic_protocol::known::{Changed, Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
@@ -76,7 +76,7 @@ pub struct Source {
     /// Contents by the digests that both ends call them by.
     pub bases: BTreeMap<[u8; 32], Arc<Vec<u8>>>,
     /// The sums that storage is said to keep.
-    pub keeps: Option<Keeps>,
+    pub keeps: Option<BlockSumSpec>,
     /// Regions that a search went through.
     pub joined: usize,
     /// Runs of blocks that were told as moved.
@@ -367,7 +367,7 @@ impl Source {
     fn search(
         &mut self,
         bytes: &[u8],
-        (start, (mut searcher, region)): (u64, (Box<Searcher>, Option<Box<Region>>)),
+        (start, (mut searcher, region)): (u64, (Box<Searcher>, Option<Box<SearchedRegion>>)),
         (mut digest, zstd): (Box<FileDigest>, bool),
     ) -> Searched {
         let from = bytes.len().min(start as usize);
@@ -387,13 +387,13 @@ impl Source {
         let mut patches = Vec::new();
         for op in ops {
             match op {
-                Op::Copy { old, .. } => {
+                DeltaOp::Copy { old, .. } => {
                     let block = searcher.block_len();
                     let first = (old.start / u64::from(block)) as u32;
                     let step = PatchStep::Copy(first..first + old.len.div_ceil(block));
                     patches.push((vec![step], Payload::Plain(Vec::new())));
                 }
-                Op::Literal { new } => {
+                DeltaOp::Literal { new } => {
                     let literal = &bytes[new.start as usize..new.end() as usize];
                     for piece in literal.chunks(self.limits.fill_bytes() as usize) {
                         let step = PatchStep::Literal(piece.len() as u32);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::{
-    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Keeps, Key, MovedRun,
+    BlockLen, BlockSumSpec, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Key, MovedRun,
     StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
@@ -407,9 +407,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Trouble.located", ToReceiver::Trouble(located).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
-        ("Keeps", ToReceiver::Keeps { file, kept: Keeps::new(SumKind::Crc32c, 4096) }.encode()),
+        (
+            "Keeps",
+            ToReceiver::Keeps { file, kept: BlockSumSpec::new(SumKind::Crc32c, 4096) }.encode(),
+        ),
         ("Keeps.nothing", ToReceiver::Keeps { file, kept: None }.encode()),
-        ("Signs", ToSender::Signs { file, by: Keeps::new(SumKind::Sha256, 4096) }.encode()),
+        ("Signs", ToSender::Signs { file, by: BlockSumSpec::new(SumKind::Sha256, 4096) }.encode()),
         ("Signs.nothing", ToSender::Signs { file, by: None }.encode()),
         ("Base", ToSender::Base { file, base: Digest::from_bytes([0xba; 32]) }.encode()),
         ("Moved", {
@@ -501,9 +504,10 @@ fn sum_lines_of(strong: usize) -> Vec<SumLine> {
     vec![SumLine::New(sum), SumLine::Again(1)]
 }
 
-fn keeps() -> impl Strategy<Value = Keeps> {
+fn keeps() -> impl Strategy<Value = BlockSumSpec> {
     let kinds = [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
-    let kept = |(kind, shift)| Keeps::new(kind, 1_u32 << shift).expect("a length that stores have");
+    let kept =
+        |(kind, shift)| BlockSumSpec::new(kind, 1_u32 << shift).expect("a length that stores have");
     (prop::sample::select(kinds.to_vec()), 12_u32..17).prop_map(kept)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 
 use super::parts::{Cover, Id, Layout, Part, Units};
 use crate::sums::Sum;
@@ -14,7 +14,7 @@ pub struct Comparison {
     /// Ranges of the new version that may differ, ascending, none next to another.
     pub differs: Vec<Range<u64>>,
     /// The weakest evidence by which the others are equal; `None` where there are no others.
-    pub by: Option<Strength>,
+    pub by: Option<SumStrength>,
 }
 
 impl Comparison {
@@ -24,7 +24,7 @@ impl Comparison {
         self.differs.iter().map(|range| range.end - range.start).sum()
     }
 
-    fn take(&mut self, range: Range<u64>, same: Option<Strength>) {
+    fn take(&mut self, range: Range<u64>, same: Option<SumStrength>) {
         match (same, self.differs.last_mut()) {
             (Some(strength), _) => {
                 self.by = Some(self.by.map_or(strength, |weakest| weakest.min(strength)));
@@ -89,11 +89,15 @@ impl At<'_> {
 
     /// Says of how many bytes something is said, never 0, and whether they are those at another place: by the stronger
     /// of both kinds of evidence. `weakest` is the strength of equal identities of one history, and of zeros.
-    fn same(self, old: Self, (weakest, one_history): (Strength, bool)) -> (u64, Option<Strength>) {
+    fn same(
+        self,
+        old: Self,
+        (weakest, one_history): (SumStrength, bool),
+    ) -> (u64, Option<SumStrength>) {
         let most = self.left().min(old.left());
         let is_here = one_history && self.place().is_some_and(|place| old.place() == Some(place));
         let by_place = is_here.then_some(weakest);
-        if by_place == Some(Strength::Proof) {
+        if by_place == Some(SumStrength::Proof) {
             return (most, by_place);
         }
         let (len, by_sums) = self.same_by_sums(old, most, weakest);
@@ -101,7 +105,12 @@ impl At<'_> {
     }
 
     /// The same by what covers both, of `most` bytes.
-    fn same_by_sums(self, old: Self, most: u64, weakest: Strength) -> (u64, Option<Strength>) {
+    fn same_by_sums(
+        self,
+        old: Self,
+        most: u64,
+        weakest: SumStrength,
+    ) -> (u64, Option<SumStrength>) {
         match (&self.part.cover, &old.part.cover) {
             (Cover::Zero, Cover::Zero) => (most, Some(weakest)),
             (Cover::Units(units), Cover::Units(was)) if units.are_like(was) => {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::stored::{BlockSum, Strength};
+use deltic_core::stored::{BlockSum, SumStrength};
 use deltic_core::{StoredSums, SumKind};
 use deltic_net::LocalSnapshot;
 use deltic_store::Snapshot;
@@ -18,14 +18,14 @@ use crate::sums::Algorithm;
 /// [`LayoutError`] where storage tells nothing, of more parts than a layout has, and of a file that changed meanwhile.
 pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     let (extents, system, identities, about) = match file.extents()? {
-        Some(extents) => (extents, "btrfs", Strength::Proof, Vec::new()),
+        Some(extents) => (extents, "btrfs", SumStrength::Proof, Vec::new()),
         None => {
             let why = format!("no identities: {}", file.lack());
             match file.mapped()? {
                 Some(mapped) => {
                     let shared = format!("{} bytes are shared with other files", mapped.shared);
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
-                    (mapped.extents, "FIEMAP", Strength::Hint, about)
+                    (mapped.extents, "FIEMAP", SumStrength::Hint, about)
                 }
                 None => return Err(LayoutError("its storage tells nothing of it".into())),
             }

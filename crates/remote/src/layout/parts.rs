@@ -1,6 +1,6 @@
 //! [`Layout`]: the parts of a version, and what is known of each.
 
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use deltic_store::StoreError;
 
 use crate::sums::{Algorithm, Sum};
@@ -15,7 +15,7 @@ pub struct Layout {
     /// Tells this version from others of the same name.
     pub token: String,
     /// Strength of equal identities as evidence.
-    pub identities: Strength,
+    pub identities: SumStrength,
     /// The history in which identities are unique.
     pub(super) history: [u8; 32],
     pub(super) parts: Vec<Part>,
@@ -90,7 +90,7 @@ impl Layout {
     /// A version of no bytes so far, by the word of `system`.
     #[must_use]
     pub fn new(system: &'static str, history: [u8; 32]) -> Self {
-        let (about, token, identities) = (Vec::new(), String::new(), Strength::Proof);
+        let (about, token, identities) = (Vec::new(), String::new(), SumStrength::Proof);
         Self { system, about, token, identities, history, parts: Vec::new(), len: 0 }
     }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::iter;
 use std::ops::Range;
 
-use deltic_core::stored::Strength;
+use deltic_core::stored::SumStrength;
 use sha2::{Digest, Sha256};
 
 use super::parts::MAX_PARTS;
@@ -107,7 +107,7 @@ fn a_hash_device_has_the_sums_of_its_image() {
         "root hash 3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16"
     );
     let differs = vec![4096..8192, 696_320..700_416];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
     let short = layout(Kind::DmVerity, fixture!("dm-verity-sha1.hash"));
     let salted = |units: &Units, block: &[u8]| {
         sha1::Sha1::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
@@ -149,7 +149,7 @@ fn stores_that_keep_crcs_have_those_of_the_content() {
     let packed = layout(Kind::BlueStore, fixture!("bluestore-compressed.json"));
     assert_eq!(packed.len(), 300_000);
     assert!(packed.parts().any(|(_, part)| matches!(part.cover, Cover::Encoded(..))));
-    assert_eq!(packed.differing(&packed).by, Some(Strength::Hint));
+    assert_eq!(packed.differing(&packed).by, Some(SumStrength::Hint));
     // Where sums are missing nothing is equal.
     let mut dump: serde_json::Value =
         serde_json::from_slice(fixture!("bluestore-compressed.json")).unwrap();
@@ -233,7 +233,7 @@ fn recipes_have_the_chunks_of_their_backups() {
         }
         // All chunks behind the insert are elsewhere, and known.
         let found = new.differing(&old);
-        assert_eq!((found.differs.len(), found.by), (1, Some(Strength::AgainstAccidents)));
+        assert_eq!((found.differs.len(), found.by), (1, Some(SumStrength::AgainstAccidents)));
         assert!(found.differs[0].contains(&150_000) && found.bytes() < 40_000, "{found:?}");
     }
     // One more chunk that is kept as a delta has the length of what it stands for.
@@ -250,7 +250,7 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     bytes[700_000] ^= 0xff;
     assert_eq!(check(&new, &bytes, fletcher4), 1_000_000);
     let differs = vec![0..131_072, 655_360..786_432];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
     let sparse = layout(Kind::Zfs, fixture!("zfs/sparse.txt"));
     let mut bytes = vec![0; 1 << 20];
     bytes.extend(stream(200_000));
@@ -264,7 +264,7 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let packed = layout(Kind::Zfs, fixture!("zfs/packed.txt"));
     let lzjb = |part: &Part| matches!(&part.cover, Cover::Encoded(how, _) if how == "lzjb");
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
-    assert_eq!(packed.differing(&packed).by, Some(Strength::Proof), "a place needs no sum");
+    assert_eq!(packed.differing(&packed).by, Some(SumStrength::Proof), "a place needs no sum");
     // What zdb could not read is not there, and no zeros.
     let all = str::from_utf8(fixture!("zfs/file-a.txt")).unwrap();
     let is_record = |line: &&str| line.contains(" L0 DVA") && line.contains("60000");
@@ -356,26 +356,26 @@ fn evidence_counts_as_the_policy_says() {
         ],
     );
     let all = old.differing(&old);
-    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(Strength::Hint)));
+    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(SumStrength::Hint)));
     // A place is that of one history. In another one sums are left.
     let moved = of(2, &[part(8192, id(0), crcs(&[1, 9]))]);
     let found = moved.differing(&old);
-    assert_eq!((found.differs, found.by), (one(4096..8192), Some(Strength::Hint)));
+    assert_eq!((found.differs, found.by), (one(4096..8192), Some(SumStrength::Hint)));
     // It is enough by itself, wherever parts begin.
     let same = of(1, &[part(1000, id(0), Cover::Unknown), part(7192, id(1000), Cover::Unknown)]);
     let found = same.differing(&old);
-    assert_eq!((found.differs, found.by), (vec![], Some(Strength::Proof)));
+    assert_eq!((found.differs, found.by), (vec![], Some(SumStrength::Proof)));
     // Of a hint and of proof for one part the proof counts.
     let hashes = |history| {
         let sums = Units::plain(Algorithm::Sha256, 4096, vec![5; 32]);
         let mut layout = of(history, &[part(4096, id(0), Cover::Units(sums))]);
-        layout.identities = Strength::Hint;
+        layout.identities = SumStrength::Hint;
         layout
     };
-    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(Strength::Proof));
+    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(SumStrength::Proof));
     let mut places = of(1, &[part(4096, id(0), Cover::Unknown), part(5, None, Cover::Zero)]);
-    places.identities = Strength::Hint;
-    assert_eq!(places.differing(&places).by, Some(Strength::Hint));
+    places.identities = SumStrength::Hint;
+    assert_eq!(places.differing(&places).by, Some(SumStrength::Hint));
     // Offsets into one place count, and so does where a unit begins.
     let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
     assert_eq!(shifted.differing(&old).differs, one(4096..4192));
@@ -388,7 +388,7 @@ fn evidence_counts_as_the_policy_says() {
     };
     let [new, was] = [[chunk(1), chunk(2), chunk(3)], [chunk(9), chunk(1), chunk(3)]];
     let found = of(0, &new).differing(&of(0, &was));
-    assert_eq!((found.differs, found.by), (one(11..23), Some(Strength::AgainstAccidents)));
+    assert_eq!((found.differs, found.by), (one(11..23), Some(SumStrength::AgainstAccidents)));
     // What is packed alike is one content, as far as its sum says.
     let packed = |how: &str, n| {
         let sum = Sum { algorithm: Algorithm::Fletcher4, bytes: [n; 32].into() };

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use deltic_core::verity::{BLOCK_BYTES, Descriptor};
+use deltic_core::verity::{BLOCK_BYTES, VerityDescriptor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
@@ -137,9 +137,11 @@ pub(super) fn measure_verity(file: BorrowedFd<'_>) -> Result<Option<[u8; 32]>, E
 }
 
 /// Description of how that was taken (`FS_IOC_READ_VERITY_METADATA`); zeros where less of it is told.
-pub(super) fn verity_descriptor(file: BorrowedFd<'_>) -> Result<[u8; Descriptor::BYTES], Errno> {
+pub(super) fn verity_descriptor(
+    file: BorrowedFd<'_>,
+) -> Result<[u8; VerityDescriptor::BYTES], Errno> {
     const DESCRIPTOR: u64 = 2;
-    let mut bytes = [0; Descriptor::BYTES];
+    let mut bytes = [0; VerityDescriptor::BYTES];
     let mut request = [DESCRIPTOR, 0, bytes.len() as u64, bytes.as_mut_ptr() as u64, 0];
     // SAFETY: a `struct fsverity_read_metadata_arg` is these five words.
     let call = unsafe { Updater::<READ_VERITY, _>::new(&mut request) };

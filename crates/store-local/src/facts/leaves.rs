@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use deltic_core::verity::{BLOCK_BYTES, Descriptor};
-use deltic_core::{StoredSums, Strong, SumKind};
+use deltic_core::verity::{BLOCK_BYTES, VerityDescriptor};
+use deltic_core::{StoredSums, StrongKind, SumKind};
 
 /// A block of hashes.
 type Block = [u8; BLOCK_BYTES];
@@ -17,7 +17,7 @@ const PER_BLOCK: u64 = (BLOCK_BYTES / HASH_BYTES) as u64;
 /// The hashes of the blocks of `range` of a file, whose tree `read` gives block by block; `None` where it cannot. The
 /// last block of the file has none, unless it is full: the kernel fills it up with zeros.
 pub(super) fn leaves(
-    file: &Descriptor,
+    file: &VerityDescriptor,
     range: &Range<u64>,
     mut read: impl FnMut(u64, &mut Block) -> Option<()>,
 ) -> Option<StoredSums> {
@@ -52,7 +52,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn of(file: &Descriptor) -> Self {
+    fn of(file: &VerityDescriptor) -> Self {
         let mut counts = Vec::new();
         let mut below = file.len.div_ceil(BLOCK_BYTES as u64);
         while below > 1 {
@@ -74,7 +74,7 @@ impl Tree {
     ) -> Option<Block> {
         let mut block = [0; BLOCK_BYTES];
         read(self.levels.get(level)? + no, &mut block)?;
-        let hash = Strong::Sha256.of(None, &block);
+        let hash = StrongKind::Sha256.of(None, &block);
         let is_it = if level + 1 == self.levels.len() {
             no == 0 && hash.as_bytes() == self.root
         } else {
@@ -89,16 +89,16 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use deltic_core::stored::BlockSum;
-    use deltic_core::verity::Verity;
+    use deltic_core::verity::VerityHasher;
 
     use super::*;
 
     /// A tree as the kernel keeps it, written from its definition.
-    fn tree(bytes: &[u8]) -> (Descriptor, Vec<u8>) {
+    fn tree(bytes: &[u8]) -> (VerityDescriptor, Vec<u8>) {
         let hash = |block: &[u8]| {
             let mut padded = block.to_vec();
             padded.resize(BLOCK_BYTES, 0);
-            Strong::Sha256.of(None, &padded).as_bytes().to_vec()
+            StrongKind::Sha256.of(None, &padded).as_bytes().to_vec()
         };
         let hashes = |level: &[u8]| level.chunks(BLOCK_BYTES).flat_map(hash).collect::<Vec<_>>();
         let (mut level, mut all) = (hashes(bytes), Vec::new());
@@ -107,7 +107,7 @@ mod tests {
             level.resize(level.len().next_multiple_of(BLOCK_BYTES), 0);
             all.splice(0..0, std::mem::replace(&mut level, above));
         }
-        (Descriptor { len: bytes.len() as u64, root: level[..].try_into().unwrap() }, all)
+        (VerityDescriptor { len: bytes.len() as u64, root: level[..].try_into().unwrap() }, all)
     }
 
     fn told(tree: &[u8]) -> impl FnMut(u64, &mut Block) -> Option<()> {
@@ -127,7 +127,7 @@ mod tests {
         for len in [2 * 4096, 128 * 4096, 129 * 4096 + 7, 300 * 4096, (128 * 128 + 3) * 4096] {
             let bytes = noise(len);
             let (file, tree) = tree(&bytes);
-            let mut verity = Verity::new();
+            let mut verity = VerityHasher::new();
             verity.push(&bytes);
             assert_eq!(file.digest(), verity.finish(), "{len}: it is the kernel's tree");
             let all = len as u64;
@@ -136,7 +136,7 @@ mod tests {
                 let first = sums.range().start as usize;
                 let blocks = bytes[first..(sums.range().end as usize).min(len)].chunks(BLOCK_BYTES);
                 for (no, block) in (0..).zip(blocks) {
-                    let sum = Strong::Sha256.of(None, block);
+                    let sum = StrongKind::Sha256.of(None, block);
                     let expected = match block.len() {
                         BLOCK_BYTES => BlockSum::Sum(sum.as_bytes()),
                         _ => BlockSum::Unknown,

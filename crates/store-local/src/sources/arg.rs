@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::packed::OutOfRoom;
-use deltic_core::{Packed, Put};
+use deltic_core::{PackedStrings, Put};
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::{Name, RelPath};
 
@@ -134,7 +134,7 @@ impl SourceArg {
 #[derive(Debug, Default)]
 pub struct SourceArgs {
     /// Of each, which of these its directory is, whether it means what is in a directory, and its path.
-    pub(super) packed: Packed,
+    pub(super) packed: PackedStrings,
     /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all
     /// there.
     pub(super) bases: Vec<(OsString, bool)>,

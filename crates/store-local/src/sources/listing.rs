@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deltic_core::packed::Slot;
+use deltic_core::packed::StringSlot;
 use deltic_tree::meta::Linked;
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
@@ -27,10 +27,10 @@ impl Sources {
     fn list_shared(
         &self,
         dir: &RelPath,
-        sharers: &[Slot],
+        sharers: &[StringSlot],
         part: Part,
     ) -> Result<Listing, StoreError> {
-        let hold = |at: &Slot| {
+        let hold = |at: &StringSlot| {
             let root = self.source(*at).held("list", dir)?;
             Ok((*at, root.dir(dir, Use::Read).at("list", dir)?))
         };
@@ -40,7 +40,7 @@ impl Sources {
 
     /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
     /// many have it: in a part each would be asked for the names of all.
-    fn list_held(&self, dir: &RelPath, held: &[(Slot, Dir)], part: Part) -> Listing {
+    fn list_held(&self, dir: &RelPath, held: &[(StringSlot, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
             entries = self.list_below(&mut all, dir, &[], part);
@@ -82,7 +82,7 @@ impl Sources {
     }
 
     /// The directory that the paths of an argument start in, of which `held` is one.
-    fn root_of<'a>(&'a self, at: Slot, held: &'a Dir) -> &'a Dir {
+    fn root_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
         self.source(at).base.dir.as_deref().unwrap_or(held)
     }
 
@@ -90,10 +90,10 @@ impl Sources {
     fn judged<'a>(
         &self,
         dir: &RelPath,
-        held: &'a [(Slot, Dir)],
+        held: &'a [(StringSlot, Dir)],
         all: &mut Listing,
-    ) -> Vec<(Slot, &'a Dir, Judge)> {
-        let judge = |at: &Slot| {
+    ) -> Vec<(StringSlot, &'a Dir, Judge)> {
+        let judge = |at: &StringSlot| {
             let source = self.source(*at);
             source.base.scopes.judge(dir, source.held("list", dir)?)
         };
@@ -108,8 +108,9 @@ impl Sources {
     }
 
     /// One entry of each name, in order.
-    fn merged(&self, dir: &RelPath, mut entries: Vec<(Slot, Entry)>) -> Vec<Entry> {
-        let key = |(at, entry): &(Slot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
+    fn merged(&self, dir: &RelPath, mut entries: Vec<(StringSlot, Entry)>) -> Vec<Entry> {
+        let key =
+            |(at, entry): &(StringSlot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
         entries.sort_by_cached_key(key);
         entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
         let mut chosen = lock(&self.chosen);
@@ -118,7 +119,7 @@ impl Sources {
             // In a directory that is listed again it is there already.
             dir.entry(at).or_default().push(name).ok();
         };
-        let keep = |(at, entry): (Slot, Entry)| {
+        let keep = |(at, entry): (StringSlot, Entry)| {
             // Where the first that has it need not be the one that counts.
             if let Ok(path) = dir.join(&entry.name)
                 && self.candidates(&path).first() != Some(&at)
@@ -165,7 +166,7 @@ impl Sources {
             return false;
         }
         let is_empty = |listed: &Listing| listed.entries.is_empty() && listed.rest.is_none();
-        let lists_nothing = |at: &Slot| {
+        let lists_nothing = |at: &StringSlot| {
             let listed = self.source(*at).list(dir, &self.options, Part::First);
             listed.is_ok_and(|listed| is_empty(&listed))
         };
@@ -204,12 +205,12 @@ impl Sources {
         &self,
         all: &mut Listing,
         dir: &RelPath,
-        others: &[(Slot, Entry)],
+        others: &[(StringSlot, Entry)],
         part: Part,
-    ) -> Vec<(Slot, Entry)> {
+    ) -> Vec<(StringSlot, Entry)> {
         let start = dir.as_bytes().len() + usize::from(!dir.is_root());
         let name =
-            |at: &Slot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
+            |at: &StringSlot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
         let (mut below, mut portion) = (self.below(dir), Portion::of(&part));
         if let Part::Next(mut rest) = part {
             // Those that were read in directories are not gone on with by arguments.
@@ -249,11 +250,11 @@ impl Sources {
     /// which do not take part either.
     fn list_name(
         &self,
-        (all, entries): (&mut Listing, &mut Vec<(Slot, Entry)>),
+        (all, entries): (&mut Listing, &mut Vec<(StringSlot, Entry)>),
         (dir, name): (&RelPath, &Name),
-        args: &[Slot],
+        args: &[StringSlot],
     ) -> Vec<(RelPath, StoreError)> {
-        let path = |at: &Slot| path_in(self.args.get(*at));
+        let path = |at: &StringSlot| path_in(self.args.get(*at));
         let (mut missing, mut is_known) = (Vec::new(), false);
         for args in args.chunk_by(|one, next| path(one) == path(next)) {
             for at in args {
@@ -318,7 +319,7 @@ impl Sources {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
         }
-        let takes = |at: &Slot| {
+        let takes = |at: &StringSlot| {
             let source = self.source(*at);
             source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
         };

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
 use deltic_engine::gap::BlockSums;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, journal, search};
@@ -244,7 +244,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn hash_old(
         &self,
         handle: Handle,
-        strong: Strong,
+        strong: StrongKind,
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Setback> {
         let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.agreed.key), spans));

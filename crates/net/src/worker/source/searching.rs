@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use deltic_core::Searcher;
 use deltic_core::recipe::FileDigest;
-use deltic_core::search::{Blocks, Region};
+use deltic_core::search::{SearchedRegion, SharedBlocks};
 use deltic_engine::search::NewSearch;
 use deltic_engine::sums::READ_BYTES;
 use deltic_protocol::sender::Searched;
@@ -15,7 +15,7 @@ use super::SourceWorker;
 use crate::worker::steps::{searched_sums, with_range};
 
 /// A search, and the region that it goes through, where that was searched.
-pub(super) type Through = (Box<Searcher>, Option<Box<Region>>);
+pub(super) type Through = (Box<Searcher>, Option<Box<SearchedRegion>>);
 
 impl<T: Tree> SourceWorker<T> {
     /// Searches the next segment, which begins at `start`; or goes through the rest of a `region`.
@@ -44,8 +44,8 @@ impl<T: Tree> SourceWorker<T> {
         &self,
         handle: Handle,
         region: Range<u64>,
-        blocks: &Blocks,
-    ) -> Result<Region, StoreError> {
+        blocks: &SharedBlocks,
+    ) -> Result<SearchedRegion, StoreError> {
         let snapshot = self.snapshot(handle);
         let range = blocks.read(&region, snapshot.meta().len);
         let kept = searched_sums(blocks, &**snapshot, &range)?;

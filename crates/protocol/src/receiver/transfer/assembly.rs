@@ -1,6 +1,6 @@
 //! The new version in the making: which of its bytes are in place, and which copies wait.
 
-use deltic_core::delta::{Cover, Op};
+use deltic_core::delta::{DeltaOp, WriteCover};
 use deltic_core::recipe::Chunk;
 use deltic_core::{Index, Span};
 
@@ -16,11 +16,11 @@ use super::file_context::{FileContext, Outcome};
 #[derive(Debug)]
 pub(super) struct Assembly {
     pub(super) new: New,
-    cover: Cover,
+    cover: WriteCover,
     pub(super) matched: Matched,
     pub(super) literal: u64,
     /// Copies that may never be needed: everything matched so far lies where it lay in the version in place.
-    held: Option<Vec<Op>>,
+    held: Option<Vec<DeltaOp>>,
     /// Copies and writes that are not answered.
     jobs: usize,
     /// The order of copies and writes.
@@ -62,7 +62,7 @@ impl Assembly {
     /// A new version of which nothing is in place.
     pub(super) fn new(new: New, turn: Turn) -> Self {
         Self {
-            cover: Cover::new(new.told_len()),
+            cover: WriteCover::new(new.told_len()),
             new,
             matched: Matched { bytes: 0, resumed: 0, left_at: u64::MAX },
             literal: 0,
@@ -137,12 +137,12 @@ impl Assembly {
     pub(super) fn copy(
         &mut self,
         fx: &mut FileContext<'_>,
-        found: Vec<Op>,
+        found: Vec<DeltaOp>,
         differs: bool,
         index: Option<&Index>,
     ) {
         let in_place = fx.old.len_in_place().unwrap_or(0);
-        let stays = |op: &Op| matches!(op, Op::Copy { old, new_start } if old.start == *new_start && old.end() <= in_place);
+        let stays = |op: &DeltaOp| matches!(op, DeltaOp::Copy { old, new_start } if old.start == *new_start && old.end() <= in_place);
         let mut ops = found;
         if let Some(held) = &mut self.held {
             let identical = !differs && ops.iter().all(stays);
@@ -168,7 +168,7 @@ impl Assembly {
     }
 
     /// Copies what comes again within the new version, all of which is there once.
-    pub(super) fn repeat(&mut self, fx: &mut FileContext<'_>, ops: &[Op]) {
+    pub(super) fn repeat(&mut self, fx: &mut FileContext<'_>, ops: &[DeltaOp]) {
         for runs in batches(ops) {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();

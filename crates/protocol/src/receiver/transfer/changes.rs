@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::delta::Op;
+use deltic_core::delta::DeltaOp;
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Span};
@@ -35,7 +35,7 @@ pub(super) struct Changes {
     /// Bytes that stay.
     kept: u64,
     /// Copies between blocks that came, and of what is behind the last.
-    copies: VecDeque<Op>,
+    copies: VecDeque<DeltaOp>,
     /// Runs that the base has elsewhere, ascending.
     moved: Vec<MovedRun>,
     /// Number of those that are before the end.
@@ -100,7 +100,7 @@ impl Changes {
     fn copy(&mut self, mut from: u64, end: u64) {
         while self.end < end {
             let old = Span::new(from, (end - self.end).min(COPY_BYTES) as u32);
-            self.copies.push_back(Op::Copy { old, new_start: self.end });
+            self.copies.push_back(DeltaOp::Copy { old, new_start: self.end });
             (from, self.end) = (old.end(), self.end + u64::from(old.len));
             self.kept += u64::from(old.len);
         }
@@ -143,9 +143,9 @@ impl Changes {
     }
 
     /// The copies that lie before `place`, and were not taken yet.
-    pub(super) fn take_before(&mut self, place: u64) -> Vec<Op> {
+    pub(super) fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         let is_before =
-            |op: &mut Op| matches!(op, Op::Copy { new_start, .. } if *new_start < place);
+            |op: &mut DeltaOp| matches!(op, DeltaOp::Copy { new_start, .. } if *new_start < place);
         std::iter::from_fn(|| self.copies.pop_front_if(is_before)).collect()
     }
 

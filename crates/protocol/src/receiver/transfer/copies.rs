@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::Span;
-use deltic_core::delta::{CopyRuns, MAX_RUN_BYTES, Op};
+use deltic_core::delta::{CopyRuns, DeltaOp, MAX_RUN_BYTES};
 
 use crate::receiver::ask::CopyRun;
 
@@ -11,7 +11,7 @@ use crate::receiver::ask::CopyRun;
 #[derive(Default)]
 pub(super) struct Copies {
     runs: CopyRuns,
-    done: Vec<Op>,
+    done: Vec<DeltaOp>,
 }
 
 impl Copies {
@@ -19,34 +19,34 @@ impl Copies {
         self.done.extend(self.runs.push(old, new_start));
     }
 
-    pub(super) fn finish(mut self) -> Vec<Op> {
+    pub(super) fn finish(mut self) -> Vec<DeltaOp> {
         self.done.extend(self.runs.finish());
         self.done
     }
 }
 
 /// Length of what an operation brings, in bytes.
-pub(super) fn op_bytes(op: &Op) -> u64 {
+pub(super) fn op_bytes(op: &DeltaOp) -> u64 {
     match op {
-        Op::Copy { old, .. } => u64::from(old.len),
-        Op::Literal { new } => u64::from(new.len),
+        DeltaOp::Copy { old, .. } => u64::from(old.len),
+        DeltaOp::Literal { new } => u64::from(new.len),
     }
 }
 
 /// Copies as a driver makes them.
-pub(super) fn copy_runs(ops: &[Op]) -> Vec<CopyRun> {
-    let run = |op: &Op| match *op {
-        Op::Copy { old, new_start } => Some(CopyRun { old, new_start }),
-        Op::Literal { .. } => None,
+pub(super) fn copy_runs(ops: &[DeltaOp]) -> Vec<CopyRun> {
+    let run = |op: &DeltaOp| match *op {
+        DeltaOp::Copy { old, new_start } => Some(CopyRun { old, new_start }),
+        DeltaOp::Literal { .. } => None,
     };
     ops.iter().filter_map(run).collect()
 }
 
 /// Copies in portions that are worth a thread's while and do not keep it long.
-pub(super) fn batches(ops: &[Op]) -> Vec<Vec<CopyRun>> {
+pub(super) fn batches(ops: &[DeltaOp]) -> Vec<Vec<CopyRun>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for op in ops {
-        let Op::Copy { old, new_start } = *op else { continue };
+        let DeltaOp::Copy { old, new_start } = *op else { continue };
         if bytes + old.len > MAX_RUN_BYTES {
             batches.push(std::mem::take(&mut batch));
             bytes = 0;

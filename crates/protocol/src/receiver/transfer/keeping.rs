@@ -58,7 +58,7 @@ impl Keeping {
     /// The kept chunk that is the one of `line`, which starts at `start`.
     pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
         let (no, Chunk { len, fingerprint }) = self.at(start)?;
-        (len == line.len && line.brief.begins(&fingerprint)).then_some(no)
+        (len == line.len && line.brief.is_prefix_of(&fingerprint)).then_some(no)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -31,8 +31,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
-use deltic_core::delta::Op;
-use deltic_core::{DataMap, Digest, Fingerprint, Keeps, MovedRun, Span, Strategy};
+use deltic_core::delta::DeltaOp;
+use deltic_core::{BlockSumSpec, DataMap, Digest, Fingerprint, MovedRun, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
@@ -77,7 +77,7 @@ enum Method {
 
 impl Method {
     /// The copies that were kept and lie before `place`, where copies and literals follow each other.
-    fn take_before(&mut self, place: u64) -> Vec<Op> {
+    fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         match self {
             Self::Preset(preset) => preset.take_before(place),
             Self::Changes(changes) => changes.take_before(place),
@@ -86,7 +86,7 @@ impl Method {
     }
 
     /// The copies that were kept to the end, if there are any.
-    fn take_late(&mut self) -> Option<Vec<Op>> {
+    fn take_late(&mut self) -> Option<Vec<DeltaOp>> {
         match self {
             Self::Preset(preset) => preset.take_late(),
             Self::Changes(changes) => Some(changes.take_before(u64::MAX)),
@@ -377,7 +377,7 @@ impl Transfer {
     pub(crate) fn keeps(
         &mut self,
         fx: &mut FileContext<'_>,
-        kept: Option<Keeps>,
+        kept: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         match &mut self.method {
             Method::Preset(preset) => preset.keeps(fx, kept),

@@ -2,7 +2,7 @@
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Chunks, Index, Keeps};
+use deltic_core::{BlockSumSpec, Chunks, Index};
 
 use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
@@ -109,7 +109,7 @@ impl Old {
             let Some(len) = lens.get(version) else { break };
             let cutting = Cutting::new(&self.spec, *len);
             let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
-            self.index.expect(chunks as usize);
+            self.index.reserve(chunks as usize);
             self.indexing = Some(Indexing { version, at, cutting });
         }
         self.knows_all();
@@ -185,7 +185,7 @@ pub(crate) struct OldVersions {
     /// True where the first is one of a reference directory.
     pub(crate) is_beside: bool,
     /// The sums that storage keeps of the first version that holds anything.
-    pub(crate) keeps: Option<Keeps>,
+    pub(crate) keeps: Option<BlockSumSpec>,
     /// True if an old version has large holes.
     pub(crate) has_holes: bool,
     /// True once old versions are read in the order of the new data; all lengths are then packed lengths.

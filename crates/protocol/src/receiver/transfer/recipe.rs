@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
-use deltic_core::delta::Op;
+use deltic_core::delta::DeltaOp;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 
@@ -134,7 +134,7 @@ impl Recipe {
     }
 
     /// Copies of the chunks that come again, from where they are now, if there are any.
-    pub(super) fn take_repeats(&mut self) -> Vec<Op> {
+    pub(super) fn take_repeats(&mut self) -> Vec<DeltaOp> {
         let mut copies = Copies::default();
         for (chunk, of) in self.again.take() {
             let (from, start) = self.table.repeat(chunk, of);

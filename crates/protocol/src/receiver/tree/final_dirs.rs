@@ -1,6 +1,6 @@
 //! Directories that get their time and mode at the end of a run, held as parent and name: a tree has many of them.
 
-use deltic_core::packed::{Slab, Slot};
+use deltic_core::packed::{StringSlab, StringSlot};
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::receiver::ask::Carries;
@@ -14,7 +14,7 @@ pub(super) struct FinalDirs {
     own: Vec<FinalDir>,
     /// Those on the way to a source only.
     implied: Vec<FinalDir>,
-    names: Slab,
+    names: StringSlab,
     /// Number of those whose names there was no room for.
     unset: u64,
     /// The parent of the last one: its siblings share it.
@@ -26,7 +26,7 @@ pub(super) struct FinalDirs {
 struct FinalDir {
     parent: RelPath,
     /// The name in `parent`; the root has none.
-    name: Option<Slot>,
+    name: Option<StringSlot>,
     meta: FinalMeta,
 }
 
@@ -123,7 +123,7 @@ impl FinalDirs {
 }
 
 impl FinalDir {
-    fn is(&self, path: &RelPath, names: &Slab) -> bool {
+    fn is(&self, path: &RelPath, names: &StringSlab) -> bool {
         let name = self.name.map(|name| names.get(name));
         name == path.components().next_back()
             && path.split_last().is_none_or(|(parent, _)| parent == self.parent)

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use deltic_core::packed::Slot;
-use deltic_core::{Put, Reader, Slab};
+use deltic_core::packed::StringSlot;
+use deltic_core::{Put, Reader, StringSlab};
 use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, RelPath};
 
@@ -16,8 +16,8 @@ use super::hard_links::{Shared, State};
 /// Files that nothing is to be done for until another name is told.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
-    places: BTreeMap<FileNo, Slot>,
-    shelf: Slab,
+    places: BTreeMap<FileNo, StringSlot>,
+    shelf: StringSlab,
 }
 
 impl Resting {

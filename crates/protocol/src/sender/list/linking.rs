@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::packed::Slot;
-use deltic_core::{CodecError, Put, Reader, Slab};
+use deltic_core::packed::StringSlot;
+use deltic_core::{CodecError, Put, Reader, StringSlab};
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
@@ -14,9 +14,9 @@ use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 /// Files of which one name was told and others may come.
 #[derive(Debug, Default)]
 pub(super) struct Linking {
-    open: BTreeMap<Inode, Slot>,
+    open: BTreeMap<Inode, StringSlot>,
     /// First names, packed: there may be half a million of them.
-    firsts: Slab,
+    firsts: StringSlab,
     /// Bytes of the paths of all of them, and of what they point at.
     bytes: usize,
     /// There were more of them than either end may remember.

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use deltic_core::strategy::{Merge, Proof};
-use deltic_core::{Refuted, Span, StrongSum};
+use deltic_core::strategy::{FileProof, MatchMerging};
+use deltic_core::{RefutedStep, Span, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
@@ -38,7 +38,7 @@ impl Preset {
         if token.strong.as_bytes().len() != self.ways.strong_bytes() {
             return Err(PeerError::Unexpected("a strong sum of another length"));
         }
-        if token.over == Over::Run && !is_single && self.ways.strategy.merge != Merge::Runs {
+        if token.over == Over::Run && !is_single && self.ways.strategy.merge != MatchMerging::Runs {
             return Err(PeerError::Unexpected("a run of a strategy that merges none"));
         }
         if !is_single && self.table.bytes_of(&token.chunks) > MAX_TOKEN_BYTES {
@@ -86,7 +86,7 @@ impl Preset {
     fn refute(&mut self, at: &mut Attempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
         at.settled -= bytes;
-        if Refuted::of(count, bytes) == Refuted::Send {
+        if RefutedStep::of(count, bytes) == RefutedStep::Send {
             self.needs.push(&self.table, std::slice::from_ref(&range));
         } else if let Some(named) = self.named() {
             named.split(&range);
@@ -133,7 +133,7 @@ impl Preset {
                 cx.send(ToReceiver::Deny { file: at.file, chunks });
                 continue;
             };
-            if proof == Proof::Recipe {
+            if proof == FileProof::Recipe {
                 let sums = self.known_sums(&token);
                 let own = self.judge(at, &sums);
                 cx.counts.add(0, own as u64);

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Keeps, Strategy, Strong, StrongSum};
+use deltic_core::strategy::{Conversation, Delivery, FileProof};
+use deltic_core::{BlockSumSpec, Fingerprint, Strategy, StrongKind, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES, SUM_WINDOW};
@@ -85,7 +85,7 @@ impl Preset {
             Conversation::Signature => Side::Signature(Signature::Closed(None)),
             Conversation::Recipe => return None,
         };
-        let digest = (strategy.proof() == Proof::WholeFile).then(Box::default);
+        let digest = (strategy.proof() == FileProof::WholeFile).then(Box::default);
         Some(Box::new(Self {
             ways,
             spec: strategy.chunker(0, None),
@@ -115,8 +115,8 @@ impl Preset {
     }
 
     /// The strong sums that are taken of chunks while they are cut: those that travel, and those that prove.
-    fn strong(&self) -> Option<Strong> {
-        let proves = self.ways.strategy.proof() == Proof::Recipe;
+    fn strong(&self) -> Option<StrongKind> {
+        let proves = self.ways.strategy.proof() == FileProof::Recipe;
         (self.is_rolled() || proves).then_some(self.ways.strong)
     }
 
@@ -127,7 +127,12 @@ impl Preset {
     }
 
     /// Chooses the chunker of a file of `len` bytes, of which storage keeps these sums.
-    pub(super) fn opened(&mut self, cx: &Context, len: u64, keeps: Option<Keeps>) -> ChunkerSpec {
+    pub(super) fn opened(
+        &mut self,
+        cx: &Context,
+        len: u64,
+        keeps: Option<BlockSumSpec>,
+    ) -> ChunkerSpec {
         if let Side::Signature(old) = &mut self.side {
             *old = Signature::Closed(keeps);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use deltic_core::Searcher;
-use deltic_core::search::{Blocks, Region};
+use deltic_core::search::{SearchedRegion, SharedBlocks};
 
 use crate::limits::SEGMENT_BYTES;
 
@@ -17,13 +17,13 @@ const AHEAD: u64 = 16;
 /// The regions of the rest of a file, from where a search stands on.
 #[derive(Debug)]
 pub(super) struct Regions {
-    blocks: Blocks,
+    blocks: SharedBlocks,
     rest: Range<u64>,
     /// The number of the next region to be asked for, and of the next one to be joined.
     next: u64,
     joined: u64,
     /// Regions that were searched before those in front of them.
-    early: BTreeMap<u64, Region>,
+    early: BTreeMap<u64, SearchedRegion>,
     /// The search, unless it is at work.
     search: Option<Box<Searcher>>,
 }
@@ -39,7 +39,7 @@ impl Regions {
     }
 
     /// The blocks that are looked for.
-    pub(super) fn blocks(&self) -> Blocks {
+    pub(super) fn blocks(&self) -> SharedBlocks {
         self.blocks.clone()
     }
 
@@ -58,7 +58,7 @@ impl Regions {
     }
 
     /// Takes what was found in a region.
-    pub(super) fn take(&mut self, no: u64, region: Region) {
+    pub(super) fn take(&mut self, no: u64, region: SearchedRegion) {
         self.early.insert(no, region);
     }
 
@@ -68,7 +68,7 @@ impl Regions {
     }
 
     /// The search and the region that it goes on with, once both are here.
-    pub(super) fn join(&mut self) -> Option<(Box<Searcher>, Region)> {
+    pub(super) fn join(&mut self) -> Option<(Box<Searcher>, SearchedRegion)> {
         self.search.as_ref()?;
         let region = self.early.remove(&self.joined)?;
         self.joined += 1;

@@ -2,9 +2,9 @@
 //! (rsync; SkySync §3.3).
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::search::Region;
-use deltic_core::strategy::Parallel;
-use deltic_core::{BlockSums, Keeps, Searcher};
+use deltic_core::search::SearchedRegion;
+use deltic_core::strategy::ParallelMode;
+use deltic_core::{BlockSumSpec, BlockSums, Searcher};
 
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
@@ -23,7 +23,7 @@ use super::{Preset, Side};
 #[derive(Debug)]
 pub(super) enum Signature {
     /// New is not open, or nothing was told; storage keeps these sums of new.
-    Closed(Option<Keeps>),
+    Closed(Option<BlockSumSpec>),
     /// The receiver knows what storage keeps here, and owes what it makes them of.
     Unsigned,
     /// More of them come.
@@ -54,7 +54,7 @@ impl Signature {
 
 impl Preset {
     /// Takes what the sums of old are made of.
-    pub(crate) fn signed(&mut self, by: Option<Keeps>) -> Result<(), PeerError> {
+    pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
         let Side::Signature(old @ Signature::Unsigned) = &mut self.side else { return Err(UNFIT) };
         if let Some(kept) = by {
@@ -134,7 +134,7 @@ impl Preset {
     /// Goes on with a search; by regions, where threads share them.
     fn search_on(&mut self, at: &Attempt, cx: &mut Context, searcher: Box<Searcher>) {
         let Side::Signature(old) = &mut self.side else { return };
-        let shares = self.ways.parallel(cx.options.threads) == Parallel::Regions;
+        let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;
         match old {
             Signature::Shared(regions) => regions.wait(searcher),
             _ if !shares => return self.search(at, cx, Search::On(searcher)),
@@ -147,7 +147,13 @@ impl Preset {
     }
 
     /// Takes what was found in a region.
-    pub(crate) fn found(&mut self, at: &Attempt, cx: &mut Context, no: u64, region: Region) {
+    pub(crate) fn found(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        no: u64,
+        region: SearchedRegion,
+    ) {
         if let Side::Signature(Signature::Shared(regions)) = &mut self.side {
             regions.take(no, region);
             self.share(at, cx);

@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::search::Region;
-use deltic_core::{DataMap, Digest, Keeps, Key, StrongSum};
+use deltic_core::search::SearchedRegion;
+use deltic_core::{BlockSumSpec, DataMap, Digest, Key, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -283,7 +283,7 @@ impl Transfer {
         }
     }
 
-    pub(super) fn signed(&mut self, by: Option<Keeps>) -> Result<(), PeerError> {
+    pub(super) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
         let (preset, _) = self.preset().ok_or(PeerError::Unexpected("what old is signed by"))?;
         preset.signed(by)
     }
@@ -330,7 +330,7 @@ impl Transfer {
         &mut self,
         cx: &mut Context,
         no: u64,
-        region: Region,
+        region: SearchedRegion,
     ) -> Result<(), Trouble> {
         if let Some((preset, at)) = self.preset() {
             preset.found(at, cx, no, region);

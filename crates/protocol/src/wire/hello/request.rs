@@ -1,6 +1,6 @@
 //! The request of the end that dials, the names that it is for, and the reply.
 
-use deltic_core::Packed;
+use deltic_core::PackedStrings;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Name;
 
@@ -90,7 +90,7 @@ impl Names {
     ///
     /// # Errors
     /// [`PeerError::Limit`] where they are more than it does, or longer together.
-    pub fn check(names: &Packed) -> Result<(), PeerError> {
+    pub fn check(names: &PackedStrings) -> Result<(), PeerError> {
         let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
         if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
             return Err(PeerError::Limit("names"));

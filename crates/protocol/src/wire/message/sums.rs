@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::strong::MAX_STRONG_BYTES;
-use deltic_core::{Keeps, StrongSum, SumKind};
+use deltic_core::{BlockSumSpec, StrongSum, SumKind};
 
 use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, closed_set};
@@ -83,7 +83,7 @@ closed_set!(Over: Run = 0, Each = 1);
 
 closed_set!(SumKind: Crc32c = 0, Xxh64 = 1, Sha256 = 2, Blake2b = 3);
 
-impl Wire for Keeps {
+impl Wire for BlockSumSpec {
     fn put(&self, to: &mut Vec<u8>) {
         self.kind.put(to);
         self.block_bytes.put(to);

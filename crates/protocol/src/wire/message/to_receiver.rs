@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::Keeps;
+use deltic_core::BlockSumSpec;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
@@ -51,7 +51,7 @@ pub enum ToReceiver {
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
     Mended { file: FileNo, gaps: Vec<Range<u32>>, bytes: u32, payload: Payload },
     /// The sums that the sender's storage keeps of new, if any: behind `Start`, where a signature is made of such sums.
-    Keeps { file: FileNo, kept: Option<Keeps> },
+    Keeps { file: FileNo, kept: Option<BlockSumSpec> },
     /// The sums of the next chunks of new; the last once there are no more.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
     /// Answers one `Match`: the chunks of its tokens that are others than the receiver has.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::{Digest, Keeps, Key};
+use deltic_core::{BlockSumSpec, Digest, Key};
 
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
@@ -41,7 +41,7 @@ pub enum ToSender {
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
     /// Answers `Keeps`: the sums of old are those that storage keeps so, or the strategy's.
-    Signs { file: FileNo, by: Option<Keeps> },
+    Signs { file: FileNo, by: Option<BlockSumSpec> },
     /// The sums of the next blocks of old; the last once there are no more.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
     /// Chunks that must be sent, and those that may be in old.

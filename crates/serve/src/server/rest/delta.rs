@@ -7,10 +7,12 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use deltic_core::format::delta::{Delta, Header, MAX_KNOWN_CHUNKS, Record, Writer};
-use deltic_core::format::matches::Finder;
-use deltic_core::format::recipe::{self, Digester, Known, KnownReader};
-use deltic_core::format::{FormatError, Parser};
+use deltic_core::format::delta::{
+    DeltaFormat, DeltaHeader, DeltaRecord, DeltaWriter, MAX_KNOWN_CHUNKS,
+};
+use deltic_core::format::matches::MatchFinder;
+use deltic_core::format::recipe::{self, RecipeFile, RecipeReader, StreamSummary};
+use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
 use deltic_store::{
     Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, Version,
@@ -45,7 +47,7 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
     let tag = tag(&server, &snapshot);
     let spec = ChunkerSpec::for_len(snapshot.meta().len);
     let mut out = Vec::new();
-    let writer = recipe::Writer::new(&spec, &mut out);
+    let writer = recipe::RecipeWriter::new(&spec, &mut out);
     let made = Making { pieces: Pieces::whole(snapshot), writer: Some(writer), out };
     Ok(answer(&server, &tag, made))
 }
@@ -58,7 +60,7 @@ pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Res
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
-    let writer = Writer::new(known, &mut out);
+    let writer = DeltaWriter::new(known, &mut out);
     let made = Making { pieces: Pieces::whole(snapshot), writer: Some((writer, incoming)), out };
     Ok(answer(&server, &tag, made))
 }
@@ -72,16 +74,16 @@ pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<R
     let tag = tag(&server, &snapshot);
     let made = Making {
         pieces: Pieces::whole(snapshot),
-        writer: Some((Finder::new(known), incoming)),
+        writer: Some((MatchFinder::new(known), incoming)),
         out: Vec::new(),
     };
     Ok(answer(&server, &tag, made))
 }
 
 /// A signature that was sent, and the memory that it takes: so many bytes for each of its own.
-async fn known(at: &At, body: Body, cost: u64) -> Result<(Known, Incoming), Problem> {
+async fn known(at: &At, body: Body, cost: u64) -> Result<(RecipeFile, Incoming), Problem> {
     let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, cost))?;
-    let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
+    let mut reader = RecipeReader::new(MAX_KNOWN_CHUNKS);
     while let Some(piece) = incoming.next().await? {
         reader.feed(&piece).map_err(garbled)?;
     }
@@ -98,7 +100,7 @@ trait Write: Send + 'static {
     fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError>;
 }
 
-impl Write for recipe::Writer {
+impl Write for recipe::RecipeWriter {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         self.push(bytes, out)
     }
@@ -109,7 +111,7 @@ impl Write for recipe::Writer {
 }
 
 /// A delta, with the memory that its index takes.
-impl Write for (Writer, Incoming) {
+impl Write for (DeltaWriter, Incoming) {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         self.0.push(bytes, out)
     }
@@ -120,7 +122,7 @@ impl Write for (Writer, Incoming) {
 }
 
 /// Matches, with the same; they are told at the end.
-impl Write for (Finder, Incoming) {
+impl Write for (MatchFinder, Incoming) {
     fn push(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<(), CodecError> {
         self.0.push(bytes)
     }
@@ -194,7 +196,7 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
 /// A delta that was read to its end, and holds what its bytes alone can show.
 struct Patch {
     bytes: Vec<u8>,
-    header: Header,
+    header: DeltaHeader,
     new_len: u64,
     digest: Digest,
     /// Keeps its memory taken.
@@ -203,16 +205,16 @@ struct Patch {
 
 impl Patch {
     async fn read(mut incoming: Incoming) -> Result<Self, Problem> {
-        let (mut parser, mut bytes) = (Parser::<Delta>::new(), Vec::new());
+        let (mut parser, mut bytes) = (RecordParser::<DeltaFormat>::new(), Vec::new());
         let (mut first, mut last) = (None, None);
         while let Some(piece) = incoming.next().await? {
             parser.feed(&piece);
             bytes.extend_from_slice(&piece);
             while let Some(record) = parser.record().map_err(garbled)? {
                 match record {
-                    Record::Header(header) => first = Some(header),
-                    Record::End { len, digest } => last = Some((len, digest)),
-                    Record::Copy(_) | Record::Literal(_) => {}
+                    DeltaRecord::Header(header) => first = Some(header),
+                    DeltaRecord::End { len, digest } => last = Some((len, digest)),
+                    DeltaRecord::Copy(_) | DeltaRecord::Literal(_) => {}
                 }
             }
         }
@@ -228,11 +230,11 @@ struct Patching {
     patch: Patch,
     /// Bytes of the patch that were parsed.
     read: usize,
-    parser: Parser<Delta>,
+    parser: RecordParser<DeltaFormat>,
     old: Arc<LocalSnapshot>,
     store: LocalStore,
     new: LocalRebuild,
-    sum: Digester,
+    sum: StreamSummary,
     made: u64,
     /// The rest of a copy.
     copy: Option<Span>,
@@ -254,8 +256,8 @@ impl Patching {
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         let new = store.create(file, patch.new_len)?;
-        let sum = Digester::new(&patch.header.spec);
-        let (parser, old) = (Parser::new(), Arc::new(old));
+        let sum = StreamSummary::new(&patch.header.spec);
+        let (parser, old) = (RecordParser::new(), Arc::new(old));
         Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
     }
 
@@ -268,12 +270,12 @@ impl Patching {
                 continue;
             }
             match self.parser.record().map_err(garbled)? {
-                Some(Record::Copy(span)) => self.copy = Some(span),
-                Some(Record::Literal(bytes)) => {
+                Some(DeltaRecord::Copy(span)) => self.copy = Some(span),
+                Some(DeltaRecord::Literal(bytes)) => {
                     self.new.write(self.made, &bytes)?;
                     self.take(&bytes)?;
                 }
-                Some(Record::Header(_) | Record::End { .. }) => {}
+                Some(DeltaRecord::Header(_) | DeltaRecord::End { .. }) => {}
                 None => {
                     let rest = &self.patch.bytes[self.read..];
                     let piece = &rest[..rest.len().min(PIECE)];
@@ -321,7 +323,7 @@ impl Patching {
         }
         drop(new);
         // The second look: is it the delta that is wrong, or the version that it is for?
-        let looking = (Pieces::whole(old), Digester::new(&patch.header.spec));
+        let looking = (Pieces::whole(old), StreamSummary::new(&patch.header.spec));
         let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
             None => Ok(Step::Done),
             Some(piece) => {

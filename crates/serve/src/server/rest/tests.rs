@@ -329,12 +329,12 @@ fn ten_thousand_garbled_signatures_and_deltas_do_no_harm() {
         let mut new = old.clone();
         new.splice(20_000..20_000, *b"something new");
         let (mut signature, mut patch) = (Vec::new(), Vec::new());
-        let mut writer = recipe::Writer::new(&ChunkerSpec::for_len(40_000), &mut signature);
+        let mut writer = recipe::RecipeWriter::new(&ChunkerSpec::for_len(40_000), &mut signature);
         writer.push(&old, &mut signature).unwrap();
         writer.finish(&mut signature).unwrap();
-        let mut reader = recipe::KnownReader::new(1_000);
+        let mut reader = recipe::RecipeReader::new(1_000);
         reader.feed(&signature).unwrap();
-        let mut writer = delta::Writer::new(reader.finish().unwrap(), &mut patch);
+        let mut writer = delta::DeltaWriter::new(reader.finish().unwrap(), &mut patch);
         writer.push(&new, &mut patch).unwrap();
         writer.finish(&mut patch).unwrap();
         std::fs::write(&at, &old).unwrap();

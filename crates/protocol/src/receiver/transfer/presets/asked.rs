@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::{ChunkNo, Match, Run, StrongSum};
+use deltic_core::{ChunkMatch, ChunkNo, MatchRun, StrongSum};
 
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::sums::Over;
@@ -22,8 +22,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of(run: Run) -> Self {
-        let Run { new, old, chunks, len } = run;
+    pub(super) fn of(run: MatchRun) -> Self {
+        let MatchRun { new, old, chunks, len } = run;
         Self {
             chunks: new..new + chunks,
             over: Over::Run,
@@ -35,7 +35,7 @@ impl Asked {
     }
 
     /// Takes one more chunk that equals those before it in everything that is known.
-    pub(super) fn repeat(&mut self, next: &Match) -> bool {
+    pub(super) fn repeat(&mut self, next: &ChunkMatch) -> bool {
         let len = self.len + u64::from(next.len);
         let repeats = (self.chunks.end, self.old) == (next.new, next.old);
         if repeats && len <= MAX_TOKEN_BYTES {

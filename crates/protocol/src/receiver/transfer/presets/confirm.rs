@@ -6,8 +6,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use deltic_core::strategy::{Merge, Proof};
-use deltic_core::{ChunkNo, Fingerprint, Match, Refuted, Run, Runs, Span, Strategy, StrongSum};
+use deltic_core::strategy::{FileProof, MatchMerging};
+use deltic_core::{
+    ChunkMatch, ChunkNo, Fingerprint, MatchRun, RefutedStep, RunMerger, Span, Strategy, StrongSum,
+};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
@@ -22,7 +24,7 @@ use super::known::Known;
 #[derive(Debug)]
 pub(super) struct Confirm {
     old: Known,
-    merge: Merge,
+    merge: MatchMerging,
     /// Weak sums of the chunks of new.
     weak: Vec<u32>,
     /// Their names, where these are the proof.
@@ -49,7 +51,7 @@ impl Confirm {
             old: Known::new(strategy),
             merge: strategy.merge,
             weak: Vec::new(),
-            names: (strategy.proof() == Proof::Recipe).then(Vec::new),
+            names: (strategy.proof() == FileProof::Recipe).then(Vec::new),
             looked: 0,
             named: 0,
             after: None,
@@ -144,7 +146,7 @@ impl Confirm {
         }
         let (mut needs, mut tokens): Batch = (Vec::new(), Vec::new());
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
-        let (mut runs, mut bytes, mut compared) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
+        let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
         while self.looked < told.count()
             && needs.len().max(tokens.len() + 1) < most_items
             && bytes < most
@@ -163,11 +165,11 @@ impl Confirm {
                 continue;
             };
             (self.after, bytes) = (Some(old), bytes + u64::from(len));
-            let next = Match { new, old, len };
-            if self.merge == Merge::Runs {
+            let next = ChunkMatch { new, old, len };
+            if self.merge == MatchMerging::Runs {
                 tokens.extend(runs.push(next).map(Asked::of));
             } else if !tokens.last_mut().is_some_and(|last| last.repeat(&next)) {
-                tokens.push(Asked::of(Run::of(next)));
+                tokens.push(Asked::of(MatchRun::of(next)));
             }
         }
         tokens.extend(runs.finish().map(Asked::of));
@@ -195,9 +197,16 @@ impl Confirm {
             if token.over == Over::Run && !all && !refuted.is_empty() {
                 return Err(UNFIT);
             }
-            if token.over == Over::Run && all && Refuted::of(count, token.len) == Refuted::Split {
-                let run =
-                    Run { new: token.chunks.start, old: token.old, chunks: count, len: token.len };
+            if token.over == Over::Run
+                && all
+                && RefutedStep::of(count, token.len) == RefutedStep::Split
+            {
+                let run = MatchRun {
+                    new: token.chunks.start,
+                    old: token.old,
+                    chunks: count,
+                    len: token.len,
+                };
                 verdict.again.extend(run.split(|no| told.span(no).len).map(Asked::of));
                 continue;
             }

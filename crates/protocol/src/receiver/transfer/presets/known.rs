@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use deltic_core::index::Cuckoo;
-use deltic_core::strategy::{Filter, Locality, Merge};
+use deltic_core::index::CuckooIndex;
+use deltic_core::strategy::{LookupOrder, MatchMerging, WeakFilter};
 use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::MAX_SUMS;
@@ -18,7 +18,7 @@ pub(super) struct Known {
     tries_neighbour: bool,
     /// A bit for each 16-bit tag, where the strategy has that level.
     tags: Option<Vec<u64>>,
-    index: Cuckoo<u32>,
+    index: CuckooIndex<u32>,
     chunks: Vec<(Span, u32)>,
     first: Option<ChunkNo>,
     end: u64,
@@ -28,9 +28,10 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn new(strategy: &Strategy) -> Self {
         Self {
-            tries_neighbour: strategy.locality == Locality::First || strategy.merge == Merge::Runs,
-            tags: (strategy.filter == Filter::Tags).then(|| vec![0; TAGS / 64]),
-            index: Cuckoo::new(MAX_SUMS),
+            tries_neighbour: strategy.locality == LookupOrder::First
+                || strategy.merge == MatchMerging::Runs,
+            tags: (strategy.filter == WeakFilter::Tags).then(|| vec![0; TAGS / 64]),
+            index: CuckooIndex::new(MAX_SUMS),
             chunks: Vec::new(),
             first: None,
             end: 0,

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::delta::Op;
+use deltic_core::delta::DeltaOp;
 use deltic_core::recipe::Chunk;
-use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Keeps, Span, Strategy, Strong, StrongSum};
+use deltic_core::strategy::{Conversation, Delivery, FileProof};
+use deltic_core::{BlockSumSpec, Fingerprint, Span, Strategy, StrongKind, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
@@ -49,7 +49,7 @@ pub(super) struct PresetState {
     /// The old version that is being summed.
     reading: Option<Reading>,
     /// Copies that wait for literals, by their places in new.
-    late: BTreeMap<u64, Op>,
+    late: BTreeMap<u64, DeltaOp>,
 }
 
 /// An old version on its way to being sums.
@@ -128,7 +128,7 @@ impl PresetState {
 
     /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what
     /// lies before them in the file is written; patches come in order by themselves.
-    fn ripe(&mut self, found: Copies) -> Vec<Op> {
+    fn ripe(&mut self, found: Copies) -> Vec<DeltaOp> {
         let ops = found.finish();
         let is_patched = matches!(self.side, Side::Patched(_));
         let waits = match self.config.strategy.delivery {
@@ -144,7 +144,7 @@ impl PresetState {
     }
 
     /// The copies that were kept and lie before `place`, for a strategy whose copies and literals follow each other.
-    pub(super) fn take_before(&mut self, place: u64) -> Vec<Op> {
+    pub(super) fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         if self.config.strategy.delivery != Delivery::InOrder {
             return Vec::new();
         }
@@ -153,20 +153,20 @@ impl PresetState {
     }
 
     /// The copies that were kept, if there are any.
-    pub(super) fn take_late(&mut self) -> Option<Vec<Op>> {
+    pub(super) fn take_late(&mut self) -> Option<Vec<DeltaOp>> {
         let late = std::mem::take(&mut self.late);
         Some(late.into_values().collect()).filter(|late: &Vec<_>| !late.is_empty())
     }
 
     /// The strong sums that are taken of all chunks of old: those that are told.
-    fn strong_of_old(&self) -> Option<Strong> {
+    fn strong_of_old(&self) -> Option<StrongKind> {
         matches!(self.side, Side::Patched(_)).then_some(self.config.strong)
     }
 
     /// The facts that prove the file.
     pub(super) fn prove(&self) -> ProofOf {
         match (&self.side, self.config.strategy.proof()) {
-            (Side::Confirm(confirm), Proof::Recipe) => {
+            (Side::Confirm(confirm), FileProof::Recipe) => {
                 let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
                 let chunks = self.chunks.lens().zip(confirm.names()).map(chunk).collect();
                 ProofOf::Chunks(Box::new(ProofChunks::all(chunks)))
@@ -215,7 +215,7 @@ impl PresetState {
     pub(super) fn keeps(
         &mut self,
         fx: &mut FileContext<'_>,
-        theirs: Option<Keeps>,
+        theirs: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         if !std::mem::take(&mut self.awaits_keeps) {
             return Err(PeerError::Unexpected("what storage keeps"));
@@ -223,7 +223,7 @@ impl PresetState {
         let part = fx.old.first_part();
         // Blocks that the user asked for have that length.
         let is_asked = fx.cx.setting.options.block_bytes.is_some();
-        let asked = |kept: &Keeps| !is_asked || kept.block_bytes == self.spec.max_len();
+        let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
         let both = (fx.old.keeps.filter(asked), theirs.filter(asked));
         let by = self.config.agreed(self.spec, both, fx.old.len_of(part));
         if let Some((config, spec)) = by.and_then(|kept| self.config.kept_so(kept)) {
@@ -500,9 +500,9 @@ fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
 }
 
 /// The place in new of an operation's bytes.
-const fn place_of(op: &Op) -> u64 {
+const fn place_of(op: &DeltaOp) -> u64 {
     match op {
-        Op::Copy { new_start, .. } => *new_start,
-        Op::Literal { new } => new.start,
+        DeltaOp::Copy { new_start, .. } => *new_start,
+        DeltaOp::Literal { new } => new.start,
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::delta::Op;
+use deltic_core::delta::DeltaOp;
 use deltic_core::{BlockSums, Span, search};
 
 use crate::error::PeerError;
@@ -54,9 +54,9 @@ impl Roll {
     }
 
     /// Notes copies from blocks of new to places in old.
-    fn find(&mut self, ops: &[Op], block: u32) {
+    fn find(&mut self, ops: &[DeltaOp], block: u32) {
         for op in ops {
-            let Op::Copy { old, new_start } = *op else { continue };
+            let DeltaOp::Copy { old, new_start } = *op else { continue };
             let first = (old.start / u64::from(block)) as u32;
             for nth in 0..old.len.div_ceil(block) {
                 let place = new_start + u64::from(nth) * u64::from(block);
@@ -87,7 +87,7 @@ impl Roll {
     }
 
     /// Takes what a search found; the start of the next one.
-    pub(super) fn take(&mut self, found: &[Op], consumed: u64, block: u32) -> u64 {
+    pub(super) fn take(&mut self, found: &[DeltaOp], consumed: u64, block: u32) -> u64 {
         self.find(found, block);
         self.searched += consumed;
         self.searched
