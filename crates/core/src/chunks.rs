@@ -130,7 +130,7 @@ impl Chunks {
         (range.start.0..range.end.0).map_while(|no| self.get(ChunkNo(no)))
     }
 
-    /// All chunks, in order.
+    /// The chunks, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Span, Fingerprint)> {
         self.range(ChunkNo(0)..ChunkNo(self.len() as u32))
     }

@@ -69,7 +69,7 @@ pub struct DataMap {
 }
 
 impl DataMap {
-    /// The map of a file of `file_len` bytes whose data are `runs`. Returns `None` if a run is empty, touches
+    /// The map of a file of `file_len` bytes with data in `runs`. Returns `None` if a run is empty, touches
     /// its predecessor, lies out of order, or ends past `file_len`.
     #[must_use]
     pub fn new(runs: Vec<Range<u64>>, file_len: u64) -> Option<Self> {

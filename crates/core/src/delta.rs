@@ -1,4 +1,4 @@
-//! Copies and literals that make the new version from the old, and the check that they cover all of it (law 5).
+//! Copies and literals that make the new version from the old, and a check for complete coverage (law 5).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::span::Span;
 /// Maximum length of a run that [`CopyRuns`] merges, in bytes.
 pub const MAX_RUN_BYTES: u32 = 8 << 20;
 
-/// One copy or literal. Operations are independent: every order gives the same bytes.
+/// A copy or a literal. Operations are independent: every order gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeltaOp {
     /// Copies bytes from the old version.

@@ -148,7 +148,7 @@ impl CarrylessEngine {
     /// Portable Rust, available on every machine.
     pub const PORTABLE: Self = Self(MultiplierWitness::Portable(PortableMultiplier));
 
-    /// All engines of this machine, the fastest last.
+    /// The engines of this machine, the fastest last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         MultiplierWitness::detect_all().into_iter().map(Self).collect()

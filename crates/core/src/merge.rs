@@ -70,7 +70,7 @@ impl MatchRun {
     }
 }
 
-/// Next step for a run whose strong sums differ.
+/// Next step for a run with different strong sums in old and new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefutedStep {
     /// The bytes of the run are sent as literal.

@@ -161,7 +161,7 @@ impl KeptSums {
         (sum != &UNKNOWN[..width]).then_some(sum)
     }
 
-    /// True if both blocks are known and their sums are equal.
+    /// True if both blocks have known and equal sums.
     fn is_same(&self, no: usize, other: &Self, other_no: usize) -> bool {
         self.at(no).is_some_and(|sum| other.at(other_no) == Some(sum))
     }

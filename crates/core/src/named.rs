@@ -1,4 +1,4 @@
-//! Closed sets whose members have a number in files and frames, and a name in command lines.
+//! Closed sets of choices. Each member has a number in files and frames, and a name in command lines.
 
 /// Implements lookup of members of `$set` by number and by name. `$set` has a list `ALL`, and a method `facts`
 /// that returns number and name.

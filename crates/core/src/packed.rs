@@ -107,7 +107,7 @@ impl PackedStrings {
         read(&self.parts[no], start).0
     }
 
-    /// All strings with their slots, in the order of insertion.
+    /// The strings with their slots, in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = (StringSlot, &[u8])> {
         let in_part = |(no, part): (usize, &'_ Vec<u8>)| (no, part.len());
         self.parts.iter().enumerate().map(in_part).flat_map(move |(no, len)| {

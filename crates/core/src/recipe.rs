@@ -153,7 +153,7 @@ impl DigestBuilder {
         self.0.update(group.fingerprint.as_bytes());
     }
 
-    /// The digest of the file, whose length is `len` bytes.
+    /// The digest of the file, of `len` bytes.
     #[must_use]
     pub fn finish(mut self, len: u64) -> Digest {
         self.0.update(&len.to_le_bytes());

@@ -236,7 +236,7 @@ fn sieve_hash(window: &[u8]) -> u64 {
 
 const SIEVE_SEED: u64 = 0x6465_6c74_6963;
 
-/// All chunks of the file `data`.
+/// The chunks of the file `data`.
 #[must_use]
 pub fn chunks(spec: &ChunkerSpec, mut data: &[u8]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
@@ -248,7 +248,7 @@ pub fn chunks(spec: &ChunkerSpec, mut data: &[u8]) -> Vec<Chunk> {
     chunks
 }
 
-/// All groups of a file with these `chunks`.
+/// The groups of a file with these `chunks`.
 #[must_use]
 pub fn groups(chunks: &[Chunk]) -> Vec<Group> {
     let mut groups = Vec::new();

@@ -1,4 +1,4 @@
-//! Block sums that a file system or store keeps, and CRC-32C of chunks combined from them (SkySync §3.1,
+//! Block sums that a file system or store keeps, and CRC-32C of chunks combined from block sums (SkySync §3.1,
 //! §3.2.1).
 //!
 //! A store fills [`StoredSums`] for a range of a version. [`ChunkSums`] computes CRC-32C of chunks at any offset
@@ -57,7 +57,7 @@ impl SumKind {
         }
     }
 
-    /// How strongly equal sums of this kind prove equal blocks.
+    /// Strength of equal sums of this kind as evidence of equal blocks.
     #[must_use]
     pub const fn strength(self) -> SumStrength {
         match self {
@@ -68,12 +68,12 @@ impl SumKind {
     }
 }
 
-/// How strongly two equal sums prove that their blocks are equal (docs/storage.md).
+/// Strength of two equal sums as evidence of equal blocks (docs/storage.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SumStrength {
     /// 32 bits: the blocks may be equal and must be compared.
     Hint,
-    /// 64 bits: the blocks are equal unless somebody forged them.
+    /// 64 bits: the blocks are equal unless an author forged the sum.
     AgainstAccidents,
     /// A cryptographic hash: the blocks are equal.
     Proof,
@@ -100,7 +100,7 @@ impl BlockSumSpec {
 /// Range of block lengths of the supported stores.
 const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65_536;
 
-/// The stored sum of one block, as far as it is known.
+/// The stored sum of a block, or its state without a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSum<'a> {
     /// The sum of the block.
@@ -335,7 +335,7 @@ impl<'a> ChunkSums<'a> {
         Self { stored, zeros, tail: None, summed: 0 }
     }
 
-    /// Number of bytes read so far because no stored sum covers them.
+    /// Number of bytes read so far for lack of a stored sum.
     #[must_use]
     pub const fn summed(&self) -> u64 {
         self.summed

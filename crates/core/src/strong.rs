@@ -37,7 +37,7 @@ pub enum StrongKind {
     Blake2b,
 }
 
-/// Random bytes known to both ends of a session but not to authors of the content, so that nobody can prepare
+/// Random bytes known to both ends of a session but not to authors of the content, so that no author can prepare
 /// colliding blocks.
 #[derive(Clone, Copy)]
 pub struct SumKey([u8; KEY_BYTES]);
@@ -58,7 +58,7 @@ impl fmt::Debug for SumKey {
 }
 
 impl StrongKind {
-    /// All kinds.
+    /// The list of all kinds.
     pub const ALL: [Self; 6] =
         [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash, Self::Blake2b];
 

@@ -17,7 +17,7 @@ pub struct VerityHasher {
     len: u64,
 }
 
-/// One level of the Merkle tree: the hashes of its incomplete tree block.
+/// A level of the Merkle tree: the hashes of the incomplete tree block.
 #[derive(Clone, Debug, Default)]
 struct TreeLevel {
     hashes: Vec<u8>,
@@ -99,7 +99,7 @@ fn padded(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(block).into()
 }
 
-/// The descriptor of a file (`struct fsverity_descriptor`), as far as it varies here.
+/// The fields of a file's descriptor (`struct fsverity_descriptor`) that vary here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerityDescriptor {
     /// Length of the file in bytes.

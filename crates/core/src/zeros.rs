@@ -1,4 +1,4 @@
-//! Removes runs of zeros from literals, which are sent without them.
+//! Removes runs of zeros from literals before sending.
 //!
 //! ```text
 //! bytes   a b c 0 0 0 … 0 d e 0 0 … 0        runs   (3, 0 0 0 … 0) (2, 0 0 … 0)

@@ -15,12 +15,12 @@ pub trait Chunker {
     fn cut(&self, data: &[u8]) -> usize;
 }
 
-/// Whether a byte slice ends at the end of its file.
+/// Position of the end of a byte slice: the end of the file or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// The file ends here.
     Yes,
-    /// More bytes may follow.
+    /// Further bytes may follow.
     No,
 }
 

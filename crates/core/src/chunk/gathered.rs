@@ -16,7 +16,7 @@ pub(super) trait GatherHash<W: WordVector> {
     /// The hashes without the byte that leaves the window.
     fn leave_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
-    /// A bit mask of the lanes whose hash ends a chunk.
+    /// A bit mask of the lanes with a hash that ends a chunk.
     fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
 }
 

@@ -28,9 +28,9 @@ use crate::constants::GEAR;
 /// Degree of normalisation of chunk lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NormalisationLevel {
-    /// One criterion for all lengths.
+    /// The same criterion for all lengths.
     Zero,
-    /// Two more bits before the average and two fewer after it: level 2 of FastCDC.
+    /// Level 2 of FastCDC: two more bits before the average, two fewer bits after the average.
     Two,
 }
 

@@ -27,7 +27,7 @@ use super::{Chunker, Sizes};
 use crate::simd::search::{Extreme, WantedBytes};
 use crate::simd::{Isa, Kernel, Simd};
 
-/// Cuts after a byte that is the largest in the windows around it.
+/// Cuts after local maxima.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaxpChunker {
     window: usize,

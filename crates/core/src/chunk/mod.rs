@@ -77,7 +77,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms.
+    /// The list of all algorithms.
     pub const ALL: [Self; 13] = [
         Self::Crc,
         Self::Rabin,
@@ -136,7 +136,7 @@ pub struct UnknownAlgorithm(String);
 
 named!(Algorithm, UnknownAlgorithm);
 
-/// Choice of a chunker: both ends of a session agree on it, and a stored recipe names it.
+/// Choice of a chunker, agreed on by both ends of a session and named in a stored recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkerSpec {
     /// Chunks of one length.
@@ -146,7 +146,7 @@ pub enum ChunkerSpec {
 }
 
 impl ChunkerSpec {
-    /// The default for a file of `file_len` bytes: sieve chunks whose average grows with the file.
+    /// The default for a file of `file_len` bytes: sieve chunks, with an average that grows with the file.
     ///
     /// The average grows with the square root of the length, so that the size of the recipe and the cost of an
     /// edit grow alike. Above the number of chunks that an index should hold, the average grows in proportion

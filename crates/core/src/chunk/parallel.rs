@@ -51,7 +51,7 @@ impl FileSegments {
         Self { file_len, segment_len, overlap: OVERLAP_CHUNKS * max_len }
     }
 
-    /// All segments, in order.
+    /// The segments, in order.
     pub fn iter(&self) -> impl Iterator<Item = Segment> + use<> {
         let all = *self;
         (0..).map_while(move |n| all.get(n))
@@ -85,14 +85,14 @@ impl FileSegments {
     }
 }
 
-/// One job of chunking: a byte range of a file, and bytes after the range that may be needed.
+/// A job of chunking: a byte range of a file, and bytes after the range that may be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The byte range of the segment. The next segment begins at its end.
     pub own: Range<u64>,
     /// End offset of the bytes to read, from the start of the range.
     pub read_end: u64,
-    /// Whether the file ends at `read_end`.
+    /// `Yes` if the file ends at `read_end`.
     pub at_end: AtEnd,
 }
 
@@ -118,7 +118,7 @@ impl Segment {
         run
     }
 
-    /// As [`Segment::cut`], reading bytes into `buffer` as they are needed. `read` receives a file offset and a
+    /// As [`Segment::cut`], reading bytes into `buffer` on demand. `read` receives a file offset and a
     /// slice to fill. The slices are small enough to be cut and summed in the CPU cache.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ trait SegmentSource {
     fn more(&mut self) -> Result<bool, Self::Error>;
 }
 
-/// All bytes of a segment, in memory.
+/// A segment that is in memory already.
 struct InMemory<'a>(&'a [u8]);
 
 impl SegmentSource for InMemory<'_> {
@@ -325,7 +325,7 @@ impl<T> SegmentStitcher<T> {
     }
 }
 
-/// Number of bytes to read at a time; they fit in the L2 cache together with their source.
+/// Number of bytes to read at a time; a buffer and its source fit in the L2 cache.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// Number of maximal chunks to read after a segment. Boundaries of the sieve realign by then, except in one of

@@ -109,7 +109,7 @@ pub(super) fn search<R: RollingHash<LANES>, const LANES: usize>(
     BoundarySearch::NotFound(hash)
 }
 
-/// Searches all positions of `block` that have a full window before them. Returns an offset from the first such
+/// Searches all positions of `block` after a full window. Returns an offset from the first such
 /// position.
 #[inline(always)]
 fn in_lanes<R: RollingHash<LANES>, const LANES: usize>(
@@ -147,7 +147,7 @@ fn in_lanes<R: RollingHash<LANES>, const LANES: usize>(
     found.map_or(BoundarySearch::NotFound(hashes[LANES - 1]), BoundarySearch::Found)
 }
 
-/// The first lane whose hash ends a chunk.
+/// The first lane with a hash that ends a chunk.
 #[cold]
 fn first_lane<R: RollingHash<LANES>, const LANES: usize>(
     hashes: [R::Hash; LANES],

@@ -166,7 +166,7 @@ impl Kernel for SieveCut<'_> {
 struct PassedPositions {
     /// Start of the block.
     start: usize,
-    /// One bit for each position.
+    /// A bit for each position.
     words: [u64; WORDS],
     /// Bitwise OR of all words.
     any: u64,
@@ -243,7 +243,7 @@ const SIXTEENS_BITS: u32 = u8::BITS;
 const HASH_BITS: u32 = 2;
 /// Number of bytes of the hash's window.
 const WINDOW: usize = 32;
-/// Additional bits before the average, and fewer bits after it: level 2 of FastCDC.
+/// Number of bits added before the average and removed after the average: level 2 of FastCDC.
 const NORMALISATION: u32 = 2;
 
 /// Terms by the low four bits of a byte.

@@ -15,7 +15,7 @@ pub enum BadSizes {
         "chunk sizes must rise from min over avg to max, within {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes"
     )]
     Range,
-    /// The average is not a power of two, so no mask of whole bits can reach it.
+    /// The average is not a power of two.
     #[error("average chunk size is not a power of two")]
     NotPowerOfTwo,
 }

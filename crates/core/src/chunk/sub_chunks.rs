@@ -38,7 +38,7 @@ pub struct SubChunks<T> {
     end: u64,
 }
 
-/// A run of bytes without a candidate inside; the chunks of the file may still be cut inside it at a maximum.
+/// A run of bytes without a candidate inside; only a maximum may cut inside this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SubChunk<T> {
     len: u32,
@@ -54,7 +54,7 @@ enum SubChunkEnd {
     Candidate,
     /// A candidate after which the rest of the segment was judged as if a chunk began here.
     Assumed,
-    /// Not a candidate, but possibly a maximum.
+    /// A position without a candidate, possibly a maximum.
     Mark,
 }
 
@@ -131,7 +131,7 @@ pub struct MergedChunk<T> {
     pub len: u32,
     /// CRC-32C of the chunk.
     pub sum: Crc32c,
-    /// The sum that the first stage computed of the whole chunk, if it assumed this chunk.
+    /// The sum of the whole chunk from the first stage, if the first stage assumed this chunk.
     pub whole: Option<T>,
 }
 

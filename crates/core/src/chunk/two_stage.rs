@@ -37,7 +37,7 @@ pub struct TwoStage {
     isa: Isa,
 }
 
-/// Which positions of a segment the first stage judges.
+/// The positions of a segment that the first stage judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JudgeScope {
     /// Every position.
@@ -82,7 +82,7 @@ impl TwoStage {
         walk.finish(data.len() as u64, &mut each);
     }
 
-    /// The byte range to read for `segment`: the segment and one window before it, so that candidates do not
+    /// The byte range to read for `segment`: the segment and the window before, so that candidates do not
     /// depend on the start of the segment.
     #[must_use]
     pub const fn read(segment: &Range<u64>) -> Range<u64> {
@@ -251,7 +251,7 @@ impl ChunkWalk {
         Self { sizes, start }
     }
 
-    /// Cuts at the candidate `end` if the sizes allow it, after cutting at maxima before it. Passes each chunk
+    /// Cuts at the candidate `end` if the sizes allow this, after cutting at earlier maxima. Passes each chunk
     /// to `each`.
     fn offer(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         self.fill(end, each);

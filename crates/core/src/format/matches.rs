@@ -109,7 +109,7 @@ struct OldScan {
     sum: SummaryBuilder,
     /// Length of the old version so far, in bytes.
     len: u64,
-    /// Wanted chunks that were found, and their offsets in the old version.
+    /// Offsets in the old version of the wanted chunks that were found.
     found: HashMap<Fingerprint, u64>,
 }
 

@@ -61,18 +61,18 @@ pub enum FormatError {
     /// Bytes follow the end record.
     #[error("bytes follow the end of the file")]
     Trailing,
-    /// The fields of a record do not decode, or exceed their bounds.
+    /// A field of a record does not decode, or exceeds its bounds.
     #[error("record does not decode")]
     Record(#[from] CodecError),
     /// A record is in the wrong place, or of an unknown kind.
     #[error("unexpected record")]
     Order,
-    /// A record contradicts the records before it.
+    /// A record contradicts an earlier record.
     #[error("records contradict each other")]
     Contradiction,
 }
 
-/// A file format, with the state to check records against earlier ones.
+/// A file format, with the state that is needed to check a record against earlier records.
 ///
 /// Implemented by [`recipe::RecipeFormat`], [`delta::DeltaFormat`] and [`matches::MatchesFormat`] only.
 pub trait FileFormat: Default {

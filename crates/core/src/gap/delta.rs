@@ -55,7 +55,7 @@ impl<'a> GapDelta<'a> {
         literals.sum()
     }
 
-    /// Number of literal bytes in each of several consecutive parts of the new gap, whose lengths are `lens`.
+    /// Number of literal bytes in each of several consecutive parts of the new gap, of the lengths `lens`.
     ///
     /// # Panics
     /// If `lens` add up to more than [`GapDelta::new_len`].

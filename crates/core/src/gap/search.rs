@@ -148,7 +148,7 @@ impl<'a, 's> GapSearch<'a, 's> {
         BlockPlace { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
     }
 
-    /// The next match near `place`, whose own block does not match. Tries the next few blocks at
+    /// The next match near `place`; the block at `place` itself does not match. Tries the next few blocks at
     /// the positions without a shift since `place`, then at the positions without a shift up to the end.
     fn near(&self, place: BlockPlace) -> Option<BlockPlace> {
         let blocks = || place.block..(place.block + NEAR).min(self.back.block);
@@ -292,7 +292,7 @@ impl GapTable {
         entry == EMPTY || self.has(entry, sum, sums)
     }
 
-    /// False if the table has none of these sums.
+    /// False if the table lacks all of these sums.
     #[inline(always)]
     fn may_have_any(&self, wanted: &[u32; LANES]) -> bool {
         let mut any = 0;

@@ -104,7 +104,7 @@ pub(super) struct RollingSums {
 }
 
 impl RollingSums {
-    /// Starts with the first windows of `len` bytes in `data`, which must contain all of them.
+    /// Starts with the first [`LANES`] windows of `len` bytes in `data`.
     pub(super) fn new(polynomial: &SumPolynomial, data: &[u8], len: usize) -> Self {
         let step = polynomial.powers[1];
         Self {

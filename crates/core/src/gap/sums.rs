@@ -14,7 +14,7 @@ pub struct GapSums {
 }
 
 impl GapSums {
-    /// The block sums of `old`. `seed` is the session's: both ends know it, and it is new.
+    /// The block sums of `old`. `seed` is the seed of the session, known to both ends.
     ///
     /// # Panics
     /// If `old` is longer than [`MAX_GAP_BYTES`].
@@ -49,7 +49,7 @@ impl GapSums {
     /// # Errors
     /// - [`CodecError::OutOfRange`]: the gap is longer than [`MAX_GAP_BYTES`], or the block length is not a
     ///   [`BlockLen`].
-    /// - [`CodecError::Truncated`]: sums are missing. No memory is allocated for them.
+    /// - [`CodecError::Truncated`]: sums are missing. No memory is allocated for missing sums.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let old_len = super::bounded(reader.varint()?)?;
         let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
@@ -75,7 +75,7 @@ impl GapSums {
     }
 }
 
-/// The sum whose highest bytes are `bytes`.
+/// The sum with these highest bytes; the other bytes are zero.
 fn highest(bytes: &[u8]) -> u32 {
     let sum = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
     sum << (8 * (SUM_BYTES - bytes.len()))

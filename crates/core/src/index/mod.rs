@@ -69,7 +69,7 @@ impl Index {
         }
     }
 
-    /// An index of these `chunks` of the old version, at most `budget` of them.
+    /// An index of the first `budget` of these old `chunks`.
     #[must_use]
     pub fn of(chunks: Chunks, budget: usize) -> Self {
         let mut index = Self { chunks, ..Self::new(budget) };
@@ -123,7 +123,7 @@ impl Index {
         self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
-    /// Finds a chunk of `len` bytes whose fingerprint begins with `prefix`. Tries the chunk right after `after`
+    /// Finds a chunk of `len` bytes with a fingerprint that begins with `prefix`. Tries the chunk right after `after`
     /// first, then the first chunk in the table. Of chunks that agree in the first [`PrefixLen::MIN`] bytes,
     /// only the first is in the table.
     #[must_use]
@@ -197,7 +197,7 @@ impl Index {
         self.chunks.get(no).expect("the index returned this number")
     }
 
-    /// All stored chunks.
+    /// The stored chunks.
     #[must_use]
     pub const fn chunks(&self) -> &Chunks {
         &self.chunks

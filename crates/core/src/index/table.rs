@@ -1,4 +1,4 @@
-//! A hash table of `u32` numbers whose keys are stored elsewhere: four bytes a slot.
+//! A hash table of `u32` numbers with keys that are stored elsewhere: four bytes a slot.
 //!
 //! The standard map would store every key a second time. The table uses open addressing with linear probing.
 //! Keys are prefixes of fingerprints, which are evenly distributed unless an attacker chooses content. The hash

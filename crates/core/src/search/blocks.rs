@@ -1,4 +1,4 @@
-//! Block sums of the old version, as in rsync: the receiver sends them in the signature conversation
+//! Block sums of the old version, as in rsync, sent by the receiver in the signature conversation
 //! (docs/papers.md).
 
 use crate::chunk::{AtEnd, FixedLen};
@@ -37,7 +37,7 @@ pub enum BadBlock {
     /// The block is empty, or longer than the block length.
     #[error("a block has {0} bytes, none or more than the block length")]
     Len(u32),
-    /// The previous block is shorter than the others, so it is the last.
+    /// The previous block is short, so no block may follow.
     #[error("a block follows the short last block")]
     BehindLast,
     /// The strong sum has the wrong length for its kind.

@@ -49,19 +49,19 @@ pub const STRONG_PER_BYTE: u64 = 2;
 /// Additional number of bytes that may be hashed by strong sums.
 pub const SLACK_BYTES: u64 = 64 << 10;
 
-/// Whether the block after the last match is tried first.
+/// Order of look-ups: the block after the last match first, or no preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
     /// The next block is tried first (WebR2sync+ §5.2).
     Neighbour,
-    /// All windows are looked up alike, as the papers describe rsync.
+    /// The same look-up for all windows, as the papers describe rsync.
     Ignored,
 }
 
 /// Work of a search so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Number of windows whose tag is in the table.
+    /// Number of windows with a tag in the table.
     pub tag_hits: u64,
     /// Number of weak sums of blocks that were compared with a window.
     pub weak: u64,
@@ -273,7 +273,7 @@ impl Searcher {
     }
 }
 
-/// A piece of the new version, its offset, and the strong sums that the storage layer keeps of it.
+/// A piece of the new version, with its offset and the strong sums in the storage layer.
 #[derive(Clone, Copy)]
 struct NewPiece<'d> {
     before: u64,
@@ -333,7 +333,7 @@ impl BlockLookup {
         Err(sum)
     }
 
-    /// Rolls through `range` to the first window whose tag is in the table, or to the last window. `sum` is the
+    /// Rolls through `range` to the first window with a tag in the table, or to the last window. `sum` is the
     /// weak sum at the start of `range`.
     #[inline(always)]
     fn roll_on(
@@ -355,7 +355,7 @@ impl BlockLookup {
         (range.end, roll.sum(state))
     }
 
-    /// The old block that equals the window at `at`, whose weak sum is `sum`.
+    /// The old block that equals the window at `at`, given the window's weak sum.
     fn look_up(&mut self, piece: NewPiece<'_>, at: usize, sum: u32) -> Option<u32> {
         let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);

@@ -230,7 +230,7 @@ const MAX_ALIKE: usize = 16;
 const MIN_TAG_BITS: u32 = 16;
 /// The tags take 32 MiB.
 const MAX_TAG_BITS: u32 = 28;
-/// At least 64 tags for each entry: in different content 63 of 64 windows end at the first level. A tag hit
+/// Gives at least 64 tags for each entry: in different content 63 of 64 windows end at the first level. A tag hit
 /// costs as much as rolling over a dozen windows.
 const TAGS_PER_ENTRY_BITS: u32 = 6;
 

@@ -57,14 +57,14 @@ pub(crate) trait CarrylessKernel {
 /// Declares [`MultiplierWitness`]: one variant for each multiplier, the fastest last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
-        /// A multiplier whose CPU features were detected on this machine.
+        /// A multiplier that this machine supports; every value was detected.
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) enum MultiplierWitness {
             $($(#[$there])* $variant($type)),+
         }
 
         impl MultiplierWitness {
-            /// All multipliers of this machine, from the portable one to the fastest.
+            /// The multipliers of this machine, from portable code to the fastest.
             pub(crate) fn detect_all() -> Vec<Self> {
                 let mut all = Vec::new();
                 $($(#[$there])* all.extend(<$type>::detect().map(Self::$variant));)+
@@ -101,7 +101,7 @@ witnesses! {
     Pmull(arm::Pmull) = "pmull",
 }
 
-/// Declares the witness type of some CPU features, and a function that runs kernels compiled for them.
+/// Declares the witness type of some CPU features, and a function that runs kernels compiled for these features.
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")

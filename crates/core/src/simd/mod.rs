@@ -96,7 +96,7 @@ impl Isa {
     /// Portable Rust, one byte at a time, available on every machine.
     pub const SCALAR: Self = Self(IsaWitness::Scalar(Scalar));
 
-    /// All instruction sets of this machine, the best last.
+    /// The instruction sets of this machine, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         IsaWitness::detect_all().into_iter().map(Self).collect()
@@ -120,7 +120,7 @@ impl Isa {
         self.0.name()
     }
 
-    /// Witnesses for gather instructions with 32-bit and 64-bit words, if the machine has them.
+    /// Witnesses for gather instructions with 32-bit and 64-bit words, if the machine has gather instructions.
     #[cfg(target_arch = "x86_64")]
     pub(crate) const fn words(self) -> Option<(gather::Words32, gather::Words64)> {
         match self.0 {

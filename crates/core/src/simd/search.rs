@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::vector::{MAX_LANES, Simd, all_lanes};
 
-/// Whether larger or smaller bytes exceed others.
+/// Order of bytes: larger bytes exceed smaller bytes, or the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extreme {
     /// Larger bytes exceed smaller bytes.

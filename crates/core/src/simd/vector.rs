@@ -1,4 +1,4 @@
-//! Traits for operations on vectors of bytes, and for algorithms that use them.
+//! Traits for operations on vectors of bytes, and for algorithms on vectors.
 
 /// Operations of one instruction set on vectors of bytes. Lane 0 holds the first byte. In a result with one bit
 /// for each lane, lane 0 is bit 0, and bits past the last lane are zero.

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use super::vector::{Kernel, Simd, TermSums};
 
-/// Declares the witness type of some CPU features, and a function that runs kernels compiled for them.
+/// Declares the witness type of some CPU features, and a function that runs kernels compiled for these features.
 macro_rules! witness {
     ($(#[$doc:meta])* $name:ident needs $($feature:tt),+) => {
         $(#[$doc])*

@@ -52,7 +52,7 @@ impl LinkModel {
         on_the_wire + computing + self.round_trip.as_secs_f64() / 2.0
     }
 
-    /// The codec with the shortest transfer of `bytes`; the earlier of equal ones. `None` if `codecs` is empty.
+    /// The codec with the shortest transfer of `bytes`; the earlier of two equal codecs. `None` if `codecs` is empty.
     #[must_use]
     pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [CodecModel]) -> Option<&'a CodecModel> {
         codecs.iter().min_by(|a, b| self.seconds(bytes, a).total_cmp(&self.seconds(bytes, b)))

@@ -30,7 +30,7 @@ pub enum Conversation {
     RecipeRolled,
 }
 
-/// Chunker of a file, and how it is chosen.
+/// Rule that chooses the chunker of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkerChoice {
     /// The chunker of [`ChunkerSpec::for_len`].
@@ -59,21 +59,21 @@ pub enum WeakFilter {
     Nothing,
 }
 
-/// Whether the chunk after the last match is tried first (WebR2sync §5.2).
+/// Order of look-ups: the chunk after the last match first, or no preference (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupOrder {
     /// The block after the last match is tried first.
     First,
-    /// All chunks are looked up alike.
+    /// The same look-up for every chunk.
     Ignored,
 }
 
-/// Whether adjacent matches are confirmed together (NetSync §4.3).
+/// Confirmation of adjacent matches: together or one by one (NetSync §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchMerging {
-    /// One token for each run ([`RunMerger`](crate::RunMerger)).
+    /// A token for each run ([`RunMerger`](crate::RunMerger)).
     Runs,
-    /// One token for each chunk.
+    /// A token for each chunk.
     Never,
 }
 
@@ -88,7 +88,7 @@ pub enum ParallelMode {
     /// Candidates and sums between them in parallel, combined as they arrive (ParaSync §3.1). Strong sums in
     /// parallel.
     SubChunks,
-    /// Segments with their sums in parallel, then joined.
+    /// Segments chunked and summed in parallel, then joined.
     Stitch,
     /// Regions of the file in parallel: chunks and sums as in [`Stitch`](Self::Stitch), searches as in
     /// [`SharedBlocks`](crate::search::SharedBlocks) (SkySync §4.3).
@@ -105,7 +105,7 @@ pub enum Delivery {
     /// Each list of sums is complete before its use. Then the new version is written from start to end, one
     /// copy or literal at a time, while later literals arrive.
     InOrder,
-    /// All steps overlap: each step works on batches, and received data is written at its offset at once
+    /// Overlapping steps: each step works on batches, and received data is written at its offset at once
     /// (ParaSync §3.2, §3.3).
     Pipelined,
 }
@@ -113,9 +113,9 @@ pub enum Delivery {
 /// When literals are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionChoice {
-    /// Compression if the user requests it.
+    /// Compression on the user's request.
     AsAsked,
-    /// Compression if it shortens the transfer ([`LinkModel::fastest`]; NetSync §4.4).
+    /// Compression where that shortens the transfer ([`LinkModel::fastest`]; NetSync §4.4).
     ByCost,
 }
 

@@ -44,7 +44,7 @@ impl CriticalLens {
         lens.into_iter().collect()
     }
 
-    /// Positions around the edges, and enough others to hit every lane.
+    /// Positions around the edges, and enough further positions to hit every lane.
     pub(super) fn positions(&self) -> Vec<usize> {
         let others = (0..self.0[3]).step_by((MAX_LANES - 3) * self.thinned());
         let positions: BTreeSet<usize> = self.near().chain(others).collect();
@@ -150,7 +150,7 @@ fn text(seed: u64, len: usize) -> Vec<u8> {
     letters.take(len).collect()
 }
 
-/// Opcodes, registers and displacements whose upper bytes are 0 or 255, as in x86 programs.
+/// Opcodes, registers and displacements with upper bytes of 0 or 255, as in x86 programs.
 fn code(seed: u64, len: usize) -> Vec<u8> {
     let dice = random(seed, 3 * len);
     let (throws, _) = dice.as_chunks::<3>();

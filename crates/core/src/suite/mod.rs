@@ -41,7 +41,7 @@ pub struct ComparisonCounts {
     pub with_reference: u64,
 }
 
-/// All chunkers, with narrow and wide ranges of sizes, as far as the reference is fast enough.
+/// The specs to test: all chunkers, with narrow and wide ranges of sizes, as far as the reference is fast enough.
 pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     let sizes = SIZES.map(|(min, avg, max)| Sizes::new(min, avg, max).expect("sizes rise"));
     let by_content = Algorithm::ALL.into_iter().flat_map(move |algorithm| {
@@ -124,7 +124,7 @@ fn check_positions(
     Ok(())
 }
 
-/// All forms of one chunker.
+/// The forms of one chunker.
 struct ChunkerForms<'a> {
     spec: &'a ChunkerSpec,
     scalar: AnyChunker,

@@ -19,9 +19,9 @@ pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
 }
 
 struct VectorOperations<'a> {
-    /// As many bytes as the longest vector.
+    /// Test bytes, as many as the longest vector has.
     a: &'a [u8],
-    /// As many bytes as the longest vector.
+    /// Test bytes, as many as the longest vector has.
     b: &'a [u8],
 }
 

@@ -123,7 +123,7 @@ fn multiply_portably(a: u32, b: u32) -> u32 {
     !crc32c::crc32c_append(!0, &wide.to_le_bytes())
 }
 
-/// The factors whose [`ConcatEngine::product`] with a sum multiplies the sum by `x^(8 * len)`.
+/// Factors for [`ConcatEngine::product`] that multiply a sum by `x^(8 * len)`.
 #[inline]
 fn powers_of(len: u64) -> impl Iterator<Item = u32> {
     let digits = ((len % ORDER) as u32).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Weak sums: cheap 32-bit sums that suggest a match and prove nothing.
+//! Weak sums: cheap 32-bit sums that suggest a match without proof.
 
 mod adler;
 mod crc32c;
@@ -32,7 +32,7 @@ pub enum WeakKind {
 }
 
 impl WeakKind {
-    /// All kinds.
+    /// The list of all kinds.
     pub const ALL: [Self; 5] =
         [Self::Adler, Self::Crc32c, Self::FastFp, Self::FastFpStride, Self::LastFp];
 

@@ -78,7 +78,7 @@ impl SumRoller for AdlerRoller {
 /// A first byte changes the CRC of a byte string by a value that depends only on this byte and on the length.
 #[derive(Debug)]
 pub(crate) struct Crc32cRoller {
-    /// That value for each first byte.
+    /// The change of the CRC for each value of the first byte.
     leaves: Box<[u32; 256]>,
 }
 
