@@ -1,8 +1,8 @@
-//! Names that are one name to some file systems: names that differ in case only, or in how Unicode composes letters.
+//! Folds names as case-insensitive and Unicode-normalizing file systems do.
 //!
 //! A directory of exFAT, NTFS, FAT, SMB, HFS+, or of ext4 with `casefold`, finds `Report.txt` by the name `report.txt`.
-//! The rules differ between file systems. [`folded`] takes more names for one than any of them; the file system itself
-//! has the last word.
+//! The rules differ between file systems. [`folded`] merges more names than any single file system. The file system
+//! itself decides in the end.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,8 +13,8 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::path::{Name, RelPath};
 
-/// Returns the form that all spellings of `name` share: two names of different forms are two names on every file
-/// system. FAT and NTFS leave out dots and blanks at the end of a name; so does the form.
+/// Returns the folded form of `name`, equal for all its spellings. Names with different folded forms are different
+/// names on every file system.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
     in_one_case(without_dots_at_end(name.as_bytes()))
@@ -29,22 +29,8 @@ fn in_one_case(name: &[u8]) -> Vec<u8> {
     upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
 }
 
-/// Returns the form that all spellings of a path share: the [forms](folded) of its names.
-#[must_use]
-pub fn folded_path(path: &RelPath) -> Vec<u8> {
-    let form = |name: &[u8]| Name::new(name).map_or_else(|_| name.to_vec(), |name| folded(&name));
-    path.components().map(form).collect::<Vec<_>>().join(&b'/')
-}
-
-/// Returns `name` without dots and blanks at its end, if anything is left.
-#[must_use]
-pub fn without_dots_at_end(name: &[u8]) -> &[u8] {
-    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
-    end.map_or(name, |end| &name[..=end])
-}
-
-/// Returns other spellings of `name`, at most two: the name in the other case, and in the other Unicode form. A name
-/// without letters gets a dot at the end, which FAT and exFAT leave out.
+/// Returns at most two other spellings of `name`: one in the other case, one in the other Unicode normalization form. A
+/// name without letters gets a dot at the end, which FAT and exFAT drop.
 pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
     let in_other_form = |text: &str| {
         let decomposed: String = text.nfd().collect();
@@ -62,8 +48,8 @@ pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
     others.into_iter()
 }
 
-/// The name with its ASCII letters in the other case. If the name has no ASCII letters, its other letters are in the
-/// other case. A letter that would become several letters stays.
+/// Returns `name` with its ASCII letters in the other case. Without ASCII letters, its other letters change case. A
+/// letter whose other case has several letters stays.
 fn in_other_case(name: &Name) -> Vec<u8> {
     let bytes = name.as_bytes();
     let is_other = |other: &Vec<u8>| other != bytes;
@@ -85,7 +71,7 @@ fn in_other_case(name: &Name) -> Vec<u8> {
     other.into_bytes()
 }
 
-/// Sample names of a directory. The file system is asked for another spelling of each sample.
+/// Sample names of a directory. The receiver asks the file system for another spelling of each sample.
 #[derive(Clone, Debug, Default)]
 pub struct SampleNames {
     /// A name with ASCII letters.
@@ -96,7 +82,7 @@ pub struct SampleNames {
 }
 
 impl SampleNames {
-    /// Takes `name` as a sample, unless there is already a sample of its kind that has another spelling.
+    /// Takes `name` as a sample. A sample of the same kind that has another spelling stays.
     pub fn note(&mut self, name: &Name) {
         let bytes = name.as_bytes();
         let sample = match (bytes.is_ascii(), bytes.iter().any(u8::is_ascii_alphabetic)) {
@@ -115,11 +101,10 @@ impl SampleNames {
     }
 }
 
-/// Finder of names that some file systems take for one name, among the names of one directory.
+/// Finds names of one directory that some file systems take for the same name.
 ///
-/// Names are added in the order of their bytes. Of two spellings in different case or form, the first has a capital
-/// letter or a letter that is not ASCII: only such names are kept by their case. Names with dots or blanks at the end
-/// are kept by the name without these. A name that begins the next names (`a` of `a.`) is known by its length.
+/// Callers add names in byte order. Only names with a capital letter or a non-ASCII letter are stored: the first of two
+/// spellings in byte order always has such a letter.
 #[derive(Debug, Default)]
 pub struct FoldedNames {
     by_hash: HashMap<u64, StringSlot>,
@@ -127,14 +112,12 @@ pub struct FoldedNames {
 }
 
 impl FoldedNames {
-    /// Adds a name. Returns earlier names, at most one of each kind, that some file systems take for the same name.
-    pub fn add(&mut self, name: &Name) -> Vec<Name> {
-        let bytes = name.as_bytes();
-        self.note_beginnings(bytes);
-        let has_variants = bytes.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-        let has_dots = without_dots_at_end(bytes).len() < bytes.len();
-        if !has_variants && !has_dots && self.by_hash.is_empty() {
-            return Vec::new();
+    /// Adds a name. Returns an earlier name that some file systems take for `name`.
+    pub fn add(&mut self, name: &Name) -> Option<Name> {
+        let has_variants = |byte: &u8| byte.is_ascii_uppercase() || !byte.is_ascii();
+        let is_kept = name.as_bytes().iter().any(has_variants);
+        if !is_kept && self.names.is_empty() {
+            return None;
         }
         let [by_case, by_start] = keys(bytes);
         let start = &by_start[..by_start.len() - KIND.len()];
@@ -220,11 +203,11 @@ mod tests {
             assert_ne!(folded(&name(one)), folded(&name(other)), "{one} {other}");
         }
         let latin = Name::new(b"\xe9A").unwrap();
-        assert_eq!(folded(&latin), b"\xe9a", "bytes that are no UTF-8 keep what is not ASCII");
+        assert_eq!(folded(&latin), b"\xe9a", "in names that are not UTF-8 only ASCII letters fold");
     }
 
     #[test]
-    fn a_name_is_spelled_otherwise_in_case_and_in_form() {
+    fn other_spellings_change_the_case_or_the_unicode_form() {
         let others = |text: &str| other_spellings(&name(text)).collect::<Vec<_>>();
         assert_eq!(others("a.txt"), [name("A.TXT")]);
         assert_eq!(others("A"), [name("a")]);

@@ -1,15 +1,15 @@
-//! Shell patterns over one name, as a remote shell would expand them: `*`, `?`, `[…]` and `\`.
+//! Shell patterns for one name, as a remote shell expands them: `*`, `?`, `[…]` and `\`.
 
-/// True if `text` has a wildcard, so that it stands for names that are there.
+/// True if `text` contains `*`, `?` or `[`.
 #[must_use]
 pub fn has_wildcards(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// True if `pattern` matches all of `name`. A wildcard in front does not match a dot in front; an unclosed `[` is
+/// True if `pattern` matches all of `name`. A leading wildcard does not match a leading dot. A `[` without `]` matches
 /// itself.
 ///
-/// After a mismatch only the last `*` can help: whatever an earlier one might take, it can take as well.
+/// After a mismatch, only the last `*` takes one more byte: it can match whatever an earlier `*` could.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first().is_some_and(|byte| b"*?[".contains(byte)) {
@@ -39,7 +39,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The rest of `pattern` behind the item that took `byte`; `None` where it does not take it.
+/// Matches the first item of `pattern` against `byte`. Returns the rest of `pattern`, or `None` on a mismatch.
 fn take(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [] => None,
@@ -53,8 +53,8 @@ fn take(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Looks for `byte` in the set that opened before `inner`: true if it is there, and what follows; `None` if it is not
-/// closed.
+/// Looks for `byte` in the bracket expression that opened before `inner`. Returns whether `byte` matches, and the
+/// pattern after `]`. Returns `None` if `]` is missing.
 fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (except, mut rest) = match inner {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -62,7 +62,7 @@ fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     };
     let (mut has, mut first) = (false, true);
     loop {
-        // A `]` in first place stands for itself.
+        // A `]` in first place is a member of the set.
         if let ([b']', after @ ..], false) = (rest, first) {
             return Some((has != except, after));
         }
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_longer_than_the_names_allow() {
+    fn matching_many_stars_takes_polynomial_time() {
         let (pattern, name) = ("*a".repeat(100), "a".repeat(90) + &"b".repeat(160));
         assert!(!matches(pattern.as_bytes(), name.as_bytes()));
     }
 
     #[test]
-    fn a_wildcard_is_seen() {
+    fn a_wildcard_is_found() {
         assert!(has_wildcards(b"*.c") && has_wildcards(b"a?") && has_wildcards(b"[a]"));
         assert!(!has_wildcards(b"plain.c"));
     }

@@ -1,6 +1,7 @@
-//! Names and what is known of them: paths, metadata, filter rules, directory digests (docs/ARCHITECTURE.md).
+//! Names, relative paths, metadata, filter rules and directory digests (docs/ARCHITECTURE.md).
 //!
-//! Pure computing, like `deltic-core` below it: no IO, no threads, no clock. Content is no concern of this crate.
+//! This crate only computes, like `deltic-core` below: no IO, no threads, no clock. File content belongs to other
+//! crates.
 
 pub mod dir_digest;
 pub mod fold;

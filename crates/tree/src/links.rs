@@ -1,7 +1,8 @@
-//! Targets of symlinks, as far as their text tells.
+//! Checks on the text of symlink targets.
 
-/// True if a symlink at `path`, below a root, whose target reads `target`, may lead out of that root. Absolute
-/// targets do, and those with `..` behind a name: what that name is nobody knows. As rsync's `--safe-links` has it.
+/// True if the symlink at `path` with this `target` may lead out of the root, as rsync's `--safe-links` decides.
+///
+/// Unsafe targets are empty, absolute, climb above the root, or have `..` after a name: that name may be a symlink too.
 #[must_use]
 pub fn leaves_root(path: &[u8], target: &[u8]) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
@@ -23,7 +24,7 @@ pub fn leaves_root(path: &[u8], target: &[u8]) -> bool {
     false
 }
 
-/// Prefix that `--munge-links` puts before targets, so that they lead nowhere.
+/// Prefix that `--munge-links` puts before targets, so that they cannot be followed.
 pub const MUNGED: &[u8] = b"/rsyncd-munged/";
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_that_may_leave_are_told_from_those_that_stay() {
+    fn links_that_may_leave_the_root_are_unsafe() {
         for (path, target, leaves) in [
             ("a", "b", false),
             ("a", "b/c", false),

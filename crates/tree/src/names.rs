@@ -1,8 +1,8 @@
-//! The names in one directory, in few bytes: there may be millions of them, and all must be known before the first
-//! can be told, because names are told in order.
+//! Compressed sorted lists of the names in one directory. A directory may have millions of names, and all must be read
+//! before the first is sent, because lists are sent in order.
 //!
-//! Names in order share much with the one before. So each is kept as how many bytes it shares, and the others; now and
-//! then one is kept whole, where a search may begin:
+//! Neighbours in sorted order share a long prefix. Each name is stored as the length of the shared prefix, the length
+//! of the suffix, and the suffix. One name in `BLOCK_NAMES` is stored whole, so that a search can begin there:
 //!
 //! ```text
 //! blocks   ↓                                        ↓
@@ -15,29 +15,30 @@ use crate::meta::Inode;
 use crate::path::Name;
 use deltic_core::packed::{OutOfRoom, PackedStrings, UnpackedStrings};
 
-/// Names of one directory in order, each once.
+/// Names of one directory, sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
-    /// Offsets in `bytes` of names that are kept whole.
+    /// Offsets in `bytes` of the names stored whole.
     blocks: Vec<usize>,
     len: usize,
     last: Vec<u8>,
 }
 
-/// Names of one directory in any order: few as they are, for most directories have few, and many packed.
+/// Names of one directory in any order. A short list stores names plainly, because most directories are small; a long
+/// list packs them.
 #[derive(Debug, Default)]
 pub struct UnsortedNames {
     few: Vec<Name>,
     many: PackedStrings,
 }
 
-/// A name does not come behind the last one.
+/// Error of [`Names::push`]: the name does not sort after the last name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("names out of order")]
 pub struct Unordered;
 
-/// Names of one directory that are not taken yet, in order, each once.
+/// Iterator over the names of one directory, sorted, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortedNames {
     left: Remaining,
@@ -46,7 +47,7 @@ pub struct SortedNames {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Remaining {
-    /// The last is the next.
+    /// Names in reverse order: the next name is at the end.
     Few(Vec<Name>),
     Many {
         names: Names,
@@ -63,22 +64,22 @@ impl Names {
         self.len
     }
 
-    /// True if there is none.
+    /// True if the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// About the memory that they take, in bytes.
+    /// Returns the approximate memory of the names, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(&*self.blocks)
     }
 
-    /// Adds a name behind the last one.
+    /// Appends a name.
     ///
     /// # Errors
-    /// [`Unordered`] where it does not come behind it.
+    /// [`Unordered`] if `name` does not sort after the last name.
     pub fn push(&mut self, name: &Name) -> Result<(), Unordered> {
         self.push_bytes(name.as_bytes())
     }
@@ -93,7 +94,7 @@ impl Names {
         } else {
             shared = self.last.iter().zip(name).take_while(|(one, next)| one == next).count();
         }
-        // A name is no longer than a byte can say.
+        // A name has at most 255 bytes.
         self.bytes.extend_from_slice(&[shared as u8, (name.len() - shared) as u8]);
         self.bytes.extend_from_slice(&name[shared..]);
         self.last.truncate(shared);
@@ -102,7 +103,7 @@ impl Names {
         Ok(())
     }
 
-    /// True if `name` is one of them.
+    /// True if the list contains `name`.
     #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         let name = name.as_bytes();
@@ -121,13 +122,13 @@ impl Names {
         false
     }
 
-    /// The name that is kept whole at `at`.
+    /// Returns the name stored whole at offset `at`.
     fn whole(&self, at: usize) -> &[u8] {
         let len = usize::from(self.bytes[at + 1]);
         &self.bytes[at + 2..at + 2 + len]
     }
 
-    /// Turns the name before that at `at` into this; where the next one is.
+    /// Decodes the name at offset `at` over `name`, which holds the name before. Returns the offset of the next name.
     fn read(&self, at: usize, name: &mut Vec<u8>) -> usize {
         let (shared, len) = (usize::from(self.bytes[at]), usize::from(self.bytes[at + 1]));
         name.truncate(shared);
@@ -138,7 +139,7 @@ impl Names {
 }
 
 impl FromIterator<Name> for Names {
-    /// All of them that there is room for.
+    /// Collects as many names as there is room for.
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
         let mut pile = UnsortedNames::default();
         for name in names {
@@ -159,13 +160,14 @@ impl IntoIterator for Names {
 }
 
 impl SortedNames {
-    /// The same, of names that were read in these directories, which may be others when they are looked at.
+    /// Notes the inodes of the directories in which the names were read. Another directory may have taken the path
+    /// since.
     #[must_use]
     pub fn read_in(self, dirs: Vec<Inode>) -> Self {
         Self { dirs, ..self }
     }
 
-    /// Directories that they were read in, if that was said.
+    /// Returns the directories in which the names were read, if known.
     #[must_use]
     pub fn dirs(&self) -> &[Inode] {
         &self.dirs
@@ -202,7 +204,7 @@ impl UnsortedNames {
     /// Adds a name.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if the list is full.
     pub fn push(&mut self, name: Name) -> Result<(), OutOfRoom> {
         if self.many.is_empty() && self.few.len() < FEW_NAMES {
             self.few.push(name);
@@ -214,7 +216,7 @@ impl UnsortedNames {
         self.many.push(name.as_bytes()).map(drop)
     }
 
-    /// All of them, to be taken in order.
+    /// Returns an iterator over the names, sorted, without duplicates.
     #[must_use]
     pub fn in_order(mut self) -> SortedNames {
         if !self.many.is_empty() {
@@ -225,7 +227,7 @@ impl UnsortedNames {
         SortedNames { left: Remaining::Few(self.few), dirs: Vec::new() }
     }
 
-    /// All of them in order, each once.
+    /// Returns the names, sorted, without duplicates.
     #[must_use]
     pub fn sorted(self) -> Names {
         let mut names = Names::default();
@@ -237,7 +239,7 @@ impl UnsortedNames {
         places.extend(self.many.iter().map(|(at, _)| at));
         places.sort_unstable_by(|one, other| self.many.get(*one).cmp(self.many.get(*other)));
         for at in places {
-            // The only ones that do not fit are there already.
+            // Only duplicates fail.
             names.push_bytes(self.many.get(at)).ok();
         }
         names
@@ -251,7 +253,7 @@ impl IntoIterator for UnsortedNames {
         std::iter::Map<UnpackedStrings, fn(Vec<u8>) -> Name>,
     >;
 
-    /// Names in the order in which they were added.
+    /// Returns the names in the order of [`push`](Self::push).
     fn into_iter(self) -> Self::IntoIter {
         let name: fn(Vec<u8>) -> Name =
             |name| Name::new(&name).expect("it was checked when it was pushed");
@@ -259,9 +261,9 @@ impl IntoIterator for UnsortedNames {
     }
 }
 
-/// Names from one that is kept whole to the next.
+/// Number of names from one stored whole to the next.
 const BLOCK_NAMES: usize = 16;
-/// A pile of more is packed.
+/// Longest list that stores names plainly.
 const FEW_NAMES: usize = 512;
 
 #[cfg(test)]
@@ -273,7 +275,7 @@ mod tests {
         Name::new(bytes).unwrap()
     }
 
-    /// Names that share much, little and nothing, among them the longest.
+    /// Names that share much, little and nothing with their neighbours, the longest possible name among them.
     fn some(count: usize) -> BTreeSet<Vec<u8>> {
         let one = |n: usize| match n % 4 {
             0 => format!("photo-{:06}.jpeg", n * 7919 % 100_003).into_bytes(),
@@ -289,7 +291,7 @@ mod tests {
         for count in [0, 1, 15, 16, 17, 33, FEW_NAMES - 5, FEW_NAMES, FEW_NAMES + 1, 1000] {
             let set = some(count);
             let mut pile = UnsortedNames::default();
-            // Some come twice: a directory that changes may say so.
+            // Some names come twice, as when a directory changes while it is read.
             set.iter()
                 .rev()
                 .chain(set.iter().take(5))
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn names_out_of_order_are_not_kept() {
+    fn names_out_of_order_are_refused() {
         let mut names = Names::default();
         names.push(&name(b"b")).unwrap();
         assert_eq!(names.push(&name(b"b")), Err(Unordered));
@@ -324,7 +326,7 @@ mod tests {
         assert_eq!(names.len(), 1);
     }
 
-    /// Keeps a directory of a million files within the memory that an end may take.
+    /// Bounds the memory for a directory of a million files.
     #[test]
     fn numbered_names_take_few_bytes() {
         let mut pile = UnsortedNames::default();

@@ -1,32 +1,32 @@
-//! Names and relative paths, checked once where they enter.
+//! Names and relative paths, checked on entry to the process.
 //!
-//! Every name from a peer or a file system becomes a [`Name`] or a [`RelPath`] before anything else sees it. A value
-//! that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
+//! Every name from a peer or a file system becomes a [`Name`] or a [`RelPath`] before other code uses the name. A
+//! `RelPath` cannot leave its root. Names are bytes, not text: Unix names need not be UTF-8.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest name of one directory entry, in bytes.
+/// Longest name of a directory entry, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 /// Longest path below a root, in bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// Most components in a path below a root.
+/// Largest number of components in a path below a root.
 pub const MAX_DEPTH: usize = 256;
 
-/// Why bytes are not a name or a path below a root.
+/// Why bytes are not a valid name or relative path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
     /// An empty name, or two slashes in a row.
     #[error("empty name")]
     Empty,
-    /// `.` or `..`, which are places and not names.
+    /// `.` or `..`, which are references to directories and not names.
     #[error("'.' or '..' is not a name")]
     Dots,
-    /// A NUL byte, or a slash inside one name.
+    /// A NUL byte, or a slash inside a name.
     #[error("name holds a NUL or a slash")]
     Separator,
-    /// A name, a path or a depth over its limit.
+    /// A name, path or depth over the limit.
     #[error("file name too long")]
     TooLong,
 }
@@ -36,10 +36,10 @@ pub enum BadPath {
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// Checks `bytes` as the name of one directory entry.
+    /// Checks `bytes` as the name of a directory entry.
     ///
     /// # Errors
-    /// [`BadPath`] where the bytes are no name.
+    /// [`BadPath`] if `bytes` is not a valid name.
     pub fn new(bytes: &[u8]) -> Result<Self, BadPath> {
         match bytes {
             b"" => Err(BadPath::Empty),
@@ -50,28 +50,28 @@ impl Name {
         }
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A path below a root: zero or more [`Name`]s. The root itself is the empty path. Clones share its bytes.
+/// A path below a root: zero or more [`Name`]s. The root itself is the empty path. Clones share the bytes.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Arc<[u8]>);
 
 impl RelPath {
-    /// The root itself.
+    /// Returns the root itself.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Checks `bytes` as names joined by single slashes; the empty string is the root.
+    /// Parses names joined by single slashes. The empty string is the root.
     ///
     /// # Errors
-    /// [`BadPath`] where a component is no name, or the whole exceeds a limit.
+    /// [`BadPath`] if a component is not a valid name, or the path exceeds a limit.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadPath> {
         if bytes.is_empty() {
             return Ok(Self::root());
@@ -87,10 +87,10 @@ impl RelPath {
         if depth > MAX_DEPTH { Err(BadPath::TooLong) } else { Ok(Self(bytes.into())) }
     }
 
-    /// The entry `name` in this directory.
+    /// Returns the path of the entry `name` in this directory.
     ///
     /// # Errors
-    /// [`BadPath::TooLong`] where the result exceeds a limit.
+    /// [`BadPath::TooLong`] if the new path exceeds a limit.
     pub fn join(&self, name: &Name) -> Result<Self, BadPath> {
         if !self.holds(name) {
             return Err(BadPath::TooLong);
@@ -104,7 +104,7 @@ impl RelPath {
         Ok(Self(bytes.into()))
     }
 
-    /// True if [`join`](Self::join) makes a path of `name`.
+    /// True if [`join`](Self::join) succeeds for `name`.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
         let len = self.0.len() + usize::from(!self.is_root()) + name.0.len();
@@ -117,12 +117,12 @@ impl RelPath {
         self.0.is_empty()
     }
 
-    /// The names from the root downwards.
+    /// Iterates over the names from the root downwards.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.0.split(|b| *b == b'/').filter(|name| !name.is_empty())
     }
 
-    /// The directory that holds this entry and the entry's name; `None` for the root.
+    /// Splits the path into parent directory and last name. Returns `None` for the root.
     #[must_use]
     pub fn split_last(&self) -> Option<(Self, Name)> {
         let name = self.components().next_back()?;
@@ -130,22 +130,22 @@ impl RelPath {
         Some((Self(self.0[..parent].into()), Name(name.into())))
     }
 
-    /// True if this path is `dir` or lies below it.
+    /// True if this path is `dir` or lies below `dir`.
     #[must_use]
     pub fn starts_with(&self, dir: &Self) -> bool {
         dir.is_root()
             || self.0.strip_prefix(&*dir.0).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// The names joined by slashes.
+    /// Returns the names joined by slashes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Writes bytes for a person: control, format-direction and invalid characters escaped, so that a name cannot
-/// drive a terminal or forge a log line.
+/// Formats bytes for a terminal or a log. Control, format and invalid characters are escaped, so that a name can
+/// neither drive a terminal nor forge a log line.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -164,7 +164,7 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
-/// True for invisible characters that turn the direction of a line, end the line, or hide in a name: Unicode's format
+/// True for invisible characters that change the direction of text, end a line or hide in a name: Unicode's format
 /// characters, except the two joiners of words and emoji.
 #[must_use]
 pub const fn is_format_control(c: char) -> bool {
@@ -174,7 +174,7 @@ pub const fn is_format_control(c: char) -> bool {
         | '\u{fff9}'..='\u{fffb}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
-/// A path as people can bear it: of one that is very long, the middle is left out.
+/// Shortens a very long path for a message: the middle becomes `...`.
 #[must_use]
 pub fn shortened(path: &str) -> Cow<'_, str> {
     if path.len() <= LONG_BYTES {
@@ -185,9 +185,9 @@ pub fn shortened(path: &str) -> Cow<'_, str> {
     format!("{first}...{}", last.chars().rev().collect::<String>()).into()
 }
 
-/// A path of that length is still shown whole.
+/// Longest path, in bytes, that is shown whole.
 const LONG_BYTES: usize = 1000;
-/// Characters that are shown of either end of a longer one.
+/// Characters shown of either end of a longer path.
 const SHOWN: usize = 60;
 
 impl fmt::Display for Name {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_could_leave_its_root_does_not_exist() {
+    fn a_path_that_could_leave_its_root_is_refused() {
         for bad in ["/", "/etc", "a//b", "a/", "..", "a/../b", "./a", "a/.", "a\0b"] {
             assert!(RelPath::parse(bad.as_bytes()).is_err(), "{bad:?}");
         }

@@ -1,14 +1,14 @@
-//! Values by path without the paths: where a tree has many directories, their paths are most of what a map would hold.
+//! A map keyed by path that stores hashes instead of paths. In a large tree the paths would take most of the memory.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::path::RelPath;
 
-/// Values by path. It holds a hash of 128 bits in the place of each path.
+/// Map from path to value that stores a 128-bit hash of each path.
 ///
-/// The key of the hash is random and its own, so nobody can choose paths that share one. Of n paths two share a hash by
-/// chance of n² / 2^129.
+/// Each map has its own random hash key, so a peer cannot choose colliding paths. Among n paths a collision has a
+/// probability of about n² / 2^129.
 #[derive(Clone, Debug)]
 pub struct PathMap<V> {
     values: HashMap<[u64; 2], V>,
@@ -22,7 +22,7 @@ impl<V> Default for PathMap<V> {
 }
 
 impl<V> PathMap<V> {
-    /// True if it has no value.
+    /// True if the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -34,27 +34,27 @@ impl<V> PathMap<V> {
         self.get(path).is_some()
     }
 
-    /// The value of `path`.
+    /// Returns the value of `path`.
     #[must_use]
     pub fn get(&self, path: &RelPath) -> Option<&V> {
         self.values.get(&self.hash(path))
     }
 
-    /// The value of `path`, to be changed.
+    /// Returns the value of `path` for changes.
     #[must_use]
     pub fn get_mut(&mut self, path: &RelPath) -> Option<&mut V> {
         self.values.get_mut(&self.hash(path))
     }
 
-    /// Gives `path` a value; the one that it had.
+    /// Sets the value of `path`. Returns the previous value.
     pub fn insert(&mut self, path: &RelPath, value: V) -> Option<V> {
         self.values.insert(self.hash(path), value)
     }
 
-    /// Takes the value of `path`.
+    /// Removes and returns the value of `path`.
     pub fn remove(&mut self, path: &RelPath) -> Option<V> {
         let value = self.values.remove(&self.hash(path));
-        // What was large gives back most of its memory as it empties.
+        // A map that was large gives back most of its memory as it empties.
         if self.values.len() < self.values.capacity() / 8 && self.values.capacity() > LARGE {
             self.values.shrink_to(self.values.capacity() / 4);
         }
@@ -66,7 +66,7 @@ impl<V> PathMap<V> {
     }
 }
 
-/// Values of a map that may shrink.
+/// Capacity above which a map shrinks.
 const LARGE: usize = 4096;
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_its_own_value_until_it_is_taken() {
+    fn each_path_has_its_own_value_until_removal() {
         let path = |n: usize| RelPath::parse(format!("{}/{n}", n / 7).as_bytes()).unwrap();
         let mut map = PathMap::default();
         assert!(map.is_empty() && !map.contains(&path(0)));

@@ -1,28 +1,28 @@
-//! Walks of sources: the nouns that the wire and the trees share.
+//! Options of a walk through sources, shared by the wire and the stores.
 
-/// Symlinks that are followed.
+/// Policy for symlinks during a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// None.
+    /// No symlinks.
     #[default]
     Never,
-    /// Links to directories (`--copy-dirlinks`).
+    /// Symlinks to directories (`--copy-dirlinks`).
     Dirs,
-    /// Links whose words may lead out of the tree (`--copy-unsafe-links`).
+    /// Symlinks that may lead out of the tree (`--copy-unsafe-links`).
     Unsafe,
-    /// All (`--copy-links`).
+    /// Every symlink (`--copy-links`).
     All,
-    /// Links to directories, and those that may lead out (`--copy-dirlinks --copy-unsafe-links`).
+    /// Symlinks to directories, and symlinks that may lead out (`--copy-dirlinks --copy-unsafe-links`).
     DirsAndUnsafe,
 }
 
-/// Treatment of directories on which another file system is mounted.
+/// Treatment of mount points of other file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mounts {
-    /// Entered like any other.
+    /// Walked like any directory.
     #[default]
     Enter,
-    /// Listed, and nothing in them (`-x`).
+    /// Listed as empty directories (`-x`).
     Empty,
     /// Left out (`-xx`).
     LeaveOut,
