@@ -1,9 +1,9 @@
-//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal
-//! digests mean that there is nothing to do in it.
+//! Digests of directories: the number of entries and keyed sums over the compared attributes. Equal digests mean that a
+//! sync has nothing to do in the directory.
 //!
-//! Each entry makes a number that nobody can foresee without the key, and numbers are added up: so entries count in any
-//! order, and none must be kept. Owners are apart, because an end that may not give files away does not compare them.
-//! docs/protocol.md, "Tallies", has the bytes.
+//! Each entry is hashed with a secret key, and the hashes are added up. Addition makes the order of entries irrelevant
+//! and needs no memory per entry. Owners and groups have sums of their own, because a receiver without root privileges
+//! does not compare owners. docs/protocol.md, "Tallies", defines the bytes.
 
 use std::fmt;
 
@@ -12,15 +12,16 @@ use deltic_core::Digest;
 use deltic_core::codec::Put;
 use deltic_core::keyed::{KEY_BYTES, Key};
 
-/// Bytes of one sum.
+/// Length of one sum in bytes.
 pub const DIR_SUM_BYTES: usize = 16;
 
-/// Key of the sums: nobody who chose names or times before the session can know it.
+/// Secret key of the sums, made for one session. A peer cannot choose names or times that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DirDigestKey([u8; KEY_BYTES]);
 
 impl DirDigestKey {
-    /// Belongs to the sender's part of the session's key: it lists before it has heard the other's.
+    /// Derives the key from the sender's half of the session key. The sender lists directories before the receiver's
+    /// half arrives.
     #[must_use]
     pub fn of(part: &Key) -> Self {
         Self(blake3::derive_key(CONTEXT, part.as_bytes()))
@@ -43,22 +44,22 @@ impl fmt::Debug for DirDigestKey {
 
 const CONTEXT: &str = "deltic 2026 tally";
 
-/// Attributes that a run compares of entries, besides kinds, lengths and targets.
+/// Attributes that a sync compares besides kind, length, link target and device number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Digests of what is in files.
+    /// Digests of file contents.
     pub contents: bool,
-    /// Times of files.
+    /// Modification times of files.
     pub file_times: bool,
     /// Permission bits.
     pub modes: bool,
-    /// True if files are compared by whether anybody may execute them.
+    /// True if files are compared by their execute bits only.
     pub executability: bool,
-    /// Times of directories.
+    /// Modification times of directories.
     pub dir_times: bool,
-    /// Times of symbolic links.
+    /// Modification times of symbolic links.
     pub link_times: bool,
-    /// Times of devices, FIFOs and sockets.
+    /// Modification times of devices, FIFOs and sockets.
     pub special_times: bool,
     /// Owners.
     pub users: bool,
@@ -71,27 +72,27 @@ pub struct Compared {
 pub struct DirDigest {
     /// Number of entries.
     pub entries: u64,
-    /// Over all but owners and groups.
+    /// Sum over all compared attributes but owners and groups.
     pub sum: u128,
-    /// Over owners, where they are compared.
+    /// Sum over owners, if owners are compared.
     pub users: Option<u128>,
-    /// Over groups, where they are compared.
+    /// Sum over groups, if groups are compared.
     pub groups: Option<u128>,
 }
 
-/// Takes a digest, an entry at a time.
+/// Computes the digest of a directory, one entry at a time.
 #[derive(Clone, Debug)]
 pub struct DirHasher {
     key: DirDigestKey,
     compared: Compared,
     digest: DirDigest,
     record: Vec<u8>,
-    /// The last number of a user, and of a group, and what it counts as: most entries are of the same.
+    /// Hashes of the last user id and the last group id. Most entries of a directory have the same owner.
     last: [(u32, u128); 2],
 }
 
 impl DirHasher {
-    /// A sum over no entry so far.
+    /// Starts the digest of a directory without entries.
     #[must_use]
     pub fn new(key: &DirDigestKey, compared: Compared) -> Self {
         let zero = key.hash(&0_u32.to_le_bytes())[0];
@@ -108,8 +109,8 @@ impl DirHasher {
         }
     }
 
-    /// Adds an entry, its owner and group by the sender's numbers; each name once. `content` is what a file holds
-    /// that is not empty, where contents are compared.
+    /// Adds an entry. Each name is added once; owner and group are the sender's ids. `content` is the digest of a
+    /// non-empty file and counts only if contents are compared.
     pub fn add(&mut self, name: &[u8], meta: &Meta, content: Option<&Digest>) {
         self.record.clear();
         write(&mut self.record, name, meta, self.compared);
@@ -129,14 +130,14 @@ impl DirHasher {
         }
     }
 
-    /// The digest of all that were added.
+    /// Returns the digest of the entries added so far.
     #[must_use]
     pub const fn digest(&self) -> DirDigest {
         self.digest
     }
 }
 
-/// Sum of the number of a user or group.
+/// Returns the keyed hash of a user id or group id.
 fn number(key: &DirDigestKey, last: &mut (u32, u128), id: u32) -> u128 {
     if last.0 != id {
         *last = (id, key.hash(&id.to_le_bytes())[0]);
@@ -144,7 +145,8 @@ fn number(key: &DirDigestKey, last: &mut (u32, u128), id: u32) -> u128 {
     last.1
 }
 
-/// Writes what is compared of an entry; longer than a number.
+/// Writes the compared attributes of an entry. The record is longer than an id, so that the two never have the same
+/// hash.
 fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
     let (kind, has_time) = match &meta.kind {
         Kind::File => (0, compared.file_times),
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_are_swapped_are_others() {
+    fn swapping_the_owners_of_two_entries_changes_the_digest() {
         let of = |user| Meta { user: Some(user), ..entry(Kind::File) };
         let one = digest_of(ALL, &[("a", of(1)), ("b", of(2))]);
         let other = digest_of(ALL, &[("a", of(2)), ("b", of(1))]);
@@ -296,7 +298,7 @@ mod tests {
         assert_ne!(hasher.digest().sum, digest_of(ALL, &[("a", entry(Kind::File))]).sum);
     }
 
-    /// The bytes of docs/protocol.md, "Tallies", written out.
+    /// The bytes that docs/protocol.md, "Tallies", defines.
     #[test]
     fn a_record_is_as_the_protocol_says() {
         let mut record = Vec::new();
