@@ -1,4 +1,4 @@
-//! Metadata of an entry: all that a tree says of it besides its content.
+//! Metadata of a directory entry: everything in a file list besides content.
 
 mod acl;
 pub mod fake_super;
@@ -13,7 +13,7 @@ pub use ids::{BadIdRules, IdRules, IdTarget};
 pub use mask::{MetaMask, XattrScope};
 pub use modes::{BadModeRules, ModeRules};
 
-/// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
+/// A point in time: seconds since the Unix epoch (negative before 1970) and nanoseconds within the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01T00:00:00Z.
@@ -22,24 +22,24 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// Kind of an entry.
+/// Kind of an entry, with the target of a symlink and the number of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Dir,
-    /// A symbolic link and the bytes it points at; never followed below a root.
+    /// A symbolic link and its target. Symlinks below a root are never followed.
     Symlink(Box<[u8]>),
     /// A named pipe.
     Fifo,
-    /// A socket's name.
+    /// A socket file.
     Socket,
-    /// A device's name.
+    /// A device file.
     Device(Device),
 }
 
-/// The same in a word: where it points, or what it stands for, does not matter.
+/// Kind of an entry without symlink target and device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryType {
     /// A regular file.
@@ -48,14 +48,14 @@ pub enum EntryType {
     Dir,
     /// A symbolic link.
     Symlink,
-    /// A device's name.
+    /// A device file.
     Device,
-    /// A FIFO or a socket's name.
+    /// A FIFO or a socket file.
     Special,
 }
 
 impl EntryType {
-    /// The word for it.
+    /// Returns the type of an entry of this kind.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {
         match kind {
@@ -68,70 +68,70 @@ impl EntryType {
     }
 }
 
-/// The device that a name stands for.
+/// Number of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// Class of its driver.
+    /// Character or block device.
     pub class: DeviceClass,
-    /// Number of the driver.
+    /// Major number.
     pub major: u32,
-    /// Number of the device at its driver.
+    /// Minor number.
     pub minor: u32,
 }
 
-/// Class of a device.
+/// Class of a device: character or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceClass {
-    /// A byte at a time.
+    /// A character device.
     Char,
-    /// A device of blocks.
+    /// A block device.
     Block,
 }
 
-/// The mode bits that an owner needs of a directory to work in it.
+/// Mode bits that an owner needs to work in a directory.
 pub const OWNER_BITS: u32 = 0o700;
-/// With which a directory hands its group down.
+/// The set-group-ID bit: new entries of a directory get its group.
 pub const SETGID: u32 = 0o2000;
-/// With which a program runs as its owner, or of its group.
+/// The set-user-ID and set-group-ID bits.
 pub const LENDING_BITS: u32 = 0o4000 | SETGID;
-/// The mode bits of who may execute.
+/// The execute bits of owner, group and others.
 pub const EXECUTE_BITS: u32 = 0o111;
-/// Most bytes in the name of an extended attribute, as on Linux.
+/// Longest name of an extended attribute in bytes, as on Linux.
 pub const MAX_XATTR_NAME_BYTES: usize = 255;
-/// Most bytes in the value of one, as on Linux.
+/// Longest value of an extended attribute in bytes, as on Linux.
 pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
-/// Most bytes in the names and values of one entry together.
+/// Largest total of names and values of one entry's extended attributes, in bytes.
 pub const MAX_XATTRS_BYTES: usize = 512 << 10;
-/// Most extended attributes of one entry.
+/// Largest number of extended attributes of one entry.
 pub const MAX_XATTRS: usize = 4096;
 
-/// An entry's kind, size, modification time and mode; and, where that was asked for, whose it is and more.
+/// Metadata of an entry: kind, size, modification time and mode, and optionally owner, group and [`ExtraMeta`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meta {
     /// Kind of the entry.
     pub kind: Kind,
-    /// Length in bytes; 0 for anything but a file.
+    /// Length in bytes; 0 for every kind but a file.
     pub len: u64,
     /// Modification time.
     pub modified: Timestamp,
     /// Permission bits (`0o7777`).
     pub mode: u32,
-    /// Number of its owner.
+    /// User id of the owner, if asked for.
     pub user: Option<u32>,
-    /// Number of its group.
+    /// Group id, if asked for.
     pub group: Option<u32>,
-    /// Metadata that few entries have, or few runs ask for.
+    /// Metadata that few entries have or few syncs ask for.
     pub more: Option<Box<ExtraMeta>>,
 }
 
 impl Meta {
-    /// Without owner and the like.
+    /// Returns metadata without owner, group and [`ExtraMeta`].
     #[must_use]
     pub const fn plain(kind: Kind, len: u64, modified: Timestamp, mode: u32) -> Self {
         Self { kind, len, modified, mode, user: None, group: None, more: None }
     }
 
-    /// About what its extended attributes and ACLs take in memory, in bytes.
+    /// Returns the approximate memory of the extended attributes and ACLs, in bytes.
     #[must_use]
     pub fn more_bytes(&self) -> usize {
         let Some(more) = self.more.as_deref() else { return 0 };
@@ -159,44 +159,44 @@ impl Meta {
         matches!(self.kind, Kind::Symlink(_))
     }
 
-    /// True if kind, size, time and mode are equal, whatever else was looked at.
+    /// True if kind, size, modification time and mode are equal. Other metadata may differ.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let plain = |meta: &Self| (meta.len, meta.modified, meta.mode);
         self.kind == other.kind && plain(self) == plain(other)
     }
 
-    /// When it was last read, if that was asked for.
+    /// Returns the access time, if asked for.
     #[must_use]
     pub fn accessed(&self) -> Option<Timestamp> {
         self.more.as_ref()?.accessed
     }
 
-    /// Its ACL, if it has one that says more than its mode.
+    /// Returns the access ACL, if the entry has one beyond its mode.
     #[must_use]
     pub fn access_acl(&self) -> Option<&Acl> {
         self.more.as_ref()?.access_acl.as_ref()
     }
 
-    /// The ACL that new entries of this directory get.
+    /// Returns the default ACL of a directory: new entries inherit this ACL.
     #[must_use]
     pub fn default_acl(&self) -> Option<&Acl> {
         self.more.as_ref()?.default_acl.as_ref()
     }
 
-    /// Its extended attributes, in order of name.
+    /// Returns the extended attributes, sorted by name.
     #[must_use]
     pub fn xattrs(&self) -> &[Xattr] {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
-    /// The file that it is a name of, where that was asked for and there are others.
+    /// Returns the hard link information, if asked for and if the file has several names.
     #[must_use]
     pub fn linked(&self) -> Option<Linked> {
         self.more.as_ref()?.linked
     }
 
-    /// Says something else of that.
+    /// Sets or clears the hard link information.
     pub fn set_linked(&mut self, linked: Option<Linked>) {
         if linked != self.linked() {
             let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
@@ -204,115 +204,117 @@ impl Meta {
         }
     }
 
-    /// Its owner at the sender, as far as the receiver keeps that.
+    /// Returns the sender's owner ids that [`keep_owner`](Self::keep_owner) stored.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.more.as_ref().and_then(|more| more.owner).unwrap_or_default()
     }
 
-    /// Keeps whose it is, whatever becomes of that here.
+    /// Copies `user` and `group` to [`ExtraMeta::owner`], so that later changes of both leave the sender's ids
+    /// available.
     pub fn keep_owner(&mut self) {
         let owner = Some(Owner { user: self.user, group: self.group });
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         self.more = ExtraMeta { owner, ..more }.boxed();
     }
 
-    /// True for a directory that no source means: it is on the way to some.
+    /// True for an implied directory: no source names the directory, but a source lies below.
     #[must_use]
     pub fn is_implied(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.implied)
     }
 
-    /// Says so of a directory.
+    /// Marks a directory as implied.
     pub fn set_implied(&mut self) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         self.more = ExtraMeta { implied: true, ..more }.boxed();
     }
 
-    /// True if it has attributes that could not be read.
+    /// True if ACLs or extended attributes could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
         self.unread().is_some()
     }
 
-    /// Leaves out its ACLs and extended attributes, for this reason.
+    /// Removes ACLs and extended attributes, and notes the reason.
     pub fn leave_out_attributes(&mut self, why: Unread) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         let (access_acl, default_acl, xattrs, unread) = (None, None, Vec::new(), Some(why));
         self.more = ExtraMeta { access_acl, default_acl, xattrs, unread, ..more }.boxed();
     }
 
-    /// Why it has some that could not be read, if it has.
+    /// Returns the reason why ACLs or extended attributes could not be read.
     #[must_use]
     pub fn unread(&self) -> Option<Unread> {
         self.more.as_ref()?.unread
     }
 }
 
-/// Owner of an entry, by number, where that was asked for.
+/// Owner and group of an entry as ids, each if asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Its user.
+    /// User id.
     pub user: Option<u32>,
-    /// Its group.
+    /// Group id.
     pub group: Option<u32>,
 }
 
-/// Metadata that few entries have, or few runs ask for. Where it is empty, [`Meta::more`] is `None`.
+/// Metadata that few entries have or few syncs ask for. [`Meta::more`] is `None` if all fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExtraMeta {
-    /// When it was last read.
+    /// Access time.
     pub accessed: Option<Timestamp>,
-    /// The file that it is a name of, where that has other names.
+    /// Hard link information, if the file has other names.
     pub linked: Option<Linked>,
-    /// Access ACL, besides what the mode says.
+    /// Access ACL beyond the mode.
     pub access_acl: Option<Acl>,
-    /// Default ACL: what new entries of this directory get.
+    /// Default ACL of a directory: new entries inherit this ACL.
     pub default_acl: Option<Acl>,
-    /// Extended attributes in order of name, each name once.
+    /// Extended attributes sorted by name, without duplicates.
     pub xattrs: Vec<Xattr>,
-    /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same
-    /// keeps those it has.
+    /// Why ACLs or extended attributes are missing here, if they could not be read. A receiver then keeps the
+    /// attributes of its own entry.
     pub unread: Option<Unread>,
-    /// True for a directory that only has to exist for the entries below it, and is else left alone
+    /// True for a directory that only has to exist for the entries below, and keeps its own metadata
     /// (`--no-implied-dirs`).
     pub implied: bool,
-    /// Its owner at the sender, where the receiver is to report that. It does not travel.
+    /// The sender's owner ids, if the receiver reports owners. Never sent.
     pub owner: Option<Owner>,
 }
 
 impl ExtraMeta {
-    /// Boxed, unless it is empty.
+    /// Returns a box, or `None` if all fields are empty.
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
 
-/// Why ACLs or extended attributes of an entry could not be read. It does not travel.
+/// Why ACLs or extended attributes of an entry could not be read. Never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unread {
-    /// We may not.
+    /// Permission denied.
     Denied,
-    /// More attributes than are carried.
+    /// Larger than a list entry can carry.
     TooMuch,
-    /// Whatever the system says, or the sender knows.
+    /// Another error, or the sender reported missing attributes.
     Other,
 }
 
-/// The file of an entry that has several names.
+/// Hard link information of a file with several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linked {
-    /// An inode in a tree, and how many names it has, here or elsewhere.
+    /// Inode in a store, and the link count.
     Inode(Inode, u32),
-    /// The first name in a list, of a file that has so many.
+    /// First name of the file in a file list, and the link count.
     First(u32),
-    /// Another name in a list, of the file of the entry so many before this one. That entry has all other metadata.
+    /// Later name of the file in a file list. The number is the distance back to the entry of the first name, which has
+    /// all other metadata.
     Back(u64),
 }
 
 impl Linked {
-    /// The inode, where a tree says it.
+    /// Returns the inode, if a store gave one.
     #[must_use]
     pub const fn inode(self) -> Option<Inode> {
         match self {
@@ -322,29 +324,29 @@ impl Linked {
     }
 }
 
-/// Identity of a file, which all its names share.
+/// Identity of a file: all its hard links share this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
-    /// The device that it is on.
+    /// Id of the device that holds the file system.
     pub device: u64,
-    /// Its number there.
+    /// Inode number on the device.
     pub number: u64,
 }
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xattr {
-    /// With its namespace, as `user.note`; no NUL.
+    /// Name with its namespace, such as `user.note`, without NUL.
     pub name: Box<[u8]>,
-    /// Any bytes.
+    /// Value: any bytes.
     pub value: Box<[u8]>,
 }
 
-/// A name in a directory and what it stands for.
+/// A directory entry: name and metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Its name.
+    /// Name in the directory.
     pub name: Name,
-    /// Metadata by the tree.
+    /// Metadata from the store.
     pub meta: Meta,
 }

@@ -1,35 +1,36 @@
-//! POSIX access control lists (POSIX.1e draft 17), and the bytes in which Linux keeps them.
+//! POSIX access control lists (POSIX.1e draft 17) and their encoding in Linux extended attributes.
 
-/// Most named users and groups in one ACL.
+/// Largest number of named users and groups in one ACL.
 pub const MAX_ACL_NAMED: usize = 4096;
 
-/// Permissions on an entry, or on what is made in a directory: 4 to read, 2 to write, 1 to execute.
+/// An ACL: access ACL of an entry or default ACL of a directory. Permissions are bits: 4 to read, 2 to write, 1 to
+/// execute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acl {
-    /// The owner.
+    /// Permissions of the owner.
     pub owner: u8,
-    /// The entry's group.
+    /// Permissions of the owning group.
     pub group: u8,
-    /// The most that the group and whoever is named may do; there must be one where anybody is named.
+    /// Upper bound for the group and for named users and groups. Required if `named` is not empty.
     pub mask: Option<u8>,
-    /// Everybody else.
+    /// Permissions of all others.
     pub other: u8,
-    /// Named users and groups in order, each once.
+    /// Named users and groups, sorted, without duplicates.
     pub named: Vec<AclEntry>,
 }
 
 /// Permissions of a named user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AclEntry {
-    /// User or group: the meaning of `id`.
+    /// Kind of `id`.
     pub who: IdKind,
-    /// The number.
+    /// User id or group id.
     pub id: u32,
-    /// Permissions, as bits.
+    /// Permission bits.
     pub perms: u8,
 }
 
-/// Whom a line of an ACL is about.
+/// Kind of an id: user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdKind {
     /// A user.
@@ -39,7 +40,7 @@ pub enum IdKind {
 }
 
 impl Acl {
-    /// Reads what Linux keeps; `None` for anything else, and for more than [`MAX_ACL_NAMED`] names.
+    /// Parses the Linux encoding. Returns `None` for invalid bytes, and for more than [`MAX_ACL_NAMED`] names.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, lines) = bytes.split_first_chunk()?;
@@ -67,13 +68,13 @@ impl Acl {
         acl.is_valid().then_some(acl)
     }
 
-    /// Puts the names in order, after their numbers changed; of equal ones the first stays.
+    /// Sorts the named entries after their ids changed. Among duplicates the first stays.
     pub fn settle(&mut self) {
         self.named.sort_by_key(|named| (named.who, named.id));
         self.named.dedup_by_key(|named| (named.who, named.id));
     }
 
-    /// True if all permissions are some, and the names are few, in order, each once, and masked.
+    /// True if all permissions are valid and `named` is short enough, sorted, free of duplicates, and masked.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let perms = [self.owner, self.group, self.other, self.mask.unwrap_or(0)];
@@ -85,7 +86,7 @@ impl Acl {
             && (self.mask.is_some() || self.named.is_empty())
     }
 
-    /// The form in which Linux keeps it.
+    /// Returns the Linux encoding.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
@@ -107,7 +108,8 @@ impl Acl {
         bytes
     }
 
-    /// The same with the permissions of `mode`: an entry's ACL and its mode say the same of owner, mask and others.
+    /// Returns this ACL with the permissions of `mode`. Owner, mask (or group, without a mask) and others follow the
+    /// mode.
     #[must_use]
     pub fn with_mode(&self, mode: u32) -> Self {
         let bits = |place: u32| (mode >> place & 7) as u8;
@@ -116,7 +118,7 @@ impl Acl {
         Self { owner: bits(6), group, mask, other: bits(0), named: self.named.clone() }
     }
 
-    /// True if both say the same besides what the mode says.
+    /// True if both ACLs are equal apart from the permissions that the mode determines.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let beside = |acl: &Self| acl.mask.map(|_| acl.group);
@@ -132,7 +134,7 @@ const GROUP: u16 = 0x04;
 const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The number in lines that are about nobody by number.
+/// Id in lines for owner, group, mask and others.
 const NO_ID: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_than_an_acl_are_refused() {
+    fn invalid_acl_bytes_are_refused() {
         let good = acl().to_bytes();
         for bytes in [&b""[..], b"\x02\0\0", b"\x03\0\0\0", &good[..good.len() - 1]] {
             assert_eq!(Acl::parse(bytes), None, "{bytes:?}");
@@ -165,14 +167,14 @@ mod tests {
             bytes[at] = byte;
             Acl::parse(&bytes)
         };
-        assert_eq!(with(6, 8), None, "a permission that is none");
-        assert_eq!(with(4, 3), None, "a tag that is none");
+        assert_eq!(with(6, 8), None, "an invalid permission");
+        assert_eq!(with(4, 3), None, "an invalid tag");
         let unmasked = Acl { mask: None, ..acl() };
         assert_eq!(Acl::parse(&unmasked.to_bytes()), None, "names without a mask");
     }
 
     #[test]
-    fn the_mode_decides_for_owner_mask_and_others() {
+    fn the_mode_determines_owner_mask_and_others() {
         let changed = acl().with_mode(0o640);
         assert_eq!(changed, Acl { owner: 6, group: 5, mask: Some(4), other: 0, ..acl() });
         assert!(changed.is_like(&acl()));

@@ -1,49 +1,49 @@
-//! Notes of what only the superuser may set, in extended attributes, in the form of rsync's `--fake-super`: one end
-//! writes them as an ordinary user, another reads them back.
+//! rsync's `--fake-super` attributes. An ordinary user stores owners, devices and ACLs in extended attributes; a later
+//! sync reads them back.
 
 use super::{Acl, AclEntry, Device, DeviceClass, IdKind, Kind, MAX_ACL_NAMED};
 
-/// The attribute that says what an entry would be.
+/// Attribute with the real kind, mode, device number and owner of an entry.
 pub const STAT: &[u8] = b"user.rsync.%stat";
-/// Its ACL.
+/// Attribute with the access ACL.
 pub const ACCESS_ACL: &[u8] = b"user.rsync.%aacl";
-/// The ACL that what is made in it would get.
+/// Attribute with the default ACL of a directory.
 pub const DEFAULT_ACL: &[u8] = b"user.rsync.%dacl";
-/// Stands before the names of attributes that are not an ordinary user's.
+/// Prefix before the names of attributes that an ordinary user may not set.
 pub(super) const DISGUISE: &[u8] = b"user.rsync.";
 
-/// Metadata that an entry would have, had its owner been the superuser.
+/// Kind, mode and owner that an entry would have if the superuser had created the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FakeStat {
-    /// Kind that it would be.
+    /// Real kind.
     pub kind: FakeKind,
-    /// Its permission bits (`0o7777`).
+    /// Real permission bits (`0o7777`).
     pub mode: u32,
-    /// Number of its owner.
+    /// User id of the real owner.
     pub user: u32,
-    /// Number of its group.
+    /// Id of the real group.
     pub group: u32,
 }
 
-/// The kind that is noted.
+/// Kind of an entry in a [`STAT`] attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FakeKind {
     /// A regular file.
     File,
     /// A directory.
     Dir,
-    /// A symbolic link, whose target is the content of the file that stands for it.
+    /// A symbolic link. A regular file stands in for the link, and its content is the target.
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A socket's name.
+    /// A socket file.
     Socket,
-    /// A device's name.
+    /// A device file.
     Device(Device),
 }
 
 impl FakeKind {
-    /// Note for an entry of this kind.
+    /// Returns the kind to store for an entry.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {
         match kind {
@@ -70,7 +70,7 @@ impl FakeKind {
 }
 
 impl FakeStat {
-    /// Reads the value of [`STAT`]; `None` for anything else.
+    /// Parses the value of [`STAT`]. Returns `None` for an invalid value.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let text = str::from_utf8(value).ok()?;
@@ -96,7 +96,7 @@ impl FakeStat {
         Some(Self { kind, mode: mode & ALL_BITS, user: number(user)?, group: number(group)? })
     }
 
-    /// The value of [`STAT`].
+    /// Returns the value of [`STAT`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { kind, mode, user, group } = self;
@@ -108,7 +108,8 @@ impl FakeStat {
     }
 }
 
-/// Reads the value of [`ACCESS_ACL`] or [`DEFAULT_ACL`] of an entry of this mode; `None` for anything else.
+/// Parses the value of [`ACCESS_ACL`] or [`DEFAULT_ACL`] of an entry with this mode. Returns `None` for an invalid
+/// value.
 #[must_use]
 pub fn parse_acl(value: &[u8], mode: u32) -> Option<Acl> {
     let (numbers, []) = value.as_chunks::<4>() else { return None };
@@ -137,7 +138,7 @@ pub fn parse_acl(value: &[u8], mode: u32) -> Option<Acl> {
     acl.is_valid().then_some(acl)
 }
 
-/// The value of [`ACCESS_ACL`] or [`DEFAULT_ACL`].
+/// Returns the value of [`ACCESS_ACL`] or [`DEFAULT_ACL`].
 #[must_use]
 pub fn acl_bytes(acl: &Acl) -> Vec<u8> {
     let mask = acl.mask.map_or(NO_ENTRY, u32::from);
@@ -150,9 +151,9 @@ pub fn acl_bytes(acl: &Acl) -> Vec<u8> {
 }
 
 const ALL_BITS: u32 = 0o7777;
-/// Bits that stand for permissions that the mode says.
+/// Marks permissions that the ACL leaves to the mode.
 const NO_ENTRY: u32 = 0x80;
-/// Tells a named user's permissions from a group's.
+/// Distinguishes a named user from a named group.
 const IS_USER: u32 = 1 << 31;
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_those_that_rsync_writes() {
+    fn stat_values_are_the_same_as_rsyncs() {
         let device = Device { class: DeviceClass::Char, major: 1, minor: 3 };
         for (kind, mode, text) in [
             (FakeKind::File, 0o4755, "104755 0,0 1000:7"),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_note() {
+    fn invalid_stat_values_are_refused() {
         for text in ["", "100644", "100644 0,0", "100644 0,0 1", "9 0,0 1:1", "644 0,0 1:1"] {
             assert_eq!(FakeStat::parse(text.as_bytes()), None, "{text}");
         }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_says_what_an_acl_leaves_out() {
+    fn the_mode_fills_in_missing_permissions() {
         let mut bytes = [NO_ENTRY; 4].map(u32::to_le_bytes).concat();
         let plain = Acl { owner: 7, group: 5, mask: None, other: 1, named: Vec::new() };
         assert_eq!(parse_acl(&bytes, 0o751), Some(plain.clone()));

@@ -1,42 +1,42 @@
-//! Owner of a new entry: the rules of `--usermap` and `--groupmap`.
+//! Rules of `--usermap` and `--groupmap` for owners of new entries.
 
 use std::ops::RangeInclusive;
 
-/// Pairs `FROM:TO`; the first whose FROM fits decides.
+/// List of `FROM:TO` pairs. The first matching FROM decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRules {
     text: String,
     rules: Vec<(From, IdTarget)>,
 }
 
-/// Why a text is no such list.
+/// Error of [`IdRules::parse`], with the invalid pair.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no pair FROM:TO of names or numbers")]
 pub struct BadIdRules(String);
 
-/// Whom a rule is about, on the sender's side.
+/// FROM of a pair: users or groups at the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
-    /// Numbers.
+    /// A range of ids.
     Ids(RangeInclusive<u32>),
-    /// Whoever's name matches, the empty name of those without one included.
+    /// A glob for names. Ids without a name have the empty name.
     Names(Box<[u8]>),
 }
 
-/// Result of a rule, at the receiver.
+/// TO of a pair: a user or group at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdTarget {
-    /// A number.
+    /// An id.
     Id(u32),
-    /// A name there.
+    /// A name at the receiver.
     Name(String),
 }
 
 impl IdRules {
-    /// Reads pairs between commas; nothing stands for no rules.
+    /// Parses comma-separated pairs. The empty text has no rules.
     ///
     /// # Errors
-    /// [`BadIdRules`], with the first pair that is none.
+    /// [`BadIdRules`] with the first invalid pair.
     pub fn parse(text: &str) -> Result<Self, BadIdRules> {
         let pairs = text.split(',').filter(|_| !text.is_empty());
         let rule = |pair: &str| rule(pair).ok_or_else(|| BadIdRules(pair.into()));
@@ -44,24 +44,24 @@ impl IdRules {
         Ok(Self { text: text.into(), rules })
     }
 
-    /// Text that was read.
+    /// Returns the text given to [`parse`](Self::parse).
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// True if there are none.
+    /// True if the list has no rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Every TO, in order.
+    /// Iterates over every TO in order.
     pub fn targets(&self) -> impl Iterator<Item = &IdTarget> {
         self.rules.iter().map(|(_, to)| to)
     }
 
-    /// Result for the number `id`, whose name on the sender's side is `name`, or empty.
+    /// Returns the TO for the sender's `id` with the sender's `name`. `name` is empty if the id has none.
     #[must_use]
     pub fn target(&self, id: u32, name: &[u8]) -> Option<&IdTarget> {
         let fits = |(from, _): &&(From, IdTarget)| match from {
@@ -92,11 +92,11 @@ fn rule(pair: &str) -> Option<(From, IdTarget)> {
     Some((from, to))
 }
 
-/// True if `name` is what `pattern` says: `*` for any bytes, `?` for one, `[a-z]` and `[!a-z]` for one of a set, `\`
-/// for the next byte as it is. Takes no more steps than both lengths multiplied.
+/// Matches `name` against a glob: `*` for any bytes, `?` for one byte, `[a-z]` and `[!a-z]` for one byte of a set, `\`
+/// for a literal byte. Takes at most `pattern.len() * name.len()` steps.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut rest, mut left) = (pattern, name);
-    // Where the last `*` was, and what of the name it has not swallowed.
+    // The pattern after the last `*`, and the part of the name that this `*` has not matched.
     let mut back: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', after @ ..] = rest {
@@ -114,14 +114,14 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The rest of a pattern behind its first item, if that fits `byte`.
+/// Matches the first item of a pattern against `byte`. Returns the rest of the pattern, or `None` on a mismatch.
 fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {
         [b'?', rest @ ..] => Some(rest),
         [b'\\', literal, rest @ ..] => (*literal == byte).then_some(rest),
         [b'[', set @ ..] => {
-            // The first byte of a set belongs to it even if it is a bracket.
+            // The first byte of a set is a member even if it is `]`.
             let negated = matches!(set, [b'!' | b'^', ..]);
             let set = &set[usize::from(negated)..];
             let end = 1 + set.iter().skip(1).position(|b| *b == b']')?;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_as_those_of_a_shell() {
+    fn globs_match_as_in_a_shell() {
         for (pattern, name, fits) in [
             ("*", "", true),
             ("?", "", false),

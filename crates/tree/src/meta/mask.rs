@@ -1,8 +1,8 @@
-//! Attributes that a look at an entry reads.
+//! Masks of the optional attributes that a store reads.
 
 use super::fake_super;
 
-/// Attributes to look at besides those that every look shows: a plain run asks for none, and pays for none.
+/// Optional attributes to read. The default reads only kind, size, modification time and mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaMask {
     /// [`Meta::user`](super::Meta::user).
@@ -13,44 +13,44 @@ pub struct MetaMask {
     pub accessed: bool,
     /// [`ExtraMeta::linked`](super::ExtraMeta::linked).
     pub linked: bool,
-    /// Both ACLs.
+    /// Access ACL and default ACL.
     pub acls: bool,
     /// [`ExtraMeta::xattrs`](super::ExtraMeta::xattrs).
     pub xattrs: XattrScope,
-    /// Files are read without a change of when they were last read, where we may ask for that.
+    /// Read file content without changing the access time (`O_NOATIME`), where permitted.
     pub untouched: bool,
-    /// True if [noted](fake_super) attributes of an entry count, and not its own.
+    /// Read [`fake_super`] attributes in place of the entry's own metadata.
     pub fake_super: bool,
 }
 
 impl MetaMask {
-    /// The same without what is asked for besides every look.
+    /// Returns a mask without optional attributes; `fake_super` stays.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { fake_super: self.fake_super, ..Self::default() }
     }
 }
 
-/// Extended attributes to look at. Those of `system.*` never are.
+/// Extended attributes to read. Attributes of `system.*` are never read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrScope {
-    /// None.
+    /// No attributes.
     #[default]
     Nothing,
-    /// Attributes of `user.*`: an ordinary user's.
+    /// Attributes of `user.*`, which an ordinary user may set.
     User,
-    /// An ordinary user's, some of which stand for others' (`--fake-super`).
+    /// Attributes of `user.*`, some of which stand in for `security.*` and `trusted.*` (`--fake-super`).
     Disguised,
-    /// Attributes as a sender sees them: those that others' stand for, and others' for which none stands.
+    /// Attributes as a `--fake-super` sender reads them: stand-ins under their real names, and all other attributes.
     Undisguised,
-    /// All but those in which rsync notes what it could not set.
+    /// Every attribute but `user.rsync.%*`.
     Foreign,
-    /// All.
+    /// Every attribute.
     All,
 }
 
 impl XattrScope {
-    /// True if an attribute of this name is looked at.
+    /// True if an attribute of this name is read.
     #[must_use]
     pub fn admits(self, name: &[u8]) -> bool {
         match self {
@@ -66,7 +66,7 @@ impl XattrScope {
 }
 
 impl XattrScope {
-    /// The name that travels of an attribute that a tree has under `name`.
+    /// Returns the name sent to the peer for the local attribute `name`.
     #[must_use]
     pub fn sent_name(self, name: &[u8]) -> &[u8] {
         let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
@@ -75,7 +75,7 @@ impl XattrScope {
             .unwrap_or(name)
     }
 
-    /// The name in a tree of the attribute `name`.
+    /// Returns the local name of the received attribute `name`.
     #[must_use]
     pub fn local_name(self, name: &[u8]) -> Vec<u8> {
         match self {
@@ -85,5 +85,5 @@ impl XattrScope {
     }
 }
 
-/// Prefix of the attributes in which rsync notes what it could not set.
+/// Prefix of the attributes in which rsync stores real metadata.
 const FAKE_SUPER: &[u8] = b"user.rsync.%";

@@ -1,8 +1,8 @@
-//! Changes of modes as `--chmod` writes them: `D2755,F644`, `Dg+s,ug+w,Fo-w,+X`, `g=u`.
+//! Changes of mode bits by `--chmod`: `D2755,F644`, `Dg+s,ug+w,Fo-w,+X`, `g=u`.
 
 use super::{EXECUTE_BITS, Kind};
 
-/// Changes of modes, one after the other.
+/// A list of mode changes, applied in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModeRules {
     text: String,
@@ -10,23 +10,23 @@ pub struct ModeRules {
     rules: Vec<Rule>,
 }
 
-/// Why a text is no change of modes.
+/// Error of [`ModeRules::parse`], with the invalid item.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no change of modes, as D755, Fgo-w or +X")]
+#[error("'{0}' is not a mode change such as D755, Fgo-w or +X")]
 pub struct BadModeRules(String);
 
-/// An item between commas.
+/// A mode change: one item between commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     of: Kinds,
     op: Op,
-    /// Whom it is about, as the execute bits of these; nobody where it was not said.
+    /// Classes that the change applies to, as their execute bits. 0 if the item names no class.
     who: u32,
-    /// Set, added or removed for these.
+    /// Bits to set, add or remove.
     bits: u32,
-    /// True for `X`: bits to execute are added only where somebody may already, and to directories.
+    /// True for `X`: execute bits are added only to directories and to files that somebody may execute.
     conditional: bool,
-    /// Class whose bits are copied, if any are: the place of its lowest bit.
+    /// Class to copy permissions from, as the position of the class's lowest bit.
     copy: Option<u32>,
 }
 
@@ -42,40 +42,40 @@ enum Op {
     Add,
     Remove,
     Assign,
-    /// All bits at once, in octal.
+    /// Replaces all bits with an octal mode.
     Set,
 }
 
 impl ModeRules {
-    /// Reads items between commas; `umask` is what an item without anybody leaves alone.
+    /// Parses comma-separated items. Items without a class leave the bits in `umask` unchanged.
     ///
     /// # Errors
-    /// [`BadModeRules`], with the first item that is none.
+    /// [`BadModeRules`] with the first invalid item.
     pub fn parse(text: &str, umask: u32) -> Result<Self, BadModeRules> {
         let rule = |item: &str| Rule::parse(item).ok_or_else(|| BadModeRules(item.into()));
         let rules = text.split(',').map(rule).collect::<Result<_, _>>()?;
         Ok(Self { text: text.into(), umask: umask & 0o777, rules })
     }
 
-    /// Text that was read.
+    /// Returns the original text given to [`parse`](Self::parse).
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Bits that an item without anybody leaves alone.
+    /// Returns the bits that items without a class leave unchanged.
     #[must_use]
     pub const fn umask(&self) -> u32 {
         self.umask
     }
 
-    /// True if there are none.
+    /// True if the list has no changes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// `mode` after all changes; a symlink's stays as it is.
+    /// Returns `mode` after all changes. The mode of a symlink never changes.
     #[must_use]
     pub fn applied(&self, mode: u32, kind: &Kind) -> u32 {
         if matches!(kind, Kind::Symlink(_)) {
@@ -155,7 +155,8 @@ impl Rule {
         }
     }
 
-    /// Bits that `=` clears: all permissions of those it is about, and the special bits that it sets anew.
+    /// Returns the bits that `=` clears: the permissions of the named classes, and their special bits if the item sets
+    /// those.
     fn replaced(&self, whom: u32) -> u32 {
         let special = |bit: u32, place: u32| if whom & place == 0 { 0 } else { bit };
         let specials = special(0o4000, 0o100) | special(0o2000, 0o010);
@@ -175,7 +176,7 @@ impl Kinds {
     }
 }
 
-/// The lowest permission bit of each whom `letters` name, and their special bits.
+/// Returns the execute bits and special bits of the classes that `letters` name. Returns `None` for an unknown letter.
 fn who(letters: &str) -> Option<(u32, u32)> {
     letters.chars().try_fold((0, 0), |(who, special), letter| {
         let (place, bit) = match letter {
@@ -189,14 +190,14 @@ fn who(letters: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// The bits that `letter` stands for, of `who` or, where that is nobody, of all.
+/// Returns the bits of a permission letter for the classes `who`. Without a class, the letter applies to all classes.
 const fn permission(letter: char, who: u32, special: u32) -> Option<u32> {
     let whom = if who == 0 { 0o111 } else { who };
     Some(match letter {
         'r' => 4 * whom,
         'w' => 2 * whom,
         'x' | 'X' => whom,
-        // rsync's choice where nobody, or only others, are named.
+        // As in rsync: without a class, or for others only, `s` is set-user-ID.
         's' if special == 0 => 0o4000,
         's' => special,
         't' => 0o1000,
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_change_as_chmod_would_have_it() {
+    fn modes_change_as_in_chmod() {
         for (rules, mode, file, dir) in [
             ("644", 0o777, 0o644, 0o644),
             ("D2755,F640", 0o777, 0o640, 0o2755),
