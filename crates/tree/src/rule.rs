@@ -1,44 +1,44 @@
-//! Filter rules as data: which entries of a tree take part in a sync, as with rsync, and how the rules are read from
-//! text. Matching lives with the trees, in the store.
+//! Filter rules as data, and the parser for rule text. A filter decides which entries take part in a sync, as in rsync.
+//! Matching is in `deltic-store`.
 
 mod parse;
 
 pub use parse::{BadLine, BadRule, Line, LineEnd, cvs_defaults, old_rule, read, read_old, rule};
 
-/// Effect of a rule on an entry that its pattern matches.
+/// Effect of a rule on a matching entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// The entry takes part.
     Include,
-    /// The entry does not take part, nor does anything below it.
+    /// The entry does not take part. Everything below a directory is excluded too.
     Exclude,
 }
 
-/// An end whose names are judged.
+/// The end that applies a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The sender's: which names are sent.
+    /// The sender: the filter hides names from the transfer.
     Sender,
-    /// The receiver's: which names may be deleted.
+    /// The receiver: the filter protects names from deletion.
     Receiver,
 }
 
-/// Ends at which a rule counts.
+/// Ends at which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sides {
-    /// Both, but the sender only where excluded names are to be deleted.
+    /// The rule names no side: both, but only the sender with `--delete-excluded`.
     #[default]
     Unsaid,
-    /// Hides and shows.
+    /// The sender only (`hide`, `show`, modifier `s`).
     Sender,
-    /// Protects and puts at risk.
+    /// The receiver only (`protect`, `risk`, modifier `r`).
     Receiver,
-    /// Said to be both.
+    /// The rule names both sides (modifiers `s` and `r`).
     Both,
 }
 
 impl Sides {
-    /// True if a rule that says this counts at `side`, given what [`Rules::delete_excluded`] says.
+    /// True if a rule for these sides applies at `side`. `delete_excluded` is [`Rules::delete_excluded`].
     #[must_use]
     pub const fn has(self, side: Side, delete_excluded: bool) -> bool {
         match (self, side) {
@@ -49,7 +49,7 @@ impl Sides {
         }
     }
 
-    /// The same where the sender is called the receiver, and the other way round.
+    /// Returns the sides after sender and receiver changed roles.
     const fn exchanged(self, delete_excluded: bool) -> Self {
         match self {
             Self::Unsaid if delete_excluded => Self::Receiver,
@@ -63,26 +63,26 @@ impl Sides {
 /// Modifiers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Modifiers {
-    /// `s` and `r`.
+    /// `s` and `r`: the ends at which the rule applies.
     pub sides: Sides,
     /// `/`: a pattern with a slash is matched against the path from the file system's root.
     pub absolute: bool,
-    /// `p`: does not count in directories that are being deleted.
+    /// `p`: ignored in directories that are being deleted.
     pub perishable: bool,
-    /// `x`: judges names of extended attributes, and no others.
+    /// `x`: matches only names of extended attributes.
     pub xattr: bool,
 }
 
-/// Includes or excludes what a pattern matches.
+/// A rule that includes or excludes the entries that a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatternRule {
     /// Effect on matching entries.
     pub action: Action,
-    /// `!`: those that do *not* match.
+    /// `!`: the rule applies to entries that do *not* match.
     pub negated: bool,
-    /// Modifiers: where it counts, and how it is matched.
+    /// Modifiers of the rule.
     pub marks: Modifiers,
-    /// A glob; bytes, as names are.
+    /// A glob, as bytes.
     pub pattern: Box<[u8]>,
 }
 
@@ -91,16 +91,16 @@ pub struct PatternRule {
 pub struct FileSyntax {
     /// Syntax of a line.
     pub syntax: Syntax,
-    /// `w`: rules end at any white space, and there are no comments.
+    /// `w`: rules end at any white space, and comments do not exist.
     pub words: bool,
-    /// Modifiers that each of its rules has besides its own.
+    /// Modifiers added to the modifiers of each rule in the file.
     pub marks: Modifiers,
 }
 
 /// Syntax of a line in a file of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Syntax {
-    /// A rule.
+    /// A filter rule.
     #[default]
     Rules,
     /// `-`: a pattern to exclude.
@@ -109,32 +109,32 @@ pub enum Syntax {
     Includes,
     /// `C`: a pattern to exclude, or `!`, as in `.cvsignore`.
     Cvs,
-    /// `g`: what `git` reads in a `.gitignore`; not rsync's.
+    /// `g`: the syntax of `.gitignore`. rsync does not have it.
     Git,
 }
 
-/// Rules that directories bring with them, in files of one name.
+/// Reads more rules from a file of this name in each directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DirMerge {
-    /// The file's name; a path before it says in which directories above the root it is looked for as well.
+    /// Name of the file. With a leading path, the file is also read in the directories of that path above the root.
     pub file: Box<[u8]>,
     /// Syntax of the file.
     pub reading: FileSyntax,
-    /// True if its rules count in directories below; not with `n`.
+    /// True if the rules apply in subdirectories. The modifier `n` turns inheritance off.
     pub inherited: bool,
 }
 
-/// A rule of a filter. The first that matches an entry decides.
+/// A filter rule. The first rule that matches an entry decides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// By a pattern.
+    /// A rule with a pattern.
     Pattern(PatternRule),
-    /// By what directories say themselves.
+    /// Rules read from files in the tree.
     DirMerge(DirMerge),
 }
 
 impl Rule {
-    /// A rule without modifiers.
+    /// Returns a pattern rule without modifiers.
     #[must_use]
     pub fn plain(action: Action, pattern: &[u8]) -> Self {
         let marks = Modifiers::default();
@@ -142,22 +142,22 @@ impl Rule {
     }
 }
 
-/// Most files of rules that directories may bring, by name.
+/// Largest number of [`DirMerge`] rules in a filter.
 pub const MAX_DIR_MERGES: usize = 64;
 
-/// All that both ends need to know about which names take part.
+/// The filter of a sync, as sent to the peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Rules in order.
+    /// Rules, the first match decides.
     pub list: Vec<Rule>,
-    /// `--delete-excluded`: rules that do not say where they count protect nothing from deletion.
+    /// `--delete-excluded`: rules that name no side protect nothing from deletion.
     pub delete_excluded: bool,
-    /// `--from0`: lines of files of rules end in a NUL.
+    /// `--from0`: lines in files of rules end with a NUL.
     pub from0: bool,
 }
 
 impl Rules {
-    /// The same for a run whose ends are exchanged.
+    /// Returns the rules for a sync in which sender and receiver change roles.
     #[must_use]
     pub fn exchanged(mut self) -> Self {
         for rule in &mut self.list {

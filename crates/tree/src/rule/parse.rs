@@ -1,27 +1,27 @@
-//! Reading rules as people write them: rsync's syntax (`man rsync`, "FILTER RULES").
+//! Parser of rsync's filter rules (`man rsync`, "FILTER RULES").
 
 use super::{Action, DirMerge, FileSyntax, Modifiers, PatternRule, Rule, Sides, Syntax};
 use crate::path::{MAX_PATH_BYTES, Name, printable};
 
-/// Meaning of one line.
+/// A parsed line of a filter file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A rule.
     Rule(Rule),
-    /// The rules of this file, here (`.`).
+    /// Reads the rules of another file in place of this line (`.`).
     Merge {
-        /// Its path.
+        /// Path of the file.
         file: Box<[u8]>,
         /// Syntax of the file.
         reading: FileSyntax,
     },
-    /// The rules of `-C`, here.
+    /// The default exclusions of `-C` in place of this line.
     CvsDefaults(Modifiers),
-    /// Forget the rules so far (`!`).
+    /// Removes all rules before this line (`!`).
     Clear,
 }
 
-/// End of lines in a file.
+/// Terminator of lines in a rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
     /// A line feed or a carriage return.
@@ -31,39 +31,39 @@ pub enum LineEnd {
     Nul,
 }
 
-/// Why text is no rule. Messages are safe to print.
+/// Why a text is not a valid rule. Messages are safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRule {
-    /// A start that no rule has.
+    /// The text begins with no known rule name.
     #[error("unknown filter rule: '{0}'")]
     Unknown(String),
-    /// A modifier that does not exist, or not for this kind of rule, or not with those before it.
+    /// A modifier that is unknown, or invalid for this kind of rule or beside an earlier modifier.
     #[error("invalid modifier '{modifier}' in filter rule: '{rule}'")]
     Modifier {
         /// The letter.
         modifier: String,
-        /// The whole rule.
+        /// Text of the rule.
         rule: String,
     },
     /// The pattern or file name is missing.
     #[error("unexpected end of filter rule: '{0}'")]
     Unfinished(String),
-    /// A directory in the place of a file to merge.
+    /// The rule names a directory where a file is required.
     #[error("not the name of a file in filter rule: '{0}'")]
     NoFile(String),
-    /// Something follows where nothing may.
+    /// Text follows where the rule must end.
     #[error("nothing may follow in filter rule: '{0}'")]
     Trailing(String),
-    /// The file is for one side, and so may not name one.
+    /// The rule names a side, and so does the merge rule of its file.
     #[error("a rule names a side in a file that has one already: '{0}'")]
     Sided(String),
-    /// Longer than any path.
+    /// The pattern or file name is longer than any path.
     #[error("a pattern or file name of more than {MAX_PATH_BYTES} bytes")]
     TooLong,
 }
 
 impl BadRule {
-    /// The fault, without the rule's own words.
+    /// Returns the error message without the text of the rule.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -78,20 +78,21 @@ impl BadRule {
     }
 }
 
-/// A line that is no rule.
+/// An invalid line in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadLine {
-    /// Counted from one.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// Reason.
+    /// Why the line is invalid.
     pub why: BadRule,
 }
 
-/// Reads one rule, as `--filter` takes it; no rule where there is no text. `e` makes two of one.
+/// Parses one rule of `--filter`. Returns no line for an empty text, and two lines for a merge rule with the modifier
+/// `e`.
 ///
 /// # Errors
-/// [`BadRule`] says what is wrong.
+/// [`BadRule`] if the text is not a valid rule.
 pub fn rule(text: &[u8]) -> Result<Vec<Line>, BadRule> {
     match text {
         b"" => Ok(Vec::new()),
@@ -99,10 +100,10 @@ pub fn rule(text: &[u8]) -> Result<Vec<Line>, BadRule> {
     }
 }
 
-/// Reads one pattern, as `--exclude` and `--include` take it: it may begin with `- ` or `+ `, or be `!`.
+/// Parses one pattern of `--exclude` or `--include`. The pattern may begin with `- ` or `+ `, or be `!`.
 ///
 /// # Errors
-/// [`BadRule`] says what is wrong.
+/// [`BadRule`] if the text is not a valid pattern.
 pub fn old_rule(text: &[u8], action: Action) -> Result<Option<Line>, BadRule> {
     let (action, pattern) = match text {
         b"" => return Ok(None),
@@ -118,10 +119,10 @@ pub fn old_rule(text: &[u8], action: Action) -> Result<Option<Line>, BadRule> {
     }
 }
 
-/// Reads all of a file of patterns (`--exclude-from`, `--include-from`).
+/// Parses a file of patterns (`--exclude-from`, `--include-from`).
 ///
 /// # Errors
-/// The first line that is wrong.
+/// [`BadLine`] with the first invalid line.
 pub fn read_old(bytes: &[u8], action: Action, end: LineEnd) -> Result<Vec<Line>, BadLine> {
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
@@ -132,10 +133,10 @@ pub fn read_old(bytes: &[u8], action: Action, end: LineEnd) -> Result<Vec<Line>,
     Ok(read)
 }
 
-/// Reads all of a file of rules.
+/// Parses a file of rules.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// [`BadLine`] with the first invalid line.
 pub fn read(bytes: &[u8], reading: &FileSyntax, end: LineEnd) -> Result<Vec<Line>, BadLine> {
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
@@ -149,7 +150,7 @@ pub fn read(bytes: &[u8], reading: &FileSyntax, end: LineEnd) -> Result<Vec<Line
     Ok(read)
 }
 
-/// Rules that `-C` excludes by before anybody says more.
+/// Returns the default exclusions of `-C`.
 #[must_use]
 pub fn cvs_defaults(marks: Modifiers) -> Vec<Line> {
     let marks = Modifiers { perishable: true, ..marks };
@@ -160,7 +161,7 @@ pub fn cvs_defaults(marks: Modifiers) -> Vec<Line> {
 fn lines(bytes: &[u8], end: LineEnd) -> impl Iterator<Item = (usize, &[u8])> {
     let ends = move |byte: &u8| if end == LineEnd::Nul { *byte == 0 } else { *byte == b'\n' };
     let lines = (1..).zip(bytes.split(ends));
-    // A carriage return ends a line as well, and a line feed behind it does no harm.
+    // A carriage return also ends a line. A line feed after it only makes an empty line.
     lines.flat_map(move |(n, line)| {
         let piece = move |byte: &u8| end == LineEnd::Line && *byte == b'\r';
         line.split(piece).map(move |line| (n, line))
@@ -171,7 +172,7 @@ const fn is_comment(line: &[u8]) -> bool {
     matches!(line, [b'#' | b';', ..])
 }
 
-/// Rules that end at white space; where only the prefix stands in front of it, the pattern is the next word.
+/// Parses rules that end at white space. If a word is only a rule prefix, the next word is its pattern.
 fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<Line>) -> Result<(), BadRule> {
     let is_space = |byte: &u8| matches!(*byte, b' ' | 9..=13);
     let mut words = line.split(is_space).filter(|word| !word.is_empty());
@@ -187,7 +188,7 @@ fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<Line>) -> Result<(), 
     Ok(())
 }
 
-/// The kinds of rules, by their short names.
+/// Kind of a rule, from its name or letter.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Pattern(Action),
@@ -196,11 +197,11 @@ enum Kind {
     Clear,
 }
 
-/// The part before the pattern or file name.
+/// Name and modifiers of a rule: the text before the pattern or file name.
 struct Prefix {
     kind: Kind,
     marks: Modifiers,
-    /// Syntax of the file that is merged.
+    /// Syntax of the merged file.
     syntax: Syntax,
     negated: bool,
     cvs: bool,
@@ -224,7 +225,7 @@ fn one_rule(text: &[u8], reading: &FileSyntax) -> Result<Vec<Line>, BadRule> {
     prefix.finish(marks, rest).map_err(|why| why(printable(text)))
 }
 
-/// The modifiers of a rule and of the file that it is in, together.
+/// Combines the modifiers of a rule and of its file. Returns `None` if both name a side.
 fn joined(own: Modifiers, file: Modifiers) -> Option<Modifiers> {
     let ((Sides::Unsaid, sides) | (sides, Sides::Unsaid)) = (own.sides, file.sides) else {
         return None;
@@ -255,7 +256,7 @@ impl Prefix {
         matches!(self.kind, Kind::Merge | Kind::DirMerge)
     }
 
-    /// Takes one more modifier, if it goes with what is here so far.
+    /// Adds a modifier. Returns false if the modifier does not fit the rule or an earlier modifier.
     fn takes(&mut self, modifier: u8, side_is_said: bool) -> bool {
         let (merge, open) = (self.is_merge(), self.syntax == Syntax::Rules);
         match modifier {
@@ -277,7 +278,7 @@ impl Prefix {
             b'r' if !side_is_said => self.marks.sides = and(self.marks.sides, Sides::Receiver),
             _ => return false,
         }
-        // What git reads knows nothing of words, absolute paths and attributes.
+        // A `.gitignore` file has no words, absolute paths or attribute patterns.
         self.syntax != Syntax::Git || !(self.words || self.marks.absolute || self.marks.xattr)
     }
 
@@ -329,7 +330,7 @@ const fn and(one: Sides, other: Sides) -> Sides {
     }
 }
 
-/// Reads a rule's name and modifiers, and returns what follows the space or underscore behind them.
+/// Parses name and modifiers of a rule. Returns the text after the separating space or underscore.
 fn prefix(text: &[u8]) -> Result<(Prefix, &[u8]), BadRule> {
     let named = NAMES.iter().find_map(|(name, letter)| {
         let rest = text.strip_prefix(name.as_bytes())?;
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_names_say_the_same() {
+    fn short_and_long_names_are_equivalent() {
         for (short, long) in [
             ("- x", "exclude x"),
             ("+ x", "include,_x"),
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_say_where_and_how() {
+    fn modifiers_set_sides_and_syntax() {
         let rule = pattern("-!/srpx a");
         assert!(rule.negated && rule.marks.absolute && rule.marks.perishable && rule.marks.xattr);
         assert_eq!(rule.marks.sides, Sides::Both);
@@ -503,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_lines_comments_and_a_number_for_each_error() {
+    fn files_have_comments_and_errors_name_the_line() {
         let reading = FileSyntax::default();
         let file = b"; one\n# two\n\n- a\r\n+ b #c\n";
         let lines = read(file, &reading, LineEnd::Line).unwrap();
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn words_need_no_lines() {
+    fn words_need_no_line_ends() {
         let words = |syntax| FileSyntax { syntax, words: true, ..FileSyntax::default() };
         let lines = read(b"- foo + bar\n-_#x", &words(Syntax::Rules), LineEnd::Line).unwrap();
         let wanted = [
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_one_side_may_not_name_sides() {
+    fn rules_in_a_file_with_a_side_may_not_name_sides() {
         let marks = Modifiers { sides: Sides::Sender, absolute: true, ..Modifiers::default() };
         let reading = FileSyntax { marks, ..FileSyntax::default() };
         let Line::Rule(Rule::Pattern(rule)) =
@@ -569,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_cvs_is_perishable() {
+    fn default_exclusions_of_cvs_are_perishable() {
         let lines = cvs_defaults(Modifiers::default());
         assert!(patterns(&lines).contains(&(Action::Exclude, ".git/".into())));
         assert!(
