@@ -1,4 +1,4 @@
-//! Fingerprints of what arrived or was read, against what was announced.
+//! Fingerprints of received or read chunks, compared with the announced fingerprints.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use deltic_protocol::receiver::Piece;
 
 use crate::task::Task;
 
-/// The chunks that lie end to end in `bytes`, one for each span.
+/// Fingerprints the concatenated chunks in `bytes`. `spans` holds the length of each chunk.
 #[must_use]
 pub fn chunks(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
     let mut rest = bytes;
@@ -21,14 +21,15 @@ pub fn chunks(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk>
     spans.iter().map(chunk).collect()
 }
 
-/// The digest of a whole small file, which is one chunk or empty.
+/// Returns the digest of a small file, which is one chunk or empty.
 #[must_use]
 pub fn small_digest(names: &Fingerprinter, bytes: &[u8]) -> Digest {
     let chunk = (!bytes.is_empty()).then(|| names.chunk(bytes));
     digest_of(chunk.iter())
 }
 
-/// The fingerprints of the pieces that lie end to end in `bytes`, if each is what was announced.
+/// Returns the fingerprints of the concatenated pieces in `bytes`. Returns `None` if any piece differs from its
+/// announced fingerprint.
 #[must_use]
 pub fn all_proven(
     names: &Fingerprinter,
@@ -38,7 +39,7 @@ pub fn all_proven(
     proven(names, pieces, bytes).into_iter().collect()
 }
 
-/// The fingerprint of each piece that lies in `bytes`; `None` for one that is not what was announced.
+/// Returns the fingerprint of each piece in `bytes`, or `None` for a piece that differs from its announced fingerprint.
 #[must_use]
 pub(crate) fn proven(
     names: &Fingerprinter,
@@ -55,7 +56,7 @@ pub(crate) fn proven(
     pieces.iter().map(check).collect()
 }
 
-/// Reads chunks again and compares them with what they were; ends at the first that differs.
+/// Reads chunks again and compares their fingerprints. Stops at the first difference.
 #[derive(Debug)]
 pub struct SameAgain<'a> {
     names: &'a Fingerprinter,
@@ -66,7 +67,7 @@ pub struct SameAgain<'a> {
 }
 
 impl<'a> SameAgain<'a> {
-    /// For `chunks` that lie end to end up to `end`: of a file that is added to, only the tail was read.
+    /// Takes the `chunks` that end at byte `end` of the file. After an append only the tail was read.
     #[must_use]
     pub fn new(names: &'a Fingerprinter, chunks: Arc<Vec<Chunk>>, end: u64) -> Self {
         let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();

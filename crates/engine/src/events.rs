@@ -1,34 +1,34 @@
-//! Events on their way to people: some wait until the bytes have left that they are about.
+//! Events for the user. Some events wait until the bytes they report have been sent.
 
 use std::collections::VecDeque;
 
 use deltic_protocol::report::Notice;
 
-/// Bytes on the wire between two events about them.
+/// Bytes on the wire between two [`Notice::Wire`] events.
 const WIRE_STEP: u64 = 64 << 10;
 
-/// The events of a session.
+/// The event queue of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     ready: VecDeque<Notice>,
-    /// Bytes that are settled once they have left: how many, and how much this end must have sent by then. A limit of
-    /// the rate may hold them back.
+    /// Settled bytes that wait to be sent: their number, and the total that this end must have sent before. A rate
+    /// limit may delay them.
     unsent: VecDeque<(u64, u64)>,
     sent: u64,
     received: u64,
-    /// Bytes on the wire, both ways, that were reported.
+    /// Bytes on the wire in both directions, as last reported.
     reported: u64,
 }
 
 impl Events {
-    /// Takes an event that came behind so many bytes `said`.
+    /// Queues an event. The machine has encoded `said` bytes of frames so far.
     pub(crate) fn push(&mut self, notice: Notice, said: u64) {
         match notice {
             Notice::Settled { bytes } => match self.unsent.back_mut() {
                 Some((more, last)) if *last == said => *more += bytes,
                 _ => self.unsent.push_back((bytes, said)),
             },
-            // Nothing follows it.
+            // The last event of a session.
             Notice::Finished(_) => {
                 self.settle_at(u64::MAX);
                 self.ready.push_back(notice);
@@ -37,12 +37,12 @@ impl Events {
         }
     }
 
-    /// Notes how many bytes crossed the wire so far.
+    /// Notes how many bytes were sent and received so far.
     pub(crate) const fn moved(&mut self, sent: u64, received: u64) {
         (self.sent, self.received) = (sent, received);
     }
 
-    /// Readies what the bytes that have moved settle.
+    /// Readies the events of bytes that have been sent.
     pub(crate) fn settle(&mut self) {
         self.settle_at(self.sent);
         let bytes = self.sent.saturating_add(self.received);
@@ -53,17 +53,17 @@ impl Events {
         }
     }
 
-    /// The next event to report.
+    /// Returns the next event to report.
     pub(crate) fn pop(&mut self) -> Option<Notice> {
         self.ready.pop_front()
     }
 
-    /// True while some wait for bytes to leave.
+    /// True while events wait for bytes to be sent.
     pub(crate) fn are_held(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// All of them, whatever has left.
+    /// Returns all remaining events, sent bytes or not.
     pub(crate) fn release(&mut self) -> Vec<Notice> {
         self.settle_at(u64::MAX);
         self.ready.drain(..).collect()
@@ -82,7 +82,7 @@ mod tests {
     use deltic_protocol::report::{Trouble, TroubleKind};
 
     #[test]
-    fn bytes_that_wait_to_be_sent_are_not_settled() {
+    fn bytes_that_are_not_sent_are_not_settled() {
         let mut events = Events::default();
         let settled = |bytes| Notice::Settled { bytes };
         for (bytes, said) in [(1, 0), (10, 100), (20, 100), (40, 300)] {

@@ -1,22 +1,22 @@
-//! Computes what a sync asks for, without IO: no files, clock, threads or async.
+//! The computations of a sync, without IO: no files, clock, threads or async.
 //!
-//! A worker reads, the engine computes, the worker writes. [`Task`] is the seam: it names the spans that it reads next
-//! and takes their bytes, so a worker may block, await or hold all bytes in memory.
+//! A worker reads, the engine computes, the worker writes. A [`Task`] names the spans to read next and takes the bytes
+//! of these spans. So a worker may block, await or hold all bytes in memory.
 //!
-//! | room | computes |
+//! | module | computes |
 //! |---|---|
-//! | [`scan`] | chunks of a segment, cut and named |
-//! | [`sums`] | the papers' sums of portions, strong sums of spans, digests of whole files |
-//! | [`in_order`] | the digest of a file whose blocks pass |
-//! | [`search`] | block sums found in a file by rolling |
-//! | [`gap`] | block sums of old, deltas against them, and gaps rebuilt from these |
-//! | [`pack`] | payloads as they travel: zeros left out, compressed, and back |
-//! | [`check`] | fingerprints of what arrived against what was announced |
-//! | [`assemble`] | written runs from copies and literals, in whole blocks |
-//! | [`journal`], [`recipe`] | what outlives a session: which chunks are in place, and the recipes of large files |
-//! | [`moves`], [`similar`] | files under other names that may be old versions |
+//! | [`scan`] | chunks of a segment with their fingerprints |
+//! | [`sums`] | weak and strong sums of chunks, strong sums of spans, digests of whole files |
+//! | [`in_order`] | the digest of a file while its blocks are read or written |
+//! | [`search`] | blocks found in a file by a rolling search |
+//! | [`gap`] | block sums of the old file, deltas against these sums, gaps rebuilt from deltas |
+//! | [`pack`] | literal payloads: zero runs removed, compressed, and unpacked |
+//! | [`check`] | fingerprints of received chunks, compared with the announced ones |
+//! | [`assemble`] | large writes from copies and literals, in whole blocks |
+//! | [`journal`], [`recipe`] | state between sessions: chunks in place, and recipes of large files |
+//! | [`moves`], [`similar`] | candidates for old versions under other names |
 //!
-//! [`session`] is the loop that runs either [`machine`], as steps: the same in a browser and on an executor.
+//! [`session`] runs the sender's or the receiver's [`machine`] step by step, in a browser as on an async executor.
 
 pub mod assemble;
 pub mod check;

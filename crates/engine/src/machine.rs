@@ -1,4 +1,4 @@
-//! The two machines of the protocol, as those that drive them see them.
+//! A common interface to the protocol's sender and receiver state machines.
 
 use deltic_protocol::limits::Limits;
 use deltic_protocol::receiver::{self, Receiver};
@@ -8,72 +8,72 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
 
-/// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is
-/// what a kill can cost, which docs/promises.md bounds.
+/// Received literal bytes that wait to be written. Above this limit no frame is taken. Together with the frames read
+/// ahead, this bounds the loss of a kill (docs/promises.md).
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
-/// Copies found and not made, and the chunks that they bring, beyond which no frame is taken: of some 64 bytes each.
+/// Copies that wait to be made, with their chunks, of about 64 bytes each. Above this limit no frame is taken.
 const MAX_COPIES_WAITING: usize = 1 << 14;
-/// Frames to be sent beyond which a receiver takes none in.
+/// Frames that wait to be sent. Above this limit a receiver takes no frame.
 const MAX_FRAMES_WAITING: usize = 4096;
 
-/// The streams that a frame may travel on.
+/// Streams that may carry a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The first alone: it is in order with others.
+    /// Only the first stream, because the order of frames matters.
     First,
-    /// Any.
+    /// Any stream.
     Any,
 }
 
-/// Makes a trouble ready for the other end.
+/// Prepares a trouble report for the other end.
 pub(crate) type Tell<'a> = &'a dyn Fn(&mut Trouble);
 
-/// The interface that both machines have in common.
+/// The interface that sender and receiver share.
 pub trait Machine {
-    /// Its end of the session.
+    /// The end of the session that this machine runs.
     const SIDE: Side;
-    /// The work that it asks for.
+    /// Work that the machine asks for.
     type Work: Send + 'static;
-    /// The result of work.
+    /// Result of a piece of work.
     type Answer: Send + 'static;
 
     /// Takes a frame.
     ///
     /// # Errors
-    /// [`PeerError`] where the peer breaks the protocol.
+    /// [`PeerError`] if the peer breaks the protocol.
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
-    /// Takes the answer to work.
+    /// Takes the answer to a piece of work.
     ///
     /// # Errors
-    /// [`UnknownAnswer`] where it did not ask for that.
+    /// [`UnknownAnswer`] if the machine did not ask for this work.
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// Puts the next frame behind what `to` holds; returns its purpose, and the lane that it may take where there are
-    /// `several` streams. `tell` sees its troubles first.
+    /// Appends the next frame to `to`. Returns the purpose of the frame and the lane for the case of `several` streams.
+    /// `tell` edits trouble reports before encoding.
     fn poll_frame(
         &mut self,
         several: bool,
         tell: Tell<'_>,
         to: &mut Vec<u8>,
     ) -> Option<(Lane, Purpose)>;
-    /// The next work to do.
+    /// Returns the next work to do.
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
-    /// The next event to report.
+    /// Returns the next event to report.
     fn poll_notice(&mut self) -> Option<Notice>;
-    /// Counts how often sums were compared.
+    /// Returns how often sums were compared.
     fn counts(&self) -> Counts;
-    /// The bounds that the two ends agree on.
+    /// Returns the limits that the two ends agreed on.
     fn limits(&self) -> Limits;
-    /// True once the session is over.
+    /// True after the end of the session.
     fn is_finished(&self) -> bool;
-    /// True while it should be given no frame.
+    /// True while the machine must not be given a frame.
     fn is_full(&self) -> bool;
-    /// True while literals wait for credit of the other end.
+    /// True while literals wait for credit from the receiver.
     fn lacks_credit(&self) -> bool {
         false
     }
-    /// Notes that the greeting is over.
+    /// Applies the terms of the finished greeting.
     fn greeted(&mut self, _: &Terms) {}
-    /// Notes that the other end has said nothing for a while, from the beginning on.
+    /// Notes that the other end has not answered yet, so that it counts as far away.
     fn unanswered(&mut self) {}
 }
 
@@ -129,7 +129,7 @@ impl Machine for Sender {
         Self::is_finished(self)
     }
     fn is_full(&self) -> bool {
-        // A receiver counts on being heard.
+        // A receiver relies on every frame being read.
         false
     }
     fn lacks_credit(&self) -> bool {

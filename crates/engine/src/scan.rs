@@ -1,13 +1,14 @@
-//! Cutting a segment into chunks, each with its fingerprint.
+//! Content-defined chunking of a segment, with a fingerprint for each chunk.
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
 use deltic_core::{ChunkerSpec, Fingerprinter};
 
-/// Cuts a segment while `read` fills `buffer`, piece by piece: each is cut and summed while it is in the cache.
+/// Cuts a segment while `read` fills `buffer` piece by piece, so that each piece is cut and hashed while in the CPU
+/// cache.
 ///
 /// # Errors
-/// Those of `read`.
+/// An error of `read`.
 ///
 /// # Panics
 /// If `buffer` is shorter than [`Segment::read_len`].
@@ -20,7 +21,7 @@ pub fn cut_while_reading<E>(
     segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk))
 }
 
-/// Cuts a segment of which all bytes are at hand.
+/// Cuts a segment whose bytes are all in memory.
 #[must_use]
 pub fn cut(
     (spec, names): (&ChunkerSpec, &Fingerprinter),

@@ -1,19 +1,18 @@
-//! The loop of either machine, as steps: frames in, work out, answers in, frames out.
+//! The event loop of a sender or receiver, as steps: frames in, work out, answers in, frames out.
 //!
-//! The loop has no clock, no queue of its own and never waits. Whoever runs it moves bytes, does work and calls
-//! [`poll`](Session::poll) after each of these until it gives nothing:
+//! The loop has no clock and no queue of its own, and never waits. The driver moves bytes, does work, and calls
+//! [`poll`](Session::poll) after each of these until `poll` returns `None`:
 //!
 //! ```text
 //!        feed ─────►┌─────────┐─► Step::Send   frames for the other end
 //!    answered ─────►│ Session │─► Step::Work   for a worker
-//!        wake ─────►└─────────┘─► Step::Event  for people
+//!        wake ─────►└─────────┘─► Step::Event  for the user
 //!                        └──────► Step::Done
 //! ```
 //!
-//! Reading never waits for writing: what a machine has to say is bounded by the protocol's credit and waits in the
-//! machine. Work is started only while frames can leave; frames are to be fed only while the session
-//! [`takes_frames`](Session::takes_frames). So every queue has a bound and no two ends can block each other
-//! (docs/protocol.md, "Credit").
+//! Reading never waits for writing. The protocol's credit bounds the frames that a machine holds. Work starts only
+//! while frames can leave, and frames may be fed only while [`takes_frames`](Session::takes_frames) is true. So every
+//! queue has a bound, and the two ends cannot block each other (docs/protocol.md, "Credit").
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,86 +25,87 @@ use deltic_protocol::{PeerError, Purpose, Terms, WorkId};
 use crate::events::Events;
 use crate::machine::{Lane, Machine};
 
-/// Bytes of frames that leave together.
+/// Target size of a batch of frames in bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// Time within which an end that is near answers first; one that takes longer counts as far away.
+/// An end that has not answered after this time counts as far away.
 pub(crate) const FAR_AWAY: Duration = Duration::from_millis(25);
-/// Longest time for the other end's whole greeting. A user may have to type a password first, for which sshd allows two
+/// Longest time until the end of the greeting. A user may have to type a password first, for which sshd allows two
 /// minutes, and sources may take long to open.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Hears the frames that come before the machine's own; returns the terms with the last of them.
+/// Handles the frames of the greeting. Returns the terms after the last frame of the greeting.
 pub type Greeting<E> = Box<dyn FnMut(u8, &[u8]) -> Result<Option<Terms>, E> + Send>;
 
-/// The surroundings of a session, as far as a step depends on them.
+/// Queries and callbacks of a session to its driver.
 pub trait Surroundings<M: Machine> {
-    /// True if there are streams beside the first.
+    /// True if there are several streams.
     fn has_several_lanes(&self) -> bool {
         false
     }
     /// True if a batch of frames can leave on this lane.
     fn can_send(&self, lane: Lane) -> bool;
-    /// True if this work can begin.
+    /// True if this work can start.
     fn can_start(&self, work: &M::Work) -> bool;
-    /// Makes a trouble ready for the other end.
+    /// Prepares a trouble report for the other end.
     fn tell(&self, _trouble: &mut Trouble) {}
-    /// An empty buffer for a batch.
+    /// Returns an empty buffer for a batch.
     fn buffer(&self) -> Vec<u8> {
         Vec::new()
     }
-    /// Takes a buffer back.
+    /// Takes a buffer back for reuse.
     fn keep(&self, _buffer: Vec<u8>) {}
-    /// Sees a frame that is about to leave.
+    /// Observes a frame that is about to leave.
     fn sees(&self, _frame: &[u8], _purpose: Purpose) {}
 }
 
-/// The next thing to do for a session.
+/// The next thing for the driver to do.
 pub enum Step<M: Machine> {
-    /// Send these frames on such a stream.
+    /// Send these frames on a stream of this lane.
     Send(Lane, Vec<u8>),
-    /// Do this work, and bring the answer to [`Session::answered`].
+    /// Do this work, then pass the answer to [`Session::answered`].
     Work(WorkId, M::Work),
-    /// Report this.
+    /// Report this event.
     Event(Notice),
-    /// The session is over. Send the [`rest`](Session::poll_rest), then report what [`finish`](Session::finish) has.
+    /// The session is over. Send the frames of [`poll_rest`](Session::poll_rest), then report the events of
+    /// [`finish`](Session::finish).
     Done,
 }
 
-/// An end that did not greet in time.
+/// Error: the other end did not finish its greeting in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoGreeting;
 
-/// A machine and all that its loop remembers; errors are of type `E`.
+/// A state machine with its loop state. `E` is the error type of the driver.
 pub struct Session<M: Machine, E> {
     machine: M,
-    /// The frames to hear first, where the machine goes to work without waiting for them.
+    /// Handler of the greeting, if the machine starts before the greeting ends.
     greeting: Option<Greeting<E>>,
-    /// True until the other end is first heard, or counts as far away.
+    /// True until the other end answers or counts as far away.
     is_unanswered: bool,
     turn: Turn,
-    /// True if the last turn could not send all frames, or could send none.
+    /// True if the last turn could not send all frames.
     is_blocked: bool,
-    /// Frames that the machine said and no stream has taken yet: at most two batches.
+    /// Encoded frames that no stream has taken yet: at most two batches.
     held: VecDeque<(Lane, Vec<u8>)>,
-    /// Bytes that the machine said so far, sent or not.
+    /// Bytes of frames encoded so far, sent or not.
     said: u64,
-    /// Work that found no room.
+    /// Work that could not start yet.
     waiting: Option<(WorkId, M::Work)>,
     events: Events,
 }
 
-/// Parts of a turn, in order.
+/// Phases of [`Session::poll`], in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Frames,
     Work,
-    /// Frames that asking for work put into the machine's mouth.
+    /// Frames that the machine made while it was asked for work.
     MoreFrames,
     Events,
 }
 
 impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
-    /// Starts the loop of `machine`; where it goes to work at once, with the greeting that is still to be heard.
+    /// Starts the loop of `machine`. `greeting` handles the frames of a greeting that is not over.
     pub fn new(machine: M, greeting: Option<Greeting<E>>) -> Self {
         Self {
             machine,
@@ -123,7 +123,9 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     /// Takes a frame.
     ///
     /// # Errors
-    /// Those of the greeting, and of a peer that gives up or breaks the protocol.
+    /// - an error of the greeting
+    /// - [`Abort`] if the peer gives up
+    /// - [`PeerError`] if the peer breaks the protocol
     pub fn feed(&mut self, kind: u8, payload: &[u8]) -> Result<(), E> {
         self.is_unanswered = false;
         if let Some(abort) = Abort::decode(kind, payload)? {
@@ -143,10 +145,10 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         Ok(())
     }
 
-    /// Takes the whole frames that `bytes` begin with; returns how many bytes they are.
+    /// Takes all complete frames at the start of `bytes`. Returns their length in bytes.
     ///
     /// # Errors
-    /// Those of [`feed`](Self::feed).
+    /// The errors of [`feed`](Self::feed).
     pub fn feed_bytes(&mut self, bytes: &[u8]) -> Result<usize, E> {
         let mut rest = bytes;
         while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
@@ -161,19 +163,19 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Takes the answer to work.
+    /// Takes the answer to a piece of work.
     ///
     /// # Panics
-    /// If the machine did not ask for it: a mistake of whoever runs the loop.
+    /// If the machine did not ask for this work, which is a bug of the driver.
     pub fn answered(&mut self, id: WorkId, answer: M::Answer) {
         let known = self.machine.answer(id, answer);
         known.expect("every answer is to work of this machine");
     }
 
-    /// Notes how much time went by since the session began.
+    /// Tells the session the time since its start.
     ///
     /// # Errors
-    /// [`NoGreeting`] where the other end has not greeted by now.
+    /// [`NoGreeting`] if the other end has not finished its greeting by now.
     pub fn wake(&mut self, now: Duration) -> Result<(), NoGreeting> {
         if self.is_unanswered && now >= FAR_AWAY {
             self.is_unanswered = false;
@@ -182,7 +184,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         if self.greeting.is_some() && now >= GREETING_TIMEOUT { Err(NoGreeting) } else { Ok(()) }
     }
 
-    /// The time since the session began at which it wants to [`wake`](Self::wake).
+    /// Returns the time since the session's start of the next [`wake`](Self::wake).
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
         match (self.is_unanswered, &self.greeting) {
@@ -192,12 +194,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         }
     }
 
-    /// Notes how many bytes crossed the wire so far.
+    /// Tells the session how many bytes were sent and received so far.
     pub fn moved(&mut self, sent: u64, received: u64) {
         self.events.moved(sent, received);
     }
 
-    /// The next thing to do; `None` until something is fed or answered, or can leave or start that could not.
+    /// Returns the next step, or `None` if the session waits for a frame, an answer, or room to send or start work.
     pub fn poll(&mut self, around: &impl Surroundings<M>) -> Option<Step<M>> {
         loop {
             match self.turn {
@@ -227,48 +229,49 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         !self.machine.is_full()
     }
 
-    /// True once the session is over: what follows the last frame is the stream's end.
+    /// True after the end of the session. The peer's stream must end after its last frame.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.machine.is_finished()
     }
 
-    /// True while literals wait for credit of the other end.
+    /// True while literals wait for credit from the receiver.
     #[must_use]
     pub fn lacks_credit(&self) -> bool {
         self.machine.lacks_credit()
     }
 
-    /// The lane that must take frames before the session goes on; `None` where it waits for none.
+    /// Returns the lane that must have room before the session goes on. Returns `None` if the session does not wait for
+    /// room.
     #[must_use]
     pub fn blocked_on(&self) -> Option<Lane> {
         let lane = self.held.front().map_or(Lane::Any, |(lane, _)| *lane);
         self.is_blocked.then_some(lane)
     }
 
-    /// True while events wait for bytes to leave: then [`moved`](Self::moved) is to be called now and then.
+    /// True while events wait for bytes to be sent. The driver must then call [`moved`](Self::moved) regularly.
     #[must_use]
     pub fn holds_events(&self) -> bool {
         self.events.are_held()
     }
 
-    /// Counts how often sums were compared.
+    /// Returns how often sums were compared.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.machine.counts()
     }
 
-    /// The next frames that there still are once the session is over, for the first stream.
+    /// Returns the next remaining frames after the end of the session, for the first stream.
     pub fn poll_rest(&mut self, around: &impl Surroundings<M>) -> Option<Vec<u8>> {
         self.next_batch(around).map(|(_, batch)| batch)
     }
 
-    /// The next event that the machine has, for a session that is only heard out.
+    /// Returns the next event of the machine, for a session that is only drained.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.machine.poll_notice()
     }
 
-    /// The last events, once all frames have left or nobody reads them.
+    /// Returns the last events, after all frames were sent or the peer stopped reading.
     pub fn finish(&mut self) -> Vec<Notice> {
         let mut last = self.events.release();
         last.extend(std::iter::from_fn(|| self.machine.poll_notice()));
@@ -306,7 +309,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         None
     }
 
-    /// Frames that leave together: as many as fit a batch and may take the same lane.
+    /// Returns the next batch: consecutive frames of the same lane up to [`BATCH_BYTES`].
     fn next_batch(&mut self, around: &impl Surroundings<M>) -> Option<(Lane, Vec<u8>)> {
         let (lane, mut batch) = match self.held.pop_front() {
             Some(held) => held,
@@ -335,7 +338,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         Some((lane, batch))
     }
 
-    /// Puts the next frame behind what `to` holds.
+    /// Appends the next frame to `to`.
     fn next_frame(&mut self, around: &impl Surroundings<M>, to: &mut Vec<u8>) -> Option<Lane> {
         let start = to.len();
         let tell = |trouble: &mut Trouble| around.tell(trouble);

@@ -1,42 +1,44 @@
-//! The seam between computing and reading.
+//! Tasks: computations that name the bytes to read and leave the reading to a worker.
 
 use deltic_core::Span;
 
-/// A piece of work that reads in steps.
+/// A computation that reads a file in steps.
 pub trait Task {
-    /// The result of all steps.
+    /// Result of the whole task.
     type Output;
-    /// The reason why bytes end it early.
+    /// Error that ends the task early.
     type Error;
 
-    /// The most bytes that one step reads: how long a buffer must be.
+    /// Returns the largest number of bytes that a step reads: the minimum length of a buffer.
     fn most_read(&self) -> usize;
 
-    /// The spans to read next, whose bytes are wanted end to end; `None` once all is read.
+    /// Returns the spans to read next, to be concatenated. Returns `None` after the last step.
     fn reads(&self) -> Option<&[Span]>;
 
-    /// Takes the bytes of these spans; fewer where the file ends before.
+    /// Takes the concatenated bytes of the spans. The bytes are fewer if the file ends before.
     ///
     /// # Errors
-    /// An error where the work cannot go on with these.
+    /// [`Self::Error`] if the task cannot go on with these bytes.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Ends the work, once [`reads`](Self::reads) gave `None`.
+    /// Returns the result. Call after [`reads`](Self::reads) returned `None`.
     fn finish(self) -> Self::Output;
 }
 
-/// A file that is shorter than it was.
+/// Error: the file is shorter than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short;
 
-/// Something of the peer's that is not what it announced.
+/// Error: data from the peer does not match the announced fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unproven;
 
-/// Runs a task with a `buffer` of at least [`Task::most_read`] bytes, which `read` fills.
+/// Runs a task with a `buffer` of at least [`Task::most_read`] bytes. `read` fills the buffer and returns the number of
+/// bytes.
 ///
 /// # Errors
-/// Those of `read`; within, those of the task.
+/// - outer: an error of `read`
+/// - inner: an error of the task
 pub fn run<T: Task, E>(
     mut task: T,
     buffer: &mut [u8],
@@ -52,7 +54,7 @@ pub fn run<T: Task, E>(
     Ok(Ok(task.finish()))
 }
 
-/// The longest of `spans` in bytes.
+/// Returns the length of the longest span in bytes.
 pub(crate) fn longest<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
     spans.into_iter().map(|span| span.len as usize).max().unwrap_or(0)
 }
