@@ -1,33 +1,32 @@
-//! The digest of a file whose blocks pass in about their order: read by a sender, or written by a receiver.
+//! The digest of a file, computed while its blocks are read or written in roughly ascending order.
 
 use std::collections::BTreeMap;
 
 use deltic_core::Digest;
 use deltic_core::recipe::FileDigest;
 
-/// Most places ahead of the prefix. A file of more is not passing in order.
+/// Largest number of ranges ahead of the hashed prefix. Above this limit the digest is given up.
 const MAX_AHEAD: usize = 4096;
-/// Bytes of a block that overtook others which are read again at a time.
+/// Read size for blocks that arrived early, in bytes.
 const AGAIN_BYTES: usize = 256 << 10;
 
-/// The digest of a file up to some byte. It grows with each block that follows; a block that overtook another is read
-/// once more, from the page cache.
+/// The digest of a growing prefix of a file. A block that arrives early is read again later, from the page cache.
 ///
-/// The law: it is the digest of the bytes that passed, or there is none.
+/// Law: the result is the digest of the bytes that were pushed, or `None`.
 #[derive(Debug, Default)]
 pub struct DigestInOrder {
     digest: FileDigest,
     len: u64,
-    /// The places that passed ahead of their turn: start and end. No two of them touch.
+    /// Ranges that arrived early: start to end. No two ranges touch.
     ahead: BTreeMap<u64, u64>,
     is_given_up: bool,
 }
 
 impl DigestInOrder {
-    /// Takes a block that passed; `read` reads again what passed before.
+    /// Takes a block that was read or written. `read` reads earlier blocks again.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// An error of `read`.
     pub fn push<E>(
         &mut self,
         start: u64,
@@ -62,18 +61,18 @@ impl DigestInOrder {
         Ok(())
     }
 
-    /// True if the block at `start` is the next one. It may be taken before it is written.
+    /// True if the block at `start` extends the prefix. Such a block may be pushed before it is written.
     #[must_use]
     pub const fn is_next(&self, start: u64) -> bool {
         !self.is_given_up && self.len == start
     }
 
-    /// Takes none any more: not all bytes pass, or some pass twice.
+    /// Gives up: not every byte is pushed, or some bytes are pushed twice.
     pub fn give_up(&mut self) {
         *self = Self { is_given_up: true, ..Self::default() };
     }
 
-    /// The digest of the file, if it is `len` bytes long and all of them passed.
+    /// Returns the digest if the file is `len` bytes long and every byte was pushed once.
     #[must_use]
     pub fn finish(&self, len: u64) -> Option<Digest> {
         (!self.is_given_up && self.len == len && len > 0).then(|| self.digest.finish())
@@ -110,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes the blocks of a file in this order; what came of it, and how many bytes were read again.
+    /// Pushes the blocks of a file in this order. Returns the digest and the number of bytes read again.
     fn passed(file: &[u8], blocks: &[Range<usize>]) -> (DigestInOrder, u64) {
         let (mut digest, mut again) = (DigestInOrder::default(), 0);
         for block in blocks {
@@ -131,7 +130,7 @@ mod tests {
         Some(digest.finish())
     }
 
-    /// Calls `with` each order of these blocks.
+    /// Calls `with` for each permutation of these blocks.
     fn each_order(
         blocks: &mut [Range<usize>],
         fixed: usize,
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_in_any_order_give_the_digest_of_all() {
+    fn blocks_in_any_order_give_the_digest_of_the_file() {
         let file: Vec<u8> = (0..1000).map(|at| (at % 251) as u8).collect();
         let cuts = [0, 1, 100, 350, 351, 800, 1000];
         let mut blocks: Vec<_> = cuts.windows(2).map(|ends| ends[0]..ends[1]).collect();
@@ -159,7 +158,7 @@ mod tests {
             let (digest, again) = passed(&file, blocks);
             assert_eq!(digest.finish(1000), digest_of(&file), "{blocks:?}");
             assert!(again < 1000 && digest.ahead.is_empty(), "{blocks:?}");
-            assert_eq!(passed(&file, &blocks[1..]).0.finish(1000), None, "one is missing");
+            assert_eq!(passed(&file, &blocks[1..]).0.finish(1000), None, "a block is missing");
         });
     }
 

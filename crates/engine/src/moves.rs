@@ -1,8 +1,7 @@
-//! The files of a destination by length, time and name: moved files are looked for among them.
+//! An index of the destination's files by length, time and name, to find moved files.
 //!
-//! An index remembers what stood there when it was made. Whatever it finds is opened and looked at again, below the
-//! root like every other name, and is matched against like every other old version. Files that rules leave out are not
-//! in it: the store does not list them.
+//! The index is a snapshot. Every file found is opened and checked again below the root, and is then matched like any
+//! old version. The store does not list excluded files, so the index does not contain them.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -12,18 +11,18 @@ use deltic_protocol::limits::MOVED_ABOVE_BYTES;
 use deltic_protocol::receiver::Unseen;
 use deltic_tree::{Entry, Name, RelPath, Timestamp};
 
-/// Directories to be looked at, those highest up first.
+/// Queue of directories to index, nearest to the root first.
 #[derive(Debug, Default)]
 pub struct Walk {
     is_begun: bool,
     near: VecDeque<RelPath>,
     far: VecDeque<RelPath>,
-    /// The directories that it began at: not to be looked at twice.
+    /// Directories given to [`begin`](Self::begin), to be listed only once.
     starts: HashSet<RelPath>,
 }
 
 impl Walk {
-    /// Begins at the directories `near`, then at the root; does nothing if it has begun.
+    /// Starts with the directories `near`, then the root. Does nothing on later calls.
     pub fn begin(&mut self, near: Vec<RelPath>) {
         if std::mem::replace(&mut self.is_begun, true) {
             return;
@@ -35,13 +34,13 @@ impl Walk {
         self.near.extend(near);
     }
 
-    /// The next directory to look at, and whether it is below one that was near.
+    /// Returns the next directory, and whether it lies below a directory of `near`.
     pub fn next_dir(&mut self) -> Option<(RelPath, bool)> {
         let near = self.near.pop_front().map(|dir| (dir, true));
         near.or_else(|| Some((self.far.pop_front()?, false)))
     }
 
-    /// Notes the directories among the entries of `dir`.
+    /// Queues the directories among the entries of `dir`.
     pub fn note(&mut self, dir: &RelPath, entries: &[Entry], is_near: bool) {
         let below = entries.iter().filter(|entry| entry.meta.is_dir());
         for path in below.filter_map(|entry| dir.join(&entry.name).ok()) {
@@ -52,7 +51,7 @@ impl Walk {
         }
     }
 
-    /// The place of what is still to be looked at.
+    /// Returns which directories are still unlisted.
     #[must_use]
     pub fn unseen(&self) -> Unseen {
         match (self.near.is_empty(), self.far.is_empty()) {
@@ -63,21 +62,21 @@ impl Walk {
     }
 }
 
-/// The regular files that were seen.
+/// The regular files seen so far.
 #[derive(Debug, Default)]
 pub struct MoveIndex {
     hashing: RandomState,
     dirs: Vec<RelPath>,
-    /// All names, one behind the other.
+    /// Concatenated names of all files.
     names: Vec<u8>,
     files: Vec<File>,
-    /// By length, then by the hashes of time and name.
+    /// Length, hash of the time, hash of the name, file number.
     by_len: BTreeSet<(u64, u32, u32, u32)>,
-    /// By the hashes of the name and of the directory's name.
+    /// Hash of the name, hash of the directory's name, file number.
     by_name: BTreeSet<(u32, u32, u32)>,
 }
 
-/// A file; its name ends where the next one's begins.
+/// A file. Its name ends where the next file's name begins.
 #[derive(Debug)]
 struct File {
     dir: u32,
@@ -85,26 +84,26 @@ struct File {
     len: u64,
 }
 
-/// Most files in an index; each takes about 80 bytes.
+/// Largest number of files in an index, of about 80 bytes each.
 const MAX_FILES: usize = 1 << 19;
-/// Most bytes that their names have, and most directories that are known and not looked at.
+/// Largest total of all names in bytes.
 const MAX_NAME_BYTES: usize = 16 << 20;
 const MAX_DIRS: usize = 1 << 18;
-/// Files of one kind that are compared before one is chosen.
+/// Largest number of candidates to compare for one kind of match.
 const COMPARED: usize = 64;
-/// Files that are opened before the search is given up.
+/// Largest number of candidates to open for one file.
 const OPENED: usize = 4;
-/// From this length on, in bytes, it is rare that two files of one length have nothing to do with each other.
+/// From this length in bytes, unrelated files rarely have the same length.
 const RARE_BYTES: u64 = 1 << 20;
 
-/// Lengths that an edit makes of `len`, in bytes.
+/// Range of lengths, in bytes, in which an old version of a file of `len` bytes is expected.
 #[must_use]
 pub fn near(len: u64) -> RangeInclusive<u64> {
     len / 2..=len.saturating_mul(2)
 }
 
 impl MoveIndex {
-    /// Notes files of one directory; false if not all found room.
+    /// Adds the files of a directory. Returns false if the index is full.
     pub fn add<'a>(
         &mut self,
         dir: &RelPath,
@@ -130,7 +129,7 @@ impl MoveIndex {
         true
     }
 
-    /// Files of this length and time, those of the same name first.
+    /// Returns files with this length and modification time, files with the same name first.
     #[must_use]
     pub fn exact(&self, path: &RelPath, len: u64, modified: Timestamp) -> Vec<RelPath> {
         let (time, name) = (self.hash(modified), self.hash(own_name(path)));
@@ -142,7 +141,7 @@ impl MoveIndex {
         best(files(named).into_iter().chain(files(all)))
     }
 
-    /// Files of the same name, then those of the same length where that says something.
+    /// Returns files with the same name, then large files with the same length.
     #[must_use]
     pub fn likely(&self, path: &RelPath, len: u64) -> Vec<RelPath> {
         let mut components = path.components().rev().skip(1);
@@ -157,19 +156,19 @@ impl MoveIndex {
         best(self.nearest(of_name, path, len).into_iter().chain(self.nearest(of_len, path, len)))
     }
 
-    /// The number of its files.
+    /// Returns the number of files.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// True if it has no file.
+    /// True if the index is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Some of these files, those first that are called most like `path` and have the nearest length.
+    /// Returns candidates sorted by similarity of path, then of length.
     fn nearest(&self, files: impl Iterator<Item = u32>, path: &RelPath, len: u64) -> Vec<RelPath> {
         let fits = |no: &u32| near(len).contains(&self.files[*no as usize].len);
         let mut found: Vec<_> = (files.take(2 * COMPARED).filter(fits))
@@ -200,7 +199,7 @@ fn own_name(path: &RelPath) -> &[u8] {
     path.components().next_back().unwrap_or_default()
 }
 
-/// Counts the names that two paths have in common at their ends: where a directory moved, all below its own.
+/// Counts the trailing names that two paths share. After a move of a directory, all paths below share their ends.
 fn ends_alike(one: &RelPath, other: &RelPath) -> usize {
     let both = one.components().rev().zip(other.components().rev());
     both.take_while(|(one, other)| one == other).count()

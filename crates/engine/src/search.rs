@@ -1,4 +1,4 @@
-//! Searching a file for blocks whose sums are known: by the sender in new, or by the receiver in old.
+//! Rolling search for blocks with known sums: by the sender in the new file, or by the receiver in the old file.
 
 use deltic_core::recipe::FileDigest;
 use deltic_core::search::SearchedRegion;
@@ -11,27 +11,27 @@ use deltic_protocol::sums::PatchStep;
 
 use crate::pack::packed;
 
-/// A search through new, from one segment to the next.
+/// A rolling search through the new file, one segment at a time.
 #[derive(Debug)]
 pub struct NewSearch {
-    /// Looks for the blocks of old.
+    /// Searcher for the blocks of the old file.
     pub searcher: Box<Searcher>,
-    /// Hashes what is settled.
+    /// Digest of the bytes searched so far.
     pub digest: Box<FileDigest>,
-    /// The first byte of the next segment.
+    /// Position of the segment in the file.
     pub start: u64,
-    /// The level at which literals are compressed, if they are.
+    /// Compression level of literals, if any.
     pub zstd: Option<i32>,
-    /// Bounds of the frames that bring what is found.
+    /// Limits of the frames that carry the result.
     pub limits: Limits,
     /// Sums that the file's store keeps of the segment.
     pub kept: Option<StoredSums>,
-    /// The region that the segment is the rest of, where that was searched.
-    pub region: Option<Box<SearchedRegion>>,
+    /// A region that was searched in advance and ends with this segment.
+    pub region: Option<Box<Region>>,
 }
 
 impl NewSearch {
-    /// Searches the next bytes, and hashes what is settled of them.
+    /// Searches the next segment and adds the settled bytes to the digest.
     #[must_use]
     pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
         let Self { mut searcher, mut digest, start, zstd, limits, kept, region } = self;
@@ -54,7 +54,7 @@ impl NewSearch {
     }
 }
 
-/// Searches bytes of old.
+/// Searches bytes of the old file.
 #[must_use]
 pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolled {
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolle
     Rolled { found, consumed: consumed as u64, at_end: at_end == AtEnd::Yes, searcher }
 }
 
-/// Gathers the steps of a search into patches that frames may hold.
+/// Groups the steps of a search into patches that fit frames.
 struct Patches {
     block: u32,
     zstd: Option<i32>,

@@ -1,12 +1,12 @@
-//! Files of similar names, which may be old versions of one another (rsync's `--fuzzy`).
+//! Search for a file with a similar name, which may be an old version (rsync's `--fuzzy`).
 
 use deltic_tree::{Entry, Name, Timestamp};
 
-/// The regular files of a directory, by the tree they are in; `None` is the destination.
+/// Regular files with the number of the alternate tree that holds the file. `None` is the destination.
 pub type Candidates = Vec<(Option<usize>, Entry)>;
 
-/// The file that is most likely an older version of `name`: one of the same length and time, or else one of a name that
-/// is not far from it.
+/// Returns the file that is most likely an older version of `name`: a file of the same length and time, or else the
+/// file with the most similar name.
 #[must_use]
 pub fn most_similar<'a>(
     name: &Name,
@@ -22,7 +22,7 @@ pub fn most_similar<'a>(
     found.map(|(tree, entry)| (*tree, &entry.name))
 }
 
-/// Counts the bytes to put in, take out or change to make one name of the other; those of the suffix count more.
+/// Returns the edit distance of two names. Edits of the suffix count more.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     edits(one, other) + SUFFIX_WEIGHT * edits(suffix(one), suffix(other))
 }
@@ -44,7 +44,7 @@ fn edits(one: &[u8], other: &[u8]) -> usize {
     row[other.len()]
 }
 
-/// The most edits that count as similar, as in rsync.
+/// Largest distance of similar names, as in rsync.
 const FARTHEST: usize = 25;
 const SUFFIX_WEIGHT: usize = 10;
 
@@ -74,13 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_too_far_away_is_none() {
+    fn a_name_too_different_is_not_similar() {
         let candidates = vec![entry("something altogether different.iso", 5, 1)];
         assert_eq!(best("notes.txt", &candidates), None);
     }
 
     #[test]
-    fn edits_are_those_of_levenshtein() {
+    fn edits_are_the_levenshtein_distance() {
         for (one, other, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3)] {
             assert_eq!(super::edits(one.as_bytes(), other.as_bytes()), edits);
             assert_eq!(super::edits(other.as_bytes(), one.as_bytes()), edits);

@@ -1,4 +1,4 @@
-//! Sums of the papers' strategies, which either end takes: of portions, of spans, and of whole files.
+//! Sums for the papers' strategies, at either end: sums of portions, of spans, and of whole files.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use deltic_protocol::sums::{Keying, Sum, Summing};
 
 use crate::task::{Short, Task, longest};
 
-/// Bytes that one step reads where nothing else says how many.
+/// Default number of bytes read in a step.
 pub const READ_BYTES: usize = SEGMENT_BYTES as usize;
 
-/// The bytes that a portion needs; those from its start on for as long as the file goes.
+/// Returns the byte range to read for a portion. The range of [`Portion::From`] may go past the end of the file.
 #[must_use]
 pub fn read_range(portion: &Portion) -> Range<u64> {
     match portion {
@@ -32,28 +32,29 @@ pub fn read_range(portion: &Portion) -> Range<u64> {
     }
 }
 
-/// Says whether bytes that were read from `start` on end the file, which is `file_len` long; `wanted` were asked for.
+/// Returns whether `got` bytes read from `start` reach the end of a file of `file_len` bytes. `wanted` bytes were
+/// requested.
 #[must_use]
 pub const fn at_end(start: u64, got: usize, wanted: usize, file_len: u64) -> AtEnd {
     if got < wanted || start + got as u64 >= file_len { AtEnd::Yes } else { AtEnd::No }
 }
 
-/// A portion of a file, to be cut and summed.
+/// Parameters for cutting and summing portions of a file.
 #[derive(Debug)]
 pub struct Portions<'a> {
-    /// The chunker and the sums.
+    /// Chunker and kinds of sums.
     pub summing: Summing,
-    /// The key of strong sums.
+    /// Key of the strong sums.
     pub key: &'a SumKey,
     /// Length of the file in bytes.
     pub file_len: u64,
-    /// Sums that the file's store keeps of the portion: weak ones are joined, strong ones taken as they are.
+    /// Sums that the file's store keeps of the portion. Weak sums are combined, strong sums used directly.
     pub stored: Option<StoredSums>,
 }
 
 impl Portions<'_> {
-    /// Sums the `bytes` of [`read_range`], and hashes for the file's digest what it cut; `None` where the file is
-    /// shorter.
+    /// Sums the `bytes` of [`read_range`] and adds the cut bytes to `digest`. Returns `None` if the file is shorter
+    /// than the portion.
     #[must_use]
     pub fn sum(
         &self,
@@ -90,7 +91,7 @@ impl Portions<'_> {
                 digest.into_iter().for_each(|digest| digest.push(bytes));
                 Summed::Chunks(Vec::new(), false)
             }
-            Portion::From(_) => unreachable!("it is summed above"),
+            Portion::From(_) => unreachable!("`From` returned above"),
         })
     }
 
@@ -127,23 +128,23 @@ impl Portions<'_> {
         sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
     ) -> Summed {
         let stages = TwoStage::new(&self.summing.chunker, Isa::SCALAR);
-        let stages = stages.expect("the machine asks for two stages where there are two");
+        let stages = stages.expect("the machine asks for sub-chunks only with a two-stage chunker");
         Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
     }
 
-    /// The key of strong sums, if they have one.
+    /// Returns the key of strong sums, if the keying uses a key.
     fn key(&self) -> Option<&SumKey> {
         self.summing.keying.key(self.key)
     }
 
-    /// Sums chunks that follow each other from `start` on.
+    /// Returns a summer for consecutive chunks from `start` on.
     fn summer(&self, start: u64) -> Summer<'_> {
         let stored = self.stored.as_ref().filter(|_| self.summing.weak == WeakKind::Crc32c);
         Summer { portions: self, joined: stored.map(ChunkSums::new), at: start }
     }
 }
 
-/// Sums of chunks, one behind the other.
+/// Sums consecutive chunks.
 struct Summer<'a> {
     portions: &'a Portions<'a>,
     joined: Option<ChunkSums<'a>>,
@@ -162,8 +163,8 @@ impl Summer<'_> {
         Sum { len: chunk.len() as u32, weak, strong }
     }
 
-    /// The strong sum of a chunk: the store's, where it keeps that, or computed.
-    fn strong(&self, strong: StrongKind, chunk: &[u8]) -> StrongSum {
+    /// Returns the strong sum of a chunk: the store's sum if available, or a computed sum.
+    fn strong(&self, strong: Strong, chunk: &[u8]) -> StrongSum {
         let stored = self.portions.stored.as_ref();
         let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
         let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
@@ -171,7 +172,7 @@ impl Summer<'_> {
     }
 }
 
-/// Takes the strong sum of each span.
+/// Task that computes the strong sum of each span.
 #[derive(Debug)]
 pub struct StrongSums<'a> {
     strong: StrongKind,
@@ -181,7 +182,7 @@ pub struct StrongSums<'a> {
 }
 
 impl<'a> StrongSums<'a> {
-    /// For these spans.
+    /// Creates the task for these spans.
     #[must_use]
     pub fn new((strong, key): (StrongKind, &'a SumKey), spans: &'a [Span]) -> Self {
         Self { strong, key, spans, sums: Vec::with_capacity(spans.len()) }
@@ -213,7 +214,7 @@ impl Task for StrongSums<'_> {
     }
 }
 
-/// Takes BLAKE3 of a file, as far as it goes.
+/// Task that computes the BLAKE3 digest of a file up to its end.
 #[derive(Debug)]
 pub struct WholeDigest {
     digest: FileDigest,
@@ -222,7 +223,7 @@ pub struct WholeDigest {
 }
 
 impl WholeDigest {
-    /// For at most `len` bytes: a file that grows while it is read is not read for ever.
+    /// Creates the task for at most `len` bytes, so that the task ends even if the file grows.
     #[must_use]
     pub fn new(len: u64) -> Self {
         Self { digest: FileDigest::new(), next: Self::next(0, len), len }
@@ -268,7 +269,7 @@ mod tests {
 
     const BLOCK: usize = 4096;
 
-    /// The strong sums of `bytes` in blocks, where storage keeps `stored`.
+    /// Returns the strong sums of `bytes` in blocks. The store keeps `stored`.
     fn strong_sums(bytes: &[u8], keying: Keying, stored: Option<StoredSums>) -> Vec<StrongSum> {
         let key = SumKey::from_bytes([7; 32]);
         let chunker = ChunkerSpec::Fixed(FixedLen::new(BLOCK as u32).unwrap());
@@ -285,9 +286,9 @@ mod tests {
         sums.into_iter().map(|sum| sum.strong).collect()
     }
 
-    /// A lie shows that nobody summed the bytes.
+    /// The stored sum is wrong on purpose, to prove that the bytes were not summed.
     #[test]
-    fn strong_sums_of_whole_blocks_are_those_that_storage_keeps() {
+    fn strong_sums_of_whole_blocks_come_from_storage() {
         let bytes: Vec<u8> = (0..5 * BLOCK as u32 + 9).map(|at| ((at * at) >> 5) as u8).collect();
         let stored = |kind: SumKind| {
             let mut stored = StoredSums::new(kind, BLOCK as u32, &(0..bytes.len() as u64));
@@ -300,7 +301,7 @@ mod tests {
         let lie = StrongSum::from_bytes(&[0xaa; 32]).unwrap();
         let expected: Vec<_> = [lie; 3].into_iter().chain(plain[3..].iter().copied()).collect();
         assert_eq!(strong_sums(&bytes, Keying::Plain, stored(SumKind::Sha256)), expected);
-        // Of another kind, and where the session has a key, they are no such sums.
+        // Sums of another kind, or of a session with a key, are computed.
         assert_eq!(strong_sums(&bytes, Keying::Plain, stored(SumKind::Blake2b)), plain);
         let key = SumKey::from_bytes([7; 32]);
         let keyed: Vec<_> = computed(Some(&key)).collect();
