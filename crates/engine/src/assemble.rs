@@ -1,12 +1,11 @@
-//! Assembles a new version: gathers what it is made of until whole blocks of it can be written, each in one call.
+//! Assembles a new version in memory, so that whole blocks are written with one call each.
 //!
-//! Scattered edits make a new version of tens of thousands of short spans, copied and patched in turn, and hardly one
-//! begins where a page does. Written one by one, they cost the kernel two calls each, a page twice at each end, and
-//! small pages where it would take large ones; and the threads that write them wait for each other. So a span is only
-//! noted when it is known. Whoever brings the last one of a block puts it together in memory and writes it. Bytes of
-//! old are read then.
+//! Scattered edits make a new version of tens of thousands of short spans, alternately copied and sent. Few spans begin
+//! at a page boundary. Separate writes of these spans would cost two system calls each, touch pages twice, prevent
+//! large pages, and make threads wait for each other. So spans are collected until a block is complete. The thread that
+//! completes a block assembles the block in memory and writes it. Old bytes are read at that time.
 //!
-//! Law: what a journal notes is written. A chunk is noted when the last block that it lies in is written.
+//! Law: a journal notes only written chunks. A chunk is noted after the last of its blocks was written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,64 +18,64 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{CodecError, Fingerprint, Put, Reader, Span};
 use deltic_protocol::receiver::KeptChunk;
 
-/// Bytes of a block: written at once they fit a second-level cache, and begin where large pages do.
+/// Size of a block in bytes: fits a second-level cache, and is aligned for large pages.
 pub(crate) const BLOCK_BYTES: u64 = 512 << 10;
-/// Sent bytes beyond which none more are held back for their block. A kill may cost as many.
+/// Largest number of received bytes that wait for their block. A kill loses at most this many bytes.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// Most bytes of a packed note, and how many more there is room for at a time.
+/// Largest packed note, and growth step of the packed notes, in bytes.
 const MAX_PACKED_BYTES: usize = 10 + 5 + 1 + FINGERPRINT_BYTES;
 const PACKED_STEP_BYTES: usize = 1 << 10;
 
-/// The blocks of one new version that are not complete.
+/// The incomplete blocks of a new version.
 #[derive(Debug)]
 pub struct WriteBuffer {
     len: u64,
     open: HashMap<u64, OpenBlock>,
-    /// Sent bytes of open blocks.
+    /// Received bytes in incomplete blocks.
     held: usize,
-    /// Bytes of what is kept of open blocks besides.
+    /// Memory of pieces and notes of incomplete blocks, in bytes, without received bytes.
     kept: usize,
-    /// Bytes of these beyond which what is known of a block is written.
+    /// Largest value of `kept`, above which incomplete blocks are written early.
     most_kept: usize,
 }
 
-/// A block of which not all is known.
+/// A block with missing bytes.
 #[derive(Debug, Default)]
 struct OpenBlock {
-    /// Bytes that are known.
+    /// Number of known bytes, written or not.
     have: u64,
-    /// Pieces of it that are not written.
+    /// Known pieces that are not written.
     pieces: Vec<Piece<'static>>,
     notes: Notes,
 }
 
-/// Some bytes of the new version.
+/// A range of the new version with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Their place in it.
+    /// Position in the new version.
     pub start: u64,
-    /// Their source.
+    /// Source of the bytes.
     pub from: Source<'a>,
 }
 
-/// The source of a piece.
+/// Source of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// The old versions, laid end to end.
+    /// A span of the concatenated old versions.
     Old(Span),
-    /// The peer.
+    /// Bytes from the peer.
     Sent(Cow<'a, [u8]>),
-    /// Written already: so many bytes.
+    /// Bytes that are already written; their number.
     Written(u64),
 }
 
-/// Pieces apart by the blocks that they lie in, in order of these.
+/// Pieces split at block boundaries, sorted by block.
 #[derive(Debug)]
 pub struct Parts<'a>(Vec<Piece<'a>>);
 
 impl<'a> Parts<'a> {
-    /// Splits pieces where blocks end.
+    /// Splits pieces at block boundaries.
     #[must_use]
     pub fn new(pieces: impl IntoIterator<Item = Piece<'a>>) -> Self {
         let mut parts: Vec<_> = pieces.into_iter().flat_map(Piece::by_blocks).collect();
@@ -85,15 +84,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Chunks to be noted. A large file has hundreds of thousands in blocks that wait for what is sent: they are packed.
+/// Chunks to note in the journal. A large file has hundreds of thousands of chunks in incomplete blocks, so they are
+/// packed.
 #[derive(Debug, Default)]
 struct Notes {
-    /// Chunks that lie in this block alone: start, length, and the fingerprint without the zeros at its end.
+    /// Chunks within this block: start, length, and the fingerprint without trailing zeros.
     packed: Vec<u8>,
     shared: Vec<Shared>,
 }
 
-/// A chunk that lies in several blocks, and how many of them are not written.
+/// A chunk in several blocks, with the number of its unwritten blocks.
 #[derive(Clone, Debug)]
 struct Shared {
     chunk: KeptChunk,
@@ -101,12 +101,12 @@ struct Shared {
 }
 
 impl Notes {
-    /// Adds a chunk; how many bytes it takes.
+    /// Adds a chunk. Returns the packed size in bytes.
     fn push(&mut self, KeptChunk { start, chunk }: &KeptChunk) -> usize {
         let before = self.packed.len();
         let name = chunk.fingerprint.as_bytes();
         let len = FINGERPRINT_BYTES - name.iter().rev().take_while(|byte| **byte == 0).count();
-        // Twice as much room as is needed would be half of all.
+        // Doubling the capacity would waste half of the memory.
         if self.packed.capacity() - self.packed.len() < MAX_PACKED_BYTES {
             self.packed.reserve_exact(PACKED_STEP_BYTES);
         }
@@ -117,14 +117,14 @@ impl Notes {
         self.packed.len() - before
     }
 
-    /// The packed ones.
+    /// Returns the packed chunks.
     fn unpacked(&self) -> impl Iterator<Item = KeptChunk> {
         let mut from = Reader::new(&self.packed);
         std::iter::from_fn(move || if from.is_empty() { None } else { unpack(&mut from).ok() })
     }
 }
 
-/// Reads what [`Notes::push`] wrote.
+/// Decodes a chunk that [`Notes::push`] encoded.
 fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
     let (start, len) = (from.varint()?, from.varint_u32()?);
     let (mut name, told) = ([0; FINGERPRINT_BYTES], from.u8()?);
@@ -132,37 +132,36 @@ fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
     Ok(KeptChunk { start, chunk: Chunk { len, fingerprint: Fingerprint::from_bytes(name) } })
 }
 
-/// A block that is complete, or as much of it as is known.
+/// A block to be written: complete, or the known part of a block.
 #[derive(Debug)]
 pub struct WriteBlock<'a> {
-    /// The pieces, in order.
+    /// Pieces sorted by position.
     pieces: Vec<Piece<'a>>,
     notes: Notes,
 }
 
 impl WriteBuffer {
-    /// Starts a version of `len` bytes, of which nothing is known. Pieces and packed notes are kept for their block up
-    /// to `most_kept` bytes; beyond that, what is known of a block is written. Of 1 GiB with an edit each 25 kB they
-    /// take 4 MiB.
+    /// Creates a buffer for a version of `len` bytes. Above `most_kept` bytes of pieces and notes, incomplete blocks
+    /// are written early. A file of 1 GiB with an edit every 25 kB takes 4 MiB.
     #[must_use]
     pub fn new(len: u64, most_kept: usize) -> Self {
         Self { len, open: HashMap::new(), held: 0, kept: 0, most_kept }
     }
 
-    /// True if so many sent bytes may be held back.
+    /// True if `bytes` more received bytes may wait for their block.
     #[must_use]
     pub const fn has_room(&self, bytes: usize) -> bool {
         self.held + bytes <= MAX_HELD_BYTES
     }
 
-    /// True if every block was complete of which anything is known.
+    /// True if no block is incomplete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Takes pieces, each once, and the chunks that they make; returns what is to be written now, in order: the blocks
-    /// that are complete with them, and as much as is known of others while too much is kept.
+    /// Adds pieces, each byte once, and the chunks of these pieces. Returns the blocks to write now, in order.
+    /// Incomplete blocks are among them while too much memory is in use.
     pub fn take<'a>(
         &mut self,
         Parts(parts): Parts<'a>,
@@ -182,7 +181,7 @@ impl WriteBuffer {
                 let mut kept = 0;
                 let (notes, kept) = match ready.binary_search_by_key(&no, |(no, _)| *no) {
                     Ok(found) => (&mut ready[found].1.notes, &mut kept),
-                    // A chunk comes with its pieces: they are in one or the other.
+                    // The pieces of a chunk arrive with the chunk, so the block is in `ready` or in `open`.
                     Err(_) => (&mut self.open.entry(no).or_default().notes, &mut self.kept),
                 };
                 match &shared {
@@ -194,7 +193,7 @@ impl WriteBuffer {
         ready.into_iter().map(|(_, ready)| ready).collect()
     }
 
-    /// All that is known of blocks that are not complete: it is to be written now.
+    /// Returns the known pieces of all incomplete blocks, to be written now.
     pub fn take_known(&mut self) -> Vec<WriteBlock<'static>> {
         let mut known = Vec::new();
         for block in self.open.values_mut().filter(|block| !block.pieces.is_empty()) {
@@ -208,7 +207,8 @@ impl WriteBuffer {
         known
     }
 
-    /// Adds pieces to block `no`; all of it, if it is complete, or what is not written of it, while too much is kept.
+    /// Adds pieces to block `no`. Returns the block if complete. Returns the unwritten part of the block while too much
+    /// memory is in use.
     fn join<'a>(&mut self, no: u64, parts: &[Piece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
         block.have += parts.iter().map(Piece::len).sum::<u64>();
@@ -236,14 +236,14 @@ impl WriteBuffer {
 }
 
 impl OpenBlock {
-    /// Bytes of what is kept of it, but for what was sent.
+    /// Memory of pieces and notes in bytes, without received bytes.
     fn kept_bytes(&self) -> usize {
         self.pieces.len() * size_of::<Piece<'_>>() + self.notes.packed.len()
     }
 }
 
 impl<'a> WriteBlock<'a> {
-    /// The runs that are still to be written, each in one call.
+    /// Returns the runs to write, each with one call.
     pub fn runs(&self) -> impl Iterator<Item = WriteRun<'_, 'a>> {
         let goes_on = |one: &Piece<'_>, next: &Piece<'_>| {
             one.is_written() == next.is_written() && one.end() == next.start
@@ -252,7 +252,7 @@ impl<'a> WriteBlock<'a> {
         runs.map(WriteRun)
     }
 
-    /// Takes the block for written: the chunks of which all is.
+    /// Marks the block as written. Returns the chunks that are now completely written.
     #[must_use]
     pub fn written(self) -> Vec<KeptChunk> {
         let complete = |shared: &&Shared| shared.left.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -261,24 +261,24 @@ impl<'a> WriteBlock<'a> {
     }
 }
 
-/// Adjacent pieces of a block, none of them written.
+/// Adjacent unwritten pieces of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteRun<'b, 'a>(&'b [Piece<'a>]);
 
 impl<'b> WriteRun<'b, '_> {
-    /// Its place in the new version.
+    /// Returns the position in the new version.
     #[must_use]
     pub const fn start(&self) -> u64 {
         self.0[0].start
     }
 
-    /// Its length in bytes, at most that of a block.
+    /// Returns the length in bytes, at most the size of a block.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         (self.0[self.0.len() - 1].end() - self.start()) as usize
     }
 
-    /// All its bytes, where they were sent in one piece: they need no buffer.
+    /// Returns the bytes if the run is a single received piece, which needs no buffer.
     #[must_use]
     pub fn one_sent(&self) -> Option<&'b [u8]> {
         match self.0 {
@@ -287,7 +287,7 @@ impl<'b> WriteRun<'b, '_> {
         }
     }
 
-    /// Puts what was sent in its place in `run`, which is as long as this.
+    /// Copies the received bytes to their positions in `run`, a buffer of [`byte_len`](Self::byte_len) bytes.
     pub fn put_sent(&self, run: &mut [u8]) {
         for piece in self.0 {
             if let Source::Sent(bytes) = &piece.from {
@@ -297,7 +297,7 @@ impl<'b> WriteRun<'b, '_> {
         }
     }
 
-    /// The spans of old to read into it, and where each goes.
+    /// Returns the old spans to read, each with its range in the run's buffer.
     pub fn old(&self) -> impl Iterator<Item = (Span, Range<usize>)> + Clone {
         let start = self.start();
         self.0.iter().filter_map(move |piece| {
@@ -307,7 +307,7 @@ impl<'b> WriteRun<'b, '_> {
         })
     }
 
-    /// True if nothing of it was sent.
+    /// True if the run has only old bytes.
     #[must_use]
     pub fn is_old(&self) -> bool {
         self.old().count() == self.0.len()
@@ -339,7 +339,7 @@ impl<'a> Piece<'a> {
         self.start / BLOCK_BYTES
     }
 
-    /// Its parts in each block.
+    /// Splits a piece at block boundaries.
     fn by_blocks(self) -> impl Iterator<Item = Self> {
         let mut rest = Some(self).filter(|piece| piece.len() > 0);
         std::iter::from_fn(move || {
@@ -354,7 +354,7 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// The first `len` bytes, and the others.
+    /// Splits a piece after `len` bytes.
     fn split(self, len: u64) -> (Self, Self) {
         let Self { start, from } = self;
         let (one, other) = match from {
@@ -386,7 +386,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The blocks that a chunk lies in.
+/// Returns the numbers of the blocks that a chunk overlaps.
 fn block_range(chunk: &KeptChunk) -> Range<u64> {
     chunk.start / BLOCK_BYTES..chunk.end().div_ceil(BLOCK_BYTES)
 }
@@ -421,7 +421,7 @@ mod tests {
         let expected = [vec![old(0, 1000), sent(1000, &bytes), old(1256, BLOCK_BYTES - 1256)]];
         assert_eq!(pieces, expected);
         assert!(!buffer.is_done());
-        // Some of the second block is known.
+        // Part of the second block is known.
         let rest = old(BLOCK_BYTES + 1256, LEN - BLOCK_BYTES - 1256);
         assert_eq!(buffer.take(Parts::new([rest]), &[]).len(), 3);
         assert!(buffer.is_done());
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_comes_out_of_its_block_as_it_went_in() {
+    fn packed_chunks_are_unpacked_unchanged() {
         let names = [[9; 32], [0; 32], [[7; 16], [0; 16]].concat().try_into().unwrap()];
         let chunks: Vec<_> = (0..names.len() as u64)
             .map(|no| {
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_memory_of_incomplete_blocks_is_bounded() {
         let each = 64;
         let count = MAX_KEPT_BYTES as u64 / 16;
         for noted in [true, false] {
@@ -479,7 +479,7 @@ mod tests {
             }
             assert!(runs_written > 0);
             assert_eq!(written, if noted { runs_written } else { 0 });
-            // What was written early is not written again, and closes its block.
+            // Early writes are not repeated, and still count for their block.
             let start = (count - 1) * BLOCK_BYTES;
             let rest = old(start + each + 1, BLOCK_BYTES - each - 1);
             let early = buffer.take(Parts::new([rest.clone()]), &[]);
@@ -488,7 +488,7 @@ mod tests {
             let ready = buffer.take(Parts::new([last.clone()]), &[]);
             assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), [[last]]);
             assert!(!buffer.open.contains_key(&(start / BLOCK_BYTES)));
-            // All is given free with its blocks.
+            // Completed blocks release all memory.
             for no in buffer.open.keys().copied().collect::<Vec<_>>() {
                 let start = no * BLOCK_BYTES + each;
                 buffer.take(Parts::new([old(start, BLOCK_BYTES - each)]), &[]);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_block_may_be_written_as_far_as_it_is_known() {
+    fn the_known_part_of_a_block_can_be_written_early() {
         let mut buffer = WriteBuffer::new(LEN, MAX_KEPT_BYTES);
         let (bytes, noted) = ([1; 256], chunk(1000, 256));
         assert!(buffer.take(Parts::new([sent(1000, &bytes), old(0, 10)]), &[noted]).is_empty());
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(known.into_iter().flat_map(WriteBlock::written).collect::<Vec<_>>(), [noted]);
         assert!(buffer.take_known().is_empty());
         assert_eq!((buffer.kept, buffer.held), (0, 0));
-        // The rest of the block closes it, and it alone is written.
+        // The rest completes the block, and only the rest is written.
         let rest = [old(10, 990), old(1256, BLOCK_BYTES - 1256)];
         let ready = buffer.take(Parts::new(rest.clone()), &[]);
         assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), rest.map(|piece| vec![piece]));
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn held_bytes_are_bounded_and_given_free_with_their_block() {
+    fn received_bytes_are_bounded_and_released_with_their_block() {
         let mut buffer = WriteBuffer::new(1 << 40, MAX_KEPT_BYTES);
         let bytes = vec![1; BLOCK_BYTES as usize / 2];
         for no in 0..MAX_HELD_BYTES as u64 / bytes.len() as u64 {

@@ -1,4 +1,4 @@
-//! Gaps: block sums of old, deltas of new against them, and new rebuilt from these.
+//! Delta compression of gaps: block sums of the old file, deltas of the new file, and gaps rebuilt from deltas.
 
 use std::convert::Infallible;
 
@@ -10,13 +10,13 @@ use deltic_protocol::sender::Gap;
 use crate::check::proven;
 use crate::task::{Short, Task, Unproven};
 
-/// The most bytes that any of these places of old holds.
+/// Returns the length in bytes of the largest gap.
 fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
     let len = |gap: &Vec<Span>| gap.iter().map(|span| span.len as usize).sum();
     gaps.map(len).max().unwrap_or(0)
 }
 
-/// Takes the block sums of places in old.
+/// Task of the receiver: computes block sums of the old bytes beside each gap.
 #[derive(Debug)]
 pub struct BlockSums<'a> {
     gaps: &'a [Facing],
@@ -25,7 +25,7 @@ pub struct BlockSums<'a> {
 }
 
 impl<'a> BlockSums<'a> {
-    /// For the places that face these gaps.
+    /// Creates the task for these gaps.
     #[must_use]
     pub fn new(gaps: &'a [Facing], seed: u64) -> Self {
         Self { gaps, seed, sums: Vec::with_capacity(gaps.len()) }
@@ -55,7 +55,7 @@ impl Task for BlockSums<'_> {
     }
 }
 
-/// Makes the deltas of gaps in new against the block sums of old.
+/// Task of the sender: computes deltas of gaps in the new file against block sums of the old file.
 #[derive(Debug)]
 pub struct Deltas<'a> {
     gaps: &'a [Gap],
@@ -66,7 +66,7 @@ pub struct Deltas<'a> {
 }
 
 impl<'a> Deltas<'a> {
-    /// For these gaps.
+    /// Creates the task for these gaps.
     #[must_use]
     pub const fn new(gaps: &'a [Gap], seed: u64) -> Self {
         Self { gaps, seed, done: 0, deltas: Vec::new(), compared: 0 }
@@ -74,7 +74,7 @@ impl<'a> Deltas<'a> {
 }
 
 impl Task for Deltas<'_> {
-    /// The encoded deltas one behind the other, and how many sums were compared.
+    /// The encoded deltas, concatenated, and the number of compared sums.
     type Output = (Vec<u8>, u64);
     type Error = Short;
 
@@ -103,7 +103,7 @@ impl Task for Deltas<'_> {
     }
 }
 
-/// Rebuilds gaps from deltas and old, and checks the chunks that come of it.
+/// Task of the receiver: rebuilds gaps from deltas and old bytes, and checks the chunks of each gap.
 #[derive(Debug)]
 pub struct Rebuilt<'a> {
     names: &'a Fingerprinter,
@@ -114,7 +114,7 @@ pub struct Rebuilt<'a> {
 }
 
 impl<'a> Rebuilt<'a> {
-    /// For these gaps, whose unpacked `deltas` lie end to end.
+    /// Creates the task for these gaps, with their unpacked and concatenated `deltas`.
     #[must_use]
     pub fn new(names: &'a Fingerprinter, gaps: &'a [Patch], deltas: &'a [u8]) -> Self {
         let lens = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
@@ -124,7 +124,7 @@ impl<'a> Rebuilt<'a> {
 }
 
 impl Task for Rebuilt<'_> {
-    /// An answer for each gap, and the bytes of the chunks that are right, end to end.
+    /// The result for each gap, and the concatenated bytes of the correct chunks.
     type Output = (Vec<Mended>, Vec<u8>);
     type Error = Unproven;
 
@@ -145,7 +145,8 @@ impl Task for Rebuilt<'_> {
         applied.map_err(|_| Unproven)?;
         let fingerprints = proven(self.names, pieces, &self.new[start..]);
         if fingerprints.contains(&None) {
-            // Short sums of blocks deceive now and then; nothing deceives where there were none.
+            // Short block sums may collide, so a wrong chunk is expected. Without block sums, a wrong chunk is the
+            // peer's fault.
             if old.is_empty() {
                 return Err(Unproven);
             }
@@ -163,7 +164,7 @@ impl Task for Rebuilt<'_> {
     }
 }
 
-/// Keeps those of the pieces that lie in `new` from `start` on which are to stay.
+/// Removes the pieces without `true` from the pieces in `new` from `start` on.
 fn keep<'a>(new: &mut Vec<u8>, start: usize, pieces: impl Iterator<Item = (&'a Piece, bool)>) {
     let made = new.split_off(start);
     let mut rest = &made[..];

@@ -1,8 +1,8 @@
-//! The journal of a large file: what of it is in place, so that an interrupted transfer goes on (docs/decisions/0016).
+//! The journal of a large file: the chunks in place, so that an interrupted transfer resumes (docs/decisions/0016).
 //!
-//! A list of notes, which a store keeps beside the staged file. The first says which version of the source this is, and
-//! how it is cut and named. Then each note follows what it is about: *chunks* are in place once they are written;
-//! *void* says that what was noted before is about to be written over.
+//! A journal is a list of notes that a store keeps beside the staged file. The first note identifies the version of the
+//! source, the chunker and the fingerprints. Each later note follows its event. *chunks*: these chunks have been
+//! written. *void*: the span is about to be overwritten.
 //!
 //! ```text
 //! version   0, form (0 BLAKE3, 1 keyed sum), key, chunker, length, seconds and nanoseconds of the modification time
@@ -11,8 +11,8 @@
 //! data      3, then for each run of data: length of the hole before the run, length of the run
 //! ```
 //!
-//! If only the data of a version is transferred, *data* notes follow the first note and hold the places of the data.
-//! All places of later notes count through the packed data.
+//! For a transfer of data without holes, *data* notes follow the first note and list the data runs. All positions in
+//! later notes count through the packed data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,13 +30,13 @@ use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
 use deltic_tree::Meta;
 
-/// True if a file of `len` bytes has a journal. A shorter one has arrived before it pays.
+/// True if a file of `len` bytes has a journal. Shorter files are sent again instead.
 #[must_use]
 pub const fn is_kept(len: u64) -> bool {
     len > LARGE_FILE_BYTES
 }
 
-/// The note that a journal of `new` begins with.
+/// Returns the first note of a journal of `new`.
 #[must_use]
 pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     let mut note = vec![VERSION, form(terms)];
@@ -48,7 +48,7 @@ pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     note
 }
 
-/// The notes of the new version's data runs, if only its data is transferred.
+/// Returns the notes of the data runs, if only the data of `new` is transferred.
 pub fn data(new: &New) -> impl Iterator<Item = Vec<u8>> {
     let runs = new.map.as_ref().map(|map| map.runs());
     let none = runs.filter(|runs| runs.is_empty()).map(|_| vec![DATA]);
@@ -64,10 +64,10 @@ pub fn data(new: &New) -> impl Iterator<Item = Vec<u8>> {
     none.into_iter().chain(runs.unwrap_or_default().chunks(NOTED_RUNS).map(note))
 }
 
-/// Runs of data in one note.
+/// Number of data runs in a note.
 const NOTED_RUNS: usize = 4096;
 
-/// The note that these are in place.
+/// Returns the note that these chunks are in place.
 #[must_use]
 pub fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
     let mut note = vec![CHUNKS];
@@ -79,7 +79,7 @@ pub fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8
     note
 }
 
-/// The notes that those of `spans` which `kept` has are about to be written over.
+/// Returns a *void* note for each of `spans` that overlaps a range of `kept`.
 pub fn voids(
     kept: &[Range<u64>],
     spans: impl IntoIterator<Item = Span>,
@@ -94,8 +94,10 @@ pub fn voids(
     })
 }
 
-/// Reads what `notes` say is in place of the version `meta`, if they are about it and of use in a session of these
-/// terms; and where all of it is, for not all may be worth keeping.
+/// Reads the notes of a journal. Returns the chunks in place and all byte ranges in place, of which more may exist than
+/// chunks are kept.
+///
+/// Returns `None` if the journal is invalid, of another version than `meta`, or unusable under these terms.
 #[must_use]
 pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec<Range<u64>>)> {
     let mut notes = notes.into_iter();
@@ -109,14 +111,14 @@ pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec
         Some(runs) => Some(Arc::new(DataMap::new(runs, meta.len)?)),
         None => None,
     };
-    // What is written over is void, kept or not.
+    // Ranges beyond the kept chunks need *void* notes too.
     let noted = runs(&told.chunks, &places);
     places.truncate(INDEX_BUDGET_CHUNKS);
     let chunks = told.chunks.pick(&places);
     Some((Kept { key, spec, map, chunks }, noted))
 }
 
-/// The places of these chunks, which ascend: runs that do not touch.
+/// Returns the byte ranges of these chunks, which ascend. Adjacent ranges are merged.
 fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for span in places.iter().filter_map(|no| chunks.span(*no)) {
@@ -128,7 +130,7 @@ fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     runs
 }
 
-/// Reads what [`version`] wrote, if it is of this version and of use in a session of these terms.
+/// Reads the note of [`version`]. Returns `None` if the note is of another version or unusable under these terms.
 pub(crate) fn read_version(
     note: &[u8],
     meta: &Meta,
@@ -149,11 +151,11 @@ pub(crate) fn read_version(
     Ok((holds && from.rest().is_empty()).then_some((key, spec)))
 }
 
-/// The content of notes, in their order.
+/// The decoded notes of a journal, in order.
 #[derive(Debug, Default)]
 struct Told {
     chunks: Chunks,
-    /// Each with the number of chunks that were told before it.
+    /// Overwritten spans. Each has the number of chunks noted before.
     voids: Vec<(usize, Span)>,
     /// Runs of data, if only the data is transferred.
     data: Option<Vec<Range<u64>>>,
@@ -188,7 +190,7 @@ impl Told {
         Ok(())
     }
 
-    /// The chunks that no later note is about, in the order of their places.
+    /// Returns the chunks that no later note overlaps, sorted by position.
     fn last(&self) -> Vec<ChunkNo> {
         let (mut later, mut last) = (Later::default(), Vec::new());
         let mut voids = self.voids.iter().rev().peekable();
@@ -206,12 +208,12 @@ impl Told {
     }
 }
 
-/// Bytes that later notes are about: starts and ends of runs that do not touch.
+/// Bytes covered by later notes: start and end of disjoint runs that do not touch.
 #[derive(Default)]
 struct Later(BTreeMap<u64, u64>);
 
 impl Later {
-    /// Adds those of a note; whether no later one is about any of them.
+    /// Adds the span of a note. Returns true if no later note overlaps the span.
     fn take(&mut self, span: Span) -> bool {
         let (mut start, mut end, mut is_last) = (span.start, span.end(), true);
         while let Some((&from, &to)) = self.0.range(..=end).next_back()
@@ -226,12 +228,12 @@ impl Later {
     }
 }
 
-/// Adds as much of a fingerprint as is noted.
+/// Appends the stored part of a fingerprint.
 pub(crate) fn put_name(to: &mut Vec<u8>, fingerprint: &Fingerprint, terms: Terms) {
     to.put_bytes(&fingerprint.as_bytes()[..name_bytes(terms)]);
 }
 
-/// Reads what [`put_name`] added.
+/// Reads a fingerprint that [`put_name`] wrote.
 pub(crate) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerprint, CodecError> {
     let mut name = [0; FINGERPRINT_BYTES];
     let told = name_bytes(terms);
@@ -239,7 +241,7 @@ pub(crate) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerpri
     Ok(Fingerprint::from_bytes(name))
 }
 
-/// A span within the first `len` bytes.
+/// Reads a span within the first `len` bytes.
 fn read_span(from: &mut Reader<'_>, len: u64) -> Result<Span, CodecError> {
     let (start, span_len) = (from.varint()?, from.varint_u32()?);
     let fits = start.checked_add(span_len.into()).is_some_and(|end| end <= len) && span_len > 0;
@@ -250,7 +252,7 @@ fn form(terms: Terms) -> u8 {
     u8::from(terms.keyed)
 }
 
-/// Length of the part of a fingerprint that is noted.
+/// Length of the stored part of a fingerprint.
 fn name_bytes(terms: Terms) -> usize {
     if terms.keyed { SUM_BYTES } else { FINGERPRINT_BYTES }
 }
@@ -329,9 +331,9 @@ pub(crate) mod tests {
         assert_eq!(data(&new()).count(), 0);
     }
 
-    /// Or the next session would take for in place what this one began to write over.
+    /// A later session must not trust chunks that this session overwrites.
     #[test]
-    fn chunks_that_are_not_kept_are_known_to_be_noted() {
+    fn ranges_beyond_the_kept_chunks_are_returned() {
         let terms = terms(true);
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
@@ -342,7 +344,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_last_note_about_a_byte_counts() {
+    fn the_last_note_of_a_byte_decides() {
         let terms = terms(true);
         let void = |start: u64, len: u64| {
             let mut note = vec![VOID];
@@ -361,14 +363,14 @@ pub(crate) mod tests {
         assert_eq!(read(void(9, 2)), places(&[]));
         let over = kept(5, "0123456789", terms);
         assert_eq!(read(chunks([over], terms)), places(&[over]));
-        // What a note took away does not come back with a later one.
+        // A later note does not restore an overwritten chunk.
         let twice = [version(&new(), &terms.key, terms), chunks([first[0], over], terms)];
         let gone = super::read([&twice[..], &[void(12, 1)]].concat(), &meta(), terms).unwrap();
         assert_eq!((gone.0.chunks, gone.1), (places(&[]), Vec::new()));
     }
 
     #[test]
-    fn notes_of_another_version_or_of_no_use_are_not_read() {
+    fn unusable_notes_are_not_read() {
         let (here, there) = (terms(true), terms(false));
         let good = version(&new(), &here.key, here);
         assert!(read(vec![good.clone()], &meta(), here).is_some());

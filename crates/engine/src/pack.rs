@@ -1,5 +1,5 @@
-//! Literals as they travel: without their long runs of zeros, and compressed as the user asked, or where that makes a
-//! transfer shorter (NetSync §4.4).
+//! Payloads of literals: long runs of zeros are removed, and the rest is compressed if the user asked or if compression
+//! makes the transfer shorter (NetSync §4.4).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use deltic_core::zeros::{put_back, rest_len, take_out};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
 
-/// zstd's own default: higher levels cost more time than a fast network saves.
+/// The default level of zstd: higher levels cost more time than a fast network saves.
 const ZSTD_LEVEL: i32 = 3;
-/// Payloads between two trials of what compressing is worth: content changes within a file.
+/// Payloads between two measurements of the compression ratio, because content changes within a file.
 const TRIED_EVERY: u32 = 32;
 
-/// Packs the payloads of one session.
+/// Packs the payloads of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
-    /// The link to cross, where compression goes by cost and both ends can.
-    link: Option<LinkModel>,
-    /// True where zeros are left out.
+    /// The link to the other end, if its speed decides about compression.
+    link: Option<Link>,
+    /// True if runs of zeros are removed.
     zeros: bool,
 }
 
-/// The worth of compressing, as the last trial found it.
+/// Latest measurement of a codec's ratio and speed.
 #[derive(Debug, Default)]
 pub struct Tried {
     codec: Option<CodecModel>,
@@ -31,33 +31,33 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Counts a payload; the codec to go by, unless a trial is due.
-    pub fn codec(&mut self) -> Option<CodecModel> {
+    /// Counts a payload. Returns the measured codec, or `None` if a new measurement is due.
+    pub fn codec(&mut self) -> Option<Codec> {
         self.ago += 1;
         self.codec.filter(|_| self.ago < TRIED_EVERY)
     }
 
-    /// Notes the result of a trial.
-    pub const fn note(&mut self, codec: CodecModel) {
+    /// Stores the result of a measurement.
+    pub const fn note(&mut self, codec: Codec) {
         *self = Self { codec: Some(codec), ago: 0 };
     }
 }
 
 impl Packing {
-    /// For a `link` of which nothing may be known: then only what the user asked for is compressed. Leaves out `zeros`
-    /// where both ends may.
+    /// Creates a packer. Without a `link`, only the user's level decides about compression. `zeros` says whether both
+    /// ends support sparse payloads.
     #[must_use]
     pub fn new(compression: CompressionChoice, link: Option<LinkModel>, zeros: bool) -> Self {
         Self { link: link.filter(|_| compression == CompressionChoice::ByCost), zeros }
     }
 
-    /// The link that decides whether a payload is compressed; `None` where the level that is `asked` for does.
+    /// Returns the link whose speed decides about compression. Returns `None` if the level `asked` for decides.
     #[must_use]
     pub fn by_cost(&self, asked: Option<i32>) -> Option<LinkModel> {
         self.link.filter(|_| asked.is_none())
     }
 
-    /// Packs bytes at the level that is `asked` for.
+    /// Packs bytes with zstd at the level `asked` for, or uncompressed.
     #[must_use]
     pub fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
         if !self.zeros {
@@ -72,7 +72,7 @@ impl Packing {
     }
 }
 
-/// Packs bytes for a link, compressed where that makes the transfer shorter.
+/// Packs bytes, compressed if compression makes the transfer over `link` shorter.
 #[must_use]
 pub fn pack_for(link: LinkModel, bytes: Vec<u8>, codec: CodecModel) -> Payload {
     let codecs = [CodecModel::NONE, codec];
@@ -80,13 +80,13 @@ pub fn pack_for(link: LinkModel, bytes: Vec<u8>, codec: CodecModel) -> Payload {
     packed(bytes, (best == Some(&codecs[1])).then_some(ZSTD_LEVEL))
 }
 
-/// The level of zstd for the one that the user `asked` for; 0 leaves it to us.
+/// Converts the user's level to a zstd level; 0 is the default level.
 #[must_use]
 pub const fn level(asked: u32) -> i32 {
     if asked == 0 { ZSTD_LEVEL } else { asked as i32 }
 }
 
-/// Packs bytes, compressed at a level if there is one and that is shorter.
+/// Packs bytes, compressed at `level` if the result is shorter.
 #[must_use]
 pub fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
     match squeezed(bytes, level) {
@@ -95,7 +95,7 @@ pub fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
     }
 }
 
-/// Unpacks exactly `len` bytes, or nothing.
+/// Unpacks a payload of exactly `len` bytes. Returns `None` if the payload is invalid.
 #[must_use]
 pub fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
     debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
@@ -114,7 +114,7 @@ pub fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
     (bytes.len() == len).then_some(bytes)
 }
 
-/// The bytes, as one zstd frame where a level is given and that is shorter; true if they are.
+/// Compresses bytes to a zstd frame if `level` is given and the frame is shorter. The first value is true for a frame.
 fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
     match level.and_then(|level| codec::compress(&bytes, level)) {
         Some(frame) if frame.len() < bytes.len() => (true, frame),
@@ -122,7 +122,8 @@ fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
     }
 }
 
-/// Tries what zstd does to these bytes, there and back, by a `clock` that tells the time since any moment.
+/// Measures zstd on these bytes: ratio, compression speed and decompression speed. `clock` returns the time since a
+/// fixed moment.
 #[must_use]
 pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> CodecModel {
     let start = clock();
@@ -139,7 +140,7 @@ pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> CodecModel {
     }
 }
 
-/// zstd, where it is built in.
+/// zstd, if compiled in.
 #[cfg(feature = "zstd")]
 mod codec {
     pub(super) fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
@@ -151,7 +152,7 @@ mod codec {
     }
 }
 
-/// No codec: nothing is compressed, and the greeting does not offer it.
+/// Stand-in without zstd: compresses nothing, and the greeting does not offer zstd.
 #[cfg(not(feature = "zstd"))]
 mod codec {
     pub(super) const fn compress(_: &[u8], _: i32) -> Option<Vec<u8>> {
@@ -168,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
-        let packing = Packing::new(CompressionChoice::AsAsked, None, true);
+    fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
+        let packing = Packing::new(Compression::AsAsked, None, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

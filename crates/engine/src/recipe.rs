@@ -1,8 +1,8 @@
-//! Recipes of large files as they are kept between runs.
+//! Encoding of the recipes of large files, which a store keeps between sessions.
 //!
 //! ```text
-//! recipe   length and bytes of what a journal begins with ([`journal::version`]), then for each chunk: length,
-//!          fingerprint as there
+//! recipe   length and bytes of a journal's first note ([`journal::version`]), then for each chunk: length, fingerprint
+//!          as in a journal
 //! ```
 
 use deltic_core::recipe::Chunk;
@@ -14,7 +14,7 @@ use deltic_tree::Meta;
 
 use crate::journal;
 
-/// True if these are all of `new`, and no more than are of use.
+/// True if these chunks make up all of `new` and are few enough to be used.
 pub fn is_of_use(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
     let (mut count, mut end) = (0, 0);
     for chunk in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
@@ -23,7 +23,7 @@ pub fn is_of_use(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
     count <= INDEX_BUDGET_CHUNKS && end == new.len
 }
 
-/// A recipe in bytes, in parts: of a large file it is long.
+/// Encodes a recipe in parts, because the recipe of a large file is long.
 pub fn written(
     (new, key, terms): (&New, &Key, Terms),
     mut chunks: impl Iterator<Item = Chunk>,
@@ -43,10 +43,11 @@ pub fn written(
     std::iter::once(head).chain(std::iter::from_fn(part))
 }
 
-/// Chunks of one part.
+/// Number of chunks in a part.
 const PART_CHUNKS: usize = 2048;
 
-/// Reads what [`written`] wrote of the version with this metadata, if it is of use in a session of these terms.
+/// Decodes the result of [`written`]. Returns `None` if the recipe is invalid, of another version than `meta`, or
+/// unusable under these terms.
 #[must_use]
 pub fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
     let mut from = Reader::new(notes);
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_is_read_again_in_a_session_of_its_form_only() {
+    fn a_recipe_is_only_read_in_a_session_with_the_same_fingerprints() {
         for form in [true, false] {
             let terms_here = terms(form);
             let told = chunks(terms_here);
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_file_is_not_written() {
+    fn a_recipe_of_part_of_a_file_is_not_used() {
         let all = chunks(terms(true));
         let is_of_use = |new: &New, chunks: &[Chunk]| is_of_use(new, chunks.iter().copied());
         assert!(is_of_use(&new(), &all));
