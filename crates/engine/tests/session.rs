@@ -1,5 +1,4 @@
-//! The engine's loop runs whole sessions between two machines in one thread; `make wasm` runs the same in a browser's
-//! machine.
+//! Runs whole sessions between a sender and a receiver in one thread. `make wasm` runs the same cases in WebAssembly.
 
 use deltic_engine::session::Session;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -16,7 +15,7 @@ fn two_byte_strings_are_synced_in_one_thread() {
     assert_eq!(cases::check(), Ok(9));
 }
 
-/// The header alone is enough to refuse it.
+/// The header alone is enough to refuse the frame.
 #[test]
 fn a_frame_beyond_the_agreed_limit_is_refused() {
     let limits = Limits { frame_bytes: MIN_FRAME_BYTES, ..Limits::default() };

@@ -1,4 +1,4 @@
-//! Whole sessions between two machines in one thread, over two byte strings.
+//! Whole sessions between a sender and a receiver in one thread, over two byte strings.
 
 use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{Session, Step, Surroundings};
@@ -12,7 +12,7 @@ use deltic_protocol::sender::Sender;
 
 use crate::memory::{Agreed, Destination, Source};
 
-/// Why a session did not end well.
+/// Why a session failed.
 #[derive(Debug)]
 pub(crate) struct Failed(pub(crate) String);
 
@@ -28,7 +28,7 @@ impl From<Abort> for Failed {
     }
 }
 
-/// Surroundings that always have room.
+/// A driver that always has room.
 struct Alone;
 
 impl<M: Machine> Surroundings<M> for Alone {
@@ -40,7 +40,7 @@ impl<M: Machine> Surroundings<M> for Alone {
     }
 }
 
-/// Takes all steps of a session that can be taken; true once it is over.
+/// Runs all steps that are possible now. Returns true after the end of the session.
 fn steps<M: Machine>(
     session: &mut Session<M, Failed>,
     mut perform: impl FnMut(M::Work) -> M::Answer,
@@ -61,7 +61,7 @@ fn steps<M: Machine>(
     }
 }
 
-/// Feeds a session the whole frames in `bytes`, while it takes some.
+/// Feeds the complete frames in `bytes`, if the session takes frames.
 fn hear<M: Machine>(session: &mut Session<M, Failed>, bytes: &mut Vec<u8>) -> Result<(), Failed> {
     if session.takes_frames() && !session.is_finished() {
         let fed = session.feed_bytes(bytes)?;
@@ -70,10 +70,10 @@ fn hear<M: Machine>(session: &mut Session<M, Failed>, bytes: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Syncs `new` to where `old` is; returns what is there then, and how many literal bytes came.
+/// Syncs `new` to a destination that holds `old`. Returns the resulting file and the number of literal bytes.
 ///
 /// # Errors
-/// [`Failed`] where the session does not end, or not well.
+/// [`Failed`] if the session does not end or fails.
 pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u64), Failed> {
     let options = Options { recursive: true, times: true, ..Options::default() };
     let agreed = Agreed::new(&options);
@@ -100,7 +100,7 @@ pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u
     }
 }
 
-/// Bytes that repeat nowhere.
+/// Returns pseudo-random bytes.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let next = |_| {
@@ -110,13 +110,13 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// The file that stands there, the one that comes, and the most literal bytes that it may cost.
+/// Old file, new file, and largest number of literal bytes.
 type Case<'a> = (Option<&'a [u8]>, &'a [u8], usize);
 
-/// Runs all cases; returns how many.
+/// Runs all cases. Returns their number.
 ///
 /// # Errors
-/// Words for the first that went wrong.
+/// A message for the first case that failed.
 pub(crate) fn check() -> Result<u8, String> {
     let base = noise(3 << 20, 1);
     let mut edited = base.clone();

@@ -1,6 +1,6 @@
-//! Whole sessions in memory as a program, for machines that cannot run tests: `tools/wasm-suite.mjs` runs it.
+//! Runs whole sessions in memory, on platforms without a test runner: `tools/wasm-suite.mjs` runs this program.
 //!
-//! A browser's machine has no standard output. What it has is an exit code: the number of sessions that ended well.
+//! A WebAssembly module in a browser has no standard output. The exit code is the number of sessions that succeeded.
 
 mod cases;
 mod memory;
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     match cases::check() {
         Ok(passed) => ExitCode::from(passed),
         Err(why) => {
-            // Spelled out before the end, for whoever reads the memory of a machine that has no words.
+            // The message is formatted before the panic, so that it can be read in the module's memory.
             let words = format!("suite: {why}\n");
             panic!("{words}");
         }

@@ -1,4 +1,4 @@
-//! Two files in memory, and workers that sync them: what a browser would do, in little.
+//! Workers that sync two files in memory: a small model of a browser's workers.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_protocol::{Hello, Terms, negotiate};
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
-/// The facts that both ends agreed on.
+/// Terms that both ends agreed on.
 #[derive(Clone)]
 pub(crate) struct Agreed {
     names: Fingerprinter,
@@ -30,7 +30,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// The terms of two equal ends.
+    /// Negotiates the terms of two equal ends.
     pub(crate) fn new(options: &Options) -> Self {
         let hello = Hello::ours(Key::from_bytes([7; 32]));
         let terms: Terms = negotiate(&hello, &hello).expect("equal ends agree");
@@ -42,7 +42,7 @@ impl Agreed {
     }
 }
 
-/// A file's metadata; its content tells its time, so that equal times mean equal content.
+/// Returns the metadata of a file. The time is derived from the content, so that equal times mean equal content.
 pub(crate) fn meta(bytes: &[u8]) -> Meta {
     let secs = bytes.iter().fold(1_i64, |sum, byte| (31 * sum + i64::from(*byte)) % 1_000_003);
     Meta::plain(Kind::File, bytes.len() as u64, Timestamp { secs, nanos: 0 }, 0o644)
@@ -52,7 +52,7 @@ fn dir() -> Meta {
     Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)
 }
 
-/// Runs a task on bytes in memory: spans count through `bytes`.
+/// Runs a task on bytes in memory. Spans are positions in `bytes`.
 fn perform<T: Task>(bytes: &[u8], task: T) -> Result<T::Output, T::Error> {
     let mut buffer = vec![0; task.most_read()];
     let read = |spans: &[Span], into: &mut [u8]| {
@@ -73,7 +73,7 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
     &bytes[span.start as usize..span.end() as usize]
 }
 
-/// The sender's file, and its worker.
+/// The sender's file with a worker.
 pub(crate) struct Source {
     pub(crate) agreed: Agreed,
     pub(crate) bytes: Vec<u8>,
@@ -125,16 +125,16 @@ impl Source {
     }
 }
 
-/// The receiver's file, if there is one, and its worker.
+/// The receiver's file, if any, with a worker.
 pub(crate) struct Destination {
     pub(crate) agreed: Agreed,
     pub(crate) file: Option<Vec<u8>>,
     growing: HashMap<Handle, Growing>,
-    /// Literal bytes that came.
+    /// Literal bytes received.
     pub(crate) literal: u64,
 }
 
-/// A new version in the making.
+/// A new version that is being written.
 struct Growing {
     buffer: WriteBuffer,
     bytes: Vec<u8>,
@@ -143,7 +143,8 @@ struct Growing {
 type Done<T> = Result<T, Setback>;
 
 fn unproven() -> Setback {
-    let trouble = Trouble::new(TroubleKind::Failed, "not what was announced");
+    let trouble =
+        Trouble::new(TroubleKind::Failed, "content does not match the announced fingerprints");
     Setback { trouble, then: Then::Retry }
 }
 
@@ -209,7 +210,7 @@ impl Destination {
         if path.is_root() { Some(dir()) } else { self.file.as_deref().map(meta) }
     }
 
-    /// Puts pieces in their places, by whole blocks.
+    /// Writes pieces to the new version, in whole blocks.
     fn place(&mut self, (handle, len): (Handle, u64), pieces: Vec<assemble::Piece<'_>>) {
         let old = self.file.as_deref().unwrap_or_default();
         let growing = self.growing.entry(handle).or_insert_with(|| Growing {
@@ -221,7 +222,7 @@ impl Destination {
         }
     }
 
-    /// Copies within a new version.
+    /// Copies ranges within the new version.
     fn repeat(&mut self, handle: Handle, runs: &[CopyRun]) {
         let old = self.file.as_deref().unwrap_or_default();
         let Some(Growing { buffer, bytes }) = self.growing.get_mut(&handle) else { return };
@@ -269,7 +270,7 @@ impl Destination {
     }
 
     fn commit(&mut self, handle: Handle, proof: &receiver::Proof) -> Done<()> {
-        // Of an empty file nothing was written.
+        // An empty file was never written.
         let growing = self.growing.remove(&handle);
         let is_done = growing.as_ref().is_none_or(|growing| growing.buffer.is_done());
         let new = growing.map(|growing| growing.bytes).unwrap_or_default();
@@ -303,7 +304,7 @@ fn copies(runs: &[CopyRun]) -> Vec<assemble::Piece<'static>> {
     runs.iter().map(copy).collect()
 }
 
-/// Chunks that were sent, whose bytes lie end to end.
+/// Returns a piece for each received chunk in the concatenated `bytes`.
 fn sent<'a>(
     pieces: impl Iterator<Item = &'a Piece>,
     mut bytes: &'a [u8],
