@@ -1,4 +1,4 @@
-//! A large file that changes a little every day: the cost of each of many syncs, with what earlier runs learned.
+//! Repeated syncs of a large file with small changes: the cost of each sync with the cache of earlier syncs.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -24,19 +24,19 @@ pub(crate) struct Options {
     /// Length of the file
     #[arg(long, default_value = "1GiB")]
     size: Size,
-    /// How many places are written over before each sync
+    /// Number of ranges to overwrite before each sync
     #[arg(long, default_value_t = 100)]
     places: u32,
-    /// What to compare
+    /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-cache,rsync")]
     peers: Vec<Peer>,
-    /// Syncs of each that count, after a first copy and a first change; the median counts
+    /// Measured syncs of each program, after a first copy and a first change; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Change the file where it is
+    /// Update the destination file in place
     #[arg(long)]
     inplace: bool,
-    /// Before each sync, let the system forget what it read of the old version (root only)
+    /// Empty the page cache of the old version before each sync (root only)
     #[arg(long)]
     cold: bool,
     #[command(flatten)]
@@ -61,13 +61,13 @@ pub(crate) fn again(options: &Options) -> Result<()> {
     publish(&table, &options.at.out, "again")
 }
 
-/// A change before each sync.
+/// The change before each sync.
 pub(super) struct Change {
     /// Length of the file in bytes.
     pub(super) len: u64,
-    /// Edits, after which the file gets another time.
+    /// Edits, followed by a new modification time.
     pub(super) edits: Edits,
-    /// The system forgets what it read of the old version.
+    /// Empty the page cache of the old version before each sync.
     pub(super) cold: bool,
     /// Options of the syncs.
     pub(super) flags: &'static [&'static str],
@@ -76,29 +76,29 @@ pub(super) struct Change {
 /// Edits of a file before a sync.
 #[derive(Clone, Copy)]
 pub(super) enum Edits {
-    /// None, and no other time.
+    /// No edit, and the same modification time.
     Nothing,
-    /// Some bytes are written over where they are.
+    /// Some ranges are overwritten in place.
     Overwritten {
-        /// Number of places.
+        /// Number of ranges.
         places: u32,
-        /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
+        /// True for whole aligned blocks of 4 KiB; false for some bytes anywhere.
         whole_blocks: bool,
     },
-    /// Runs of whole blocks are inserted, and the file written anew.
+    /// Runs of whole blocks are inserted, and the file is rewritten.
     Inserted {
-        /// Share of the bytes, in per cent.
+        /// Percentage of inserted bytes.
         percent: f64,
     },
-    /// Pieces of 256 bytes are inserted, as many written over, and the file written anew.
+    /// Pieces of 256 bytes are inserted, as many are overwritten, and the file is rewritten.
     Rewritten {
-        /// Share of the bytes, in per cent.
+        /// Percentage of changed bytes.
         percent: f64,
     },
 }
 
-/// Syncs a file in the first of two directories to the second so many times with each peer, after a first copy and a
-/// first change: the medians.
+/// Syncs a file from the first to the second directory `count` times with each peer, after a first copy and a first
+/// change. Returns the medians.
 pub(super) fn rounds(
     rig: &Rig,
     dirs: [&Path; 2],
@@ -118,14 +118,14 @@ pub(super) fn rounds(
             if change.cold {
                 forget(&new)?;
             }
-            // Else it waits for what another one left unwritten.
+            // Otherwise this run would wait for unwritten data of another run.
             helper("sync", &[])?;
             let task = Task { flags: change.flags, ..Task::default() };
             let run = rig.transfer(peer, task, (&new, &dest))?;
             if !same_content(&new, &dest)? {
                 bail!("{} left a file that is not the new one", peer.name());
             }
-            // The first copies, and then cuts what was copied.
+            // The first round copies, and the second indexes the copied file.
             if round > 1 {
                 runs[number].push(run);
             }
@@ -136,7 +136,7 @@ pub(super) fn rounds(
 }
 
 impl Change {
-    /// Writes over some places of the file, which gets a time of its own in the past.
+    /// Edits the file and sets a modification time in the past.
     fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
         match self.edits {
             Edits::Nothing => return Ok(()),
@@ -169,10 +169,10 @@ impl Change {
 }
 
 const BLOCK: usize = 4096;
-/// Blocks that are inserted at one place.
+/// Number of blocks inserted at a position.
 const INSERTED: usize = 40;
 
-/// Writes what a file has with runs of new blocks between: so many per cent more, at blocks that the seed chooses.
+/// Copies a file with runs of new blocks inserted: `percent` more bytes, at blocks chosen by the seed.
 fn write_inserted(from: &Path, to: &Path, (percent, seed): (f64, u64)) -> Result<()> {
     let (mut random, mut old, mut new) = (Random::new(seed), File::open(from)?, File::create(to)?);
     let blocks = old.metadata()?.len() / BLOCK as u64;
@@ -189,7 +189,7 @@ fn write_inserted(from: &Path, to: &Path, (percent, seed): (f64, u64)) -> Result
     Ok(())
 }
 
-/// Empties the page cache, but for the new version.
+/// Empties the page cache, except for the new version.
 fn forget(new: &Path) -> Result<()> {
     helper("sync", &[])?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("drop caches, which only root may")?;

@@ -1,7 +1,7 @@
-//! Files to sync: made from a seed, streamed, so that a base of many gigabytes needs no memory.
+//! Generated files to sync. Files are made from a seed and streamed, so that large files need no memory.
 //!
-//! An edit touches a share of the bytes in scattered pieces, half of them inserted, half overwritten: the worst
-//! ordinary case for block matching, since every insert shifts what follows.
+//! An edit changes a percentage of the bytes in scattered pieces, half of them inserted, half overwritten. This is the
+//! worst common case for block matching, because every insert shifts the bytes after the piece.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -24,16 +24,16 @@ pub(crate) fn write_base(path: &Path, len: u64, seed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The part of a file that an edit touches.
+/// Parameters of an edit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit {
-    /// Share of the bytes, in per cent.
+    /// Percentage of changed bytes.
     pub(crate) percent: f64,
-    /// Seed of the places and of the new bytes.
+    /// Seed of the positions and the new bytes.
     pub(crate) seed: u64,
 }
 
-/// Writes `old`, edited, to `new`.
+/// Writes an edited copy of `old` to `new`.
 pub(crate) fn write_edited(old: &Path, new: &Path, edit: Edit) -> io::Result<()> {
     let len = old.metadata()?.len();
     let from = BufReader::with_capacity(BUFFER, File::open(old)?);
@@ -46,7 +46,7 @@ fn edited(mut old: impl Read, len: u64, edit: Edit, new: &mut impl Write) -> io:
     let mut random = Random::new(edit.seed);
     let mut at = 0;
     for place in places(len, edit.percent, &mut random) {
-        // A piece overwritten just before may reach past this place.
+        // The previous overwritten piece may reach past this position.
         at += io::copy(&mut (&mut old).take(place.saturating_sub(at)), new)?;
         new.write_all(&random.bytes(PIECE))?;
         let overwrite = random.below(2) == 0;

@@ -1,4 +1,4 @@
-//! File systems of their own, on loop devices. Root only.
+//! Temporary file systems on loop devices. Root only.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,19 +11,19 @@ use rustix::fs::Advice;
 use super::run::{Rig, helper};
 use crate::random::Random;
 
-/// A fresh file system on a loop device, gone when dropped.
+/// A new file system on a loop device, removed on drop.
 pub(super) struct Disk {
     image: PathBuf,
     pub(super) mount: PathBuf,
 }
 
 impl Disk {
-    /// Makes a btrfs of `len` bytes; says why not where that cannot be done here.
+    /// Makes a btrfs of `len` bytes. Prints `SKIPPED` and the reason if impossible.
     pub(super) fn btrfs(rig: &Rig, len: u64) -> Option<Self> {
         Self::btrfs_by(rig, len, "crc32c")
     }
 
-    /// The same with sums of this kind.
+    /// Makes a btrfs with this kind of checksum.
     pub(super) fn btrfs_by(rig: &Rig, len: u64, sums: &str) -> Option<Self> {
         if !nix::unistd::Uid::effective().is_root() {
             eprintln!("SKIPPED: btrfs on a loop device needs root, and so do its trees");
@@ -33,9 +33,10 @@ impl Disk {
         made.inspect_err(|error| eprintln!("SKIPPED: no btrfs here: {error:#}")).ok()
     }
 
-    /// Makes one of `len` bytes by a command that gets the name of the device, and mounts it.
+    /// Makes a file system of `len` bytes with the command `make`, which gets the image's name as last argument, and
+    /// mounts the file system.
     pub(super) fn new(rig: &Rig, len: u64, make: &[&str]) -> Result<Self> {
-        // A new name each time: a reused one has shown stale blocks.
+        // A reused name once showed stale blocks, so each image has a new name.
         let name = Random::new(
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64,
         )
@@ -55,7 +56,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Mounts it anew with nothing of it in memory.
+    /// Mounts the file system again with an empty page cache.
     pub(super) fn mount_again(&self) -> Result<()> {
         helper("umount", &[self.mount.as_os_str()])?;
         let image = File::open(&self.image)?;

@@ -1,4 +1,4 @@
-//! A changed file, from end to end: Deltic and rsync through the same pipes, and what cp takes, interleaved.
+//! A changed file from end to end: Deltic, rsync and cp, with interleaved runs.
 
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};
@@ -22,19 +22,19 @@ pub(crate) struct Options {
     /// Sizes of the generated files
     #[arg(long, value_delimiter = ',', default_value = "100MB,1GiB,4GiB")]
     sizes: Vec<Size>,
-    /// Per cent of the bytes touched, in scattered pieces; 0 is a touched but equal file
+    /// Percentage of changed bytes, in scattered pieces; 0 is an equal file with a new time
     #[arg(long, value_delimiter = ',', default_value = "0.1,1,10")]
     edits: Vec<f64>,
-    /// Two releases of an npm package, as tar files; `none` leaves them out
+    /// Two releases of an npm package, as tar files; `none` skips this case
     #[arg(long, default_value = "npm:typescript@5.9.2..5.9.3")]
     release_pair: ReleasePair,
-    /// What to compare
+    /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
     peers: Vec<Peer>,
-    /// Runs of each; the median counts
+    /// Runs of each program; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// Without compression, with it, or each in turn
+    /// Compression off, on, or both in turn
     #[arg(long, value_enum, default_value_t = Compress::Both)]
     compress: Compress,
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl Compress {
     }
 }
 
-/// A file before and after.
+/// Two versions of a file.
 struct Case {
     name: String,
     old: PathBuf,
@@ -94,7 +94,7 @@ pub(crate) fn e2e(options: &Options) -> Result<()> {
 }
 
 fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Result<()> {
-    // The quick check must not take old for new when an edit kept the length.
+    // The quick check must see a change even if an edit kept the length.
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
     File::open(&case.old)?.set_times(FileTimes::new().set_modified(yesterday))?;
     for &compress in options.compress.each() {
@@ -129,7 +129,7 @@ fn one(rig: &Rig, peer: Peer, compress: bool, case: &Case) -> Result<Transfer> {
     Ok(run)
 }
 
-/// Puts the old version in place and on the disk, so that no run pays for another's writes.
+/// Copies the old version to the destination and flushes it, so that the next run does not pay for this write.
 fn restore(old: &Path, dest: &Path) -> Result<()> {
     fs::remove_file(dest).ok();
     fs::copy(old, dest)?;
@@ -139,7 +139,7 @@ fn restore(old: &Path, dest: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds a row for each peer, then one for each of ours as a multiple of rsync.
+/// Adds a row for each peer, then a row for each Deltic peer with the ratios to rsync.
 pub(crate) fn tabulate(prefix: &[String], of: &[(Peer, Transfer)], table: &mut Table) {
     let with = |name: String, cells: Vec<String>| [prefix.to_vec(), vec![name], cells].concat();
     for (peer, run) in of {

@@ -1,7 +1,7 @@
-//! A full disk: a small ext4 whose free space lies below, at and above what a sync needs.
+//! Syncs to a full disk: a small ext4 with less, enough and more free space than a sync needs.
 //!
-//! Must hold (docs/promises.md): the file that does not fit keeps its old content, the files that
-//! fit are synced, the exit code tells, nothing is left behind, and a retry on a freed disk completes.
+//! Requirements (docs/promises.md): a file that does not fit keeps its old content, files that fit are synced, the exit
+//! code is right, nothing is left behind, and a retry with more free space succeeds.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,27 +23,27 @@ use crate::table::Table;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Amounts of free space to try, around what is needed
+    /// Number of amounts of free space to try, around the needed space
     #[arg(long, default_value_t = 40)]
     steps: u64,
-    /// What to compare
+    /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,rsync")]
     peers: Vec<Peer>,
-    /// Where the disk image goes
+    /// Directory for the disk image
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// Where the table goes
+    /// Directory for the table
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
     #[command(flatten)]
     programs: Programs,
 }
 
-/// Result of one sync onto a nearly full disk.
+/// Result of a sync to a nearly full disk.
 #[derive(Default)]
 struct Outcome {
     fitted: bool,
-    /// Each promise that did not hold.
+    /// Violated requirements.
     faults: Vec<&'static str>,
 }
 
@@ -104,7 +104,7 @@ fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result
     Ok(Outcome { fitted: left.is_empty(), faults })
 }
 
-/// True if the sync said that it succeeded.
+/// Runs a sync. Returns true if the exit code is 0.
 fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
     let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
     let line = rig.line(peer, task, (&rig.path("new/"), dest));
@@ -134,10 +134,10 @@ fn new_disk(rig: &Rig) -> Result<Disk> {
     Disk::new(rig, DISK, &["mkfs.ext4", "-q", "-m0"])
 }
 
-/// Writes a file on a disk that leaves `free` bytes.
+/// Fills a disk up to `free` bytes with a file. Returns the path of the file.
 fn fill_but(disk: &Disk, free: u64) -> Result<PathBuf> {
     let filler = disk.mount.join("filler");
-    // Delayed allocation: what is free is known only once everything has its blocks.
+    // Because of delayed allocation, the free space is known only after a flush.
     helper("sync", &[OsStr::new("-f"), disk.mount.as_os_str()])?;
     let said = helper("stat", &[OsStr::new("-fc%a %S"), disk.mount.as_os_str()])?;
     let mut numbers = said.split_whitespace().map(str::parse::<u64>);
@@ -148,7 +148,8 @@ fn fill_but(disk: &Disk, free: u64) -> Result<PathBuf> {
     Ok(filler)
 }
 
-/// A large file that changes all over, and small new ones that come after it by name.
+/// Makes both versions of a tree: a large file that changes everywhere, and new small files that sort after the large
+/// file.
 fn trees() -> (Files, Files) {
     let mut random = Random::new(4);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -165,6 +166,6 @@ fn trees() -> (Files, Files) {
 const LARGE: &str = "large";
 const NEED: usize = 16 << 20;
 const DISK: u64 = 64 << 20;
-/// Room for the small files and their directory blocks, never for the large one.
+/// Room for the small files and their directory blocks, but not for the large file.
 const LEAST_FREE: u64 = 1 << 20;
 const MOST_FREE: u64 = NEED as u64 + (4 << 20);

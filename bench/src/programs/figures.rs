@@ -1,4 +1,4 @@
-//! The figures of transfers: medians, ratios, and tables of them, Markdown to read and CSV to plot.
+//! Figures of transfers: medians, ratios, and tables in Markdown and CSV.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn publish(table: &Table, dir: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The median of each figure by itself.
+/// Returns the median of each figure, taken separately.
 pub(crate) fn medians(runs: &[Transfer]) -> Transfer {
     let mut all = Transfer {
         wall: median(runs, |run| run.wall),
@@ -36,14 +36,14 @@ pub(crate) fn medians(runs: &[Transfer]) -> Transfer {
     all
 }
 
-/// The middle value, the upper one of two.
+/// Returns the median, for an even number of values the upper one.
 pub(crate) fn median<R, T: Ord + Copy + Default>(runs: &[R], figure: impl Fn(&R) -> T) -> T {
     let mut values: Vec<T> = runs.iter().map(figure).collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The figures of a transfer as cells; `FIGURES` is their header.
+/// Formats the figures of a transfer as cells under [`FIGURES`].
 pub(crate) fn figures(run: &Transfer) -> Vec<String> {
     vec![
         seconds(run.wall),
@@ -57,7 +57,7 @@ pub(crate) fn figures(run: &Transfer) -> Vec<String> {
     ]
 }
 
-/// Each figure of `run` as a multiple of the same figure of `base`.
+/// Formats each figure of `run` as a multiple of `base`.
 pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
     let whole = |part: fn(&Transfer) -> u64| ratio(part(run) as f64, part(base) as f64);
     vec![
@@ -72,7 +72,7 @@ pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
     ]
 }
 
-/// The header of [`figures`].
+/// Header of [`figures`].
 pub(crate) const FIGURES: [&str; 8] = [
     "wall s",
     "cpu s",
@@ -101,13 +101,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_the_middle_whatever_the_order() {
+    fn a_median_does_not_depend_on_the_order() {
         assert_eq!(median(&[9, 1, 5], |value| *value), 5);
         assert_eq!(median(&[] as &[u64], |value| *value), 0);
     }
 
     #[test]
-    fn a_ratio_to_nothing_is_left_open() {
+    fn a_ratio_to_zero_is_a_dash() {
         assert_eq!(ratio(1.0, 0.0), "-");
         assert_eq!(ratio(1.0, 4.0), "0.250x");
     }

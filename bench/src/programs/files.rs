@@ -1,4 +1,4 @@
-//! Trees of files: whether two are equal, what one holds.
+//! Comparison and generation of file trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileTimes};
@@ -29,14 +29,14 @@ pub(crate) fn same_content(a: &Path, b: &Path) -> Result<bool> {
     }
 }
 
-/// A flat tree in memory: what each name holds, and one time for all.
+/// A flat tree in memory: the content of each name, and a common modification time.
 pub(crate) struct Files {
     pub(crate) content: BTreeMap<PathBuf, Vec<u8>>,
     pub(crate) modified: SystemTime,
 }
 
 impl Files {
-    /// Writes the tree to `dir`, which then holds nothing else.
+    /// Writes the tree to `dir` and removes everything else there.
     pub(crate) fn write(&self, dir: &Path) -> Result<()> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("remove {}", dir.display()))?;
@@ -50,12 +50,12 @@ impl Files {
         Ok(())
     }
 
-    /// Content of `name` here; nothing if it does not exist.
+    /// Returns the content of `name`.
     pub(crate) fn get(&self, name: &Path) -> Option<&[u8]> {
         self.content.get(name).map(Vec::as_slice)
     }
 
-    /// Names whose content or time in `dir` is not this tree's.
+    /// Returns the names with a different content or time in `dir`.
     pub(crate) fn differing(&self, dir: &Path) -> Vec<PathBuf> {
         let same = |name: &Path, bytes: &[u8]| {
             let path = dir.join(name);
@@ -69,7 +69,7 @@ impl Files {
             .collect()
     }
 
-    /// Names in `dir`, of any kind, that neither this tree nor its directories have.
+    /// Returns the names in `dir` that are neither in this tree nor directories of this tree.
     pub(crate) fn litter(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let known: BTreeSet<&Path> =
             self.content.keys().flat_map(|name| name.ancestors()).collect();
@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-/// All names below `dir`, relative to it.
+/// Returns all paths below `dir`, relative to `dir`.
 pub(crate) fn names(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];

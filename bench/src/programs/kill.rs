@@ -1,7 +1,7 @@
-//! SIGKILL at a random moment, to a random member of a sync; then the same sync again, undisturbed.
+//! SIGKILL at a random moment to a random process of a sync, then an undisturbed second sync.
 //!
-//! Must hold (docs/promises.md): every name shows the old or the new content at once; the second
-//! run succeeds, leaves equal trees and no litter, and sends little of what had arrived before.
+//! Requirements (docs/promises.md): at every moment each name shows the old or the new content. The second sync
+//! succeeds, leaves equal trees and no temporary files, and resumes most of the received data.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -29,10 +29,10 @@ pub(crate) struct Options {
     /// Kills for each peer
     #[arg(long, default_value_t = 100)]
     runs: u32,
-    /// Size of the one large file, of which two fifths change
+    /// Size of the large file; two fifths of the file change
     #[arg(long, default_value = "64MiB")]
     size: Size,
-    /// What to kill
+    /// Programs to kill
     #[arg(
         long,
         value_delimiter = ',',
@@ -49,28 +49,28 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
-/// Both versions of the tree, and where they are on the disk.
+/// Both versions of the tree, in memory and on disk.
 struct Stage {
     rig: Rig,
     old: Files,
     new: Files,
 }
 
-/// An undisturbed run.
+/// Figures of an undisturbed sync.
 #[derive(Clone, Copy)]
 struct Calm {
     wall: Duration,
     literal: u64,
-    /// Bytes that go up besides literals.
+    /// Bytes to the receiver besides literals.
     overhead: u64,
 }
 
-/// Result of one kill.
+/// Result of a kill.
 #[derive(Default)]
 struct Outcome {
     victim: Option<Victim>,
     survivors: bool,
-    /// True if the large file had still to come.
+    /// True if the large file was not complete.
     cut_short: bool,
     torn: Vec<PathBuf>,
     litter: usize,
@@ -78,7 +78,7 @@ struct Outcome {
     rerun: Rerun,
 }
 
-/// Result of the run after a kill.
+/// Result of the sync after a kill.
 #[derive(Default)]
 struct Rerun {
     complaint: Option<String>,
@@ -147,7 +147,7 @@ impl Stage {
         Ok(Running::new(child))
     }
 
-    /// Measures the undisturbed sync.
+    /// Measures undisturbed syncs.
     fn calm(&self, peer: Peer) -> Result<Calm> {
         let mut runs = Vec::new();
         for _ in 0..3 {
@@ -188,7 +188,7 @@ impl Stage {
         })
     }
 
-    /// Names that are neither old nor new.
+    /// Returns the names with neither the old nor the new content.
     fn torn(&self) -> Vec<PathBuf> {
         let whole = |name: &Path, new: &[u8]| {
             let found = fs::read(self.dest().join(name)).ok();
@@ -231,7 +231,7 @@ impl Stage {
 }
 
 impl Outcome {
-    /// The first promise that this kill broke.
+    /// Returns the first requirement that this kill violated.
     fn fault(&self, calm: Calm) -> Option<String> {
         let Rerun { complaint, differing, litter, literal, wall: _ } = &self.rerun;
         if !self.torn.is_empty() {
@@ -255,7 +255,7 @@ impl Outcome {
         self.survivors.then(|| "a process outlived its sync".into())
     }
 
-    /// True if the rerun sent more than what was missing and the promised slack.
+    /// True if the second sync sent more than the missing bytes and the allowed slack.
     fn wasteful(&self, calm: Calm) -> bool {
         self.rerun.literal > calm.literal - self.arrived + SLACK
     }
@@ -313,7 +313,8 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
     ]
 }
 
-/// A large file, two fifths of it changed in runs of pages, and sixty small ones: changed, equal and added.
+/// Makes both versions of a tree: a large file with two fifths of its 64 KiB parts changed, and small files that
+/// change, stay equal or are new.
 fn trees(size: usize, seed: u64) -> (Files, Files) {
     let mut random = Random::new(seed);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(clock() / 1_000_000_000);
@@ -349,6 +350,6 @@ fn clock() -> u64 {
 const LARGE: &str = "large";
 const SMALL: usize = 60;
 const PART: usize = 64 << 10;
-/// Literal bytes that may cross again after a kill.
+/// Literal bytes that a second sync may send again.
 const SLACK: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,8 +1,8 @@
-//! `bench measured FILE -- CMD…`: runs a command and writes what it cost to FILE.
+//! `bench measured FILE -- CMD…`: runs a command and writes its cost to FILE.
 //!
-//! A wrapper starts the near end, another (through the fake remote shell) the far end. The near one adopts
-//! orphans, so its count holds both ends whether or not the client waits for its remote shell; the far one tells the
-//! far end's part.
+//! One wrapper starts the near end; another wrapper, run by the fake remote shell, starts the far end. The near wrapper
+//! adopts orphans, so its figures include both ends even if the client does not wait for its remote shell. The far
+//! wrapper reports only the far end.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,25 +17,25 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-/// Cost of a command and all it started.
+/// Cost of a command and its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// From start to the exit of the command itself.
+    /// Time from the start to the exit of the command.
     pub(crate) wall: Duration,
-    /// User and system time of it and its descendants.
+    /// User and system time of the command and its descendants.
     pub(crate) cpu: Duration,
-    /// The largest resident set among it and its descendants, in bytes.
+    /// Largest resident set among the command and its descendants, in bytes.
     pub(crate) peak_any: u64,
-    /// The largest resident set of the command's own process, as last seen alive, in bytes.
+    /// Largest resident set of the command's own process in bytes, as last seen.
     pub(crate) peak_own: u64,
-    /// Bytes that it and its descendants read: of files, of pipes, and by the wrapper itself.
+    /// Bytes read by the command, its descendants and the wrapper, from files and pipes.
     pub(crate) read: u64,
-    /// Bytes of these that the wrapper read to look at it.
+    /// The part of `read` that the wrapper read to watch the command.
     pub(crate) watched: u64,
 }
 
 impl Cost {
-    /// Reads what a wrapper wrote.
+    /// Reads the file that a wrapper wrote.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let mut numbers = text.split_whitespace().map(str::parse::<u64>);
@@ -58,7 +58,7 @@ impl Cost {
     }
 }
 
-/// Runs `command`, writes its cost to `file` and returns its exit code.
+/// Runs `command` and writes its cost to `file`. Returns the exit code.
 pub(crate) fn measured(file: &Path, command: &[OsString]) -> Result<u8> {
     adopt_orphans()?;
     let (program, args) = command.split_first().context("measured needs a command")?;
@@ -84,23 +84,23 @@ pub(crate) fn measured(file: &Path, command: &[OsString]) -> Result<u8> {
     Ok(code(status))
 }
 
-/// Makes this process the parent of descendants that lose theirs.
+/// Makes this process the parent of orphaned descendants.
 pub(crate) fn adopt_orphans() -> Result<()> {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true)?;
     Ok(())
 }
 
-/// Waiting for a child to end, or not.
+/// Choice between waiting for a child and reaping an exited child.
 #[derive(Clone, Copy)]
 pub(crate) enum Patience {
-    /// Wait until one ends.
+    /// Wait until a child exits.
     UntilGone,
-    /// Take one that has ended already.
+    /// Only reap a child that has already exited.
     Now,
 }
 
-/// Reaps one child; false when there is none (to reap).
+/// Reaps a child. Returns false if there is no child to reap.
 pub(crate) fn reap(patience: Patience) -> bool {
     let flags = match patience {
         Patience::UntilGone => None,
@@ -109,21 +109,21 @@ pub(crate) fn reap(patience: Patience) -> bool {
     !matches!(waitpid(None, flags), Err(_) | Ok(WaitStatus::StillAlive))
 }
 
-/// An exit code as a shell would tell it.
+/// Returns the exit code as a shell reports it.
 pub(crate) fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Bytes that this process and its descendants that have ended read so far. A system that does not tell has read none.
+/// Returns the bytes read so far by this process and its exited descendants, or 0 if the system does not report them.
 fn read_bytes() -> Result<u64> {
     let Ok(told) = fs::read_to_string("/proc/self/io") else { return Ok(0) };
     let bytes = told.lines().find_map(|line| line.strip_prefix("rchar:"));
     bytes.unwrap_or("0").trim().parse().context("/proc/self/io has no number of bytes")
 }
 
-/// The largest resident set until then, and the bytes that were read to see it. The kernel keeps the high-water mark,
-/// so only the last moments before the exit can be missed.
+/// Watches a process until `stopped`. Returns the largest resident set and the bytes read to watch. The kernel keeps
+/// the high-water mark, so only the moments before the exit are missed.
 fn peak_until(pid: u32, stopped: &mpsc::Receiver<()>) -> (u64, u64) {
     let (mut peak, mut watched) = (0, 0);
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
@@ -134,12 +134,12 @@ fn peak_until(pid: u32, stopped: &mpsc::Receiver<()>) -> (u64, u64) {
     (peak, watched)
 }
 
-/// Status of a process, as the system tells it.
+/// Returns the content of `/proc/PID/status`.
 pub(super) fn status(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/status")).ok()
 }
 
-/// The largest resident set that the status of a process tells, in bytes.
+/// Returns the high-water mark of the resident set in bytes, from the content of `/proc/PID/status`.
 pub(super) fn high_water(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * KIB)

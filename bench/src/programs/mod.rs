@@ -1,5 +1,5 @@
-//! Programs beside each other, through pipes: the time, processor time, memory and bytes of a sync, and the files that
-//! survive when it is killed or the disk is full.
+//! Comparisons of programs through pipes: time, processor time, memory and bytes of a sync, and the files left after a
+//! kill or on a full disk.
 
 pub(crate) mod again;
 mod data;

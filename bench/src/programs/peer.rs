@@ -1,4 +1,4 @@
-//! The programs compared, and how each is told to do the same thing.
+//! The compared programs and their command lines.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,47 +7,46 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-/// A program in one of its ways to run.
+/// A program with certain options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Peer {
-    /// Deltic as it is: durable when it exits.
+    /// Deltic with default options: flushes files before exit.
     Deltic,
-    /// Deltic without flushing to the disk, as rsync runs by default.
+    /// Deltic without flushing, like rsync by default.
     DelticNoFsync,
-    /// Deltic that knows nothing of files from earlier runs.
+    /// Deltic without its cache of earlier runs.
     DelticNoCache,
-    /// Deltic that shows partial files.
+    /// Deltic that keeps partial files.
     DelticPartial,
-    /// Deltic that syncs to a `deltic serve` on this machine.
+    /// Deltic that syncs to a local `deltic serve`.
     DelticServed,
-    /// The build of `--before`, as it is.
+    /// The build of `--before` with default options.
     Before,
-    /// The build of `--before`, without flushing to the disk.
+    /// The build of `--before` without flushing.
     BeforeNoFsync,
-    /// rsync as it is.
+    /// rsync with default options.
     Rsync,
-    /// rsync that flushes each file (not their directories).
+    /// rsync that flushes files, but not directories.
     RsyncFsync,
     /// rsync that keeps partial files.
     RsyncPartial,
-    /// cp: reads the new version and writes one, on one machine and with no question asked. What that costs is the
-    /// wall.
+    /// cp: copies the whole new version without comparison, as a lower bound of time.
     Cp,
 }
 
-/// Work of a run besides bringing SRC to DEST.
+/// Options of a sync besides source and destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Task {
-    /// Flags that both programs know.
+    /// Options that both programs have.
     pub(crate) flags: &'static [&'static str],
     /// Compress with zstd.
     pub(crate) compress: bool,
-    /// On one machine, without a shell between.
+    /// Run without a remote shell.
     pub(crate) local: bool,
 }
 
-/// Peers with their numbers in the order of a round: each round begins with another one, since who comes first pays
-/// for what the round before left in memory and on the disk.
+/// Returns the peers with their indices in the order of a round. Each round starts with another peer, because the first
+/// peer pays for the state that the previous round left.
 pub(crate) fn turns(peers: &[Peer], round: u32) -> impl Iterator<Item = (usize, Peer)> {
     let first = round as usize % peers.len().max(1);
     let numbered = peers.iter().copied().enumerate();
@@ -75,7 +74,7 @@ impl Peer {
         !self.is_rsync() && self != Self::Cp
     }
 
-    /// True if its other end is a server that was started before.
+    /// True if the far end is a running server.
     pub(crate) fn is_served(self) -> bool {
         self == Self::DelticServed
     }
@@ -88,12 +87,12 @@ impl Peer {
         matches!(self, Self::Before | Self::BeforeNoFsync)
     }
 
-    /// True if it has two ends, and tells what they sent.
+    /// True if the program has two ends and reports their traffic.
     pub(crate) fn talks(self) -> bool {
         self != Self::Cp
     }
 
-    /// The command up to, but without, SRC and DEST; `shell` stands for ssh.
+    /// Returns the command line without source and destination. `shell` replaces ssh.
     pub(crate) fn command(self, programs: &Programs, shell: &Path, task: Task) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
         if !self.talks() {
@@ -149,7 +148,7 @@ pub(crate) struct Programs {
     rsync: PathBuf,
 }
 
-/// The deltic that was named, else the one beside this program, or in the PATH.
+/// Returns the named deltic binary, or else the binary beside this program, or else `deltic` in the PATH.
 pub(crate) fn deltic_program(named: Option<&Path>) -> PathBuf {
     let beside = || {
         Some(std::env::current_exe().ok()?.with_file_name("deltic")).filter(|path| path.exists())
@@ -162,17 +161,17 @@ impl Programs {
         deltic_program(self.deltic.as_deref())
     }
 
-    /// The build of `--before`; [`Self::announce`] has checked that there is one.
+    /// Returns the build of `--before`. [`Self::announce`] checked that the option is set.
     fn before(&self) -> PathBuf {
         self.before.clone().unwrap_or_default()
     }
 
-    /// The rsync binary, which also judges whether two trees are equal.
+    /// Returns the rsync binary, which also checks that two trees are equal.
     pub(crate) fn rsync(&self) -> &Path {
         &self.rsync
     }
 
-    /// Says which programs will run, or which one is missing.
+    /// Prints the versions of the programs. Fails if a program is missing.
     pub(crate) fn announce(&self, peers: &[Peer]) -> Result<()> {
         if peers.iter().any(|peer| peer.is_deltic() && !peer.is_before()) {
             let path = self.deltic();
@@ -205,7 +204,7 @@ fn version(program: &OsStr) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The counts that both programs print with `--stats`, in bytes.
+/// Byte counts that both programs print with `--stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub(crate) sent: u64,
@@ -214,7 +213,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Finds the counts in what a program printed.
+    /// Parses the output of a program.
     pub(crate) fn parse(output: &str) -> Result<Self> {
         let count = |label: &str| {
             let rest = output.lines().find_map(|line| line.trim_start().strip_prefix(label));

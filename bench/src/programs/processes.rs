@@ -1,4 +1,4 @@
-//! The processes of one running sync: found through /proc, killed one by one or all at once.
+//! The processes of a running sync: found in /proc, killed singly or together.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
@@ -12,20 +12,20 @@ use nix::unistd::Pid;
 use super::measured::{Patience, reap};
 use crate::random::Random;
 
-/// The process that is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// The program that was started.
+    /// The process that was started.
     Client,
-    /// A process of the far end.
+    /// A process at the far end.
     Agent,
-    /// The pipe between the ends.
+    /// The relay between the ends.
     Link,
-    /// All of them.
+    /// The whole process group.
     Group,
 }
 
-/// A sync that runs as the leader of its own process group.
+/// A sync that leads its own process group.
 pub(crate) struct Running {
     child: Child,
     seen: Vec<Process>,
@@ -46,7 +46,7 @@ impl Running {
         Self { child, seen: Vec::new() }
     }
 
-    /// Kills a random member; nothing when the sync is over already.
+    /// Kills a random process of the sync. Returns `None` if the sync is already over.
     pub(crate) fn kill_one(&mut self, random: &mut Random) -> Result<Option<Victim>> {
         if self.child.try_wait()?.is_some() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Running {
         let agents: Vec<Pid> =
             self.seen.iter().filter(is_agent).map(|process| process.pid).collect();
         let agent = agents.get(random.place(agents.len()));
-        // Before the far end has started, there is only the client.
+        // Before the far end starts, the client is the only process.
         let (victim, pid) = match (random.below(4), agent, link) {
             (0, Some(agent), _) => (Victim::Agent, *agent),
             (1, _, Some(link)) => (Victim::Link, link),
@@ -74,7 +74,7 @@ impl Running {
         Ok(Some(victim))
     }
 
-    /// Waits until every member is gone; false (and then they are killed) when some will not go.
+    /// Waits until every process is gone. After `patience`, kills the rest and returns false.
     pub(crate) fn all_gone(&mut self, patience: Duration) -> Result<bool> {
         let deadline = Instant::now() + patience;
         loop {
@@ -95,7 +95,7 @@ impl Running {
         }
     }
 
-    /// Waits for the client to end by itself.
+    /// Waits until the client exits.
     pub(crate) fn wait(mut self) -> Result<ExitStatus> {
         let status = self.child.wait()?;
         while reap(Patience::UntilGone) {}
@@ -115,7 +115,7 @@ impl Running {
         Ok(Pid::from_raw(i32::try_from(self.child.id()).context("a process id")?))
     }
 
-    /// The client's group and descendants, and who was one of them before.
+    /// Returns the client's process group and descendants, and the processes seen before.
     fn members(&self) -> Result<Vec<Process>> {
         let client = self.pid()?;
         let all = processes()?;
@@ -140,13 +140,13 @@ impl Running {
 fn processes() -> Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc").context("list /proc")? {
-        // Processes come and go while we read.
+        // Processes may start and end during the loop.
         all.extend(fs::read_to_string(entry?.path().join("stat")).ok().as_deref().and_then(parse));
     }
     Ok(all)
 }
 
-/// Reads a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT GROUP …`.
+/// Parses a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT GROUP …`.
 fn parse(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
@@ -157,7 +157,7 @@ fn parse(stat: &str) -> Option<Process> {
     Some(Process { pid: Pid::from_raw(pid.parse().ok()?), parent, group, gone, name: name.into() })
 }
 
-/// The name under which the relay runs: this program's.
+/// Process name of the relay, which is this program.
 const LINK: &str = "deltic-bench";
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_among_them() {
+    fn this_process_is_listed() {
         let own = Pid::this();
         assert!(processes().unwrap().iter().any(|process| process.pid == own && !process.gone));
     }

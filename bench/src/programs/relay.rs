@@ -1,6 +1,6 @@
-//! `bench relay FILE -- CMD…`: a pipe between the ends that counts, and whose count survives any kill.
+//! `bench relay FILE -- CMD…`: a pipe between the ends that counts bytes. The count survives a kill.
 //!
-//! Only `kill` and the test of the tools' own counts use it, for it costs time.
+//! Only `kill` and the tests of the counters use a relay, because a relay takes time.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// Bytes that a relay counted so far; nothing if it never started.
+    /// Reads the counts of a relay. Returns zeros if the relay never started.
     pub(crate) fn read(file: &Path) -> Self {
         let bytes = std::fs::read(file).unwrap_or_default();
         let word = |at: usize| {
@@ -38,7 +38,7 @@ impl Passed {
     }
 }
 
-/// Runs `command` between our standard input and output, counts what passes into `file`, returns the exit code.
+/// Runs `command` between standard input and output, and counts both directions in `file`. Returns the exit code.
 pub(crate) fn relay(file: &Path, command: &[OsString]) -> Result<u8> {
     let (program, args) = command.split_first().context("relay needs a command")?;
     let counts =
@@ -52,13 +52,13 @@ pub(crate) fn relay(file: &Path, command: &[OsString]) -> Result<u8> {
     let to = child.stdin.take().context("a piped input")?;
     let from = child.stdout.take().context("a piped output")?;
     let up = Arc::clone(&counts);
-    // Not joined: a client that keeps its end open must not keep a dead far end's relay.
+    // Not joined: this thread may block on a client that stays open after the far end is gone.
     thread::spawn(move || pass(io::stdin(), to, &up, UP));
     pass(from, io::stdout(), &counts, DOWN);
     Ok(code(child.wait()?))
 }
 
-/// Passes bytes on until either side closes.
+/// Copies bytes until either side closes.
 fn pass(mut from: impl Read, mut to: impl Write, counts: &File, place: usize) {
     let mut buffer = vec![0; BUFFER];
     let mut total = 0;
@@ -67,7 +67,7 @@ fn pass(mut from: impl Read, mut to: impl Write, counts: &File, place: usize) {
             return;
         }
         total += len as u64;
-        // A lost count shows as a wrong figure in the test of the counts; the transfer must go on.
+        // A failed write of the count must not stop the transfer. The test of the counters notices a wrong figure.
         counts.write_all_at(&u64::to_le_bytes(total), place as u64).ok();
     }
 }

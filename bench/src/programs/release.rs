@@ -1,4 +1,4 @@
-//! Two adjacent releases of a real package, as a registry's own client fetches them.
+//! Two consecutive releases of a real package, downloaded by the registry's own client.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,7 +24,7 @@ struct Pair {
 }
 
 impl ReleasePair {
-    /// Fetches both releases into `dir` and unpacks them to tar files: old, new.
+    /// Downloads both releases to `dir` and unpacks each to a tar file. Returns the old and the new file.
     pub(crate) fn fetch(&self, dir: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
         let Some(pair) = &self.0 else { return Ok(None) };
         progress(&format!("fetching {self}"));

@@ -1,7 +1,8 @@
-//! A file in a store elsewhere that changed a little: what the next sync fetches, beside a plain download.
+//! A slightly changed file in a remote store: traffic and time of the next sync, compared with a plain download.
 //!
-//! `tools/storage/remote.sh` starts the server and this; `make bench-remote` does it for each. Bytes are those of the
-//! loopback, both directions and all headers, so nobody else may use it: the script runs all in a network of its own.
+//! `tools/storage/remote.sh` starts the server and this program; `make bench-remote` runs all servers. Bytes are
+//! counted on the loopback interface, with both directions and all headers. No other program may use the interface, so
+//! the script runs everything in a network namespace.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -33,22 +34,22 @@ pub(crate) struct Options {
     /// URL of the directory where the file is called `img`
     #[arg(long)]
     url: String,
-    /// Shell command that puts the file `$1` there
+    /// Shell command that uploads the file `$1`
     #[arg(long)]
     put: String,
-    /// Shell command that downloads it to `$1`
+    /// Shell command that downloads the file to `$1`
     #[arg(long)]
     get: String,
-    /// Length of the units that the system sums
+    /// Length of the blocks that the system keeps sums of
     #[arg(long, default_value = "64KiB")]
     unit: Size,
     /// Length of the file
     #[arg(long, default_value = "512MiB")]
     size: Size,
-    /// Bytes that change at one place before each sync
+    /// Bytes to change before each sync, in a single range
     #[arg(long, default_value = "64KiB")]
     change: Size,
-    /// Rounds that count; the median counts
+    /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
     /// The deltic binary [default: the one beside this program, else in PATH]
@@ -58,28 +59,28 @@ pub(crate) struct Options {
     at: Places,
 }
 
-/// Cost of one way to have the new version.
+/// Cost of getting the new version in a certain way.
 #[derive(Clone, Copy)]
 struct Round {
     cost: Cost,
     wire: u64,
-    /// Bytes of the units that changed.
+    /// Bytes of the changed units.
     changed: u64,
 }
 
-/// A way to have the new version.
+/// A way to get the new version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Download,
-    /// Deltic flushes what it writes, and a download does not.
+    /// A download with a flush, as Deltic flushes written files.
     Flushed,
     Known,
     Unknown,
-    /// The units that changed, copied from here into a copy of the old version, and flushed: no sync can be faster.
+    /// A lower bound: the changed units are copied locally into a copy of the old version, and flushed.
     Floor,
 }
 
-/// The ways that are compared, and what the table calls them.
+/// The compared ways, with their names in the table.
 const WAYS: [(Way, &str); 5] = [
     (Way::Download, "download"),
     (Way::Flushed, "download, flushed"),
@@ -88,7 +89,8 @@ const WAYS: [(Way, &str); 5] = [
     (Way::Floor, "changed units from here, flushed"),
 ];
 
-/// Copies a range of the new version `img` into a copy of the old version `$1`, and puts that in place.
+/// Returns a shell command that copies a range of the new version `img` into a copy of the old version `$1` and renames
+/// the result.
 fn floor(img: &Path, Range { start, end }: &Range<u64>) -> String {
     let (img, count) = (img.display(), end - start);
     format!(
@@ -98,7 +100,7 @@ fn floor(img: &Path, Range { start, end }: &Range<u64>) -> String {
     )
 }
 
-/// A benchmark under way: the file, and a directory for each way.
+/// A running benchmark: the file, and a directory for each way.
 struct Rounds<'a> {
     options: &'a Options,
     dir: tempfile::TempDir,
@@ -145,13 +147,13 @@ impl Rounds<'_> {
         self.dir.path().join(name)
     }
 
-    /// Makes the file, puts it there, and brings it to both destinations.
+    /// Makes and uploads the file, and downloads it once in each way.
     fn begin(&self) -> Result<()> {
         write_base(&self.path("img"), self.options.size.bytes(), 1)?;
         self.put()?;
         for (way, name) in WAYS {
             fs::create_dir(self.dir_of(way))?;
-            // There is no old version yet.
+            // The floor needs an old version, so the first copy is a download.
             let first = if way == Way::Floor { Way::Download } else { way };
             self.run_into(&self.dir_of(way), first, &(0..0)).context(name)?;
         }
@@ -162,10 +164,10 @@ impl Rounds<'_> {
         self.path(&(way as u8).to_string())
     }
 
-    /// Changes some bytes and puts the file there again; the units that they lie in.
+    /// Changes some bytes and uploads the file. Returns the range of the changed units.
     fn change(&self, random: &mut Random) -> Result<Range<u64>> {
         let (len, size) = (self.options.change.bytes(), self.options.size.bytes());
-        // Some systems tell times in whole seconds.
+        // Some systems keep times in whole seconds.
         std::thread::sleep(Duration::from_millis(1100));
         let start = random.below(size - len + 1);
         let file = OpenOptions::new().write(true).open(self.path("img"))?;
@@ -204,10 +206,10 @@ impl Rounds<'_> {
         if way == Way::Unknown {
             fs::remove_dir_all(&cache).ok();
         }
-        // Notes of one way are no help to the other.
+        // Each way has a cache of its own.
         let notes = if way == Way::Known { self.path("notes") } else { cache };
         let cost = self.path("cost");
-        // What another way left to be written is none of its work.
+        // Earlier writes must not count for this way.
         rustix::fs::syncfs(File::open(to)?)?;
         let before = loopback_bytes()?;
         let output = Command::new(std::env::current_exe()?)
@@ -224,14 +226,14 @@ impl Rounds<'_> {
     }
 }
 
-/// A command of bash, which may be a function that was exported to it, with a path as its `$1`.
+/// Returns a bash command with `path` as `$1`. The command may be an exported function.
 fn shell(command: &str, path: &Path) -> Vec<OsString> {
     vec!["bash".into(), "-c".into(), command.into(), "bash".into(), path.into()]
 }
 
-/// Bytes that went over the loopback so far, each once.
+/// Returns the bytes sent over the loopback interface so far.
 fn loopback_bytes() -> Result<u64> {
-    // That of /sys would be another network's.
+    // `/sys` may show another network namespace.
     let path = "/proc/self/net/dev";
     let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:"));

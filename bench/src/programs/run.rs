@@ -1,10 +1,10 @@
-//! Measures one sync: time, processor time and memory of both ends, bytes each way.
+//! Measures a sync: time, processor time and memory of both ends, and bytes in each direction.
 //!
 //! ```text
 //! bench ─► measured NEAR ─► client ─► shell script ─► measured FAR ─► server
 //! ```
 //!
-//! The script stands for ssh: it drops the host's name and runs the rest, so both programs talk through plain pipes.
+//! The script replaces ssh: it drops the host name and runs the rest, so both programs talk through plain pipes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,15 +22,15 @@ use super::measured::{Cost, high_water, status};
 use super::peer::{Peer, Programs, Stats, Task};
 use crate::serve::server::Server;
 
-/// Cost of one sync.
+/// Cost of a sync.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
     pub(crate) wall: Duration,
-    /// Both ends.
+    /// Processor time of both ends.
     pub(crate) cpu: Duration,
     pub(crate) near_peak: u64,
     pub(crate) far_peak: u64,
-    /// Bytes that the near end read, of files and from the other end; of both in a local run.
+    /// Bytes that the near end read from files and pipes; in a local run, bytes that both ends read.
     pub(crate) read: u64,
     pub(crate) stats: Stats,
 }
@@ -38,24 +38,24 @@ pub(crate) struct Transfer {
 /// Directories of a benchmark.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Places {
-    /// Where the data goes
+    /// Directory for the data
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
-    /// Where the tables go
+    /// Directory for the tables
     #[arg(long, default_value = "bench/out")]
     pub(crate) out: PathBuf,
 }
 
-/// A private directory with the fake remote shell and the files that the wrappers write.
+/// A private directory with the fake remote shell and the output of the wrappers.
 pub(crate) struct Rig {
     programs: Programs,
     dir: TempDir,
-    /// The server, for the peer that goes to one. It ends when whoever started it says.
+    /// Server for the peers that need one. The caller of [`serve`](Self::serve) owns the server.
     server: Weak<Server>,
 }
 
 impl Rig {
-    /// Makes a rig below `parent`, where all data of a benchmark lives.
+    /// Makes a rig below `parent`, where all data of the benchmark lives.
     pub(crate) fn new(programs: &Programs, parent: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("deltic-bench-")
@@ -66,33 +66,33 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Starts a server of a directory in `parent`, which serves as long as the value lives.
+    /// Starts a server with a volume in `parent`. The server ends when the returned value is dropped.
     pub(super) fn serve(&mut self, parent: &Path) -> Result<Rc<Server>> {
         let server = Rc::new(Server::start(Some(&self.programs.deltic()), parent, true)?);
         self.server = Rc::downgrade(&server);
         Ok(server)
     }
 
-    /// Path of what a peer makes of a file in `dir`.
+    /// Returns the destination of a peer for the directory `dir`.
     pub(super) fn dest(&self, peer: Peer, dir: &Path) -> PathBuf {
         match (self.server.upgrade(), dir.file_name()) {
             (Some(server), Some(name)) if peer.is_served() => server.volume().join(name),
-            // rsync escapes a space for a shell, and none reads it here.
+            // rsync escapes spaces for a shell, but no shell reads the name here.
             _ => dir.join(peer.name().replace(' ', "-")),
         }
     }
 
-    /// The programs that are compared.
+    /// Returns the compared programs.
     pub(crate) fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// A path in the rig's directory.
+    /// Returns a path in the rig's directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes the fake remote shell: it runs the far end through `bench WRAPPER FILE`.
+    /// Writes the fake remote shell, which runs the far end through `bench WRAPPER FILE`.
     pub(crate) fn write_shell(&self, wrapper: &str, file: &Path) -> Result<()> {
         let bench = std::env::current_exe()?;
         let script = format!(
@@ -106,14 +106,14 @@ impl Rig {
         Ok(())
     }
 
-    /// The command line that brings `from` to `to` on the far end.
+    /// Returns the command line that syncs `from` to `to` at the far end.
     pub(crate) fn line(&self, peer: Peer, task: Task, (from, to): (&Path, &Path)) -> Vec<OsString> {
         let mut line = peer.command(&self.programs, &self.shell(), task);
         line.extend([from.into(), if has_far_end(peer, task) { far(to) } else { to.into() }]);
         line
     }
 
-    /// Runs one sync to success and measures it.
+    /// Measures a sync, which must succeed.
     pub(crate) fn transfer(
         &self,
         peer: Peer,
@@ -136,13 +136,13 @@ impl Rig {
         if near.cpu < far.cpu {
             bail!("{}: the far end escaped the count of both", shown(&line));
         }
-        // The near count adopts the far end, so it holds both; its peak is its own only when it is the larger one.
+        // The near wrapper also counts the far end. Its peak belongs to the near end only if it is the larger peak.
         let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };
         let read = both.read.saturating_sub(far.read);
         Ok(Transfer { near_peak, far_peak: far.peak_any, read, ..both })
     }
 
-    /// Runs a sync to a file in the volume of a server.
+    /// Measures a sync to a file in the volume of a server.
     fn transfer_to(
         &self,
         server: &Server,
@@ -159,7 +159,7 @@ impl Rig {
         Ok(Transfer { cpu, far_peak, ..near })
     }
 
-    /// Runs a command line to success and measures it, with all that it starts.
+    /// Measures a command line with its descendants. The command must succeed.
     fn run(&self, peer: Peer, line: &[OsString], env: Option<(&str, &OsStr)>) -> Result<Transfer> {
         let near = self.path("near");
         let output = Command::new(std::env::current_exe()?)
@@ -189,7 +189,7 @@ fn has_far_end(peer: Peer, task: Task) -> bool {
     peer.talks() && !task.local
 }
 
-/// A command line as one would type it.
+/// Formats a command line.
 pub(crate) fn shown(line: &[OsString]) -> String {
     line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
@@ -200,7 +200,7 @@ fn far(path: &Path) -> OsString {
     word
 }
 
-/// Runs a helper program to success.
+/// Runs a helper program, which must succeed. Returns its output.
 pub(crate) fn helper(program: &str, args: &[&OsStr]) -> Result<String> {
     let output = Command::new(program)
         .args(args)

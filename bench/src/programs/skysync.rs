@@ -1,9 +1,9 @@
-//! SkySync's figures 7 to 12 with the sums that btrfs keeps, and without.
+//! SkySync's figures 7 to 12 with the sums that btrfs keeps, and with computed sums.
 //!
-//! Its presets run in two directories of one btrfs: one keeps sums, and in the other (`chattr +C`) the same sums are
-//! computed. The second is what rsync and dsync are with SkySync's hashes, so the difference of the two is what storage
-//! is worth, and not what another hash is. All runs are those of `deltic-bench sync`, each directory and instruction
-//! set in a process of its own.
+//! SkySync's presets run in two directories of a btrfs. The file system keeps sums in one directory; in the other
+//! (`chattr +C`) the same sums are computed. Computed sums are what rsync and dsync would use with SkySync's hashes. So
+//! the difference shows the value of stored sums and not of another hash. All runs are runs of `deltic-bench sync`,
+//! with a process for each directory and instruction set.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -30,10 +30,10 @@ pub(crate) struct Options {
     /// Lengths of the file: 10MB (256 B to 1 MiB change) or 100MB (2 KiB to 8 MiB)
     #[arg(long, value_delimiter = ',', value_enum, default_value = "10MB,100MB")]
     size: Vec<Length>,
-    /// Instruction sets: the best, and none
+    /// Instruction sets: the best of this machine, and plain Rust
     #[arg(long, value_delimiter = ',', value_enum, default_value = "best,scalar")]
     isa: Vec<Set>,
-    /// Rounds that count; the median counts
+    /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
     /// Draw the figures into DIR, each as SVG and PNG
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
-/// A length of the paper, and its changes.
+/// A file length of the paper, with its amounts of change.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Length {
     #[value(name = "10MB")]
@@ -61,7 +61,7 @@ enum Set {
     Scalar,
 }
 
-/// Cost of a sync, and which it was.
+/// Cost of a sync, with the parameters of the sync.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     isa: &'static str,
@@ -70,12 +70,12 @@ struct Row {
     changed: u64,
     link: String,
     way: String,
-    /// Processor time of the sender and of the receiver, and time by the clock; in seconds.
+    /// Sender's processor time, receiver's processor time, and wall time, in seconds.
     cost: [f64; 3],
 }
 
 impl Length {
-    /// Its length, and how much changes.
+    /// Returns the values of `--size` and `--change`.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Short => ("10MB", "0,256B,4KiB,64KiB,1MiB"),
@@ -105,7 +105,7 @@ pub(crate) fn skysync(options: &Options) -> Result<()> {
         for length in &options.size {
             for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
                 let of = Measured { isa: *isa, length: *length, dir, ways, runs: options.runs };
-                // All changes without a link, and what is inserted over the links of figure 12.
+                // All kinds of change without a link, and inserts over the links of figure 12.
                 for more in [&["--kind", "insert,cut,inverse"][..], &LINKS] {
                     rows.extend(of.rows(&rig.path("rows.csv"), more)?);
                 }
@@ -121,7 +121,7 @@ pub(crate) fn skysync(options: &Options) -> Result<()> {
     options.plot.as_deref().map_or(Ok(()), |dir| draw(&rows, dir))
 }
 
-/// Runs of one instruction set in one directory.
+/// Runs with an instruction set in a directory.
 struct Measured<'a> {
     isa: Set,
     length: Length,
@@ -150,7 +150,7 @@ impl Measured<'_> {
     }
 }
 
-/// The rows of a CSV, called as `ways` says; nothing where columns are missing.
+/// Parses the rows of a CSV file. `ways` renames strategies. Returns `None` if a column or strategy is missing.
 fn parse(
     text: &str,
     (isa, size): (&'static str, &'static str),
@@ -188,7 +188,7 @@ impl Row {
     }
 }
 
-/// Draws each figure of the paper that its rows are there for.
+/// Draws each figure of the paper that has rows.
 fn draw(rows: &[Row], dir: &Path) -> Result<()> {
     make_dir(dir)?;
     let kinds: BTreeSet<_> = rows
@@ -217,7 +217,7 @@ fn draw(rows: &[Row], dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A group for each amount that changed, a bar for each way.
+/// Makes a figure with a group for each amount of change and a bar for each way.
 fn figure(rows: &[&Row], cost: usize, title: [String; 3]) -> Figure {
     let mut series: Vec<String> = Vec::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -238,7 +238,7 @@ fn figure(rows: &[&Row], cost: usize, title: [String; 3]) -> Figure {
     Figure { title, axis, series, content: Content::Bars(Bars { groups, mark: None, scale }) }
 }
 
-/// Strategies where sums are kept, and what they are called in figures.
+/// Strategies in the directory with stored sums, and their names in figures.
 const KEPT: &[(&str, &str)] = &[
     ("rsync", "rsync"),
     ("dsync", "dsync"),
@@ -246,12 +246,12 @@ const KEPT: &[(&str, &str)] = &[
     ("skysync-c", "skysync-c, sums kept"),
     ("deltic", "deltic"),
 ];
-/// Strategies where none are kept, and what they are called.
+/// Strategies in the directory with computed sums, and their names in figures.
 const COMPUTED: &[(&str, &str)] =
     &[("skysync-f", "rsync, sums of skysync"), ("skysync-c", "dsync, sums of skysync")];
 /// Links of figure 12.
 const LINKS: [&str; 6] = ["--kind", "insert", "--link", "500Mbit,35ms", "--link", "100Mbit,35ms"];
-/// The cost that a figure shows, its title, and its name.
+/// Index of a cost in [`Row::cost`], and the title and the name of its figure.
 const SENDER: (usize, &str, &str) = (0, "Processor time of the sender", "sender");
 const RECEIVER: (usize, &str, &str) = (1, "Processor time of the receiver", "receiver");
 const TOTAL: (usize, &str, &str) = (2, "Time of a sync", "total");

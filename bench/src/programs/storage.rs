@@ -1,5 +1,5 @@
-//! A disk image on btrfs that is synced again, to a copy on another one: the cost where storage tells what has changed
-//! or moved, and where nobody asks.
+//! Repeated syncs of a disk image between two btrfs: the cost with and without the file system's knowledge of changed
+//! and moved blocks.
 
 use std::fs;
 
@@ -18,20 +18,20 @@ use crate::table::Table;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Length of the image; those of the last two cases have a quarter of it
+    /// Length of the image; the last two cases use a quarter of this length
     #[arg(long, default_value = "4GiB")]
     size: Size,
-    /// Blocks of 4 KiB that are written over before each sync
+    /// Number of 4 KiB blocks to overwrite before each sync
     #[arg(long, default_value_t = 100)]
     blocks: u32,
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = PEERS)]
     peers: Vec<Peer>,
-    /// Per cent of the bytes that are inserted or written over in pieces of 256, before each sync of the last case but
-    /// one, and inserted as whole blocks of 4 KiB before those of the last, on a btrfs with SHA-256
+    /// Percentage of bytes to change in the last two cases: in pieces of 256 bytes, inserted or overwritten, then in
+    /// inserted 4 KiB blocks on a btrfs with SHA-256
     #[arg(long, default_value_t = 1.0)]
     percent: f64,
-    /// Syncs of each that count; the median counts
+    /// Measured syncs of each program; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
     #[command(flatten)]
@@ -40,15 +40,15 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
-/// Peers that are compared by default.
+/// Programs to compare by default.
 const PEERS: &str = "deltic,deltic-served,deltic-no-cache,rsync";
-/// Bytes of a file system for itself, and those that a server leaves free.
+/// Bytes for file system metadata and for the reserve that a server keeps free.
 const SLACK: u64 = 3 << 30;
 
 pub(crate) fn storage(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
     let mut rig = Rig::new(&options.programs, &options.at.dir)?;
-    // The image, and one that grows; or a copy for each peer. What was removed goes later.
+    // Room for the image and a growing file, or for a copy for each peer. Removed files are freed later.
     let copies = options.peers.len() as u64 + 4;
     let len = options.size.bytes() * copies + SLACK;
     let disks = (Disk::btrfs(&rig, len), Disk::btrfs(&rig, len));

@@ -1,4 +1,4 @@
-//! Sums of blocks: what btrfs tells of them, beside reading the file and taking them.
+//! Block sums that btrfs keeps, compared with reading the file and computing the sums.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Number of small files, of 16 KiB each
     #[arg(long, default_value_t = 20_000)]
     files: u32,
-    /// Rounds that count; the median counts
+    /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
     #[command(flatten)]
@@ -80,7 +80,7 @@ fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Writes files of noise.
+/// Writes files of random bytes.
 fn write(disk: &Disk, count: u32, len: u64) -> Result<Vec<RelPath>> {
     let mut random = Random::new(len);
     let mut piece = vec![0; len.min(1 << 20) as usize];
@@ -99,13 +99,13 @@ fn write(disk: &Disk, count: u32, len: u64) -> Result<Vec<RelPath>> {
 
 #[derive(Clone, Copy)]
 enum Ask {
-    /// The file system tells the sums.
+    /// The file system reports the sums.
     Kept,
-    /// The bytes are read, and the sums taken.
+    /// The bytes are read and summed.
     Taken,
 }
 
-/// The time for the sums of all blocks of these files, and what they are together.
+/// Times the sums of all blocks of these files. Returns the time and the XOR of all sums.
 fn timed(disk: &Disk, names: &[RelPath], ask: Ask) -> Result<(Duration, u32)> {
     let store = LocalStore::open(&disk.mount, LocalOptions::default())?;
     let (mut buffer, mut all) = (vec![0; STEP_BYTES as usize], 0);
@@ -132,7 +132,7 @@ fn timed(disk: &Disk, names: &[RelPath], ask: Ask) -> Result<(Duration, u32)> {
     Ok((begun.elapsed(), all))
 }
 
-/// Noise has a sum in each block.
+/// Returns the XOR of the sums. Every block of random bytes has a sum.
 fn together(sums: &StoredSums) -> Result<u32> {
     let mut blocks = sums.range().step_by(sums.block_bytes() as usize);
     blocks.try_fold(0, |all, at| match sums.at(at) {
@@ -143,5 +143,5 @@ fn together(sums: &StoredSums) -> Result<u32> {
 
 const BLOCK_BYTES: usize = 4096;
 
-/// Bytes that are asked for at once.
+/// Bytes per request.
 const STEP_BYTES: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! A tree of real files: the first copy, runs that find nothing to do, a run after one file in a hundred changed.
+//! A tree of real files: the first copy, syncs without changes, and a sync after a change of 1 % of the files.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
@@ -20,32 +20,32 @@ use crate::table::Table;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where real files come from, in order, until there are enough
+    /// Directories to take real files from, in order, until there are enough
     #[arg(long, value_delimiter = ',', default_value = "/usr/share,/usr/lib,/usr/include")]
     source: Vec<PathBuf>,
-    /// How many files to take
+    /// Number of files to take
     #[arg(long, default_value_t = 25_000)]
     files: usize,
-    /// What to compare
+    /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
     peers: Vec<Peer>,
-    /// Runs of each; the median counts
+    /// Runs of each program; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// Where the data goes (try a tmpfs too: creating files costs a disk's kernel most of the time)
+    /// Directory for the data (try a tmpfs too: creating files on a disk takes most of the time)
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// On one machine, without a pipe between two
+    /// Sync locally, without a pipe between two processes
     #[arg(long)]
     local: bool,
-    /// Where the table goes
+    /// Directory for the table
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
     #[command(flatten)]
     programs: Programs,
 }
 
-/// States of source and destination when a run starts.
+/// States of source and destination before a sync.
 const PHASES: [&str; 4] = ["first copy", "no change", "no change, -c again", "1 % of files edited"];
 
 pub(crate) fn tree(options: &Options) -> Result<()> {
@@ -78,7 +78,7 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
                 let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
                 let task = Task { flags, local: options.local, ..Task::default() };
                 if phase == CHECKSUM {
-                    // Whoever remembers contents has read them once.
+                    // Programs with a cache of digests read the contents once before.
                     one(&rig, peer, task, paths)?;
                 }
                 runs[number].push(one(&rig, peer, task, paths)?);
@@ -114,7 +114,7 @@ fn one(rig: &Rig, peer: Peer, task: Task, (source, dest): (&Path, &Path)) -> Res
     Ok(run)
 }
 
-/// A private copy, owned by whoever runs this, so that owners and groups cannot differ.
+/// A private copy of real files. The current user owns all files, so that owners and groups are equal.
 struct Copy {
     files: Vec<PathBuf>,
     bytes: u64,
@@ -153,7 +153,7 @@ impl Copy {
     fn take_file(&mut self, from: &Path, to: &Path) -> Result<()> {
         let about = from.metadata()?;
         fs::copy(from, to).with_context(|| format!("copy {}", from.display()))?;
-        // What runs as someone else is nobody's business here.
+        // Set-user-ID and similar bits are dropped.
         fs::set_permissions(to, fs::Permissions::from_mode(about.permissions().mode() & 0o777))?;
         File::open(to)?.set_times(FileTimes::new().set_modified(about.modified()?))?;
         self.bytes += about.len();
@@ -162,7 +162,7 @@ impl Copy {
     }
 }
 
-/// Overwrites a few bytes in one file of a hundred.
+/// Overwrites a few bytes in 1 % of the files.
 fn edit(files: &[PathBuf], round: u32) -> Result<()> {
     let mut random = Random::new(u64::from(round));
     for _ in 0..files.len().div_ceil(100) {
@@ -182,8 +182,8 @@ fn edit(files: &[PathBuf], round: u32) -> Result<()> {
 const FIRST: usize = 0;
 const CHECKSUM: usize = 2;
 const EDITED: usize = 3;
-/// Flags with which both programs carry all of a private copy.
+/// Options with which both programs transfer everything in a private copy.
 const PLAIN: &[&str] = &["-rlpt"];
 const CHECKED: &[&str] = &["-rlptc"];
-/// A few giant libraries would hide what thousands of small files cost.
+/// Larger files are left out: a few large libraries would hide the cost of thousands of small files.
 const LARGEST: u64 = 16 << 20;
