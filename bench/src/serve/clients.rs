@@ -1,4 +1,4 @@
-//! The clients: each has a connection and a file, which it changes and syncs.
+//! The clients of the load. Each client has a connection and a file that it changes and syncs.
 
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};
@@ -25,84 +25,85 @@ use super::load::Options;
 use super::server::Server;
 use crate::random::Random;
 
-/// A sync that came to its end.
+/// Figures of a successful sync.
 pub(super) struct Sample {
     pub(super) elapsed: Duration,
-    /// Bytes to the server and back.
+    /// Bytes to the server and from the server.
     pub(super) up: u64,
     pub(super) down: u64,
-    /// Time by which it began later than it was meant to.
+    /// Delay of the start after the planned time.
     pub(super) late: Duration,
 }
 
-/// A way to sync of all clients.
+/// Sync options of all clients.
 pub(super) struct Manner {
     pub(super) sync: SyncOptions,
-    /// True if they send updates where they can.
+    /// True if clients send updates in a single message where possible.
     pub(super) updates: bool,
 }
 
-/// All clients.
+/// All clients of a load.
 pub(super) struct Fleet {
-    /// Address of the server; another one each time that it was ended.
+    /// Address of the server. A restarted server has another address.
     to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
     sync: SyncOptions,
-    /// True if clients send updates where they can.
+    /// True if clients send updates in a single message where possible.
     updates: bool,
     clients: usize,
     size: u64,
     edit: u64,
     pub(super) working: Vec<Client>,
-    /// Connections that do nothing any more.
+    /// Connected clients that no longer sync.
     idle: Vec<Client>,
     tally: Arc<Tally>,
     ledgers: Vec<Arc<Mutex<Ledger>>>,
 }
 
-/// Versions of a client's file that may stand at the server.
+/// Versions of a client's file that the server may hold.
 #[derive(Default)]
 struct Ledger {
-    /// Digest of the last one that the server acknowledged.
+    /// Digest of the last acknowledged version.
     acknowledged: Option<Fingerprint>,
-    /// Digests of those that were tried since.
+    /// Digests of the versions tried since the last acknowledgement.
     tried: Vec<Fingerprint>,
-    /// Digests of versions that were acknowledged before.
+    /// Digests of versions acknowledged before.
     earlier: Vec<Fingerprint>,
 }
 
-/// Counts of all clients.
+/// Counters shared by all clients.
 #[derive(Default)]
 struct Tally {
     failed: AtomicU64,
-    /// Set where the server is ended on purpose: syncs that end with it are made again, and are no failures.
+    /// True while the benchmark ends and restarts the server. Interrupted syncs are then retried and are no failures.
     is_ended: AtomicBool,
 }
 
-/// Client with a connection and a file.
+/// A client with a connection and a file.
 pub(super) struct Client {
     no: usize,
     link: Link,
-    /// Files that it may update.
+    /// Update state for the client's file.
     updates: Option<Updates>,
     file: PathBuf,
-    /// Digest of what the file holds.
+    /// Digest of the file's current content.
     version: Fingerprint,
     random: Random,
     edits: u64,
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// Clients that sync at once where none has a time of its own: a server of as many clients as it may have files open
-/// takes no more.
+/// Number of clients that connect and sync at the same time during setup. A server with more clients than open files
+/// would refuse more.
 const AT_ONCE: usize = 32;
-/// Clients whose files are in one directory of the volume. A new file has all beside it looked at.
+/// Number of clients with files in the same directory of the volume. Creating a file makes the server list the whole
+/// directory.
 const BESIDE: usize = 100;
-/// Pause between an edit and its sync, as a watch makes it: a file that changed less than 50 ms ago is looked at twice.
+/// Pause between an edit and its sync, as in watch mode: a file changed less than 50 ms ago is checked twice.
 pub(crate) const REST: Duration = Duration::from_millis(100);
-/// Pause before another attempt.
+/// Pause before a retry.
 const RETRY: Duration = Duration::from_millis(50);
-/// Longest time of one sync.
+/// Longest duration of a sync.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fleet {
@@ -139,8 +140,8 @@ impl Fleet {
         self.tally.failed.load(Ordering::Relaxed)
     }
 
-    /// Connects all clients and brings their files, and one change, to the server; so many further ones are silent
-    /// from then on.
+    /// Connects all clients, then uploads the file of each client and a change. Then `idle` further clients stay
+    /// silent.
     pub(super) async fn settle(&mut self, idle: usize) -> Result<()> {
         let (room, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         for no in 0..self.clients + idle {
@@ -153,7 +154,7 @@ impl Fleet {
                 let _permit = room.acquire_owned().await?;
                 let link = to.0.connect(&to.1).await?;
                 let mut client = Client::new(no, (link, updates), &dir, size)?;
-                // A file that does not rest holds a thread up, which others need.
+                // A file changed just before its sync occupies a thread that other clients need.
                 sleep(REST).await;
                 client.sync(&sync).await?;
                 client.edit(edit)?;
@@ -174,7 +175,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Has each client fetch its file, as one that is not here.
+    /// Makes each client download its file as a new client would.
     pub(super) async fn fetch_all(&self) -> Result<()> {
         for client in self.working.iter().chain(&self.idle) {
             client.fetch(&self.sync).await?;
@@ -182,7 +183,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Has the first client make edits of so many bytes, one after the other.
+    /// Makes the first client edit and sync `rounds` times, with edits of `edit` bytes.
     pub(super) async fn one_by_one(&mut self, edit: u64, rounds: usize) -> Result<Vec<Sample>> {
         let client = self.working.first_mut().context("there is a client")?;
         let mut samples = Vec::new();
@@ -194,7 +195,7 @@ impl Fleet {
         Ok(samples)
     }
 
-    /// Has all clients make edits for so many seconds: each once in a period, or without a pause.
+    /// Makes all clients edit and sync for some seconds: each client once per period, or without a pause.
     pub(super) async fn run(
         &self,
         working: &mut Vec<Client>,
@@ -213,7 +214,7 @@ impl Fleet {
                 sleep_until(at.into()).await;
                 while at < end {
                     client.edit(edit)?;
-                    // What a long sync held up is not late by the clients' fault.
+                    // A delay caused by a long sync is not the client's fault.
                     let due = (at + REST).max(Instant::now());
                     sleep_until(due.into()).await;
                     let late = period.map_or(Duration::ZERO, |_| due.elapsed());
@@ -244,10 +245,10 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// Ends the server once in a while and starts it again; never ends by itself.
+    /// Ends and restarts the server at intervals, without end.
     ///
     /// # Errors
-    /// Where a file at the server is not the last version that it acknowledged, nor one that was tried since.
+    /// A file at the server is neither the last acknowledged version nor a version tried since.
     pub(super) async fn end(&self, server: &mut Server, by: Signal, every: Duration) -> Result<()> {
         self.tally.is_ended.store(true, Ordering::Relaxed);
         loop {
@@ -259,7 +260,7 @@ impl Fleet {
         }
     }
 
-    /// Looks at all files of the server.
+    /// Checks all files of the server.
     pub(super) fn check(&self, server: &Server) -> Result<()> {
         for (no, ledger) in self.ledgers.iter().enumerate() {
             let found = digest(&fs::read(server.volume().join(name_there(no)))?);
@@ -279,18 +280,18 @@ impl Fleet {
     }
 }
 
-/// The directory of a client's file, and its path there.
+/// Returns the directory and the name of a client's file.
 fn place_of(file: &Path) -> Result<(&Path, RelPath)> {
     let (dir, name) = file.parent().zip(file.file_name()).context("a file has a directory")?;
     Ok((dir, RelPath::parse(name.as_encoded_bytes())?))
 }
 
-/// The path of a client's file in the volume.
+/// Returns the path of a client's file in the volume.
 fn name_there(no: usize) -> String {
     format!("{}/{no}.bin", no / BESIDE)
 }
 
-/// A digest that costs little beside a sync.
+/// Returns a digest that is cheap compared with a sync.
 fn digest(bytes: &[u8]) -> Fingerprint {
     static DIGESTS: LazyLock<Fingerprinter> =
         LazyLock::new(|| Fingerprinter::keyed(&Key::from_bytes([1; 32])));
@@ -312,9 +313,9 @@ impl Client {
         Ok(client)
     }
 
-    /// Appends, inserts or cuts so many bytes, in turn; the length stays about what it was.
+    /// Appends, inserts or cuts `bytes` bytes in turn, so that the length stays about the same.
     fn edit(&mut self, bytes: u64) -> Result<()> {
-        // Nobody keeps it: the contents of many clients do not fit the memory.
+        // The content is not kept in memory, because the files of many clients would not fit.
         let mut content = fs::read(&self.file)?;
         let bytes = usize::try_from(bytes)?.min(content.len() / 2);
         let at = self.random.place(content.len() - bytes);
@@ -328,7 +329,7 @@ impl Client {
         self.write(&content)
     }
 
-    /// Writes the file, as an editor does that saved it a second ago.
+    /// Writes the file with a modification time one second ago, as an editor's save would have.
     fn write(&mut self, content: &[u8]) -> Result<()> {
         self.version = digest(content);
         fs::write(&self.file, content)?;
@@ -341,7 +342,7 @@ impl Client {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Syncs until it comes to its end, over new connections.
+    /// Syncs and reconnects until a sync succeeds.
     async fn sync_after_all(
         &mut self,
         options: &SyncOptions,
@@ -376,7 +377,7 @@ impl Client {
         Ok(sample)
     }
 
-    /// Sends an update, if it may and the server has the version that it knows.
+    /// Sends an update if updates are on and the server has the version that the client knows.
     async fn update(&mut self, options: &SyncOptions) -> Result<Option<Sample>> {
         let (begun, there) = (Instant::now(), self.path_there()?);
         let (dir, name) = place_of(&self.file)?;
@@ -403,7 +404,7 @@ impl Client {
         let sample = self.run(from, to, options).await?;
         let there = self.path_there()?;
         if let Some(updates) = &mut self.updates {
-            // What it remembers must have rested.
+            // A version must be old enough before it is remembered.
             sleep(REST).await;
             let (dir, name) = place_of(&self.file)?;
             updates.remember((dir, &name), &there);
@@ -411,7 +412,7 @@ impl Client {
         Ok(sample)
     }
 
-    /// Fetches its file, as one that is not here, and forgets it.
+    /// Downloads the client's file as a new client would, then deletes the copy.
     async fn fetch(&self, options: &SyncOptions) -> Result<()> {
         let got = self.file.with_extension("got");
         let paths = vec![name_there(self.no).into()];

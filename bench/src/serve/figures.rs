@@ -1,4 +1,4 @@
-//! Figures of one server beside the loads: a hog beside small clients, one large file, and clients that are idle.
+//! Special measurements of a server: a hog beside small clients, a large file, and idle clients.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,17 +18,16 @@ use crate::progress::progress;
 use crate::random::Random;
 use crate::table::Table;
 
-/// Time in which wake-ups of an idle server are counted.
+/// Duration of counting an idle server's wake-ups.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Bytes of a file that are made at once.
+/// Bytes generated at a time.
 const PIECE: usize = 16 << 20;
-/// Rounds of small clients, of which the medians count.
+/// Rounds with small clients; medians are shown.
 const HOG_ROUNDS: usize = 4;
-/// Runs of the large file, of which the fastest counts.
+/// Runs with the large file; the fastest run is shown.
 const RUNS: usize = 3;
 
-/// Prints the memory and the wake-ups of a server: with nobody there, and for each client that is silent after its
-/// file went up and came down.
+/// Measures memory and wake-ups of a server: without clients, and per silent client after an upload and a download.
 pub(super) async fn idle(options: &Options, manner: Manner) -> Result<Table> {
     let header = ["server", "clients", "RSS MiB", "KiB a client", "wake-ups/s", "cpu ms/s"];
     let mut table = Table::new(1, header);
@@ -46,7 +45,7 @@ pub(super) async fn idle(options: &Options, manner: Manner) -> Result<Table> {
     Ok(table)
 }
 
-/// A server with nothing to do.
+/// Figures of an idle server.
 struct Silence {
     resident_kib: u64,
     wakes: f64,
@@ -67,10 +66,10 @@ impl Silence {
     }
 }
 
-/// Watches a server that nobody asks for anything.
+/// Watches an idle server.
 async fn silence(server: &Server) -> Result<Silence> {
     progress("idle");
-    // Threads end, and buffers are given back.
+    // Lets threads end and buffers be freed first.
     tokio::time::sleep(SILENCE + Duration::from_secs(2)).await;
     let (wakes, cpu) = (server.switches()?, server.cpu()?);
     tokio::time::sleep(SILENCE).await;
@@ -82,8 +81,8 @@ async fn silence(server: &Server) -> Result<Silence> {
     })
 }
 
-/// Times of small clients by themselves, and beside a client that brings a large file over and over: to a server of its
-/// own, which is what the machine makes them wait, and to theirs. Medians of rounds, in which one follows the other.
+/// Times small clients in three settings: alone, beside a hog that uploads a large file to another server on this
+/// machine, and beside a hog on the same server. The settings alternate in rounds. The table has medians.
 pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
     let (server, other) = (start(options)?, start(options)?);
     let mut fleet = Fleet::new(&server, options, manner)?;
@@ -123,17 +122,17 @@ pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
     Ok(table)
 }
 
-/// Figures of small clients in one round.
+/// Figures of small clients in a round.
 struct Beside {
     syncs: usize,
     failed: u64,
     p50_ms: f64,
     p99_ms: f64,
-    /// Megabytes a second of the hog.
+    /// Megabytes per second of the hog.
     hog_rate: f64,
 }
 
-/// Has small clients work while a hog brings a file to a server, where there is one.
+/// Runs small clients while a hog uploads a file, if `at` names a server.
 async fn beside(
     fleet: &mut Fleet,
     options: &Options,
@@ -159,7 +158,8 @@ async fn beside(
     })
 }
 
-/// Brings a file to a server over and over, as a process of its own, until this is dropped; why it could not.
+/// Uploads a file to a server again and again in a separate process, until dropped. Returns the error of a failed
+/// upload.
 async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
     let Some(server) = at else { return std::future::pending().await };
     loop {
@@ -174,19 +174,19 @@ async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
     }
 }
 
-/// Ways of one large file from one directory to another.
+/// Ways to copy a large file between two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// A session through a pipe.
     Pipe,
-    /// A request of plain HTTP to the same server by another program: what the machine takes for TLS, for a socket and
-    /// for a file.
+    /// A plain HTTP request to the same server by another program: the cost of TLS, a socket and a file on this
+    /// machine.
     Curl,
     /// A session with the server.
     Server,
 }
 
-/// Pushes and pulls one large new file by the server, beside the same through a pipe and by curl.
+/// Measures push and pull of a large new file with the server, compared with a pipe and with curl.
 pub(super) fn large(options: &Options) -> Result<Table> {
     let header = ["way", "direction", "seconds", "MB/s", "client cpu s", "server cpu s", "to pipe"];
     let mut table = Table::new(2, header.into_iter().chain(["to curl"]));
@@ -224,7 +224,7 @@ pub(super) fn large(options: &Options) -> Result<Table> {
     Ok(table)
 }
 
-/// A large file, and where it goes to.
+/// A large file and its destinations.
 struct Copies {
     server: Server,
     near: TempDir,
@@ -243,7 +243,7 @@ impl Copies {
         Ok(Self { server: start(options)?, near, far, has_curl })
     }
 
-    /// Times of the fastest run; nothing where there is no such program.
+    /// Returns the times of the fastest run, or `None` if the program is missing.
     fn fastest(&self, way: Way, is_push: bool) -> Result<Option<Timed>> {
         if way == Way::Curl && !self.has_curl {
             return Ok(None);
@@ -291,7 +291,7 @@ impl Copies {
     }
 }
 
-/// A request for a file of the server's, as a process of its own.
+/// Returns a curl command for a file of the server.
 fn curl(server: &Server, name: &str) -> Command {
     let mut line = Command::new("curl");
     let (address, credentials) = &*server.to;
@@ -304,7 +304,7 @@ fn curl(server: &Server, name: &str) -> Command {
     line
 }
 
-/// Times of a sync, in seconds.
+/// Wall time and processor times of a sync in seconds.
 #[derive(Default)]
 struct Timed {
     seconds: f64,
@@ -329,7 +329,7 @@ fn start(options: &Options) -> Result<Server> {
     Server::start(options.deltic.as_deref(), &options.dir, options.plain)
 }
 
-/// A sync, as a process of its own.
+/// Returns a `deltic sync` command, to run in a separate process.
 fn client(server: &Server) -> Command {
     let mut line = Command::new(server.program());
     let (_, credentials) = &*server.to;
@@ -338,7 +338,7 @@ fn client(server: &Server) -> Command {
     line
 }
 
-/// Has it know the server that it goes to.
+/// Adds the server's certificate pin.
 fn pinned<'a>(line: &'a mut Command, server: &Server) -> &'a mut Command {
     match &server.to.1.pin {
         Some(pin) => line.args(["--pin", &pin.to_string()]),
@@ -346,7 +346,7 @@ fn pinned<'a>(line: &'a mut Command, server: &Server) -> &'a mut Command {
     }
 }
 
-/// Makes a file of bytes that nobody has.
+/// Makes a file of random bytes.
 fn make(path: &Path, len: u64) -> Result<()> {
     use std::io::Write;
     let (mut file, mut random) = (fs::File::create(path)?, Random::new(len));

@@ -1,5 +1,5 @@
-//! The least that a sync could cost a server here: as many messages over the same TLS and WebSockets, and the same file
-//! written whole, flushed and put in place. One thread does it, which looks at nothing.
+//! A lower bound for a server's processor time per sync. A minimal single-threaded server exchanges as many messages
+//! over the same TLS and WebSockets. It writes the same file completely, flushes and renames it, and computes nothing.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -25,13 +25,13 @@ use super::clients::Sample;
 use super::load::Options;
 use super::row::Row;
 
-/// Messages of a sync there and back, and their bytes, as `strace` of a server shows them for an edit of 1 kB.
+/// Round trips of a sync and bytes of each message, as seen with `strace` on a server for an edit of 1 kB.
 const EXCHANGES: usize = 6;
 const UP_BYTES: usize = 320;
 const DOWN_BYTES: usize = 120;
 const NAME: &str = "localhost";
 
-/// Processor time of the one thread so far, in nanoseconds.
+/// Processor time of the server thread so far, in nanoseconds.
 type Spent = Arc<AtomicU64>;
 
 /// Measures the regular load.
@@ -45,7 +45,7 @@ pub(super) async fn measure(options: &Options) -> Result<Row> {
         dir: dir.path().to_owned(),
         spent: Arc::clone(&spent),
     };
-    // It ends with the process: nobody waits for it.
+    // Nobody joins this thread; it ends with the process.
     std::thread::spawn(move || serve(listener, &accepts, &Arc::new(served)));
     let mut connected = Vec::new();
     for _ in 0..options.clients {
@@ -68,7 +68,7 @@ pub(super) async fn measure(options: &Options) -> Result<Row> {
     })
 }
 
-/// Has each client make its exchanges once in a period.
+/// Makes each client run its exchanges once per period.
 async fn load(clients: Vec<WebSocket>, options: &Options) -> Result<Vec<Sample>> {
     let (count, begin) = (clients.len(), Instant::now());
     let period = Duration::from_secs_f64(options.period);
@@ -101,7 +101,7 @@ async fn load(clients: Vec<WebSocket>, options: &Options) -> Result<Vec<Sample>>
     Ok(all)
 }
 
-/// A stream with TLS, or without.
+/// A stream with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type WebSocket = WebSocketStream<Box<dyn Stream>>;
@@ -113,14 +113,14 @@ async fn connect(at: SocketAddr, tls: &TlsConnector) -> Result<WebSocket> {
     Ok(ClientBuilder::new().take_over(Box::new(stream)))
 }
 
-/// Content that the floor's server writes, and where it does.
+/// Content and directory of the files that the server writes.
 struct Served {
     content: Vec<u8>,
     dir: PathBuf,
     spent: Spent,
 }
 
-/// Serves all who come, on this thread.
+/// Serves all connections on this thread.
 fn serve(listener: TcpListener, tls: &TlsAcceptor, served: &Arc<Served>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -140,7 +140,7 @@ fn serve(listener: TcpListener, tls: &TlsAcceptor, served: &Arc<Served>) -> Resu
 }
 
 impl Served {
-    /// Answers one client, whose file is in place before the last message of an exchange.
+    /// Serves a client. Its file is in place before the last message of an exchange.
     async fn answer<T>(&self, mut socket: WebSocketStream<T>, client: u64) -> Result<()>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -168,7 +168,7 @@ fn put(content: &[u8], staged: &Path, file: &Path) -> Result<()> {
     Ok(fs::rename(staged, file)?)
 }
 
-/// Both sides of TLS, by a key that is made for it.
+/// Makes both sides of TLS with a new key.
 fn keys() -> Result<(TlsAcceptor, TlsConnector)> {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     let cert: CertificateDer<'static> = made.cert.der().clone();

@@ -1,4 +1,4 @@
-//! The load that is asked for.
+//! Command line options of the load.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::size::Size;
 
-/// Many clients of one server: processor time of a sync, clients that it bears, times, memory
+/// Many clients of a server: processor time per sync, supported number of clients, times, memory
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Work of the clients
@@ -17,10 +17,10 @@ pub(crate) struct Options {
     /// Clients, each with a file of its own
     #[arg(long, default_value_t = 100)]
     pub(super) clients: usize,
-    /// Length of the one file (hog, large)
+    /// Length of the large file (loads hog and large)
     #[arg(long, default_value = "1GiB")]
     pub(super) large: Size,
-    /// Clients that are connected besides, and silent after they synced once
+    /// Further connected clients that are silent after a first sync
     #[arg(long, default_value_t = 0)]
     pub(super) idle: usize,
     /// Seconds between two syncs of a client (regular load)
@@ -29,10 +29,10 @@ pub(crate) struct Options {
     /// Seconds of the measurement
     #[arg(long, default_value_t = 20.0)]
     pub(super) seconds: f64,
-    /// Seconds after which the server is killed, and started again, over and over; its files are looked at each time
+    /// Seconds between kills of the server (SIGKILL); the server is restarted and its files are checked each time
     #[arg(long, value_name = "SECONDS")]
     pub(super) kill_every: Option<f64>,
-    /// The same, but the server is asked to end (SIGTERM)
+    /// Seconds between restarts of the server (SIGTERM); its files are checked each time
     #[arg(long, value_name = "SECONDS", conflicts_with = "kill_every")]
     pub(super) restart_every: Option<f64>,
     /// Length of a file
@@ -60,16 +60,16 @@ pub(crate) struct Options {
     /// The deltic binary [default: the one beside this program, else in PATH]
     #[arg(long = "deltic", value_name = "PATH")]
     pub(super) deltic: Option<PathBuf>,
-    /// Writes the table as CSV into this file
+    /// Write the table as CSV to this file
     #[arg(long)]
     pub(super) csv: Option<PathBuf>,
-    /// Draws figures 19 to 22 of the paper anew, into this directory
+    /// Draw figures 19 to 22 of the paper into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) plot: Option<PathBuf>,
 }
 
 impl Options {
-    /// Signal by which the server is ended over and over, if it is, and the time between two.
+    /// Returns the signal that ends the server at intervals, with the interval.
     pub(super) fn ends(&self) -> Option<(Signal, Duration)> {
         let killed = self.kill_every.map(|every| (Signal::KILL, every));
         let ended = killed.or_else(|| self.restart_every.map(|every| (Signal::TERM, every)));
@@ -80,16 +80,16 @@ impl Options {
 /// Work of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Load {
-    /// Edits of one client, one after the other, of several lengths
+    /// A single client with edits of several lengths, one after the other
     Simple,
-    /// An edit of each client once in a period
+    /// An edit of each client once per period
     Regular,
-    /// Syncs without a pause, as many as the server and the clients can do
+    /// Syncs without a pause
     Intensive,
-    /// The regular load by itself, and beside a client that brings one large file over and over
+    /// The regular load alone, and beside a client that uploads a large file again and again
     Hog,
-    /// Push and pull of one large file, beside the same through a pipe
+    /// Push and pull of a large file, compared with a pipe
     Large,
-    /// Clients that do nothing any more: memory, and how often the server wakes
+    /// Idle clients: memory and wake-ups of the server
     Idle,
 }

@@ -1,8 +1,8 @@
-//! `deltic serve` under load: the workloads of WebR2sync+ (section 6.2), by many clients over one server.
+//! `deltic serve` under load: the workloads of WebR2sync+ (section 6.2), with many clients of a server.
 //!
-//! The server is the program, in a process of its own. The clients are tasks here, each with a WebSocket and a file of
-//! its own, which it changes and syncs. What a sync costs the server is read from the system, so it holds whatever the
-//! clients cost; where they were late themselves, or took most of the processors, times are void.
+//! The server is a process. The clients are tasks of this process; each client has a WebSocket and a file that it
+//! changes and syncs. Processor times of the server come from the system, so the clients do not distort them. Wall
+//! times are void if the clients were late or took most of the processors.
 
 mod clients;
 mod figures;
@@ -27,14 +27,14 @@ pub(crate) use load::Options;
 use row::{HEADER, Row};
 use server::Server;
 
-/// Cases of the simple load: bytes of an edit.
+/// Edit lengths of the simple load, in bytes.
 const EDITS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
-/// Most clients beside which the floor is measured.
+/// Largest number of clients for which the floor is measured.
 const MOST_AT_FLOOR: usize = 5000;
-/// Edits of each case of the simple load.
+/// Number of edits per length in the simple load.
 const SIMPLE_ROUNDS: usize = 30;
 
-/// Runs the load with each way and prints what it took.
+/// Runs the load in each way and prints the table.
 pub(crate) fn serve(options: &Options) -> Result<()> {
     ensure!(options.clients > 0, "--clients: there is nothing to measure");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -51,7 +51,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     }
     let mut table = Table::new(1, HEADER);
     let floor = match options.load {
-        // It is not about how many there are, and has no room for very many.
+        // The floor does not depend on the number of clients, and does not support very many.
         Load::Regular
             if options.ends().is_none() && !options.plain && options.clients <= MOST_AT_FLOOR =>
         {
@@ -67,7 +67,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     options.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&rows, options, dir))
 }
 
-/// Measures what is not about ways to sync, with the first of them.
+/// Runs the loads that do not compare ways to sync, with the first way.
 fn figure_of(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
     let way = || manner_of(options.ways.first().context("--ways: none")?);
     let table = match options.load {
@@ -87,7 +87,7 @@ fn show(table: &Table, options: &Options) -> Result<()> {
     })
 }
 
-/// Options of one way to sync.
+/// Returns the sync options of a way.
 fn manner_of(way: &str) -> Result<Manner> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);
@@ -100,7 +100,7 @@ fn manner_of(way: &str) -> Result<Manner> {
     Ok(Manner { sync, updates })
 }
 
-/// Runs the load with one way: a row for each length of an edit.
+/// Runs the load in a way. Returns a row for each edit length.
 async fn measure(
     mut fleet: Fleet,
     server: &mut Server,
@@ -108,7 +108,7 @@ async fn measure(
     way: &str,
 ) -> Result<Vec<Row>> {
     progress(&format!("{way}: first copies"));
-    // The first copy brings the file; the second is of one that was changed.
+    // The setup uploads each file and one change.
     fleet.settle(options.idle).await?;
     let edits = match options.load {
         Load::Simple => EDITS.to_vec(),
@@ -154,7 +154,7 @@ async fn measure(
     Ok(rows)
 }
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 fn own_cpu() -> Result<Duration> {
     server::cpu_of(std::process::id())
 }

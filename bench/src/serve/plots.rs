@@ -1,4 +1,4 @@
-//! Figures after those of WebR2sync+: 19 and 20 (simple load), 21 and 22 (clients that the server bears).
+//! Figures after WebR2sync+: 19 and 20 (simple load), 21 and 22 (supported number of clients).
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::figure::{Bars, Content, Figure, Group, both};
 use crate::machine::Machine;
 use crate::scale::{Scale, number};
 
-/// A figure that is drawn.
+/// Description of a figure.
 struct Drawn {
     file: &'static str,
     subject: &'static str,
-    /// Unit of the axis, and whether it is logarithmic.
+    /// Unit of the axis; true for a logarithmic axis.
     axis: (&'static str, bool),
     value: fn(&Row) -> f64,
 }
@@ -40,7 +40,7 @@ const REGULAR: Drawn = Drawn {
 const INTENSIVE: Drawn =
     Drawn { file: "intensive", axis: ("clients, a sync each 10 s", false), ..REGULAR };
 
-/// Draws the figures of this load into `dir`.
+/// Draws the figures of this load in `dir`.
 pub(super) fn draw(rows: &[Row], options: &Options, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     let drawn = match options.load {

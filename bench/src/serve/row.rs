@@ -1,4 +1,4 @@
-//! Figures of a load: a row of the table.
+//! Results of a load: a row of the table.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::clients::Sample;
 use crate::machine::processors;
 use crate::median::median;
 
-/// Figures of one way under the load.
+/// Results of a way to sync under a load.
 pub(super) struct Row {
     pub(super) way: String,
     pub(super) edit: u64,
     pub(super) clients: usize,
     pub(super) samples: Vec<Sample>,
     pub(super) failed: u64,
-    /// Processor time of the server and of the clients for a sync, in milliseconds.
+    /// Processor time per sync of the server and of the clients, in milliseconds.
     pub(super) server_ms: f64,
     pub(super) client_ms: f64,
     pub(super) wall: Duration,
@@ -21,17 +21,17 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Clients of the paper's regular load that this machine bears, by processor time alone.
+    /// Returns the number of clients of the paper's regular load that this machine supports, judged by processor time.
     pub(super) fn bears(&self) -> f64 {
         1e3 * PAPERS_PERIOD * f64::from(processors().get()) / self.server_ms
     }
 
-    /// Kilobytes to the server, of the sync in the middle.
+    /// Returns the median number of kilobytes to the server per sync.
     pub(super) fn up_kb(&self) -> f64 {
         median(self.samples.iter().map(|sample| sample.up as f64)) / 1e3
     }
 
-    /// Why times mean nothing: the clients had no processor when they wanted one.
+    /// Returns why wall times are void: the clients themselves lacked processor time.
     fn void(&self) -> Option<String> {
         let late = at_share(&self.samples, 0.99, |sample| sample.late);
         let share = self.client_ms * self.samples.len() as f64
@@ -43,7 +43,7 @@ impl Row {
         }
     }
 
-    /// The cells of a table, where `floor_ms` is the least of the server's processor time.
+    /// Returns the cells of a table row. `floor_ms` is the lower bound of the server's processor time.
     pub(super) fn cells(&self, floor_ms: Option<f64>) -> [String; 16] {
         let (samples, void) = (&self.samples, self.void());
         let millis = |share| match void {
@@ -76,9 +76,10 @@ impl Row {
     }
 }
 
-/// Seconds between two syncs of a client of the paper's.
+/// Seconds between two syncs of a client in the paper.
 const PAPERS_PERIOD: f64 = 10.0;
-/// Clients of which one in a hundred begins later than this, or that take more of the processors, measure themselves.
+/// Wall times are void above these limits: delay of the 99th percentile, and share of the processors used by the
+/// clients.
 const LATE: Duration = Duration::from_millis(10);
 const BUSY: f64 = 0.6;
 
@@ -101,7 +102,7 @@ pub(super) const HEADER: [&str; 16] = [
     "void",
 ];
 
-/// The time of a sample below which this share of all lies.
+/// Returns the percentile of a time, with `share` from 0 to 1.
 pub(super) fn at_share(samples: &[Sample], share: f64, time: fn(&Sample) -> Duration) -> Duration {
     let mut times: Vec<_> = samples.iter().map(time).collect();
     times.sort_unstable();

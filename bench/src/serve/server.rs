@@ -1,4 +1,4 @@
-//! The server under load, as a process of its own.
+//! The server under load, in a separate process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,20 +17,20 @@ use tokio::time::sleep;
 use crate::machine;
 use crate::programs::peer::deltic_program;
 
-/// A server of one volume, which ends with this value.
+/// A server with one volume. Dropping the value ends the server.
 pub(crate) struct Server {
     child: Child,
-    /// Address of its volume, and the token and pin to reach it.
+    /// Address of the volume, with token and certificate pin.
     pub(crate) to: Arc<(Address, Credentials)>,
     program: PathBuf,
     plain: bool,
     dir: TempDir,
-    /// Processor time of those that were ended.
+    /// Processor time of ended server processes.
     spent: Duration,
 }
 
 impl Server {
-    /// Starts one whose volume is a directory in `parent`.
+    /// Starts a server with a volume in `parent`.
     pub(crate) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
         let dir = tempfile::tempdir_in(parent).context("make a directory")?;
         fs::create_dir(dir.path().join(VOLUME))?;
@@ -39,7 +39,7 @@ impl Server {
         Ok(Self { child, to, program, plain, dir, spent: Duration::ZERO })
     }
 
-    /// Ends it by a signal, and waits for that; what it served stays as it was at that moment.
+    /// Ends the server with a signal and waits for the exit. The volume stays.
     pub(super) async fn end(&mut self, by: Signal) -> Result<()> {
         self.spent = self.cpu()?;
         kill_process(Pid::from_child(&self.child), by)?;
@@ -51,44 +51,44 @@ impl Server {
         Ok(())
     }
 
-    /// Starts it again after it was ended, at another port and with another token.
+    /// Restarts the server after [`end`](Self::end), with a new port and token.
     pub(super) fn start_again(&mut self) -> Result<()> {
         (self.child, self.to) = start(&self.program, self.dir.path(), self.plain)?;
         Ok(())
     }
 
-    /// The directory that it serves.
+    /// Returns the directory of the volume.
     pub(crate) fn volume(&self) -> PathBuf {
         self.dir.path().join(VOLUME)
     }
 
-    /// Processor time that it took so far.
+    /// Returns the processor time so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         Ok(self.spent + cpu_of(self.child.id())?)
     }
 
-    /// Its number as a process.
+    /// Returns the process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// The program that it runs.
+    /// Returns the path of the server program.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Address of a file in its volume.
+    /// Returns the URL of a file in the volume.
     pub(crate) fn url(&self, name: &str) -> OsString {
         format!("{}/{name}", self.to.0.host()).into()
     }
 
-    /// Times that its threads slept and were woken so far.
+    /// Returns the number of voluntary context switches of all threads so far.
     pub(super) fn switches(&self) -> Result<u64> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
         tasks.map(|task| field(&task?.path().join("status"), "voluntary_ctxt_switches:")).sum()
     }
 
-    /// Bytes that it wrote to files so far.
+    /// Returns the bytes written to files so far.
     pub(super) fn written_bytes(&self) -> Result<u64> {
         field(&PathBuf::from(format!("/proc/{}/io", self.child.id())), "wchar:")
     }
@@ -98,12 +98,12 @@ impl Server {
     }
 }
 
-/// Longest time for a server to end whose clients are connected.
+/// Longest time for a server with connected clients to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
-/// Name of the volume.
+/// Name of the volume directory.
 const VOLUME: &str = "volume";
 
-/// Starts a server of the volume in `dir`; where it is, and how it is reached.
+/// Starts a server of the volume in `dir`. Returns the process, and the address with credentials.
 fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address, Credentials)>)> {
     let mut command = Command::new(program);
     command.arg("serve").arg(dir.join(VOLUME)).arg("--state").arg(dir.join("state"));
@@ -128,7 +128,7 @@ impl Drop for Server {
     }
 }
 
-/// A number that the system tells of a process.
+/// Reads a numeric field of a file in `/proc`.
 fn field(file: &Path, name: &str) -> Result<u64> {
     let text = fs::read_to_string(file)?;
     let value = text.lines().find_map(|line| line.strip_prefix(name));
@@ -139,20 +139,20 @@ fn field(file: &Path, name: &str) -> Result<u64> {
         .map_err(Into::into)
 }
 
-/// Processor time of a process, with all its threads.
+/// Returns the processor time of a process with all threads.
 pub(super) fn cpu_of(process: u32) -> Result<Duration> {
     times(process, 11)
 }
 
-/// Processor time of all children of this process that have ended, and of theirs.
+/// Returns the processor time of exited children and their descendants.
 pub(super) fn ended_cpu() -> Result<Duration> {
     times(std::process::id(), 13)
 }
 
-/// The sum of two times of a process, which are so many fields behind its name.
+/// Returns the sum of two adjacent fields of `/proc/PID/stat`. `at` counts from the field after the name.
 fn times(process: u32, at: usize) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name may have blanks, and ends with the last parenthesis.
+    // The name may contain blanks and ends with the last parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(at).take(2).map(str::parse::<u64>);
     let ticks = ticks.sum::<Result<u64, _>>().context("the system does not tell times")?;
