@@ -1,4 +1,4 @@
-//! All cases in all ways, in turns, in a directory that is there only meanwhile.
+//! Runs all cases in all ways, taking turns, in a temporary directory.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,22 +18,22 @@ use crate::exit::{complain, words};
 use crate::progress::Steps;
 use crate::size::Size;
 
-/// Two versions of one file.
+/// Two versions of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Scene {
-    /// Made for the purpose; no change is an equal file whose time differs.
+    /// Generated versions. Without a change, the new version is equal with another modification time.
     Made { data: Data, size: Size, change: Option<(Change, Amount)> },
-    /// The user's.
+    /// Files of the user.
     Pair { old: PathBuf, new: PathBuf },
 }
 
 impl Scene {
-    /// A file that does not change.
+    /// Makes a scene without a change.
     pub(crate) fn same(data: Data, size: Size) -> Self {
         Self::Made { data, size, change: None }
     }
 
-    /// Describes it for tables; the user's files must be there.
+    /// Describes the scene for tables. The user's files must exist.
     pub(crate) fn case(&self, link: Between) -> Result<Case> {
         let link = link.to_string();
         match self {
@@ -70,26 +70,26 @@ fn len_of(path: &Path) -> Result<u64> {
     Ok(meta.len())
 }
 
-/// A way to sync, for all cases.
+/// A way to sync, used for all cases.
 enum Subject {
     Way(Way),
     Peer(Peer, Between),
 }
 
-/// Subjects and cases of a comparison, and those that could not be measured.
+/// A running comparison, with the ways that could not be measured.
 pub(crate) struct Comparison {
     dir: Dir,
     peers: Vec<Peer>,
     /// True if literals are compressed.
     compress: bool,
-    /// Kind and length of old, where it was made.
+    /// Kind and length of the generated old version on disk.
     made: Option<(Data, u64)>,
-    /// Ways that sessions refuse; each was named.
+    /// Ways that a session refused. An error was printed for each.
     refused: HashSet<&'static str>,
 }
 
 impl Comparison {
-    /// A directory for it, and the programs that are there.
+    /// Makes the directory and drops programs that are not installed.
     pub(crate) fn new(plan: &Plan<'_>) -> Result<Self> {
         let parent = plan.args.dir.clone().unwrap_or_else(std::env::temp_dir);
         let dir = Dir::new(&parent)?;
@@ -111,12 +111,12 @@ impl Comparison {
         Ok(Self { dir, peers, compress, made: None, refused: HashSet::new() })
     }
 
-    /// True if all was measured that Deltic was asked for.
+    /// True if every requested way of Deltic was measured.
     pub(crate) fn is_whole(&self) -> bool {
         self.refused.is_empty()
     }
 
-    /// A row for each case and way.
+    /// Measures a row for each case and way.
     pub(crate) fn rows(&mut self, plan: &Plan<'_>) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         let ways = plan.strategies.len() * plan.threads.len() + self.peers.len();
@@ -133,12 +133,12 @@ impl Comparison {
         Ok(rows)
     }
 
-    /// Puts the versions of a scene on the disk. Old is written again only where it is another.
+    /// Writes the versions of a scene to disk. The old version is written only if it changed.
     fn prepare(&mut self, scene: &Scene) -> Result<Files> {
         let [made_old, made_new, dest] = ["old", "new", "dest"].map(|name| self.dir.path(name));
         let (what, change) = match scene {
             Scene::Pair { old, new } => {
-                // A link to a file is not a file to a sync.
+                // A sync does not follow a symbolic link, so links are resolved here.
                 let real = |path: &PathBuf| {
                     path.canonicalize().with_context(|| format!("cannot read {}", shown(path)))
                 };
@@ -158,7 +158,7 @@ impl Comparison {
         Ok(Files { old: made_old, new: made_new, dest })
     }
 
-    /// All ways of one case, in turns.
+    /// Measures all ways of a case, taking turns.
     fn take(&mut self, turns: &Turns<'_>, steps: &mut Steps) -> Result<Vec<Row>> {
         let subjects = self.subjects(turns);
         let mut rows: Vec<_> = subjects.iter().map(|subject| subject.row(&turns.case)).collect();
@@ -219,7 +219,7 @@ impl Comparison {
     }
 }
 
-/// A case, and what takes turns on it.
+/// A case with its files and link.
 struct Turns<'a> {
     plan: &'a Plan<'a>,
     files: &'a Files,
@@ -236,7 +236,7 @@ impl Subject {
     }
 }
 
-/// A directory that goes when it is dropped.
+/// A directory that is removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {

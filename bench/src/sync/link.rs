@@ -1,7 +1,6 @@
-//! `deltic-bench link`: the far end of another program that is measured, behind the link of [`sync`](super).
+//! `deltic-bench link`: the far end of another program, behind the link of [`sync`](super).
 //!
-//! The shell stands where ssh would. It also waits for the program, and so knows what that cost: of two ends that one
-//! program starts nobody else can tell.
+//! This command replaces ssh. It also waits for the far end and so measures its cost, which the near end cannot see.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,23 +20,23 @@ use crate::exit::{Exit, give_up};
 /// Internal: runs the far end of a program that `bench sync` measures
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What is between the ends, as in `bench sync`
+    /// Link between the ends, as in `bench sync`
     between: Between,
-    /// Where to write what the far end and the link cost
+    /// File for the cost of the far end and of the link
     costs: PathBuf,
-    /// The host, which is not asked
+    /// Host name, ignored
     host: OsString,
-    /// The far end
+    /// Program of the far end
     program: OsString,
-    /// Its words
+    /// Arguments of the program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-/// Runs the command; whether it ended well.
+/// Runs the far end. Returns an error code if the far end fails.
 pub(crate) fn run(args: &Args) -> Exit {
     match beyond(args) {
-        // It said itself why.
+        // The far end printed its own error.
         Ok(status) => {
             if status.success() {
                 Exit::Success
@@ -63,12 +62,12 @@ fn beyond(args: &Args) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Processor time behind and on a link.
+/// Processor time of the far end and of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
     /// Processor time of the far end.
     pub(crate) far: Duration,
-    /// Processor time of what made the link, which no program is to blame for.
+    /// Processor time of the link simulation, which is not counted for a program.
     pub(crate) own: Duration,
 }
 
@@ -78,7 +77,7 @@ impl Costs {
         fs::write(path, line).with_context(|| format!("write {}", shown(path)))
     }
 
-    /// Reads the line that `deltic-bench link` wrote to `path`.
+    /// Reads the costs that `deltic-bench link` wrote to `path`.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let failed = || format!("read {}", shown(path));
         let line = fs::read_to_string(path).with_context(failed)?;
@@ -88,7 +87,7 @@ impl Costs {
     }
 }
 
-/// Processor time of this process, or of all children that have ended and of theirs.
+/// Returns the processor time of this process, or of its exited descendants.
 pub(crate) fn spent(who: UsageWho) -> Result<Duration> {
     let used = getrusage(who).context("ask for processor time")?;
     let time = |time: TimeVal| {

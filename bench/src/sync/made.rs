@@ -1,5 +1,5 @@
-//! Files to sync that are the same each time: random bytes, or such as are made to cost much, and changes in pieces at
-//! random places (SkySync §4.1, NetSync §5.1). Streamed, so that a length needs no memory.
+//! Reproducible files to sync: random bytes or worst cases, and changes in pieces at random positions (SkySync §4.1,
+//! NetSync §5.1). Files are streamed, so that large files need no memory.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -11,7 +11,7 @@ use deltic_core::Crc32c;
 use super::words::{Change, Data};
 use crate::random::Random;
 
-/// Bytes of one piece of a change; the last may be shorter.
+/// Length of a piece of a change. The last piece may be shorter.
 const PIECE_BYTES: u64 = 256;
 const BUFFER_BYTES: usize = 256 << 10;
 /// "deltic" in ASCII.
@@ -42,7 +42,8 @@ pub(crate) fn write_old(path: &Path, data: Data, len: u64) -> io::Result<()> {
     file.flush()
 }
 
-/// A block whose CRC-32C is that of all such blocks: behind its own state of the sum any bytes leave zero.
+/// Makes a random block. All blocks of this function have the same CRC-32C, because the last four bytes cancel the
+/// state of the checksum.
 fn forged(random: &mut Random) -> Vec<u8> {
     let mut block = random.bytes(Data::FORGED_BYTES - 4);
     let state = !Crc32c::of(&block).get();
@@ -50,7 +51,7 @@ fn forged(random: &mut Random) -> Vec<u8> {
     block
 }
 
-/// Writes what `old` is after `bytes` of it changed in this way.
+/// Writes a changed copy of `old` to `new`.
 pub(crate) fn write_new(old: &Path, new: &Path, change: Change, bytes: u64) -> io::Result<()> {
     let len = old.metadata()?.len();
     let from = BufReader::with_capacity(BUFFER_BYTES, File::open(old)?);
@@ -85,10 +86,10 @@ fn changed(
     io::copy(&mut old, new).map(drop)
 }
 
-/// Places of pieces, in order, and their lengths. No two of them touch the same byte.
+/// Returns position and length of the pieces, in order and without overlap.
 fn pieces(len: u64, (change, bytes): (Change, u64), random: &mut Random) -> Vec<(u64, u64)> {
     let count = bytes.div_ceil(PIECE_BYTES);
-    // Places among the bytes that stay, and what went before each.
+    // Positions are drawn among the bytes that stay, then moved by the pieces before.
     let (stay, width) =
         if change == Change::Insert { (len, 0) } else { (len - bytes, PIECE_BYTES) };
     let mut places: Vec<_> = (0..count).map(|_| random.below(stay + 1)).collect();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn forged_blocks_differ_and_have_one_sum() {
+    fn forged_blocks_differ_and_have_the_same_sum() {
         let mut random = Random::new(4);
         let [one, other] = [(); 2].map(|()| forged(&mut random));
         assert_ne!(one, other);
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn old_is_what_its_name_says() {
+    fn old_versions_match_their_description() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let old = |data| {
             write_old(&path, data, 1_000_001).unwrap();
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_bytes_change_as_were_asked_for() {
+    fn the_requested_number_of_bytes_changes() {
         let old = Random::new(1).bytes(100_000);
         for bytes in [0, 1, 255, 256, 257, 10_000, 100_000] {
             let inserted = new_of(&old, Change::Insert, bytes);

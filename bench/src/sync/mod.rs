@@ -1,4 +1,4 @@
-//! `deltic bench sync`: whole syncs side by side, as the papers compare them: strategies, and other programs, over
+//! `deltic bench sync`: whole syncs side by side, as in the papers. Strategies and other programs are compared over
 //! kinds and amounts of changes, threads and links.
 
 mod compare;
@@ -37,23 +37,23 @@ use words::{Amount, Between, Change, Data, Peer};
 /// "wall" is by the clock, from the first thread to the last byte. "cpu" is
 /// processor time of the whole process, "sender cpu" and "receiver cpu" what
 /// each end can account for. "both wait" is wall time in which neither end did
-/// anything. The second and third table split the processor time of each end:
-/// "scan" cuts and sums in one go; "cut alone" is what cutting the same bytes
-/// takes without sums, measured afterwards. "decide" is the protocol: frames,
+/// anything. The second and third tables split the processor time of each end:
+/// "scan" is cutting and summing; "cut alone" is cutting the same bytes
+/// without sums, measured afterwards. "decide" is the protocol: frames,
 /// the index, look-ups. "up" is from the sender, "down" to it.
 ///
 /// Other programs (--peer) sync over the same links, through pipes and files; they
-/// are measured from outside, so much about them is not known and shown as "-".
+/// are measured from outside, so unknown figures are shown as "-".
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Strategies to compare; "all" is each of the papers' and Deltic's
+    /// Strategies to compare; "all" is every strategy of the papers and of Deltic
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "deltic")]
     strategy: Vec<String>,
     /// Lengths of old [default: 10MB where there is no --pair]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     size: Vec<Size>,
-    /// What old is: random, zeros, forged (blocks with one CRC-32C), or a length: so many random bytes again and again
+    /// Content of old: random, zeros, forged (blocks with equal CRC-32C), or a length: random bytes of this length, repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "random")]
     data: Vec<Data>,
     /// How bytes change
@@ -73,28 +73,28 @@ pub(crate) struct Args {
         default_value = "0,256B,4KiB,64KiB,1MiB"
     )]
     change: Vec<Amount>,
-    /// Two versions of a file, such as releases; may be given again
+    /// Two versions of a file, such as releases; may be repeated
     #[arg(long, value_names = ["OLD", "NEW"], num_args = 2)]
     pair: Vec<PathBuf>,
     /// Threads of each end that compute [default: as many as there are processors]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<NonZeroU32>,
-    /// What is between the ends: bits a second and a round trip, such as 500Mbit,50ms; or none. May be given again
+    /// Link between the ends: bits per second and round trip time, such as 500Mbit,50ms, or none. May be repeated
     #[arg(long, value_name = "RATE,RTT", default_value = "none")]
     link: Vec<Between>,
-    /// Programs to compare with: rsync or rdiff, at PATH if need be; may be given again
+    /// Programs to compare with: rsync or rdiff, at PATH if given; may be repeated
     #[arg(long, value_name = "NAME[=PATH]")]
     peer: Vec<Peer>,
     /// Compress literals (zstd)
     #[arg(short = 'z', long)]
     compress: bool,
-    /// Flush files to the disk before a sync counts as done, as `deltic sync` does; without, as rsync runs
+    /// Flush files to the disk, as `deltic sync` does; without this option files are not flushed, as with rsync
     #[arg(long)]
     durable: bool,
-    /// Turns that each way to sync takes; the median counts
+    /// Runs of each way to sync; the median is shown
     #[arg(long, value_name = "N", default_value = "3")]
     runs: NonZeroUsize,
-    /// Where the files go [default: the directory for temporary files]
+    /// Directory for the files [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Write all figures to FILE
@@ -108,7 +108,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// The options, checked.
+/// The validated options.
 struct Plan<'a> {
     args: &'a Args,
     strategies: Vec<Strategy>,
@@ -138,14 +138,14 @@ impl<'a> Plan<'a> {
         Ok(Self { args, strategies, threads, scenes: args.scenes()?, links: args.link.clone() })
     }
 
-    /// All that will be compared.
+    /// Returns all cases to compare.
     fn cases(&self) -> Result<Vec<Case>> {
         let cases =
             self.scenes.iter().flat_map(|scene| self.links.iter().map(|link| scene.case(*link)));
         cases.collect()
     }
 
-    /// All that will be written.
+    /// Returns all output files.
     fn files(&self, cases: &[Case]) -> Vec<PathBuf> {
         let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, cases));
         self.args.csv.iter().cloned().chain(plots).collect()
@@ -153,7 +153,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Args {
-    /// The versions to compare.
+    /// Returns the pairs of versions to compare.
     fn scenes(&self) -> Result<Vec<Scene>> {
         let sizes = match &self.size[..] {
             [] if self.pair.is_empty() => vec![Size::from(USUAL_BYTES)],
@@ -162,7 +162,7 @@ impl Args {
         let mut scenes = Vec::new();
         let made = self.data.iter().flat_map(|data| sizes.iter().map(|size| (*data, *size)));
         for (data, size) in made {
-            // What does not change, does so in one way.
+            // All kinds of an empty change are the same.
             if self.change.iter().any(|amount| amount.of(size.bytes()) == 0) {
                 scenes.push(Scene::same(data, size));
             }
@@ -181,7 +181,7 @@ impl Args {
     }
 }
 
-/// Runs the comparison and shows its figures.
+/// Runs the comparison and prints its figures.
 pub(crate) fn run(args: &Args) -> Exit {
     let plan = match Plan::new(args) {
         Ok(plan) => plan,
@@ -194,7 +194,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 fn compare(plan: &Plan<'_>) -> Result<Exit> {
-    // Before anything is measured, for that may take long.
+    // Output files are checked before the measurement, which may take long.
     let cases = plan.cases()?;
     let files = plan.files(&cases);
     if let Some(file) = files.iter().find(|file| is_input(file, &plan.args.pair)) {
@@ -215,14 +215,14 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     Ok(if comparison.is_whole() { Exit::Success } else { Exit::Partial })
 }
 
-/// True if `path` is one of these files, under whatever name.
+/// True if `path` is one of `inputs`, even under another name.
 fn is_input(path: &Path, inputs: &[PathBuf]) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|meta| id(&meta));
     let this = identity(path);
     this.is_some() && inputs.iter().any(|input| identity(input) == this)
 }
 
-/// Old, where nothing is said.
+/// Default length of the old version.
 const USUAL_BYTES: u64 = 10_000_000;
 
 const EXAMPLES: &str = "\

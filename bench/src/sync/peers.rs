@@ -1,8 +1,8 @@
-//! Other programs that do the same: rsync with a remote shell that stays here, and rdiff.
+//! Runs other programs: rsync with a local remote shell, and rdiff.
 //!
-//! `deltic-bench link` ([`link`](super::link)) stands for ssh: it runs the far end, makes the link, and tells what
-//! each cost. Processor time of the near end is what is left of all children's. rdiff's far end are two commands, one
-//! before and one after the near one; its bytes are the lengths of its two files.
+//! `deltic-bench link` ([`link`](super::link)) replaces ssh: it runs the far end, simulates the link, and reports the
+//! cost of both. The near end's processor time is the time of all children minus these costs. rdiff has two commands at
+//! the far end, before and after the near one; its traffic is the length of its two files.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use super::words::{Between, Peer, PeerKind};
 use crate::exit::shown;
 
 impl Peer {
-    /// Its name and version, if it is there.
+    /// Returns the name and version of the program. Fails if the program is missing.
     pub(crate) fn version(&self) -> Result<String> {
         let told = Command::new(&self.program).arg("--version").stdin(Stdio::null()).output();
         let told = told.with_context(|| format!("start {}", shown(&self.program)))?;
@@ -32,7 +32,7 @@ impl Peer {
         Ok(line.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             PeerKind::Rsync => "rsync (program)",
@@ -40,7 +40,7 @@ impl Peer {
         }
     }
 
-    /// Syncs `files`, which are in place, over `way`.
+    /// Syncs `files`, which are in place, over a link.
     pub(crate) fn run(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
         match self.kind {
             PeerKind::Rsync => self.rsync(files, way),
@@ -96,7 +96,7 @@ impl Peer {
         })
     }
 
-    /// The program with these words at the far end.
+    /// Returns a command that runs the program at the far end with these arguments.
     fn beyond<const N: usize>(&self, way: &Over<'_>, words: [&Path; N]) -> Result<Command> {
         let shell = way.shell()?;
         let mut command = Command::new(&shell[0]);
@@ -105,37 +105,37 @@ impl Peer {
     }
 }
 
-/// The way of a program to its far end.
+/// Link and options of a run.
 pub(crate) struct Over<'a> {
     /// The link between the ends.
     pub(crate) link: Between,
-    /// True if literals are compressed, where the program can.
+    /// True if literals are compressed, if the program can.
     pub(crate) compress: bool,
-    /// Directory for what it needs besides.
+    /// Directory for temporary files.
     pub(crate) dir: &'a Path,
 }
 
 impl Over<'_> {
-    /// The command that stands for ssh; the host and the command follow.
+    /// Returns the command that replaces ssh. The host and the remote command follow.
     fn shell(&self) -> Result<Vec<OsString>> {
         let bench = std::env::current_exe().context("find this program")?;
         let link = self.link.word().into();
         Ok(vec![bench.into(), "link".into(), link, self.costs().into()])
     }
 
-    /// File in which the shell writes what it cost.
+    /// Returns the file in which the shell writes its costs.
     fn costs(&self) -> PathBuf {
         self.dir.join("costs")
     }
 
-    /// Runs the far end to success; of its cost the shell's is no part.
+    /// Runs a far end, which must succeed. The cost excludes the shell.
     fn spend_beyond(&self, command: &mut Command) -> Result<Cost> {
         let cost = spend(command)?;
         Ok(Cost { cpu: Costs::read(&self.costs())?.far, ..cost })
     }
 }
 
-/// Runs `command` to success.
+/// Runs a command, which must succeed.
 fn spend(command: &mut Command) -> Result<Cost> {
     let (start, before) = (Instant::now(), spent(UsageWho::RUSAGE_CHILDREN)?);
     let program = shown(Path::new(command.get_program()));
@@ -152,14 +152,14 @@ fn spend(command: &mut Command) -> Result<Cost> {
     Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
 }
 
-/// Cost and output of one command.
+/// Cost and output of a command.
 struct Cost {
     wall: Duration,
     cpu: Duration,
     said: String,
 }
 
-/// Words as rsync takes them behind `-e`: in quotes, each of which is doubled inside of them.
+/// Quotes words for rsync's `-e`: single quotes around each word, doubled within.
 fn quoted(words: &[OsString]) -> OsString {
     let mut line = Vec::new();
     for word in words {
@@ -173,7 +173,7 @@ fn quoted(words: &[OsString]) -> OsString {
     OsString::from_vec(line)
 }
 
-/// The number behind `label` in what rsync printed with `--stats`.
+/// Returns the number after `label` in the output of rsync's `--stats`.
 fn count(said: &str, label: &str) -> Result<u64> {
     let rest = said.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(": "));
     let digits = rest.map(|rest| {

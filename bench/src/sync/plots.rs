@@ -1,5 +1,5 @@
-//! Figures after SkySync's (7 to 12, 17) and NetSync's (14, 18): for each data set, kind of change and
-//! link a group for each amount that changed, and a bar for each way to sync.
+//! Figures after SkySync (7 to 12, 17) and NetSync (14, 18). A figure shows one data set, kind of change and link, with
+//! a group for each amount of change and a bar for each way.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::figure::both;
 use crate::figure::{Bars, Content, Figure, Group};
 use crate::scale::{Scale, number};
 
-/// A figure that is drawn.
+/// Description of a figure.
 struct Drawn {
     file: &'static str,
     what: &'static str,
     column: &'static str,
     axis: &'static str,
-    /// Factor of the figures.
+    /// Factor to multiply values with.
     scale: f64,
 }
 
@@ -44,15 +44,14 @@ impl Drawn {
     }
 }
 
-/// Rows that are drawn together: of one data set, link and kind of change; a file that did not change belongs to each
-/// kind.
+/// Rows of a figure: the same data set, link and kind of change. A file without a change belongs to every kind.
 struct Sheet<'a> {
     name: String,
     data: String,
     rows: Vec<&'a Row>,
 }
 
-/// Draws all of `report` into `dir`.
+/// Draws all figures of `report` in `dir`.
 pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
     for sheet in sheets(report) {
         for drawn in &Drawn::ALL {
@@ -63,7 +62,7 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All that is drawn into `dir` of these cases.
+/// Returns all files that [`draw`] writes for these cases.
 pub(crate) fn files(dir: &Path, cases: &[Case]) -> Vec<PathBuf> {
     let names = kinds(cases.iter()).into_iter().map(|case| sheet_name(&case));
     let both = |name: String| Drawn::ALL.map(|drawn| both(dir, &format!("{}-{name}", drawn.file)));
@@ -79,12 +78,12 @@ fn sheets(report: &Report) -> Vec<Sheet<'_>> {
     kinds(report.rows.iter().map(|row| &row.case)).into_iter().map(sheet).collect()
 }
 
-/// Cases by sheet, in order.
+/// Returns the first case of each sheet, in order.
 fn kinds<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> Vec<Case> {
     let mut kinds: Vec<Case> = Vec::new();
     for case in cases.clone() {
         let changes = |other: &Case| same_data(other, case) && other.changed != Some(0);
-        // What did not change stands alone only where nothing did.
+        // A case without a change has a sheet of its own only if no case of the same data has a change.
         let stands = case.changed != Some(0) || !cases.clone().any(changes);
         if stands && !kinds.iter().any(|kind| belongs(case, kind)) {
             kinds.push(case.clone());

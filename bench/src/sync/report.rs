@@ -1,4 +1,4 @@
-//! The figures of all syncs, as tables for people and as CSV for programs.
+//! Results of all syncs, as tables for the terminal and as CSV.
 
 use deltic_net::monitor::Stage;
 use deltic_protocol::Purpose;
@@ -7,56 +7,56 @@ use super::trial::Sample;
 use crate::median::median;
 use crate::table::Table;
 
-/// Everything that was measured.
+/// All results.
 pub(crate) struct Report {
-    /// Place and way of the measuring, in a line.
+    /// Machine and way of measuring, in a line.
     pub(crate) machine: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// The synced data.
+/// The versions of a case, their change and the link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// A length, or the name of a pair.
+    /// Length of the old version, or the name of a pair.
     pub(crate) data: String,
-    /// `none`, or how its bytes changed.
+    /// `none`, or the kind of change.
     pub(crate) change: String,
-    /// Number of changed bytes, which nobody knows of a pair.
+    /// Number of changed bytes, unknown for a pair.
     pub(crate) changed: Option<u64>,
-    /// The same as it was asked for.
+    /// Amount of change as given on the command line.
     pub(crate) amount: String,
-    /// Length of new.
+    /// Length of the new version in bytes.
     pub(crate) new_len: u64,
     pub(crate) link: String,
 }
 
-/// A way to sync.
+/// Results of a way to sync.
 pub(crate) struct Row {
     pub(crate) case: Case,
-    /// The strategy, or the program.
+    /// Name of the strategy or program.
     pub(crate) name: String,
-    /// Threads of each end; nothing where the program decides.
+    /// Threads of each end. `None` if the program decides.
     pub(crate) threads: Option<u32>,
     samples: Vec<Vec<Option<f64>>>,
 }
 
 impl Row {
-    /// A row without a run.
+    /// Makes a row without results.
     pub(crate) fn new(case: Case, name: &str, threads: Option<u32>) -> Self {
         Self { case, name: name.into(), threads, samples: Vec::new() }
     }
 
-    /// Takes in one run.
+    /// Adds the results of a run.
     pub(crate) fn add(&mut self, sample: &Sample) {
         self.samples.push(sample.cells());
     }
 
-    /// True if no run went well.
+    /// True if no run succeeded.
     pub(crate) fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// The median of a figure, if it is known.
+    /// Returns the median of a figure, if known.
     pub(crate) fn figure(&self, column: &str) -> Option<f64> {
         let at = Sample::columns().iter().position(|name| name == column);
         self.median(at.expect("columns are asked for by their names"))
@@ -67,7 +67,7 @@ impl Row {
         figures.filter(|figures| !figures.is_empty()).map(median)
     }
 
-    /// The way, in a figure's legend.
+    /// Returns the name in the legend of a figure.
     pub(crate) fn label(&self) -> String {
         let threads = |threads| format!("{} ({threads})", self.name);
         self.threads.map_or_else(|| self.name.clone(), threads)
@@ -81,7 +81,7 @@ impl Row {
 }
 
 impl Report {
-    /// All of it for people.
+    /// Formats all tables for the terminal.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.machine.clone()];
         let mut put = |title: &str, table: &Table| {
@@ -114,7 +114,7 @@ impl Report {
         table
     }
 
-    /// A line for each row, with all figures.
+    /// Formats all results as CSV, with a line for each row.
     pub(crate) fn csv(&self) -> String {
         let names =
             ["data", "change", "changed_bytes", "new_bytes", "link", "name", "threads", "runs"];
@@ -142,12 +142,12 @@ impl Report {
     }
 }
 
-/// A column for people.
+/// A column of a table for the terminal.
 struct Shown {
     title: String,
     /// Name of the figure.
     name: String,
-    /// Factor of the figure.
+    /// Factor to multiply values with.
     scale: f64,
     digits: usize,
 }
@@ -204,10 +204,10 @@ fn compared() -> Vec<Shown> {
     ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
 }
 
-/// A name as a cell of CSV that needs no quotes.
+/// Replaces commas and quotes in a name, so that CSV needs no quoting.
 fn plain(name: &str) -> String {
     name.replace([',', '"'], "_")
 }
 
-/// Columns that say of what.
+/// Columns that identify a row.
 const NAMES: [&str; 6] = ["data", "change", "bytes", "link", "by", "threads"];

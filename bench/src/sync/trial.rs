@@ -1,4 +1,4 @@
-//! A sync, done and measured: by Deltic with both ends in this process, or by another program.
+//! Runs and measures a sync: by Deltic with both ends in this process, or by another program.
 
 use std::fs::{self, File, FileTimes};
 use std::io::Read;
@@ -21,17 +21,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::exit::shown;
 
-/// The versions of one file, and where old is brought up to date.
+/// Two versions of a file, and the destination that holds the old version.
 pub(crate) struct Files {
     pub(crate) old: PathBuf,
     pub(crate) new: PathBuf,
-    /// Whatever the last sync left.
+    /// Destination with the result of the last sync.
     pub(crate) dest: PathBuf,
 }
 
 impl Files {
-    /// Puts old in place and on the disk, so that no run pays for another's writes. It is a day old: a change that
-    /// keeps the length must not look like none.
+    /// Copies the old version to the destination and flushes it, so that the next run does not pay for this write. The
+    /// modification time is a day ago, so that the quick check sees every change.
     pub(crate) fn restore(&self) -> Result<()> {
         let failed = || format!("write {}", shown(&self.dest));
         fs::copy(&self.old, &self.dest).with_context(failed)?;
@@ -41,7 +41,7 @@ impl Files {
         file.sync_all().with_context(failed)
     }
 
-    /// True if the destination is new, byte by byte.
+    /// Fails unless the destination equals the new version byte by byte.
     pub(crate) fn check(&self) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| format!("open {}", shown(path)));
         let (mut new, mut dest) = (open(&self.new)?, open(&self.dest)?);
@@ -56,7 +56,7 @@ impl Files {
     }
 }
 
-/// Cost of one sync. Figures that nobody can tell of a program are absent.
+/// Cost of a sync. Figures that are unknown for a program are absent.
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
     /// Processor time of both ends.
@@ -68,21 +68,21 @@ pub(crate) struct Sample {
     pub(crate) up: u64,
     /// Bytes to the sender.
     pub(crate) down: u64,
-    /// Bytes of new that were sent as they are, before compression.
+    /// Literal bytes before compression.
     pub(crate) literal: Option<u64>,
 }
 
-/// Figures that the ends of Deltic know of themselves.
+/// Figures that only Deltic's ends report.
 pub(crate) struct Ends {
-    /// The sender's and the receiver's.
+    /// Times of the sender and of the receiver.
     pub(crate) spent: [Spent; 2],
     pub(crate) waiting: Duration,
-    /// Processor time of cutting alone, of new and of old.
+    /// Processor time of cutting the new and the old version without sums.
     pub(crate) cut: [Duration; 2],
 }
 
 impl Sample {
-    /// Names of [`Sample::cells`].
+    /// Returns the names of [`Sample::cells`].
     pub(crate) fn columns() -> Vec<String> {
         let fixed = FIXED.map(String::from).into_iter();
         let ends = ["sender", "receiver"];
@@ -98,7 +98,7 @@ impl Sample {
         fixed.chain(stages).chain(compared).chain(purposes).collect()
     }
 
-    /// The figures, in seconds and bytes.
+    /// Returns the figures, in seconds and bytes.
     pub(crate) fn cells(&self) -> Vec<Option<f64>> {
         let seconds = |time: Duration| Some(time.as_secs_f64());
         let of = |end: usize, figure: fn(&Spent) -> Duration| {
@@ -135,7 +135,7 @@ impl Sample {
     }
 }
 
-/// Deltic's way to sync.
+/// Options of Deltic for a sync.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) strategy: Strategy,
@@ -145,10 +145,10 @@ pub(crate) struct Way {
     pub(crate) durable: bool,
 }
 
-/// The end of a sync.
+/// Result of a sync.
 pub(crate) enum Ended {
     Well(Box<Sample>),
-    /// The session does not do it in this way.
+    /// The session does not support these options.
     Refused(String),
 }
 
@@ -216,8 +216,8 @@ impl Way {
         }
     }
 
-    /// Processor time of cutting new, and old, with this strategy's chunker and no sums: a session cuts and sums in one
-    /// go, so its own share of cutting can only be told by this.
+    /// Measures the processor time of cutting both versions with this strategy's chunker and without sums. A session
+    /// cuts and sums together, so the share of cutting is only known from this measurement.
     fn cut(&self, files: &Files) -> Result<[Duration; 2]> {
         let new_len = files.new.metadata()?.len();
         let bandwidth = self.link.map(|link| link.bits_per_second);
@@ -226,7 +226,7 @@ impl Way {
     }
 }
 
-/// Processor time of this thread for cutting `path`, without reading it.
+/// Returns this thread's processor time for cutting `path`, without reading.
 fn cut_alone(path: &Path, spec: ChunkerSpec) -> Result<Duration> {
     let chunker = spec.build();
     let mut file = File::open(path).with_context(|| format!("open {}", shown(path)))?;
@@ -248,7 +248,7 @@ fn cut_alone(path: &Path, spec: ChunkerSpec) -> Result<Duration> {
     }
 }
 
-/// Reads until `buffer` is full or the file at its end.
+/// Reads until `buffer` is full or the file ends.
 fn fill(file: &mut File, buffer: &mut [u8]) -> Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
@@ -269,7 +269,7 @@ fn clock(id: ClockId) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The first names of [`Sample::columns`].
+/// First names of [`Sample::columns`].
 const FIXED: [&str; 12] = [
     "wall_s",
     "cpu_s",
@@ -284,5 +284,5 @@ const FIXED: [&str; 12] = [
     "down_bytes",
     "literal_bytes",
 ];
-/// Bytes that are compared or cut at once.
+/// Bytes that are compared or cut at a time.
 const SEGMENT_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The words of `deltic bench sync`: how much changes and how, the link, the programs beside Deltic.
+//! Argument types of `deltic bench sync`: amounts and kinds of change, links, and other programs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use deltic_core::strategy::LinkModel;
 
 use crate::size::{BadSize, Size};
 
-/// Number of bytes of a file that change.
+/// An amount of change: a number of bytes or a percentage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
     Bytes(Size),
@@ -17,7 +17,7 @@ pub(crate) enum Amount {
 }
 
 impl Amount {
-    /// Bytes of a file of `len`.
+    /// Returns the number of changed bytes in a file of `len` bytes.
     pub(crate) fn of(self, len: u64) -> u64 {
         match self {
             Self::Bytes(size) => size.bytes(),
@@ -49,24 +49,24 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Content of old.
+/// Content of the old version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// Random bytes.
     Random,
-    /// Zeros alone.
+    /// Zeros.
     Zeros,
-    /// The same random bytes, repeated.
+    /// Random bytes of this length, repeated.
     Repeated(u32),
-    /// Blocks of [`Data::FORGED_BYTES`] that all differ and have one CRC-32C.
+    /// Different blocks of [`Data::FORGED_BYTES`] with equal CRC-32C.
     Forged,
 }
 
 impl Data {
-    /// Blocks of rsync, SkySync-F and WebR2sync in the papers: what their presets sum.
+    /// Block size of rsync, SkySync-F and WebR2sync in the papers.
     pub(crate) const FORGED_BYTES: usize = 8 << 10;
 
-    /// The name in tables for `len` bytes of it.
+    /// Returns the name in tables for `size` bytes of this data.
     pub(crate) fn describe(self, size: Size) -> String {
         let length_of = size.to_string();
         match self {
@@ -97,19 +97,19 @@ impl FromStr for Data {
     }
 }
 
-/// The change that a piece makes to the bytes at its place.
+/// The kind of change of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Change {
-    /// New bytes come in between.
+    /// New bytes are inserted.
     Insert,
-    /// Bytes go.
+    /// Bytes are deleted.
     Cut,
-    /// All bits are turned.
+    /// All bits are inverted.
     Inverse,
 }
 
 impl Change {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -127,7 +127,7 @@ pub(crate) enum Between {
 }
 
 impl Between {
-    /// The word that is read as this.
+    /// Returns the word that parses as this link.
     pub(crate) fn word(self) -> String {
         let Self::Link(LinkModel { bits_per_second, round_trip }) = self else {
             return "none".into();
@@ -136,8 +136,8 @@ impl Between {
         format!("{kilobits}kbit,{seconds}s")
     }
 
-    /// The link, if there is one.
-    pub(crate) fn link(self) -> Option<LinkModel> {
+    /// Returns the link, if any.
+    pub(crate) fn link(self) -> Option<Link> {
         match self {
             Self::Nothing => None,
             Self::Link(link) => Some(link),
@@ -145,7 +145,7 @@ impl Between {
     }
 }
 
-/// `none`, or a rate in bits a second and a round trip, `500Mbit,50ms`.
+/// Parses `none`, or a rate in bits per second and a round trip time: `500Mbit,50ms`.
 impl FromStr for Between {
     type Err = BadWord;
 
@@ -176,7 +176,7 @@ impl fmt::Display for Between {
     }
 }
 
-/// The number before one of these units, times what the unit is worth.
+/// Parses a number with one of these units, and multiplies by the factor of the unit.
 fn number(word: &str, units: &[(&str, f64)]) -> Option<f64> {
     let word = word.trim().to_ascii_lowercase();
     let found = units.iter().find_map(|(unit, worth)| Some((word.strip_suffix(unit)?, worth)));
@@ -185,11 +185,11 @@ fn number(word: &str, units: &[(&str, f64)]) -> Option<f64> {
     plain.then(|| digits.parse::<f64>().ok()).flatten().map(|number| number * worth)
 }
 
-/// A program that does the same.
+/// A program to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) kind: PeerKind,
-    /// The program.
+    /// Path of the program.
     pub(crate) program: PathBuf,
 }
 
@@ -217,7 +217,7 @@ impl FromStr for Peer {
     }
 }
 
-/// Why a word makes no sense.
+/// Error: an invalid argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadWord {
     Size(BadSize),
@@ -248,7 +248,7 @@ impl fmt::Display for BadWord {
 
 /// Longest repeated part, which is held in memory.
 const MAX_REPEATED_BYTES: u32 = 16 << 20;
-/// Faster links, and longer ones, are slips of the pen.
+/// Limits that catch typing errors in link speeds and round trip times.
 const MAX_BITS_PER_SECOND: u64 = 100_000_000_000;
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(10);
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_named_or_the_length_of_what_is_repeated() {
+    fn data_is_a_name_or_the_length_of_a_repeated_part() {
         for (word, data, said) in [
             ("random", Data::Random, "10 MB"),
             ("zeros", Data::Zeros, "10 MB of zeros"),
