@@ -1,4 +1,4 @@
-//! Ends and lengths of chunks, and the bytes that are left when equal chunks are kept once.
+//! Chunk boundaries and lengths, and the bytes left after deduplication.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,26 +10,26 @@ use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
 use crate::exit::shown;
 use crate::inputs::{Bytes, Inputs};
 
-/// A form that must find the chunks of a chunker's plain form.
+/// A form of a chunker that must find the same chunks as the plain form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Other {
-    /// Another form.
+    /// The form for an instruction set.
     Form(Isa),
-    /// Two stages, with an instruction set.
+    /// Two stages (SS-CDC) with an instruction set.
     Stages(TwoStage, Isa),
 }
 
-/// The chunks that one chunker makes of all inputs. Each file is cut on its own.
+/// The chunks that a chunker finds in all inputs. Each file is cut separately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cuts {
-    /// Length of every chunk, in bytes, the shortest first.
+    /// Lengths of all chunks in bytes, sorted.
     lens: Vec<u32>,
-    /// Bytes of chunks that no input before had, for each input.
+    /// Bytes of chunks that no earlier input has, for each input.
     pub(crate) new_in: Vec<u64>,
 }
 
 impl Cuts {
-    /// Cuts `inputs` as `spec` says, in its plain form, and checks that each of `others` does the same.
+    /// Cuts `inputs` with the plain form of `spec`, and checks that each of `others` finds the same chunks.
     pub(crate) fn of(
         spec: &ChunkerSpec,
         inputs: &Inputs,
@@ -54,57 +54,57 @@ impl Cuts {
         Ok(cuts)
     }
 
-    /// Bytes of all chunks.
+    /// Returns the total length of all chunks in bytes.
     pub(crate) fn original(&self) -> u64 {
         self.lens.iter().map(|len| u64::from(*len)).sum()
     }
 
-    /// Bytes of the chunks that differ.
+    /// Returns the total length of the distinct chunks in bytes.
     pub(crate) fn deduplicated(&self) -> u64 {
         self.new_in.iter().sum()
     }
 
-    /// Space savings in per cent (VectorCDC, equation 1).
+    /// Returns the space savings in percent (VectorCDC, equation 1).
     pub(crate) fn savings(&self) -> f64 {
         let (original, deduplicated) = (self.original() as f64, self.deduplicated() as f64);
         if original > 0.0 { (original - deduplicated) / original * 100.0 } else { 0.0 }
     }
 
-    /// Counts the chunks.
+    /// Returns the number of chunks.
     pub(crate) fn count(&self) -> usize {
         self.lens.len()
     }
 
-    /// Their mean length in bytes.
+    /// Returns the mean chunk length in bytes.
     pub(crate) fn mean(&self) -> f64 {
         self.original() as f64 / self.count().max(1) as f64
     }
 
-    /// The standard deviation of their lengths in bytes.
+    /// Returns the standard deviation of the chunk lengths in bytes.
     pub(crate) fn deviation(&self) -> f64 {
         let mean = self.mean();
         let squares = self.lens.iter().map(|len| (f64::from(*len) - mean).powi(2));
         (squares.sum::<f64>() / self.count().max(1) as f64).sqrt()
     }
 
-    /// The length in bytes that so many in a hundred chunks do not exceed; 0 asks for the shortest.
+    /// Returns the chunk length in bytes that `percent` percent of the chunks do not exceed. 0 returns the shortest.
     pub(crate) fn percentile(&self, percent: usize) -> u32 {
         percentile(&self.lens, percent)
     }
 
-    /// Counts the chunks that are no longer than `len` bytes.
+    /// Returns the number of chunks up to `len` bytes long.
     pub(crate) fn up_to(&self, len: u32) -> usize {
         self.lens.partition_point(|other| *other <= len)
     }
 }
 
-/// The value that so many in a hundred of `sorted` do not exceed (nearest rank).
+/// Returns the value that `percent` percent of `sorted` do not exceed (nearest rank).
 pub(crate) fn percentile<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// All boundaries of `bytes`: 0, and the end of each chunk.
+/// Returns all boundaries of `bytes`: 0 and the end of each chunk.
 pub(crate) fn bounds(chunker: &impl Chunker, bytes: &[u8]) -> Vec<usize> {
     let (mut bounds, mut end) = (vec![0], 0);
     cut_all(chunker, bytes, AtEnd::Yes, |chunk| {
@@ -114,12 +114,12 @@ pub(crate) fn bounds(chunker: &impl Chunker, bytes: &[u8]) -> Vec<usize> {
     bounds
 }
 
-/// The chunks between `bounds`.
+/// Iterates over the chunks between `bounds`.
 pub(crate) fn pieces<'a>(bytes: &'a [u8], bounds: &[usize]) -> impl Iterator<Item = &'a [u8]> {
     bounds.windows(2).map(|ends| &bytes[ends[0]..ends[1]])
 }
 
-/// Cuts `file` again, and finds the first chunk that does not lie between `bounds`.
+/// Cuts `file` with another form, and fails at the first chunk that differs from `bounds`.
 fn check(
     spec: &ChunkerSpec,
     other: &Other,
@@ -136,7 +136,7 @@ fn check(
         Other::Stages(stages, isa) => {
             let mut lens = Vec::new();
             stages.cuts(&file.bytes, &mut lens);
-            // Who has no more chunks has one of no bytes.
+            // A missing chunk counts as a chunk of length 0.
             let lens = lens.into_iter().map(|len| len as usize).chain([0]);
             let mut both = wanted.chain([(file.bytes.len(), 0)]).zip(lens);
             let found =
@@ -149,16 +149,16 @@ fn check(
     })
 }
 
-/// True if a chunk, by its start, is not as long as wanted.
+/// True if the length of a chunk differs.
 fn differs((_, wanted, len): &(usize, usize, usize)) -> bool {
     wanted != len
 }
 
-/// Two forms of one chunker differ, which they never may.
+/// Error: two forms of a chunker found different chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
     spec: ChunkerSpec,
-    /// The instruction set, and in how many stages.
+    /// Instruction set and number of stages.
     how: String,
     path: PathBuf,
     start: usize,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_adds_what_all_before_it_lack() {
+    fn an_input_adds_the_chunks_that_earlier_inputs_lack() {
         let (a, b) = (Random::new(1).bytes(4096), Random::new(2).bytes(4096));
         let both = [&a[..], &b].concat();
         let cuts = Cuts::of(&fixed(), &inputs(&[&a, &both, &b]), &[]).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stages_that_find_other_chunks_are_told() {
+    fn two_stages_with_different_chunks_are_reported() {
         let data = Random::new(1).bytes(200_000);
         let spec =
             |avg, max| ChunkerSpec::ByContent(Algorithm::Gear, Sizes::new(512, avg, max).unwrap());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_has_no_figures() {
+    fn empty_inputs_have_no_figures() {
         let cuts = Cuts::of(&fixed(), &inputs(&[]), &[]).unwrap();
         assert_eq!((cuts.count(), cuts.savings(), cuts.mean()), (0, 0.0, 0.0));
         assert_eq!((cuts.percentile(50), cuts.deviation()), (0, 0.0));

@@ -1,8 +1,8 @@
-//! The cost of one edit: bytes of chunks that the old version does not have.
+//! The cost of an edit: bytes of chunks that the old version does not have.
 //!
-//! A chunker is memoryless (law 1), so little is cut again. A chunk that cannot have seen the edit, for it ends more
-//! than the longest chunk before it, stays. From there on the new version is cut until a boundary behind the edit is
-//! one of old as well; from that boundary on both versions are equal, and so are their chunks.
+//! A chunker is memoryless (law 1), so only a small part is cut again. A chunk that ends more than the longest chunk
+//! length before the edit cannot change. From there the new version is cut until a boundary after the edit is also a
+//! boundary of the old version. After this boundary both versions have the same chunks.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use super::cuts::{bounds, percentile, pieces};
 use crate::inputs::Inputs;
 use crate::random::Random;
 
-/// The change that an edit makes to the bytes at its place.
+/// Kind of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Insert,
@@ -23,10 +23,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All there are.
+    /// All kinds.
     pub(crate) const ALL: [Self; 3] = [Self::Insert, Self::Overwrite, Self::Delete];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -36,22 +36,22 @@ impl Kind {
     }
 }
 
-/// Number of bytes that edits touch.
+/// Lengths of edits in bytes.
 pub(crate) const LENS: [usize; 5] = [1, 16, 256, 4 << 10, 64 << 10];
 
-/// Old versions, and the edits that are made to them, one at a time.
+/// Old versions of files, with single edits to apply.
 pub(crate) struct Trial<'a> {
-    /// The name of the data.
+    /// Name of the data set.
     pub(crate) name: &'static str,
     files: Vec<Cow<'a, [u8]>>,
     edits: Vec<Edit>,
 }
 
-/// Bytes of `files[file]` that give way to others.
+/// An edit: replaces a range of a file with other bytes.
 #[derive(Clone, Debug)]
 struct Edit {
     kind: Kind,
-    /// Most bytes that the edit touches in one of the two versions.
+    /// Nominal length: the larger of the removed and the new bytes.
     len: usize,
     file: usize,
     start: usize,
@@ -59,24 +59,24 @@ struct Edit {
     bytes: Vec<u8>,
 }
 
-/// Costs of edits of one kind and length, in bytes.
+/// Cost of edits of one kind and length, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
-    /// On average.
+    /// Mean cost.
     pub(crate) mean: f64,
-    /// The 95th percentile.
+    /// 95th percentile.
     pub(crate) p95: u64,
 }
 
-/// Costs of a trial's edits under one chunker.
+/// Costs of all edits of a trial with a chunker.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
-    /// The kind and length of each edit, and what it cost.
+    /// Kind, length and cost of each edit.
     list: Vec<(Kind, usize, u64)>,
 }
 
 impl Costs {
-    /// The cost of edits of this kind and length; of any, where none is said.
+    /// Returns the cost of edits of this kind and length. `None` matches every kind or length.
     pub(crate) fn of(&self, kind: Option<Kind>, len: Option<usize>) -> Cost {
         let wanted = |edit: &&(Kind, usize, u64)| {
             kind.is_none_or(|kind| kind == edit.0) && len.is_none_or(|len| len == edit.1)
@@ -89,7 +89,7 @@ impl Costs {
 }
 
 impl<'a> Trial<'a> {
-    /// Edits of `inputs`, and of made data that chunkers find hard.
+    /// Makes edits of `inputs`, and of generated data that is hard for chunkers.
     pub(crate) fn all(inputs: &'a Inputs) -> Vec<Self> {
         let mut random = Random::new(SEED);
         let (two, runs) = (two_values(&mut random), zero_runs(&mut random));
@@ -110,7 +110,7 @@ impl<'a> Trial<'a> {
         Self { name, files, edits }
     }
 
-    /// The cost of each edit when `spec` cuts.
+    /// Returns the cost of each edit with the chunker `spec`.
     pub(crate) fn costs(&self, spec: &ChunkerSpec) -> Costs {
         let chunker = spec.build_for(Isa::best());
         let old: Vec<_> = self.files.iter().map(|file| bounds(&chunker, file)).collect();
@@ -130,7 +130,8 @@ impl<'a> Trial<'a> {
 }
 
 impl Edit {
-    /// An edit anywhere in `files`. Its bytes are values that occur there, unless there is one only.
+    /// Makes a random edit in `files`. New bytes have values that occur in the file, unless the file has a single
+    /// value.
     fn new(kind: Kind, len: usize, files: &[Cow<'_, [u8]>], random: &mut Random) -> Self {
         let total = files.iter().map(|file| file.len()).sum();
         let (mut file, mut place) = (0, random.place(total));
@@ -145,7 +146,7 @@ impl Edit {
         let mut bytes: Vec<_> = (0..len).map(|_| old[random.place(old.len())]).collect();
         match kind {
             Kind::Insert => {}
-            // What is overwritten changes.
+            // An overwrite always changes the first byte.
             Kind::Overwrite => {
                 bytes.truncate(end - start);
                 if bytes[0] == old[start] {
@@ -158,15 +159,15 @@ impl Edit {
     }
 }
 
-/// A value of `bytes` that is not `value`, or any other if they have no other.
+/// Returns a random value of `bytes` other than `value`, or `value ^ 1` if there is none.
 fn other_than(value: u8, bytes: &[u8], random: &mut Random) -> u8 {
-    // Drawn once and then looked for: it may be rare.
+    // The search starts at a random position, because the value may be rare.
     let (before, behind) = bytes.split_at(random.place(bytes.len()));
     let mut others = behind.iter().chain(before).filter(|other| **other != value);
     others.next().copied().unwrap_or(value ^ 1)
 }
 
-/// A file as it was, under one chunker.
+/// The old version of a file with a chunker.
 struct Version<'a> {
     chunker: &'a AnyChunker,
     bytes: &'a [u8],
@@ -175,10 +176,10 @@ struct Version<'a> {
 }
 
 impl Version<'_> {
-    /// Bytes of chunks of the edited version that are not known.
+    /// Returns the bytes of new chunks after the edit.
     fn cost(&self, edit: &Edit) -> u64 {
         let max = self.chunker.max_len();
-        // Chunks before this one saw no byte of the edit, though a chunker may look behind the end of a chunk.
+        // Earlier chunks cannot see the edit, although a chunker may look ahead past the end of a chunk.
         let first = self.bounds.partition_point(|start| start + max <= edit.start);
         let start = self.bounds[first];
         let behind = &self.bytes[edit.end..];
@@ -197,7 +198,7 @@ impl Version<'_> {
         cost
     }
 
-    /// The length of the first chunk of `data`, whose bytes count where it is not known.
+    /// Returns the length of the first chunk of `data`, and adds the length to `cost` if the chunk is new.
     fn next(&self, data: &[u8], cost: &mut u64) -> usize {
         let chunk = &data[..self.chunker.cut(data)];
         if !self.known.contains(&Fingerprint::of(chunk)) {
@@ -207,7 +208,7 @@ impl Version<'_> {
     }
 }
 
-/// The largest files of `inputs`; where none is large, all of them in one.
+/// Returns the largest files of `inputs`, or a concatenation of all files if no file is large.
 fn large_files(inputs: &Inputs) -> Vec<Cow<'_, [u8]>> {
     let mut files: Vec<_> = inputs.files().filter(|file| file.len() >= LARGE_BYTES).collect();
     if files.is_empty() {
@@ -220,13 +221,13 @@ fn large_files(inputs: &Inputs) -> Vec<Cow<'_, [u8]>> {
     files.into_iter().take(FILES).map(Into::into).collect()
 }
 
-/// Text of low entropy: a fair coin chooses each byte.
+/// Makes bytes of low entropy: each byte is one of two values.
 fn two_values(random: &mut Random) -> Vec<u8> {
     let bits = random.bytes(MADE_BYTES / 8);
     bits.iter().flat_map(|byte| (0..8).map(move |bit| b'a' + (byte >> bit & 1))).collect()
 }
 
-/// Random bytes with runs of zeros between them, both of any length.
+/// Makes random bytes and runs of zeros in turn, of random lengths.
 fn zero_runs(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MADE_BYTES);
     while bytes.len() < MADE_BYTES {
@@ -239,19 +240,19 @@ fn zero_runs(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Places of edits of each kind and length.
+/// Number of edits of each kind and length.
 const PLACES: usize = 64;
-/// Counting ends where boundaries have not met so far behind an edit.
+/// Counting stops at this distance after an edit if boundaries have not met.
 pub(crate) const HORIZON_BYTES: usize = 4 << 20;
-/// Shorter files are not edited where there are longer ones.
+/// Shorter files are edited only if no file is this long.
 const LARGE_BYTES: usize = 1 << 20;
-/// Number of the largest files that are edited.
+/// Number of the largest files to edit.
 const FILES: usize = 16;
-/// Small files are edited as one file of at most this length.
+/// Length limit of the concatenation of small files.
 const CONCATENATED_BYTES: usize = 64 << 20;
-/// Length of made data.
+/// Length of generated data.
 const MADE_BYTES: usize = 8 << 20;
-/// Bounds runs in made data.
+/// Longest run in generated data.
 const MAX_RUN_BYTES: usize = 64 << 10;
 /// "edits" in ASCII.
 const SEED: u64 = 0x65_6469_7473;
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_over_the_edits_that_are_asked_for() {
+    fn costs_are_over_the_requested_edits() {
         let list = vec![
             (Kind::Insert, 1, 10),
             (Kind::Insert, 16, 20),
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(costs.of(Some(Kind::Overwrite), None), Cost::default());
     }
 
-    /// The oracle: cuts all of the new version.
+    /// The oracle: cuts the whole new version.
     fn slow_cost(
         chunker: &AnyChunker,
         known: &HashSet<Fingerprint>,
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_cut_again_and_nothing_is_missed() {
+    fn the_cost_is_the_same_as_after_cutting_everything() {
         let sizes = Sizes::new(512, 1024, 4096).unwrap();
         let by_content = Algorithm::ALL.map(|algorithm| ChunkerSpec::ByContent(algorithm, sizes));
         let mut zeros = Random::new(2).bytes(90_000);
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_changes_as_many_bytes_as_it_says() {
+    fn an_edit_changes_its_number_of_bytes() {
         let old = Random::new(1).bytes(100_000);
         for Edit { kind, len, start, end, bytes, .. } in trial(&[&old]).edits {
             let lens = (end - start, bytes.len());
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_brings_no_value_that_the_data_lacks() {
+    fn an_edit_uses_only_values_of_the_data() {
         let two = two_values(&mut Random::new(1));
         for Edit { kind, start, bytes, .. } in trial(&[&two]).edits {
             assert!(bytes.iter().all(|byte| matches!(byte, b'a' | b'b')), "{kind:?}");
@@ -366,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn small_inputs_are_edited_as_one() {
+    fn small_inputs_are_edited_as_one_file() {
         let inputs = Inputs::read(&[], Some(1000), u64::MAX);
         assert_eq!(large_files(&inputs).len(), 1);
         assert_eq!(Trial::all(&inputs)[0].files[0].len(), 1000);
     }
 
     #[test]
-    fn made_data_has_its_length_and_its_weakness() {
+    fn generated_data_has_the_right_length_and_structure() {
         let mut random = Random::new(1);
         let (two, runs) = (two_values(&mut random), zero_runs(&mut random));
         assert_eq!((two.len(), runs.len()), (MADE_BYTES, MADE_BYTES));

@@ -1,5 +1,5 @@
-//! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
-//! chunks; and what one edit costs, which is what a sync pays for.
+//! `deltic bench chunk`: chunkers side by side, as in VectorCDC (§5): throughput, space savings and chunk lengths. Also
+//! the cost of an edit, which decides the cost of a sync.
 
 mod cuts;
 mod edits;
@@ -30,7 +30,7 @@ use speed::{Course, Subject, measure};
 
 /// Compare chunkers on this machine and your data
 ///
-/// Everything is read into memory first; no figure depends on a disk.
+/// All inputs are read into memory first, so no figure depends on a disk.
 ///
 /// Throughput is in 10^9 bytes a second, the median of all runs. "cold" goes
 /// over all inputs once, from memory: inputs shorter than four times the
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Chunkers to compare [default: fixed and all others]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     algorithms: Vec<Family>,
-    /// What the mean length of chunks aims at, as a list: powers of two
+    /// Target mean lengths of chunks: powers of two
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "8KiB")]
     avg: Vec<Size>,
     /// Shortest chunk [default: a quarter of the mean]
@@ -72,14 +72,14 @@ pub(crate) struct Args {
     /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
     #[arg(long, value_name = "SIZE")]
     random: Option<Size>,
-    /// Also count what is sent again after one edit: single inserts, overwrites and deletions of 1 B to 64 KiB at
+    /// Also count the bytes to send after an edit: single inserts, overwrites and deletions of 1 B to 64 KiB at
     /// random places of the inputs, and of data that is hard to cut
     #[arg(long)]
     edits: bool,
-    /// Turns that each row takes; the median counts
+    /// Runs of each row; the median is shown
     #[arg(long, value_name = "N", default_value = "5")]
     runs: std::num::NonZeroUsize,
-    /// Most memory for inputs; what is beyond is left out [default: half of what is available]
+    /// Memory limit for inputs; further input is left out [default: half of the available memory]
     #[arg(long, value_name = "SIZE")]
     limit: Option<Size>,
     /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
@@ -94,12 +94,12 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// A chunker without its lengths.
+/// A chunker without chunk lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Chunks of one length.
+    /// Chunks of a fixed length.
     Fixed,
-    /// Chunks that their content ends.
+    /// Content-defined chunks.
     ByContent(Algorithm),
 }
 
@@ -108,7 +108,7 @@ impl Family {
         [Self::Fixed].into_iter().chain(Algorithm::ALL.map(Self::ByContent)).collect()
     }
 
-    /// Its name, as [`FromStr`] reads it.
+    /// Returns the name, as [`FromStr`] parses it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -126,7 +126,7 @@ impl Family {
         }
     }
 
-    /// Forms to time: none where it looks at no bytes, plain Rust where it has no other form.
+    /// Returns the forms to time: no form for `fixed`, and `None` for a chunker with a plain form only.
     fn forms(self, isas: &[Isa]) -> Vec<Option<Isa>> {
         match self {
             Self::Fixed => Vec::new(),
@@ -137,7 +137,7 @@ impl Family {
         }
     }
 
-    /// The forms that must do what the plain one does.
+    /// Returns the forms to compare with the plain form.
     fn other_forms(self, isas: &[Isa]) -> Vec<Isa> {
         let forms = self.forms(isas).into_iter().flatten();
         forms.filter(|isa| *isa != Isa::SCALAR).collect()
@@ -152,7 +152,7 @@ impl FromStr for Family {
     }
 }
 
-/// The options, checked.
+/// The validated options.
 struct Plan<'a> {
     args: &'a Args,
     families: Vec<Family>,
@@ -179,7 +179,7 @@ impl<'a> Plan<'a> {
         Inputs::read(inputs, random, limit)
     }
 
-    /// All that will be written.
+    /// Returns all output files.
     fn files(&self, csv: Option<&Csv>) -> Vec<PathBuf> {
         let csv = csv.iter().flat_map(|csv| csv.all()).map(PathBuf::from);
         let avgs: Vec<_> = self.sizes.iter().map(|sizes| u64::from(sizes.avg()).into()).collect();
@@ -209,7 +209,7 @@ impl<'a> Plan<'a> {
         Ok(Report::new(inputs, &machine, self.args.runs.get(), blocks))
     }
 
-    /// Subjects to be timed with chunks of `sizes`.
+    /// Returns the subjects to time with chunks of `sizes`.
     fn block(&self, sizes: Sizes) -> Block {
         let forms = self.families.iter().flat_map(|family| {
             let forms = family.forms(&self.isas).into_iter();
@@ -233,7 +233,7 @@ impl<'a> Plan<'a> {
         Block { sizes, timed, chunked: Vec::new() }
     }
 
-    /// The papers' way to put a hash on vectors (SS-CDC), where there is one.
+    /// Returns the two-stage form (SS-CDC) of a hash-based chunker, if available.
     fn two_stages(&self, family: Family, sizes: Sizes) -> Option<(TwoStage, Isa)> {
         let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
         Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
@@ -271,9 +271,9 @@ impl<'a> Plan<'a> {
 }
 
 impl Args {
-    /// Subjects to compare, the best last, whatever the order of the words.
+    /// Returns the instruction sets to compare, the best last.
     fn isas(&self) -> Vec<Isa> {
-        // The program began with making the best what the variable names.
+        // The variable has already set the best instruction set.
         if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some_and(|name| !name.is_empty()) {
             return vec![Isa::best()];
         }
@@ -282,7 +282,8 @@ impl Args {
         isas
     }
 
-    /// The lengths around a mean of `avg`: what was asked for, or a usual spread as far as the formats allow it.
+    /// Returns the chunk lengths around a mean of `avg`: the requested lengths, or a usual spread within the limits of
+    /// the formats.
     fn sizes(&self, avg: Size) -> Result<Sizes, BadSizes> {
         let bytes = |size: Size| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);
         let avg = bytes(avg)?;
@@ -294,7 +295,7 @@ impl Args {
     }
 }
 
-/// Runs the comparison and shows its figures.
+/// Runs the comparison and prints its figures.
 pub(crate) fn run(args: &Args) -> Exit {
     let plan = match Plan::new(args) {
         Ok(plan) => plan,
@@ -314,7 +315,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 fn compare(plan: &Plan<'_>) -> Result<Exit> {
-    // Before anything is measured, for that may take long.
+    // Output files are checked before the measurement, which may take long.
     let csv = plan.args.csv.as_deref().map(Csv::new);
     let plots = plan.args.plot.as_deref();
     plots.map_or(Ok(()), files::make_dir)?;
@@ -335,7 +336,7 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     Ok(if inputs.failed { Exit::Partial } else { Exit::Success })
 }
 
-/// Says where figures do not mean quite what their headings say.
+/// Prints notes on figures that need an explanation.
 fn note(course: &Course<'_>, machine: &Machine, blocks: &[Block]) {
     if course.evicts() {
         eprintln!("note: inputs are short; caches are emptied before each cold pass");
@@ -354,11 +355,11 @@ fn usual_limit() -> u64 {
     available_memory().map_or(USUAL_LIMIT_BYTES, |bytes| bytes / 2)
 }
 
-/// Bounds of chunks, as multiples of the mean.
+/// Default ratio of the longest chunk to the mean, and of the mean to the shortest.
 const SPREAD: u32 = 4;
-/// Random bytes that are measured where nothing is named.
+/// Default length of random input.
 const RANDOM_BYTES: u64 = 256 << 20;
-/// The limit where the system does not say what it has.
+/// Default memory limit if the available memory is unknown.
 const USUAL_LIMIT_BYTES: u64 = 1 << 30;
 
 const EXAMPLES: &str = "\
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunker_of_one_form_is_timed_once_and_fixed_never() {
+    fn a_chunker_with_one_form_is_timed_once_and_fixed_never() {
         for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
         {
             let family: Family = name.parse().unwrap();

@@ -1,5 +1,4 @@
-//! Figures of a comparison, after VectorCDC's: throughput (Figure 6), space savings (Figure 5) and
-//! the lengths of chunks.
+//! Figures after VectorCDC: throughput (Figure 6), space savings (Figure 5) and chunk lengths.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use crate::figure::{Bars, Content, Figure, Group, Lines, both};
 use crate::scale::{Scale, number};
 use crate::size::Size;
 
-/// Draws all of `report` into `dir`.
+/// Draws all figures of `report` in `dir`.
 pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
     for block in &report.blocks {
         for (name, figure) in OF_BLOCKS {
@@ -22,7 +21,7 @@ pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
     savings(report).save(&both(dir, SAVINGS))
 }
 
-/// All that is drawn into `dir` of chunks of these mean lengths.
+/// Returns all files that [`draw`] writes for these mean lengths.
 pub(crate) fn files(dir: &Path, avgs: &[Size]) -> Vec<PathBuf> {
     let of_blocks =
         avgs.iter().flat_map(|avg| OF_BLOCKS.map(|(name, _)| of_block(dir, name, *avg)));
@@ -43,7 +42,7 @@ fn hot(report: &Report, block: &Block) -> Figure {
     throughput(report.title(what), block, |speed| speed.hot.cpu)
 }
 
-/// A group for each chunker, a bar for each of its forms.
+/// Makes a figure with a group for each chunker and a bar for each of its forms.
 fn throughput(title: [String; 3], block: &Block, figure: fn(&Speed) -> f64) -> Figure {
     let isas = Isa::available();
     let shown =
@@ -51,7 +50,7 @@ fn throughput(title: [String; 3], block: &Block, figure: fn(&Speed) -> f64) -> F
     let series: Vec<_> = isas.into_iter().filter(shown).collect();
     let at = |isa: Option<Isa>| series.iter().position(|other| Some(*other) == isa).unwrap_or(0);
     let mut groups: Vec<Group> = Vec::new();
-    // The first row is the sum; sums alone have no speed of cutting.
+    // The first row is the vector sum, and rows of sums alone have no cutting speed.
     for row in block.timed.iter().skip(1).filter(|row| figure(&row.speed) > 0.0) {
         let bar = (at(row.isa), figure(&row.speed));
         match groups.last_mut().filter(|group| group.name == row.name) {
@@ -71,7 +70,7 @@ fn throughput(title: [String; 3], block: &Block, figure: fn(&Speed) -> f64) -> F
     }
 }
 
-/// A group for each chunker, a bar for each mean length.
+/// Makes a figure with a group for each chunker and a bar for each mean length.
 fn savings(report: &Report) -> Figure {
     let mut groups: Vec<Group> = Vec::new();
     for (series, block) in report.blocks.iter().enumerate() {
@@ -92,7 +91,7 @@ fn savings(report: &Report) -> Figure {
     }
 }
 
-/// A line for each chunker: the share of chunks up to each length.
+/// Makes a figure with a line for each chunker: the share of chunks up to each length.
 fn lengths(report: &Report, block: &Block) -> Figure {
     let longest = block.chunked.iter().map(|row| row.cuts.percentile(100)).max().unwrap_or(1);
     let points = |row: &Chunked| {
@@ -112,12 +111,12 @@ fn lengths(report: &Report, block: &Block) -> Figure {
     }
 }
 
-/// Draws one block of a report.
+/// Makes a figure of a block.
 type OfBlock = fn(&Report, &Block) -> Figure;
-/// Values that are drawn of each block.
+/// Figures for each block.
 const OF_BLOCKS: [(&str, OfBlock); 3] =
     [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
-/// The one figure of all blocks.
+/// Name of the figure for all blocks.
 const SAVINGS: &str = "savings";
-/// Points of a line.
+/// Number of points of a line.
 const POINTS: u32 = 512;

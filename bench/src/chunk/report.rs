@@ -1,4 +1,4 @@
-//! The figures of a comparison, as tables for people and as CSV for programs.
+//! Results of a comparison, as tables for the terminal and as CSV.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,71 +18,71 @@ use super::cuts::Cuts;
 use super::edits::{Cost, Costs, HORIZON_BYTES, Kind, LENS};
 use super::speed::{Speed, Subject};
 
-/// Everything that was found out.
+/// All results.
 pub(crate) struct Report {
-    /// The data set, in a line.
+    /// Description of the data set.
     data: String,
-    /// The machine, in a line.
+    /// Description of the machine.
     machine: String,
-    /// The choice of a sync, in a line.
+    /// Chunker that a sync would choose for the data.
     default: String,
     /// Name and length of each input.
     inputs: Vec<(String, u64)>,
-    /// Blocks, by mean length.
+    /// Results by mean chunk length.
     pub(crate) blocks: Vec<Block>,
 }
 
-/// Chunks of one mean length.
+/// Results for a mean chunk length.
 pub(crate) struct Block {
     pub(crate) sizes: Sizes,
-    /// The sum first.
+    /// Speeds; the first is the vector sum.
     pub(crate) timed: Vec<Timed>,
     pub(crate) chunked: Vec<Chunked>,
 }
 
-/// Speed of one form of a chunker.
+/// Speed of a form of a chunker.
 pub(crate) struct Timed {
     pub(crate) name: &'static str,
-    /// None where there is one form only.
+    /// Instruction set. `None` if the chunker has a single form.
     pub(crate) isa: Option<Isa>,
     pub(crate) subject: Subject,
     pub(crate) speed: Speed,
 }
 
-/// Chunks that a chunker makes of the inputs, in any form.
+/// Chunks that a chunker finds in the inputs, in any form.
 pub(crate) struct Chunked {
     pub(crate) name: &'static str,
     pub(crate) cuts: Cuts,
-    /// Costs of edits, by the name of the data that was edited.
+    /// Costs of edits for each edited data set.
     pub(crate) costs: Vec<(&'static str, Costs)>,
 }
 
 impl Timed {
-    /// A row that is not yet timed.
+    /// Makes a row without results.
     pub(crate) fn new(name: &'static str, isa: Option<Isa>, subject: Subject) -> Self {
         Self { name, isa, subject, speed: Speed::default() }
     }
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn title(&self) -> String {
         self.isa.map_or_else(|| self.name.into(), |isa| format!("{} {}", self.name, isa.name()))
     }
 }
 
 impl Block {
-    /// The mean length, for people.
+    /// Returns the mean length.
     pub(crate) fn avg(&self) -> Size {
         u64::from(self.sizes.avg()).into()
     }
 
-    /// The cold speed of the sum, in 10^9 bytes per second of processor time.
+    /// Returns the cold speed of the vector sum in 10^9 bytes per second of processor time.
     pub(crate) fn limit(&self) -> f64 {
         self.timed.first().map_or(0.0, |sum| sum.speed.cold.cpu)
     }
 }
 
 impl Report {
-    /// The figures in `blocks`, and what they are of.
+    /// Makes a report of `blocks`.
     pub(crate) fn new(inputs: &Inputs, machine: &Machine, runs: usize, blocks: Vec<Block>) -> Self {
         let isas: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
         let (l2, last) = (Size::from(machine.l2), Size::from(machine.last_level));
@@ -96,12 +96,12 @@ impl Report {
         }
     }
 
-    /// Title of a figure: subject, data, and the machine that measured.
+    /// Returns the title of a figure: subject, data and machine.
     pub(crate) fn title(&self, what: String) -> [String; 3] {
         [what, self.data.clone(), self.machine.clone()]
     }
 
-    /// All of it for people.
+    /// Formats all tables for the terminal.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.data.clone(), self.machine.clone()];
         if self.inputs.len() > 1 {
@@ -188,7 +188,7 @@ impl Block {
         table
     }
 
-    /// A table for each data set that was edited: the mean over all edits, over each kind, over each length.
+    /// Makes a table for each edited data set, with mean costs: over all edits, by kind, and by length.
     fn edits(&self) -> Vec<Table> {
         let sets = self.chunked.first().map_or(0, |row| row.costs.len());
         (0..sets).map(|set| self.edits_of(set)).collect()
@@ -213,7 +213,7 @@ impl Block {
 }
 
 impl Report {
-    /// A line for each mean length, chunker and form.
+    /// Makes a table with a row for each mean length, chunker and form.
     pub(crate) fn figures(&self) -> Table {
         let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
         let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
@@ -224,7 +224,7 @@ impl Report {
                 [name.into(), isa.map_or("", Isa::name).into()].into_iter().chain(sizes)
             };
             for row in &block.timed {
-                // SS-CDC's two stages find the chunks of one.
+                // The two stages of SS-CDC find the chunks of the plain chunker.
                 let name = row.name.strip_prefix("ss-").unwrap_or(row.name);
                 let chunked = block.chunked.iter().find(|chunked| chunked.name == name);
                 let speeds = speeds(&row.speed, block.limit());
@@ -256,7 +256,7 @@ impl Report {
         figures.into_iter().chain(lens).chain(new_in).collect()
     }
 
-    /// Counts of chunks by length.
+    /// Makes a table of the number of chunks by length.
     pub(crate) fn lengths(&self) -> Table {
         let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
         for block in &self.blocks {
@@ -275,12 +275,13 @@ impl Report {
         table
     }
 
-    /// True if `text` starts as [`Report::edits`] does.
+    /// True if `text` starts with the header of [`Report::edits`].
     pub(crate) fn is_edits(text: &[u8]) -> bool {
         text.starts_with(EDITS.join(",").as_bytes())
     }
 
-    /// A line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
+    /// Makes a table with a row for each mean length, chunker, data set, kind and length of edits. Returns `None`
+    /// without edits.
     pub(crate) fn edits(&self) -> Option<Table> {
         let mut table = Table::new(0, EDITS);
         let mut any = false;
@@ -307,7 +308,7 @@ impl Report {
     }
 }
 
-/// The chunker that `deltic sync` takes for a file of `len` bytes.
+/// Returns the chunker that `deltic sync` uses for a file of `len` bytes.
 fn default_for(len: u64) -> String {
     let name = match ChunkerSpec::for_len(len) {
         ChunkerSpec::Fixed(len) => format!("fixed, {}", Size::from(u64::from(len.get()))),
@@ -333,13 +334,13 @@ fn kibibytes(bytes: f64) -> String {
     format!("{:.1}", bytes / 1024.0)
 }
 
-/// Percentiles of the lengths, from the shortest to the longest.
+/// Percentiles of the chunk lengths in tables.
 const PERCENTILES: [usize; 5] = [0, 5, 50, 95, 100];
-/// Lengths up to the longest are counted in so many classes.
+/// Number of length classes.
 const BINS: u32 = 64;
-/// Columns of [`FIGURES`] that say of what.
+/// Number of leading columns of [`FIGURES`] that identify a row.
 const NAMES: usize = 5;
-/// Columns of [`FIGURES`] after these that say how fast.
+/// Number of columns of [`FIGURES`] with speeds, after [`NAMES`].
 const SPEEDS: usize = 7;
 const FIGURES: [&str; 23] = [
     "algorithm",
@@ -369,7 +370,7 @@ const FIGURES: [&str; 23] = [
 const EDITS: [&str; 7] =
     ["algorithm", "avg_bytes", "data", "kind", "edit_bytes", "mean_bytes", "p95_bytes"];
 
-/// The three files of figures.
+/// Paths of the three CSV files.
 pub(crate) struct Csv {
     figures: PathBuf,
     lengths: PathBuf,
@@ -377,18 +378,18 @@ pub(crate) struct Csv {
 }
 
 impl Csv {
-    /// `path` and the files beside it.
+    /// Returns `path` and the paths of the files beside it.
     pub(crate) fn new(path: &Path) -> Self {
         let [lengths, edits] = ["lengths", "edits"].map(|what| beside(path, what));
         Self { figures: path.into(), lengths, edits }
     }
 
-    /// All that a run may write or remove.
+    /// Returns all files that a run may write or remove.
     pub(crate) fn all(&self) -> [&Path; 3] {
         [&self.figures, &self.lengths, &self.edits]
     }
 
-    /// Writes them. Where no edits were counted, those of an earlier run go.
+    /// Writes the files. Without edits, removes the edits file of an earlier run.
     pub(crate) fn write(&self, report: &Report) -> Result<()> {
         write(&self.figures, report.figures().csv().as_bytes())?;
         write(&self.lengths, report.lengths().csv().as_bytes())?;
@@ -398,7 +399,7 @@ impl Csv {
         }
     }
 
-    /// Removes what an earlier run left, and nothing else that has its name.
+    /// Removes the edits file of an earlier run, but no other file of that name.
     fn remove_edits(&self) -> Result<()> {
         let removed = match fs::read(&self.edits) {
             Ok(text) if Report::is_edits(&text) => fs::remove_file(&self.edits),
@@ -409,7 +410,7 @@ impl Csv {
     }
 }
 
-/// `figures.csv` becomes `figures-what.csv`.
+/// Appends `-what` to the stem: `figures.csv` becomes `figures-what.csv`.
 fn beside(path: &Path, what: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{what}"));

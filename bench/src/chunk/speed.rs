@@ -1,11 +1,11 @@
-//! Speed of cutting: by processor time and by the clock, from memory and from the cache.
+//! Speed of cutting: by processor time and by wall time, from memory and from the cache.
 //!
-//! A *cold* pass goes over the whole data set once; passes over little data are repeated and added up. A data set too
-//! short to push itself out of the last-level cache is pushed out of it before each pass, by reading another buffer.
-//! *Hot* passes go over one slice, again and again, that the core's own cache holds.
+//! A *cold* pass reads the whole data set once; passes over little data are repeated and added up. If the data set is
+//! too short to evict itself from the last-level cache, another buffer is read before each pass. *Hot* passes read a
+//! slice again and again that fits the second-level cache.
 //!
-//! All subjects take turns in each run, so that what else the machine does hits them alike; of several runs the median
-//! counts, for each figure by itself.
+//! All subjects take turns in each run, so that disturbances hit them alike. The result is the median of each figure,
+//! taken separately.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -19,82 +19,82 @@ use crate::inputs::Inputs;
 use crate::machine::Machine;
 use crate::median::median;
 
-/// A computation that goes over the bytes.
+/// A computation to time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
-    /// A plain sum: what reading alone costs.
+    /// The vector sum: the cost of reading.
     Sum,
-    /// A chunker that cuts them.
+    /// A chunker that cuts.
     Chunker(AnyChunker),
-    /// The same, and again with each chunk summed as soon as it is cut.
+    /// A chunker that cuts, alone and with a sum of each chunk.
     Summed(AnyChunker),
-    /// The sums alone, of the chunks that this one finds beforehand.
+    /// Sums alone, of the chunks that this chunker found before.
     Sums(AnyChunker),
-    /// A chunker that finds candidates first.
+    /// A chunker in two stages, with the longest chunk length.
     Stages(TwoStage, usize),
 }
 
-/// Figures of one subject, in 10^9 bytes a second.
+/// Speeds of a subject, in 10^9 bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Speed {
-    /// From memory.
+    /// Speed from memory.
     pub(crate) cold: Pace,
-    /// From the cache.
+    /// Speed from the cache.
     pub(crate) hot: Pace,
-    /// From memory, with CRC-32C taken of each chunk as soon as it is cut: of processor time.
+    /// Speed from memory with a CRC-32C of each chunk, by processor time.
     pub(crate) crc32c: f64,
-    /// The same with fingerprints: what a recipe costs.
+    /// Speed from memory with a fingerprint of each chunk, by processor time.
     pub(crate) blake3: f64,
 }
 
-/// 10^9 bytes a second of two kinds.
+/// A speed by both clocks, in 10^9 bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
-    /// By processor time.
+    /// Speed by processor time.
     pub(crate) cpu: f64,
-    /// By the clock.
+    /// Speed by wall time.
     pub(crate) wall: f64,
 }
 
-/// The bytes that are gone over, and what makes them cold.
+/// The data to read, and a buffer to evict caches.
 pub(crate) struct Course<'a> {
     cold: Vec<&'a [u8]>,
-    /// Bytes that hot slices are taken from.
+    /// File to take hot slices from.
     largest: &'a [u8],
-    /// Pushes other bytes out of all caches; empty where the data does so itself.
+    /// Buffer that evicts all caches; empty if the data set is long enough.
     evict: Vec<u8>,
 }
 
 impl<'a> Course<'a> {
-    /// Goes over `inputs`.
+    /// Takes the files of `inputs`.
     pub(crate) fn new(inputs: &'a Inputs, machine: &Machine) -> Self {
         let cold: Vec<_> = inputs.files().collect();
         let short = inputs.len() < machine.last_level.saturating_mul(COLD_BY_ITSELF);
         let evict = if short { machine.last_level.saturating_mul(2) } else { 0 };
-        // Untouched zeros would all be one page.
+        // Zero pages would all share one physical page.
         let evict = vec![1; usize::try_from(evict).unwrap_or_default()];
         let largest = cold.iter().max_by_key(|file| file.len()).copied().unwrap_or_default();
         Self { cold, largest, evict }
     }
 
-    /// Bytes of the slice that is hot for chunks of at most `longest` bytes: it holds a few of them.
+    /// Returns the length of a hot slice for chunks of at most `longest` bytes.
     pub(crate) fn hot_len(&self, longest: usize) -> usize {
         self.largest.len().min(HOT_BYTES.max(HOT_CHUNKS * longest))
     }
 
-    /// A hot slice: the middle of the largest file.
+    /// Returns a hot slice: the middle of the largest file.
     fn hot(&self, longest: usize) -> &'a [u8] {
         let len = self.hot_len(longest);
         let start = (self.largest.len() - len) / 2;
         &self.largest[start..start + len]
     }
 
-    /// True if caches are emptied before each cold pass.
+    /// True if caches are evicted before each cold pass.
     pub(crate) fn evicts(&self) -> bool {
         !self.evict.is_empty()
     }
 
-    /// Lets `subject` take one turn.
+    /// Times a turn of `subject`.
     fn run(&self, subject: &Subject) -> Speed {
         let (crc32c, blake3) = match subject {
             Subject::Summed(chunker) => (
@@ -123,7 +123,7 @@ impl<'a> Course<'a> {
         Speed { cold, hot: taken.pace(bytes), crc32c, blake3 }
     }
 
-    /// The pace of passes over everything, from memory: one, or more if it is too short to be timed.
+    /// Times passes over all data from memory, repeated if a pass is too short to time.
     fn cold(&self, pass: impl Fn(usize, &[u8])) -> Pace {
         let len: usize = self.cold.iter().map(|file| file.len()).sum();
         let (mut bytes, mut taken) = (0, Taken::default());
@@ -139,7 +139,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Lets all subjects take turns, `runs` times; their medians, in order. Calls `each` before each turn.
+/// Times all subjects in turns, `runs` times. Returns the medians in order. Calls `each` before each turn.
 pub(crate) fn measure(
     course: &Course<'_>,
     subjects: &[Subject],
@@ -167,7 +167,7 @@ fn medians(turns: &[Speed]) -> Speed {
 }
 
 impl Subject {
-    /// The longest chunk that it cuts.
+    /// Returns the longest chunk length.
     fn longest(&self) -> usize {
         match self {
             Self::Sum => 0,
@@ -178,7 +178,7 @@ impl Subject {
         }
     }
 
-    /// Goes over `data` once.
+    /// Reads `data` once.
     fn pass(&self, data: &[u8]) {
         let data = black_box(data);
         match self {
@@ -207,14 +207,14 @@ fn sums<T>(chunks: &[&[u8]], sum: impl Fn(&[u8]) -> T) {
     }
 }
 
-/// Cuts `data` and takes a sum of each chunk at once.
+/// Cuts `data` and sums each chunk immediately.
 fn summed<T>(chunker: &AnyChunker, data: &[u8], sum: impl Fn(&[u8]) -> T) {
     black_box(cut_all(chunker, black_box(data), AtEnd::Yes, |chunk| {
         black_box(sum(chunk));
     }));
 }
 
-/// The sum of `data` in words, in as many lanes as a compiler can make vectors of.
+/// Sums the words of `data` in parallel lanes that a compiler can vectorize.
 fn sum(data: &[u8]) -> u64 {
     let (blocks, rest) = data.as_chunks::<64>();
     let mut lanes = [0u64; 8];
@@ -228,7 +228,7 @@ fn sum(data: &[u8]) -> u64 {
     lanes.iter().fold(rest, |sum: u64, lane| sum.wrapping_add(*lane))
 }
 
-/// Both clocks at one moment.
+/// A reading of both clocks.
 struct Clock {
     wall: Instant,
     cpu: Duration,
@@ -248,38 +248,38 @@ struct Taken {
 }
 
 impl Taken {
-    /// Counts the time since `start`.
+    /// Adds the time since `start`.
     fn add(&mut self, start: &Clock) {
         self.wall += start.wall.elapsed();
         self.cpu += cpu_time().saturating_sub(start.cpu);
     }
 
-    /// The pace of whoever went over so many bytes in it.
+    /// Returns the speed of reading `bytes` bytes in this time.
     fn pace(self, bytes: usize) -> Pace {
         let pace = |time: Duration| bytes as f64 / time.max(TICK).as_nanos() as f64;
         Pace { cpu: pace(self.cpu), wall: pace(self.wall) }
     }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// A data set of so many last-level caches leaves nothing of its start in them.
+/// A data set this many times as long as the last-level cache evicts itself.
 const COLD_BY_ITSELF: u64 = 4;
-/// The hot slice is at least so long …
+/// Shortest length of a hot slice in bytes.
 const HOT_BYTES: usize = 256 << 10;
-/// … and holds at least so many of the longest chunks.
+/// Smallest number of longest chunks in a hot slice.
 const HOT_CHUNKS: usize = 4;
-/// Cold passes are repeated until so much is timed, for a short one says little …
+/// Cold passes are repeated until this much time is measured, because short times are inaccurate.
 const COLD_TIME: Duration = Duration::from_millis(5);
-/// … or until they, and what empties the caches between them, have taken so long.
+/// Cold passes also end after this much wall time, including the evictions.
 const COLD_PATIENCE: Duration = Duration::from_millis(100);
-/// Time that a subject goes over the hot slice in one turn.
+/// Duration of a hot turn.
 const HOT_TIME: Duration = Duration::from_millis(20);
-/// The shortest time that counts: a clock may stand still.
+/// Shortest time for a speed, in case a clock stands still.
 const TICK: Duration = Duration::from_nanos(1);
 
 #[cfg(test)]
