@@ -1,4 +1,4 @@
-//! Exit codes, and the words for errors.
+//! Exit codes and error messages.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 use deltic_net::{SyncError, reason};
 use deltic_tree::path::printable;
 
-/// An exit code, with the meaning that it has for `deltic`.
+/// An exit code, as `deltic` defines the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
     Success = 0,
-    /// The words make no sense.
+    /// Invalid command line.
     Usage = 1,
-    /// The inputs cannot be measured.
+    /// Inputs that cannot be measured.
     Selection = 3,
     /// Reading or writing files failed.
     Files = 11,
-    /// A sync or its far end failed.
+    /// A sync or the program at the far end failed.
     Stream = 12,
     Interrupted = 20,
-    /// Some inputs or programs were left out.
+    /// Some inputs or programs were skipped.
     Partial = 23,
 }
 
@@ -47,7 +47,7 @@ impl From<&anyhow::Error> for Exit {
     }
 }
 
-/// Says what went wrong, and what to do about it.
+/// Prints an error message and a hint.
 pub(crate) fn complain(what: &str, hint: Option<&str>) {
     eprintln!("deltic-bench: {what}");
     if let Some(hint) = hint {
@@ -55,26 +55,26 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
     }
 }
 
-/// Says why a comparison ended early.
+/// Prints why a comparison ended early. Returns the exit code.
 pub(crate) fn give_up(error: &anyhow::Error) -> Exit {
     let exit = error.into();
     complain(&if exit == Exit::Interrupted { "interrupted".into() } else { words(error) }, None);
     exit
 }
 
-/// Refuses to write over an input.
+/// Prints that an output file is an input. Returns the exit code.
 pub(crate) fn refuse_input(file: &Path) -> Exit {
     let message = format!("write {}: it is one of the inputs", shown(file));
     complain(&message, Some("name another place for the figures"));
     Exit::Usage
 }
 
-/// A path for people: no name drives the terminal.
+/// Formats a path for a terminal, with control characters escaped.
 pub(crate) fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_bytes())
 }
 
-/// The causes of an error, from the outside in; the system's own words without their numbers.
+/// Formats the chain of causes of an error, the outermost first. System errors appear without their numbers.
 pub(crate) fn words(error: &anyhow::Error) -> String {
     let word = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref().map_or_else(|| cause.to_string(), reason)
@@ -82,7 +82,8 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
     error.chain().map(word).collect::<Vec<_>>().join(": ")
 }
 
-/// Writes lines to standard output. A reader that leaves early (`| head`) is no fault.
+/// Writes lines to standard output. A closed pipe (`
+///  head`) is not an error.
 pub(crate) fn print(lines: &[String]) -> Result<()> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     match io::Write::write_all(&mut io::stdout().lock(), text.as_bytes()) {

@@ -1,7 +1,7 @@
-//! Figures as SVG and PNG: bars in groups, and lines.
+//! Figures as SVG and PNG: grouped bars, and lines.
 //!
-//! Both are laid out here, in pixels, and painted with the few shapes that both formats have. The font comes with the
-//! program: a picture must not depend on what a machine has installed.
+//! The layout is computed here in pixels and painted with shapes that both formats have. The font is built into the
+//! program, so that a figure does not depend on installed fonts.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,18 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::files;
 use crate::scale::{Scale, number};
 
-/// The files of a figure, in its two formats.
+/// Returns the SVG path and the PNG path of a figure.
 pub(crate) fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
     ["svg", "png"].map(|format| dir.join(format!("{name}.{format}")))
 }
 
-/// A picture of figures.
+/// A figure: bars or lines with a title, an axis and a legend.
 pub(crate) struct Figure {
-    /// Subject, data, and the machine that measured.
+    /// Three lines: subject, data, and machine.
     pub(crate) title: [String; 3],
-    /// Unit of the horizontal axis.
+    /// Label of the horizontal axis.
     pub(crate) axis: String,
-    /// The names of the series, in the order of their colours.
+    /// Names of the series, in the order of their colours.
     pub(crate) series: Vec<String>,
     /// Bars or lines.
     pub(crate) content: Content,
@@ -41,19 +41,19 @@ pub(crate) enum Content {
 /// Horizontal bars in groups.
 pub(crate) struct Bars {
     pub(crate) groups: Vec<Group>,
-    /// A value to compare all with, and its name.
+    /// Value to mark with a line, and the label of the mark.
     pub(crate) mark: Option<(f64, &'static str)>,
     pub(crate) scale: Scale,
 }
 
-/// Bars that belong together.
+/// A named group of bars.
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Series and value of each.
+    /// Series number and value of each bar.
     pub(crate) bars: Vec<(usize, f64)>,
 }
 
-/// A line for each series; the vertical axis goes from 0 to 100 %.
+/// A line for each series. The vertical axis goes from 0 to 100 %.
 pub(crate) struct Lines {
     /// The points of each series.
     pub(crate) lines: Vec<Vec<(f64, f64)>>,
@@ -61,7 +61,7 @@ pub(crate) struct Lines {
 }
 
 impl Figure {
-    /// Writes itself to `files`: as SVG, then as PNG.
+    /// Writes the figure to `files`: SVG, then PNG.
     pub(crate) fn save(&self, files: &[PathBuf; 2]) -> Result<()> {
         let size = (WIDTH as u32, self.height() as u32);
         let font = register_font(FONT, FontStyle::Normal, notosans::REGULAR_TTF);
@@ -97,7 +97,7 @@ impl Figure {
         canvas.painted(canvas.area.present())
     }
 
-    /// The names of the series with their colours, side by side.
+    /// Paints the names of the series with their colours, side by side.
     fn legend<B: DrawingBackend>(&self, canvas: &Canvas<B>, left: i32) -> Result<()> {
         let mut x = left;
         for (at, name) in self.series.iter().enumerate() {
@@ -108,7 +108,7 @@ impl Figure {
         Ok(())
     }
 
-    /// The horizontal axis below a plot, and its lines through it.
+    /// Paints the horizontal axis and its grid lines.
     fn axis<B: DrawingBackend>(
         &self,
         canvas: &Canvas<B>,
@@ -195,7 +195,7 @@ impl Lines {
     }
 }
 
-/// The inside of a plot, in pixels.
+/// The plot area in pixels.
 #[derive(Clone, Copy)]
 struct Frame {
     left: i32,
@@ -205,29 +205,29 @@ struct Frame {
 }
 
 impl Frame {
-    /// The column of a place on an axis of length 1.
+    /// Returns the column of a position on an axis of length 1.
     fn x(self, place: f64) -> i32 {
         self.left + (f64::from(self.right - self.left) * place).round() as i32
     }
 
-    /// The row of a share in per cent.
+    /// Returns the row of a percentage.
     fn y(self, percent: f64) -> i32 {
         self.bottom - (f64::from(self.bottom - self.top) * percent / 100.0).round() as i32
     }
 }
 
-/// A place in pixels of the layout: column and row.
+/// A point of the layout in pixels: column and row.
 type Point = (i32, i32);
 
-/// A surface to paint on, whatever its format.
+/// A drawing area of either format.
 struct Canvas<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
-    /// Dots for each pixel of the layout.
+    /// Pixels of the area for each pixel of the layout.
     zoom: i32,
 }
 
 impl<B: DrawingBackend> Canvas<B> {
-    /// A line of text, in the middle of its height and at `side` of its width at `place`.
+    /// Draws a line of text at `place`, vertically centred and horizontally aligned to `side`.
     fn text(
         &self,
         text: &str,
@@ -268,7 +268,7 @@ impl<B: DrawingBackend> Canvas<B> {
         (x * self.zoom, y * self.zoom)
     }
 
-    /// The line of a series; where colours run out they come again, dashed.
+    /// Draws the line of a series. After the last colour, colours repeat with dashed lines.
     fn series(&self, points: Vec<Point>, at: usize) -> Result<()> {
         let colour = COLOURS[at % COLOURS.len()];
         if at < COLOURS.len() {
@@ -293,7 +293,7 @@ fn png((width, height): (u32, u32), pixels: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The colour of bars of series number `at` of `all`: the later, the darker.
+/// Returns the colour of series `at` of `all`, from light to dark.
 fn shade(at: usize, all: usize) -> RGBColor {
     let share = if all > 1 { at as f64 / (all - 1) as f64 } else { 1.0 };
     let mix =
@@ -302,20 +302,20 @@ fn shade(at: usize, all: usize) -> RGBColor {
 }
 
 const FONT: &str = "sans-serif";
-/// Pixels of all figures.
+/// Width of all figures in pixels.
 const WIDTH: i32 = 1200;
-/// A picture of dots has more of them than the layout has pixels.
+/// Pixels of a PNG for each pixel of the layout.
 const PNG_ZOOM: i32 = 2;
 const MARGIN: i32 = 24;
-/// Above a plot: titles, the legend, the name of a mark.
+/// Height above a plot: titles, legend, label of a mark.
 const TOP: i32 = 150;
 const LEGEND: i32 = 104;
-/// Below a plot: the axis.
+/// Height below a plot: the axis.
 const BOTTOM: i32 = 64;
 const LINES_HEIGHT: i32 = 500;
 const BAR: i32 = 20;
 const GAP: i32 = 10;
-/// Room for the value of the longest bar.
+/// Width for the value of the longest bar.
 const VALUE_WIDTH: i32 = 56;
 
 const INK: RGBColor = RGBColor(32, 36, 42);
@@ -325,7 +325,7 @@ const FINE_GRID: RGBColor = RGBColor(236, 239, 242);
 const MARK: RGBColor = RGBColor(190, 50, 40);
 const LIGHT: RGBColor = RGBColor(158, 202, 225);
 const DARK: RGBColor = RGBColor(8, 48, 107);
-/// Colours that most eyes tell apart.
+/// Colours that are distinguishable with most kinds of colour blindness.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(0, 114, 178),

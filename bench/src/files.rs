@@ -1,5 +1,5 @@
-//! Files of figures. Measuring takes long: each file is tried before, written at the end beside its place, and takes it
-//! in one step.
+//! Output files. A measurement takes long, so each output file is tried before the measurement. Results are written to
+//! a temporary file and renamed.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -11,12 +11,12 @@ use tempfile::NamedTempFile;
 
 use crate::exit::shown;
 
-/// Fails where [`write()`] would fail now; `path` stays as it is.
+/// Fails if [`write()`] would fail now. `path` stays unchanged.
 pub(crate) fn try_out(path: &Path) -> Result<()> {
     create(path).map(drop).with_context(|| format!("write {}", shown(path)))
 }
 
-/// Puts `bytes` in the place of what `path` had.
+/// Replaces the content of `path` with `bytes`.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = create(path).and_then(|(mut file, target)| {
         file.write_all(bytes)?;
@@ -26,12 +26,12 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written.with_context(|| format!("write {}", shown(path)))
 }
 
-/// Makes a directory for figures, if it is not there.
+/// Creates a directory for output files, if missing.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))
 }
 
-/// A file beside the one that `path` means, through symbolic links; the name of that one.
+/// Creates a temporary file beside the target of `path`. Returns the file and the target, with symbolic links resolved.
 fn create(path: &Path) -> io::Result<(NamedTempFile, PathBuf)> {
     let target = match fs::metadata(path) {
         Ok(meta) if !meta.is_file() => {

@@ -1,4 +1,4 @@
-//! Inputs: files, directories and random bytes, held in memory, so that no figure depends on a disk.
+//! Inputs in memory: files, directories and random bytes. Measurements then do not depend on a disk.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,35 +13,35 @@ use crate::exit::{complain, shown};
 use crate::random::Random;
 use crate::size::Size;
 
-/// Everything that is measured, as the command line names it.
+/// All inputs of the command line.
 #[derive(Default)]
 pub(crate) struct Inputs {
     /// Inputs in the order of the command line.
     pub(crate) list: Vec<Input>,
-    /// True if something could not be read; each was named.
+    /// True if an input could not be read. An error was printed for each.
     pub(crate) failed: bool,
-    /// Device and inode of each file, read or not.
+    /// Device and inode of each file, even of unreadable files.
     pub(crate) ids: HashSet<(u64, u64)>,
 }
 
-/// An input, as the command line names it.
+/// An input of the command line.
 pub(crate) struct Input {
-    /// The name in tables.
+    /// Name in tables.
     pub(crate) name: String,
-    /// Its files, by name.
+    /// Regular files, sorted by name.
     pub(crate) files: Vec<Bytes>,
 }
 
 /// A file in memory.
 pub(crate) struct Bytes {
-    /// Origin of the bytes.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// All of them.
+    /// Content of the file.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Inputs {
-    /// Reads `paths`, then makes `random` bytes, until all of it is `limit` long.
+    /// Reads `paths`, then adds `random` random bytes. Inputs beyond `limit` bytes in total are cut off.
     pub(crate) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
         let mut reader = Reader { left: limit, ..Reader::default() };
         let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
@@ -56,22 +56,22 @@ impl Inputs {
         Self { list, failed: reader.failed, ids: reader.ids }
     }
 
-    /// True if `path` is one of the files, under whatever name.
+    /// True if `path` is a file of the inputs, even under another name.
     pub(crate) fn have(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|meta| self.ids.contains(&id(&meta)))
     }
 
-    /// All files.
+    /// Iterates over the content of all files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &[u8]> {
         self.list.iter().flat_map(|input| &input.files).map(|file| &file.bytes[..])
     }
 
-    /// Bytes of them all.
+    /// Returns the total length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.list.iter().map(Input::len).sum()
     }
 
-    /// Names the inputs in a few words.
+    /// Returns a short title.
     pub(crate) fn title(&self) -> String {
         let names: Vec<_> = self.list.iter().map(|input| &*input.name).collect();
         match &names[..] {
@@ -82,17 +82,17 @@ impl Inputs {
 }
 
 impl Input {
-    /// Bytes of all files.
+    /// Returns the total length of all files in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
     }
 }
 
-/// Reads until memory is used up.
+/// Reads inputs up to a limit of memory.
 #[derive(Default)]
 struct Reader {
     left: u64,
-    /// True if something was left out.
+    /// True if a part of the inputs was cut off.
     short: bool,
     failed: bool,
     ids: HashSet<(u64, u64)>,
@@ -111,7 +111,7 @@ impl Reader {
         Input { name, files }
     }
 
-    /// Reads the regular files below `dir`, in the order of their names. Links are not followed.
+    /// Reads the regular files below `dir`, sorted by name. Symbolic links are not followed.
     fn walk(&mut self, dir: &Path, files: &mut Vec<Bytes>) {
         let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
@@ -141,7 +141,7 @@ impl Reader {
         let file = File::open(path)?;
         let granted = self.grant(file.metadata()?.len());
         let mut bytes = Vec::with_capacity(granted);
-        // A file that grows while it is read counts as what it was.
+        // A growing file counts with its length at the start.
         file.take(granted as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -152,7 +152,7 @@ impl Reader {
         Input { name: "random".into(), files: vec![Bytes { path, bytes }] }
     }
 
-    /// Grants as many of `wanted` bytes as there is memory for.
+    /// Reserves up to `wanted` bytes of memory. Returns the number of reserved bytes.
     fn grant(&mut self, wanted: u64) -> usize {
         let granted = wanted.min(self.left);
         self.left -= granted;
@@ -166,12 +166,12 @@ impl Reader {
     }
 }
 
-/// Identifies a file, whatever its names.
+/// Returns device and inode of a file.
 pub(crate) fn id(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
 
-/// More names than this make a title too long.
+/// Longest list of names in a title.
 const NAMES_IN_TITLE: usize = 3;
 /// "deltic" in ASCII.
 const SEED: u64 = 0x6465_6c74_6963;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_its_regular_files_by_name() {
+    fn a_directory_has_its_regular_files_sorted_by_name() {
         let dir = tree();
         let inputs = Inputs::read(&[dir.path().into()], Some(7), 1 << 20);
         assert_eq!(lens(&inputs), [50, 100, 200, 300, 7]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_is_read() {
+    fn inputs_are_cut_off_at_the_limit() {
         let dir = tree();
         let inputs = Inputs::read(&[dir.path().into()], Some(7), 200);
         assert_eq!(inputs.len(), 200);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_out() {
+    fn unreadable_files_are_left_out() {
         let dir = tree();
         let paths = [dir.path().join("missing"), dir.path().join("a"), "/dev/null".into()];
         let inputs = Inputs::read(&paths, None, 1 << 20);

@@ -1,4 +1,4 @@
-//! The machine: its name, caches and memory; usual figures where the system says nothing.
+//! Properties of this machine: processor model, caches and memory. Unknown sizes have usual values.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -10,16 +10,16 @@ use crate::size::Size;
 
 /// The processor and its caches.
 pub(crate) struct Machine {
-    /// Its model, as it names itself.
+    /// Model name.
     pub(crate) name: String,
-    /// The cache of one core, in bytes.
+    /// Size of the second-level cache of a core, in bytes.
     pub(crate) l2: u64,
-    /// The largest cache, in bytes.
+    /// Size of the last-level cache, in bytes.
     pub(crate) last_level: u64,
 }
 
 impl Machine {
-    /// This one.
+    /// Reads the properties of this machine.
     pub(crate) fn here() -> Self {
         Self {
             name: model().unwrap_or_else(|| std::env::consts::ARCH.into()),
@@ -29,20 +29,20 @@ impl Machine {
     }
 }
 
-/// Processors that this process may use.
+/// Returns the number of processors that this process may use.
 pub(crate) fn processors() -> NonZeroU32 {
     let processors = thread::available_parallelism().ok();
     processors.and_then(|processors| processors.try_into().ok()).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Memory that a process has, in KiB; `process` is its number, or `self`.
+/// Returns the resident memory of a process in KiB. `process` is a process id or `self`.
 pub(crate) fn resident_kib(process: &str) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/statm"))?;
     let pages = stat.split(' ').nth(1).context("/proc/PID/statm has two numbers")?;
     Ok((pages.parse::<u64>()? * rustix::param::page_size() as u64) >> 10)
 }
 
-/// Bytes of memory that could be had, if the system says.
+/// Returns the available memory in bytes, if the system reports the value.
 pub(crate) fn available_memory() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -56,7 +56,7 @@ fn model() -> Option<String> {
     Some(line.trim_start_matches([' ', '\t', ':']).into())
 }
 
-/// Bytes of the first core's cache of this level, if it has one.
+/// Returns the size of the first core's cache of this level in bytes.
 fn cache(level: u32) -> Option<u64> {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     caches.flatten().find_map(|entry| {

@@ -1,4 +1,4 @@
-//! Measures Deltic: chunkers and whole syncs inside this process, and programs beside each other.
+//! Benchmarks of Deltic: chunkers and whole syncs inside this process, and comparisons with other programs.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to a terminal")]
 
 mod chunk;
@@ -29,39 +29,39 @@ use deltic_core::Isa;
 use exit::{Exit, complain, words};
 use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, storage, sums, tree};
 
-/// Measure what the parts of a sync cost on this machine and your data
+/// Measure the cost of the parts of a sync on this machine and your data
 #[derive(Parser)]
 #[command(name = "deltic-bench", version, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, after_help = EXAMPLES)]
 enum Program {
     Chunk(Box<chunk::Args>),
     Sync(Box<sync::Args>),
-    /// Sync one changed file with each program: time, processor time, memory, bytes each way
+    /// Sync a changed file with each program: time, processor time, memory, bytes each way
     E2e(e2e::Options),
-    /// One large file that changes a little before each of many syncs
+    /// Sync a large file many times, with a small change before each sync
     Again(again::Options),
-    /// A disk image on btrfs, of which some blocks change before each of many syncs (root only)
+    /// Sync a disk image on btrfs many times, with some blocks changed before each sync (root only)
     Storage(storage::Options),
-    /// A file in a store elsewhere that changed a little, beside a plain download
+    /// Sync a slightly changed file from a remote store, compared with a plain download
     Remote(Box<remote::Options>),
-    /// Sums of blocks that btrfs keeps, beside reading and taking them (root only)
+    /// Read the block sums that btrfs keeps, compared with computing them (root only)
     Sums(sums::Options),
-    /// SkySync's figures with the sums that btrfs keeps, and with the same computed (root only)
+    /// Repeat SkySync's figures with the sums that btrfs keeps, and with computed sums (root only)
     Skysync(Box<skysync::Options>),
-    /// A tree of real files: first copy, no change, a few files edited
+    /// Sync a tree of real files: first copy, no change, a few files edited
     Tree(tree::Options),
-    /// SIGKILL at random moments, then the same sync again
+    /// Kill syncs at random moments (SIGKILL), then run each sync again
     Kill(kill::Options),
     Sessions(sessions::Options),
     Serve(serve::Options),
-    /// Syncs onto a nearly full disk (root only)
+    /// Sync to a nearly full disk (root only)
     Enospc(enospc::Options),
     #[command(hide = true)]
     Link(sync::link::Args),
-    /// Run a command and write what it cost to FILE
+    /// Run a command and write its cost to FILE
     #[command(hide = true)]
     Measured(Wrapped),
-    /// Run a command behind pipes that count what passes into FILE
+    /// Run a command behind pipes, and count the bytes of both directions in FILE
     #[command(hide = true)]
     Relay(Wrapped),
 }
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         Ok(program) => program,
         Err(refusal) => {
             let exit = if refusal.use_stderr() { Exit::Usage } else { Exit::Success };
-            // Nobody is left to hear of a failure here.
+            // An error of the message itself cannot be reported.
             let _ = refusal.print();
             return exit.into();
         }
@@ -119,7 +119,7 @@ fn run(program: Program) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes chunkers use the instruction set that the environment names, as `deltic` does.
+/// Makes chunkers use the instruction set in [`ISA_VARIABLE`], as `deltic` does.
 fn prefer_isa() -> Result<(), <Isa as std::str::FromStr>::Err> {
     if let Some(name) = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty()) {
         name.to_string_lossy().parse::<Isa>()?.prefer();
@@ -127,7 +127,7 @@ fn prefer_isa() -> Result<(), <Isa as std::str::FromStr>::Err> {
     Ok(())
 }
 
-/// Names an instruction set.
+/// Environment variable with the name of an instruction set.
 const ISA_VARIABLE: &str = "DELTIC_ISA";
 
 const EXAMPLES: &str = "\

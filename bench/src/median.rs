@@ -1,6 +1,6 @@
-//! The figure in the middle.
+//! The median.
 
-/// The median; of an even number the mean of the two middle ones; 0 of none.
+/// Returns the median: for an even number of values the mean of the middle two, and 0 without values.
 pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<_> = figures.into_iter().collect();
     figures.sort_unstable_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! Progress: one line on the terminal, nothing where nobody watches.
+//! Progress on standard error: a single line, and only on a terminal.
 
 use std::io::{IsTerminal, Write};
 
-/// Shows a line that the next one overwrites.
+/// Shows a line. The next call overwrites the line.
 pub(crate) fn progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
@@ -10,7 +10,7 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
-/// The steps of a comparison; the line goes with the value.
+/// Progress of a comparison in steps. Dropping the value clears the line.
 pub(crate) struct Steps {
     is_quiet: bool,
     whole: usize,
@@ -18,18 +18,18 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Counts up to `whole` steps.
+    /// Starts at step 0 of `whole`.
     pub(crate) fn new(whole: usize, is_quiet: bool) -> Self {
         Self { is_quiet, whole, done: 0 }
     }
 
-    /// Begins the next step.
+    /// Shows `what` and counts a step.
     pub(crate) fn next(&mut self, what: &str) {
         self.show(what);
         self.done += 1;
     }
 
-    /// Names the work before the next step.
+    /// Shows `what` without counting a step.
     pub(crate) fn show(&mut self, what: &str) {
         if !self.is_quiet {
             progress(&format!("{}/{}: {what}", self.done, self.whole));

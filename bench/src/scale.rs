@@ -1,16 +1,16 @@
-//! Axes of figures: where a value is, and which values are marked.
+//! Axes of figures: positions of values and tick marks.
 
 /// The horizontal axis.
 pub(crate) struct Scale {
     /// First and last value.
     ends: (f64, f64),
-    /// Marked values and what is written below them; in between, values with a line only.
+    /// Values with a line, and their labels. Some lines have no label.
     pub(crate) ticks: Vec<(f64, Option<String>)>,
     log: bool,
 }
 
 impl Scale {
-    /// An even axis from 0 to `top`, in steps that are easy to read.
+    /// Creates a linear axis from 0 to `top` with round steps.
     pub(crate) fn linear(top: f64) -> Self {
         let magnitude = 10f64.powf((top / 4.0).log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * magnitude);
@@ -21,7 +21,7 @@ impl Scale {
         Self { ends: (0.0, top), ticks, log: false }
     }
 
-    /// An axis of powers of `base` around all `values`, each marked with what `label` says.
+    /// Creates a logarithmic axis of powers of `base` around `values`. `label` formats the value of a power.
     pub(crate) fn log(base: u32, values: &[f64], label: impl Fn(f64) -> String) -> Self {
         let base = f64::from(base);
         let powers = values.iter().filter(|value| **value > 0.0).map(|value| value.log(base));
@@ -39,7 +39,7 @@ impl Scale {
         Self { ends: (base.powi(low), base.powi(high)), ticks, log: true }
     }
 
-    /// Place of `value` on an axis of length 1.
+    /// Returns the position of `value` on an axis of length 1.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (from, to) = (place(self.ends.0), place(self.ends.1));
@@ -47,7 +47,7 @@ impl Scale {
     }
 }
 
-/// A number in as few digits as tell it from others.
+/// Formats a number with about three significant digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value {
         100.0.. => 0,

@@ -1,5 +1,4 @@
-//! Many sessions in one process: threads, memory, how evenly they are served, and how soon those that are cancelled
-//! are gone.
+//! Many sessions in a single process: threads, memory, fairness, and the time until cancelled sessions end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,19 +21,19 @@ use crate::table::Table;
 /// Many sessions in one process: threads, memory, fairness, cancel
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Sessions in all; those that do not work wait for their other end
+    /// Number of all sessions; sessions that do not work wait for their other end
     #[arg(long, default_value_t = 1000)]
     sessions: usize,
     /// Sessions that work at once
     #[arg(long, default_value_t = 100)]
     working: usize,
-    /// Bytes that each of them copies, in files of 64 KiB
+    /// Bytes to copy in each working session, in files of 64 KiB
     #[arg(long, default_value_t = 16 << 20)]
     bytes: u64,
-    /// Bytes of one session beside which small ones are timed
+    /// Bytes of the large session that runs while small sessions are timed
     #[arg(long, default_value_t = 1 << 30)]
     hog: u64,
-    /// Small sessions, of one file of 64 KiB each
+    /// Number of small sessions, with a single file of 64 KiB each
     #[arg(long, default_value_t = 200)]
     small: usize,
     /// Directory for the trees
@@ -42,15 +41,15 @@ pub(crate) struct Options {
     dir: PathBuf,
 }
 
-/// Longest time for sessions to begin, to work and to end.
+/// Longest time until sessions have started, worked or ended.
 const PATIENCE: Duration = Duration::from_secs(600);
 const FILE_BYTES: usize = 64 << 10;
-/// Small sessions that run at a time.
+/// Number of concurrent small sessions.
 const AT_ONCE: usize = 8;
-/// Time in which the long session gets going.
+/// Time for the large session to get going.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Holds the sessions and prints what they took.
+/// Runs the benchmark and prints its tables.
 pub(crate) fn sessions(options: &Options) -> Result<()> {
     let dir = tempfile::tempdir_in(&options.dir).context("make a directory")?;
     let (small, large) = (dir.path().join("small"), dir.path().join("large"));
@@ -97,7 +96,7 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Times small sessions alone, then while one session copies a long file; the 99th percentile of either.
+/// Times small sessions alone, then beside a session that copies a large file. Returns both 99th percentiles.
 async fn beside_hog(
     executor: &Executor,
     dir: &Path,
@@ -118,7 +117,7 @@ async fn beside_hog(
     Ok((calm, beside))
 }
 
-/// Runs small sessions, some at a time; the 99th percentile of what each took.
+/// Runs small sessions, some at a time. Returns the 99th percentile of their durations.
 async fn small_ones(
     executor: &Executor,
     source: &Path,
@@ -144,7 +143,7 @@ async fn small_ones(
     took.get(took.len() * 99 / 100).copied().context("there is no small session")
 }
 
-/// Starts a session between two ends in this process; what comes to the serving one is counted.
+/// Starts a session between two ends in this process. `moved` counts the bytes that the serving end receives.
 fn begin(
     executor: &Executor,
     source: &Path,
@@ -185,13 +184,13 @@ fn plan(source: &Path, destination: Destination) -> Plan {
     }
 }
 
-/// A one-way stream from one end to the other.
+/// Creates a one-way stream.
 fn pipe() -> (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
     let (from, to) = duplex(FILE_BYTES);
     (split(from).0, split(to).1)
 }
 
-/// Both ends of a session whose dialling end hears nothing: they begin, and wait.
+/// Both ends of a session that started and now waits, because the dialling end receives nothing.
 struct Waiting {
     cancel: Cancel,
     _unused: (WriteHalf<DuplexStream>, ReadHalf<DuplexStream>),
@@ -209,11 +208,11 @@ fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
     Waiting { cancel, _unused: (unsaid, unheard) }
 }
 
-/// Resources that sessions at work took.
+/// Resources that working sessions used.
 struct Work {
     threads: usize,
     kib: u64,
-    /// Least and greatest bytes of a session as shares of the mean, when half of all had crossed.
+    /// Smallest and largest number of bytes of a session, relative to the mean, after half of all bytes.
     shares: (f64, f64),
 }
 
@@ -253,7 +252,7 @@ async fn work(
     Ok(taken)
 }
 
-/// `stream`, of which `bytes` counts what comes.
+/// Wraps `stream` so that `bytes` counts the received bytes.
 fn counted(stream: DuplexStream, bytes: Arc<AtomicU64>) -> impl AsyncRead + AsyncWrite {
     InspectReader::new(stream, move |came: &[u8]| {
         bytes.fetch_add(came.len() as u64, Ordering::Relaxed);

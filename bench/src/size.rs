@@ -1,7 +1,7 @@
-//! Numbers of bytes as people write them.
+//! Parser and formatter for sizes in bytes.
 //!
-//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G` or `T` in either case, where `K` and `KiB` count
-//! in 1024 and `KB` in 1000.
+//! A size is a number, perhaps with a fraction, and a unit in either case: `B`, `K`, `M`, `G` or `T`. `K` and `KiB` are
+//! powers of 1024, `KB` is a power of 1000.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(u64);
 
-/// Why a word is not a size.
+/// Error: a word is not a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadSize;
 
@@ -39,7 +39,7 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes in one `unit`, which is in small letters.
+/// Returns the factor of `unit`, a unit in lower case.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let Some(letter) = unit.chars().next() else { return Some(1) };
     let power = u32::try_from("bkmgt".find(letter)?).ok()?;
@@ -50,7 +50,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
     }
 }
 
-/// The shorter of two notations: `100 MB`, `8 KiB`.
+/// Formats with the shorter of the decimal and the binary unit: `100 MB`, `8 KiB`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |units: [(u64, &str); 4]| {
@@ -72,7 +72,7 @@ impl fmt::Display for BadSize {
     }
 }
 
-/// More is no length of a file. Sums of a few such do not overflow.
+/// Larger sizes are invalid. Sums of a few sizes below this limit cannot overflow.
 const MOST_BYTES: f64 = (1_u64 << 53) as f64;
 
 #[cfg(test)]

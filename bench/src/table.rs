@@ -1,30 +1,30 @@
-//! Rows of cells: aligned for people, separated by commas for programs.
+//! Tables of text: aligned columns for terminals, Markdown, or CSV.
 
 /// Rows of text under a header.
 pub(crate) struct Table {
-    /// The first so many columns are words and stand left; the others are numbers and stand right.
+    /// Number of leading text columns, which are left-aligned. Number columns follow, right-aligned.
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table of so many columns of words, and then numbers.
+    /// Creates a table with `words` text columns and further number columns.
     pub(crate) fn new<S: Into<String>>(words: usize, header: impl IntoIterator<Item = S>) -> Self {
         Self { words, rows: vec![header.into_iter().map(Into::into).collect()] }
     }
 
-    /// Adds a row; its cells stand under the header's.
+    /// Adds a row with a cell for each column of the header.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The lines for people.
+    /// Formats the rows with aligned columns.
     pub(crate) fn lines(&self) -> Vec<String> {
         let widths = self.widths();
         self.rows.iter().map(|row| self.line(row, &widths)).collect()
     }
 
-    /// Characters of the longest cell of each column.
+    /// Returns the width of each column in characters.
     fn widths(&self) -> Vec<usize> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |at: usize| {
@@ -41,7 +41,7 @@ impl Table {
         cells.collect::<Vec<_>>().join("  ").trim_end().into()
     }
 
-    /// The same for a document, as Markdown.
+    /// Formats the table as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let widths = self.widths();
         let line = |row: &[String]| {
@@ -54,7 +54,7 @@ impl Table {
         lines.concat()
     }
 
-    /// The lines for programs. No cell of ours needs quotes: what stood between commas is behind a semicolon.
+    /// Formats the table as CSV. Commas in cells become semicolons, so that no cell needs quotes.
     pub(crate) fn csv(&self) -> String {
         let line = |row: &Vec<String>| {
             row.iter().map(|cell| cell.replace(',', ";")).collect::<Vec<_>>().join(",") + "\n"
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_left_and_numbers_right() {
+    fn text_is_left_aligned_and_numbers_are_right_aligned() {
         let mut table = Table::new(1, ["name", "GB/s"]);
         table.row(["a", "12.50"]);
         table.row(["longer", "-"]);
