@@ -1,5 +1,4 @@
-//! `deltic bench chunk` as a command: its table and files, and words and inputs that do not fit. No figure of time is
-//! judged.
+//! `deltic bench chunk` as a command: tables and files, and invalid arguments and inputs. Times are not checked.
 
 mod common;
 
@@ -108,7 +107,7 @@ fn figures_are_drawn_as_svg_and_png() {
 }
 
 #[test]
-fn the_same_words_give_the_same_chunks() {
+fn the_same_arguments_give_the_same_chunks() {
     let world = World::new();
     for name in ["a.csv", "b.csv"] {
         ok(&world, &format!("-q --runs 1 --isa scalar --random 300K --csv {name}"));
@@ -127,7 +126,7 @@ fn a_directory_is_one_input_and_links_are_not_followed() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_is_measured() {
+fn unreadable_inputs_are_named_and_the_rest_is_measured() {
     let world = world();
     let run = bench(&world, "-q --runs 1 --algorithms fixed missing old /dev/null");
     assert_eq!(run.code, Some(23), "{run:#?}");
@@ -141,14 +140,14 @@ fn what_cannot_be_read_is_named_and_the_rest_is_measured() {
 }
 
 #[test]
-fn inputs_beyond_the_limit_are_left_out_and_that_is_said() {
+fn inputs_beyond_the_limit_are_left_out_with_a_message() {
     let run = bench(&world(), "--limit 100KB --runs 1 --algorithms fixed old new");
     assert_eq!(run.code, Some(0), "{run:#?}");
     assert!(run.stdout.contains("old, 0.10 MB") && run.stderr.contains("--limit"), "{run:#?}");
 }
 
 #[test]
-fn files_that_cannot_be_written_are_told_before_anything_is_measured() {
+fn unwritable_output_files_are_reported_before_the_measurement() {
     let world = world();
     world.write("f.csv", "figures of before");
     world.mkdir("f-lengths.csv");
@@ -173,7 +172,7 @@ fn files_that_cannot_be_written_are_told_before_anything_is_measured() {
 }
 
 #[test]
-fn an_input_never_gives_way_to_figures() {
+fn an_input_is_never_overwritten() {
     for (words, file) in [
         ("--csv old new old", "old"),
         ("--csv link old", "link"),
@@ -198,7 +197,7 @@ fn an_input_never_gives_way_to_figures() {
 }
 
 #[test]
-fn edits_of_an_earlier_run_do_not_stay_beside_new_figures() {
+fn an_outdated_edits_file_is_removed() {
     let world = world();
     let words = "-q --runs 1 --algorithms fixed --csv f.csv --random 1000";
     ok(&world, &format!("{words} --edits"));
@@ -211,7 +210,7 @@ fn edits_of_an_earlier_run_do_not_stay_beside_new_figures() {
 }
 
 #[test]
-fn words_that_make_no_sense_are_refused_with_what_there_is() {
+fn invalid_arguments_are_refused_with_the_valid_ones() {
     let world = world();
     for (words, wanted) in [
         ("--algorithms ram,foo old", "\"foo\" is not a chunker; there are fixed, "),

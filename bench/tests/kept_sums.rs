@@ -1,4 +1,4 @@
-//! Strong sums that storage keeps are not computed: the counter of `sync` shows it.
+//! Strong sums that the file system keeps are not computed again: the counters of `sync` prove this.
 
 mod common;
 
@@ -9,11 +9,11 @@ use std::process::Command;
 use common::csv::{csv, number};
 use common::{Run, World};
 
-/// A btrfs that keeps SHA-256, gone with this value.
+/// A btrfs with SHA-256 checksums, removed on drop.
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    /// `None` where nobody may mount one.
+    /// Returns `None` if mounting is not permitted.
     fn at(dir: &'a Path, image: &Path) -> Option<Self> {
         fs::create_dir(dir).ok()?;
         fs::File::create(image).ok()?.set_len(256 << 20).ok()?;
@@ -47,6 +47,6 @@ fn strong_sums_that_storage_keeps_are_not_computed() {
         assert_eq!(number(row, "literal_bytes"), 0.0, "{row:?}");
         number(row, "sender_strong_compared")
     };
-    // 1 MB ends within a block, of which storage keeps no sum.
+    // A file of 1 MB ends within a block, and the file system has no sum of a partial block.
     assert_eq!((strong("src"), strong("disk")), (123.0, 1.0));
 }

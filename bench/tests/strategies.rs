@@ -1,4 +1,5 @@
-//! `deltic bench sync` by every strategy: each brings the file over, which the bench checks, and has its rows.
+//! `deltic bench sync` with every strategy. Each strategy must transfer the file, which the benchmark checks, and have
+//! its rows.
 
 mod common;
 

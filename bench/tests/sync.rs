@@ -1,5 +1,5 @@
-//! `deltic bench sync` as a command: its tables and files, bytes that add up, a link that holds its rate, other
-//! programs, and words that make no sense.
+//! `deltic bench sync` as a command: tables and files, consistent byte counts, the link's rate, other programs, and
+//! invalid arguments.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn ok(world: &World, words: &str) -> Run {
     run
 }
 
-/// Directories of a bench that are still there.
+/// Returns the remaining directories of a benchmark.
 fn left(world: &World) -> usize {
     world.names(".").iter().filter(|name| name.starts_with("deltic-bench-")).count()
 }
@@ -50,7 +50,7 @@ fn each_case_has_a_row_in_each_way() {
         let is_it = |line: &&str| line.split_whitespace().take(5).eq(words);
         run.stdout.lines().filter(is_it).count()
     };
-    // A row in each table for each number of threads.
+    // Each table has a row for each number of threads.
     let wanted = run.stdout.lines().filter(|line| line.starts_with("== ")).count() * 2;
     assert_eq!(rows(["300", "kB", "none", "0", "B"]), wanted, "{}", run.stdout);
     for kind in ["insert", "cut", "inverse"] {
@@ -59,7 +59,7 @@ fn each_case_has_a_row_in_each_way() {
     }
 }
 
-/// By Deltic's own way, by one that confirms weak sums, and by one that rolls.
+/// Deltic's own strategy, a strategy that confirms weak sums, and a rolling strategy.
 #[test]
 fn figures_for_programs_add_up() {
     let world = World::new();
@@ -97,14 +97,14 @@ fn figures_add_up(row: &Line) {
         let stages = ["read", "scan", "sum", "search", "pack", "write", "decide", "wire", "other"];
         let stages = stages.map(|stage| number(row, &format!("{end}_{stage}_cpu_s")));
         let cpu = number(row, &format!("{end}_cpu_s"));
-        // Each is rounded to a microsecond.
+        // Each time is rounded to a microsecond.
         assert!((stages.iter().sum::<f64>() - cpu).abs() < 1e-5, "{row:?}");
         assert!(number(row, &format!("{end}_busy_s")) <= number(row, "wall_s"), "{row:?}");
     }
     assert!(number(row, "waiting_s") < number(row, "wall_s"), "{row:?}");
 }
 
-/// Rows by what each end sends, computes and compares.
+/// Checks the rows of a strategy: sent bytes, computed sums and comparisons.
 #[track_caller]
 fn comparisons_are_those_of_its_strategy(row: &Line) {
     let positive = |name: &str| number(row, name) > 0.0;
@@ -117,7 +117,7 @@ fn comparisons_are_those_of_its_strategy(row: &Line) {
     let scans = ["sender_scan_cpu_s", "receiver_scan_cpu_s"].map(positive);
     match &*row["name"] {
         "deltic" => {
-            // Gaps are only where something changed.
+            // Gaps exist only near changes.
             let changes = row["change"] != "none";
             assert_eq!(compared, [changes, false, false, true], "{row:?}");
             assert_eq!((confirms, scans), ([false; 2], [true; 2]), "{row:?}");
@@ -132,7 +132,7 @@ fn comparisons_are_those_of_its_strategy(row: &Line) {
             assert_eq!(confirms, [false; 2], "{row:?}");
             assert!(positive("sender_search_cpu_s") && positive("down_recipe_bytes"), "{row:?}");
             if row["change"] == "none" {
-                // One for each block of 8 KiB.
+                // One sum for each block of 8 KiB.
                 assert_eq!(row["sender_strong_compared"], "123", "{row:?}");
             }
         }
@@ -140,7 +140,7 @@ fn comparisons_are_those_of_its_strategy(row: &Line) {
 }
 
 #[test]
-fn data_that_costs_much_is_synced_too() {
+fn worst_case_data_is_synced() {
     let world = World::new();
     let words = "-q --data zeros,100B,4KiB,forged --strategy deltic,parasync,skysync-f --size 1MB";
     ok(&world, &format!("{words} --kind insert --change 0,4KiB --runs 1 --csv f.csv"));
@@ -159,7 +159,7 @@ fn data_that_costs_much_is_synced_too() {
         };
         number(rows.iter().find(is_it).expect("a row"), "sender_strong_compared")
     };
-    // All blocks have one weak sum, and each is found by its strong one.
+    // All blocks have the same weak sum, so each block is found by its strong sum.
     assert_eq!(strong("forged sums"), 123.0);
 }
 
@@ -172,7 +172,7 @@ fn a_link_is_no_faster_than_its_rate_and_no_shorter_than_its_round_trip() {
     let links: Vec<_> = rows.iter().map(|row| &*row["link"]).collect();
     assert_eq!(links, ["none", "20 Mbit/s 20 ms"]);
     let slow = &rows[1];
-    // The greeting goes there and back before anything else is said. What a late timer may make up for is not counted.
+    // The greeting takes a round trip before other data. A margin allows for late timers.
     let least = number(slow, "up_bytes") * 8.0 / 20e6 + 0.02 - 0.004;
     assert!(number(slow, "wall_s") >= least, "{least}: {slow:?}");
 }
@@ -213,13 +213,13 @@ fn a_figure_is_drawn_for_each_kind_of_change() {
 }
 
 #[test]
-fn other_programs_stand_in_the_same_tables() {
+fn other_programs_have_rows_in_the_same_tables() {
     for peer in ["rsync", "rdiff"] {
         if !is_installed(peer) {
             skip(&format!("{peer} is not installed"));
             continue;
         }
-        // A place that rsync would take for several words.
+        // A path that rsync would split into several words.
         let world = World::new();
         fs::create_dir(world.path("it's here")).expect("a directory");
         let links = "--link none --link 20Mbit,20ms";
@@ -237,7 +237,7 @@ fn other_programs_stand_in_the_same_tables() {
         let link = "20 Mbit/s 20 ms";
         assert_eq!(names, [("deltic", "none"), (&name, "none"), ("deltic", link), (&name, link)]);
         for row in &rows {
-            // Inserts are new bytes to everybody.
+            // Inserted bytes are literals for every program.
             assert!(number(row, "up_bytes") > 2e5 && number(row, "down_bytes") > 0.0, "{row:?}");
             for end in ["sender", "receiver"] {
                 assert!(number(row, &format!("{end}_cpu_s")) > 0.0, "{row:?}");
@@ -257,7 +257,7 @@ fn other_programs_stand_in_the_same_tables() {
 }
 
 #[test]
-fn what_stands_for_ssh_ends_as_its_far_end_does() {
+fn the_link_command_exits_like_its_far_end() {
     let world = World::new();
     for link in ["none", "20Mbit,20ms"] {
         let beyond = |far: &str| {
@@ -282,7 +282,7 @@ fn what_stands_for_ssh_ends_as_its_far_end_does() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_left_out_and_named() {
+fn a_missing_program_is_left_out_and_named() {
     let world = World::new();
     let run = bench(&world, "--size 100kB --change 0 --runs 1 --peer rsync=no/such/rsync");
     let said = "deltic-bench: rsync (program) is left out: start no/such/rsync: no such file";
@@ -291,7 +291,7 @@ fn a_program_that_is_not_there_is_left_out_and_named() {
 }
 
 #[test]
-fn words_that_make_no_sense_are_refused_before_anything_is_made() {
+fn invalid_arguments_are_refused_before_files_are_made() {
     let world = releases();
     for (words, wanted) in [
         ("--strategy deltic,foo", "\"foo\" is not a strategy; there are deltic, rsync, "),

@@ -1,4 +1,4 @@
-//! The wrappers count what they claim to count.
+//! Tests of the wrappers' counters.
 #![allow(clippy::unwrap_used, reason = "a test may panic, in its helpers too")]
 
 use std::fs;
@@ -8,14 +8,15 @@ use std::process::{Command, Output};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_deltic-bench");
 
-/// A shell loop that needs a noticeable, fixed amount of processor time.
+/// A shell loop with a noticeable, constant processor time.
 const BURN: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
 
 fn measured(file: &Path, script: &str) -> Output {
     Command::new(BENCH).arg("measured").arg(file).args(["--", "sh", "-c", script]).output().unwrap()
 }
 
-/// Wall and processor microseconds, largest resident sets: of all, of the command's own process.
+/// Wall time and processor time in microseconds; largest resident set of all processes and of the command's own
+/// process.
 fn cost(file: &Path) -> Vec<u64> {
     fs::read_to_string(file).unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
@@ -28,7 +29,7 @@ fn an_exit_code_passes_through() {
 }
 
 #[test]
-fn a_child_that_nobody_waits_for_is_counted() {
+fn an_orphaned_child_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let (waited, orphaned) = (dir.path().join("waited"), dir.path().join("orphaned"));
     measured(&waited, &format!("sh -c '{BURN}'"));
@@ -57,7 +58,7 @@ fn a_relay_passes_all_bytes_and_counts_them() {
     assert_eq!(passed(&counts), (300_001, 300_005));
 }
 
-/// The benchmarks trust `--stats`; here is why.
+/// The benchmarks rely on the byte counts of `--stats`.
 #[test]
 fn rsync_counts_the_bytes_that_really_pass() {
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -109,7 +110,7 @@ fn stat(said: &str, label: &str) -> u64 {
     rest.replace(',', "").parse().unwrap()
 }
 
-/// Equal but for framing and the report itself, which a program cannot count before it is written.
+/// The counts may differ by framing and by the report itself, which a program sends after counting.
 fn close(told: u64, counted: u64) {
     assert!(told.abs_diff(counted) <= counted / 100 + 200, "told {told}, counted {counted}");
 }

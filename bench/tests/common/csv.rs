@@ -1,13 +1,13 @@
-//! Figures that the program wrote for programs.
+//! Parser of the CSV files that the program writes.
 
 use std::collections::HashMap;
 
 use super::World;
 
-/// A line, by the names in the header.
+/// A row: cells by column name.
 pub type Line = HashMap<String, String>;
 
-/// All lines of a file; each has as many cells as the header.
+/// Parses all rows of a file, and checks that each row has as many cells as the header.
 pub fn csv(world: &World, name: &str) -> Vec<Line> {
     let text = String::from_utf8(world.read(name)).expect("figures are text");
     let mut lines = text.lines().map(|line| line.split(',').map(String::from).collect::<Vec<_>>());
@@ -19,7 +19,7 @@ pub fn csv(world: &World, name: &str) -> Vec<Line> {
     lines.map(row).collect()
 }
 
-/// A cell that is a number.
+/// Parses a numeric cell.
 #[track_caller]
 pub fn number(line: &Line, name: &str) -> f64 {
     line[name].parse().unwrap_or_else(|error| panic!("{name} is {:?}: {error}", line[name]))

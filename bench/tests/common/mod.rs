@@ -1,4 +1,4 @@
-//! A directory of real files with the real program in it.
+//! A temporary directory with real files, in which tests run the real program.
 #![allow(dead_code, unreachable_pub, reason = "tests share this")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests may panic, and talk")]
 
@@ -11,15 +11,15 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// The program under test.
+/// Path of the tested program.
 pub const BENCH: &str = env!("CARGO_BIN_EXE_deltic-bench");
 
-/// A directory of its own for a test.
+/// A temporary directory for a test.
 pub struct World {
     dir: TempDir,
 }
 
-/// The end of a command, and all that it printed.
+/// Exit status and output of a command.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -28,7 +28,7 @@ pub struct Run {
 }
 
 impl World {
-    /// An empty world, but for an empty directory `src`.
+    /// Makes a directory with an empty directory `src`.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("src")).unwrap();
@@ -39,7 +39,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// Writes a file, with the directories above it.
+    /// Writes a file and creates its parent directories.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -55,7 +55,7 @@ impl World {
         self.path(name).symlink_metadata().is_ok()
     }
 
-    /// The names in a directory, as text.
+    /// Returns the names in a directory.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(dir)).unwrap();
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
@@ -69,7 +69,7 @@ impl World {
         std::os::unix::fs::symlink(target, self.path(name)).unwrap();
     }
 
-    /// The program with these words, in this directory and on the best instruction set.
+    /// Runs the program with these arguments in this directory, with the best instruction set.
     pub fn bench(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = Command::new(BENCH);
         command.args(words).current_dir(self.dir.path()).env_remove("DELTIC_ISA");
@@ -86,7 +86,7 @@ impl Run {
     }
 }
 
-/// Says loudly that a test did not run.
+/// Prints that a test did not run.
 pub fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
@@ -95,7 +95,7 @@ pub fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// Bytes without any pattern: SplitMix64.
+/// Returns pseudo-random bytes (SplitMix64).
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut word = || {
