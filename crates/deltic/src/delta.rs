@@ -1,8 +1,8 @@
-//! Deltas between two versions that lie in memory.
+//! Deltas between two versions in memory.
 //!
-//! Chunks of both versions are compared first, as in a session; between two neighbours that match, a search by short
-//! blocks finds what little changed (`deltic_core::gap`). Every copy is compared byte by byte, so no sum is trusted.
-//! The encoded form is a delta file: `deltic patch` reads it.
+//! First the chunks of both versions are compared, as in a session. Between two matching neighbours, a search for short
+//! blocks finds small changes (`deltic_core::gap`). Every copy is compared byte by byte, so no checksum is trusted. The
+//! encoded form is a delta file for `deltic patch`.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use deltic_core::{
     delta as steps,
 };
 
-/// A step that makes the next bytes of the new version.
+/// A step of a delta, which makes the next bytes of the new version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// These bytes of the old version.
+    /// Copies this range of the old version.
     Copy(Range<usize>),
-    /// Bytes that the old version does not have.
+    /// Inserts bytes that the old version does not have.
     Literal(Vec<u8>),
 }
 
 impl Op {
-    /// The number of bytes that the step makes.
+    /// Returns the number of bytes that the step makes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -37,14 +37,14 @@ impl Op {
         }
     }
 
-    /// True for a step that makes no byte; no [`Delta`] has one.
+    /// True if the step makes no bytes. A [`Delta`] has no such step.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The steps from an old version to a new one, front to back, and the sums of both.
+/// The steps from an old version to a new version, in order, with the digests of both.
 ///
 /// ```
 /// let old = b"the quick brown fox jumps over the lazy dog".repeat(100);
@@ -66,21 +66,21 @@ pub struct Delta {
     ops: Vec<Op>,
 }
 
-/// Why a delta cannot be read or applied.
+/// Why a delta cannot be decoded or applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeltaError {
-    /// The bytes are no delta, or a damaged one.
+    /// The bytes are not a delta, or are damaged.
     #[error("read a delta: {0}")]
     Format(#[from] FormatError),
-    /// The delta starts from another old version.
+    /// The delta was computed from another old version.
     #[error("apply a delta: the old version is not the one that it starts from")]
     OtherOld,
 }
 
-/// Computes the steps from `old` to `new`.
+/// Computes the delta from `old` to `new`.
 ///
-/// Takes time in proportion to both lengths, and memory for the chunks of `old` (about 1 % of its bytes).
+/// Time is proportional to both lengths. Memory is about 1 % of the length of `old`.
 #[must_use]
 pub fn delta(old: &[u8], new: &[u8]) -> Delta {
     let spec = ChunkerSpec::for_len(old.len() as u64);
@@ -106,38 +106,38 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
     Delta { header, end: (new_end.len, new_end.digest), ops }
 }
 
-/// Makes the new version from the old one and the delta between them.
+/// Applies a delta to the old version. Returns the new version.
 ///
 /// # Errors
-/// [`DeltaError::OtherOld`] where `old` is not what the delta was computed from; [`DeltaError::Format`] with
-/// [`FormatError::Damaged`] where the steps do not make what the delta promises.
+/// - [`DeltaError::OtherOld`] if the delta was computed from another version than `old`
+/// - [`DeltaError::Format`] with [`FormatError::Damaged`] if the result does not match the delta's digest
 pub fn apply(old: &[u8], delta: &Delta) -> Result<Vec<u8>, DeltaError> {
     delta.apply(old)
 }
 
 impl Delta {
-    /// The steps, in the order of the new version; neighbours are merged.
+    /// Returns the steps in the order of the new version. Adjacent steps of the same kind are merged.
     #[must_use]
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// The number of bytes that travel as they are.
+    /// Returns the number of literal bytes.
     #[must_use]
     pub fn literal_bytes(&self) -> usize {
         self.ops.iter().filter(|op| matches!(op, Op::Literal(_))).map(Op::len).sum()
     }
 
-    /// The length of the new version in bytes.
+    /// Returns the length of the new version in bytes.
     #[must_use]
     pub const fn new_len(&self) -> u64 {
         self.end.0
     }
 
-    /// Makes the new version; see [`apply`].
+    /// Applies the delta to the old version. See [`apply`].
     ///
     /// # Errors
-    /// As [`apply`].
+    /// The errors of [`apply`].
     pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, DeltaError> {
         if old.len() as u64 != self.header.old_len {
             return Err(DeltaError::OtherOld);
@@ -161,7 +161,7 @@ impl Delta {
         Err(if is_other { DeltaError::OtherOld } else { FormatError::Damaged.into() })
     }
 
-    /// The delta as the bytes of a delta file.
+    /// Encodes the delta as a delta file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -186,11 +186,12 @@ impl Delta {
         out
     }
 
-    /// Reads the bytes of a delta file: those of [`Delta::encode`], or what `deltic delta` wrote.
+    /// Decodes a delta file from [`Delta::encode`] or `deltic delta`.
     ///
     /// # Errors
-    /// [`DeltaError::Format`] where they are none. Memory follows the bytes that are there, never a length that they
-    /// claim.
+    /// [`DeltaError::Format`] if the bytes are not a delta file.
+    ///
+    /// Memory is proportional to the length of `bytes`, whatever lengths the file claims.
     pub fn decode(bytes: &[u8]) -> Result<Self, DeltaError> {
         let mut parser = RecordParser::<DeltaFile>::new();
         parser.feed(bytes);
@@ -209,19 +210,19 @@ impl Delta {
     }
 }
 
-/// Steps under construction: everything before `made` is there.
+/// A delta under construction. The steps make the first `made` bytes of the new version.
 struct Ops<'a> {
     old: &'a [u8],
     new: &'a [u8],
     ops: Vec<Op>,
-    /// The end of the last copy in old.
+    /// End of the last copy in the old version.
     copied: usize,
-    /// The length of what the steps make so far.
+    /// Number of bytes of the new version that the steps make so far.
     made: usize,
 }
 
 impl Ops<'_> {
-    /// Takes bytes of new that are said to lie in old from `start`; nothing happens where they do not.
+    /// Adds a copy of the old version from `start`. Does nothing if the bytes differ.
     fn matched(&mut self, start: usize, new: Range<usize>) {
         let old = start..start + new.len();
         if self.old.get(old.clone()) != Some(&self.new[new.clone()]) {
@@ -233,9 +234,9 @@ impl Ops<'_> {
         push(&mut self.ops, Op::Copy(old));
     }
 
-    /// Makes new up to `new_end`, where the next match, if any, lies at `old_end`.
+    /// Adds steps up to `new_end`. The next match, if any, is at `old_end` in the old version.
     fn fill(&mut self, old_end: usize, new_end: usize) {
-        // A jump backwards in old leaves no gap there.
+        // If the next match lies before the last copy, the old range between them is empty.
         let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
         let (before, after) = (&self.old[old.clone()], &self.new[new.clone()]);
         let front = common(before, after);
@@ -248,10 +249,10 @@ impl Ops<'_> {
         self.made = new_end;
     }
 
-    /// Makes a gap in new from the gap in old that it faces, by short blocks.
+    /// Adds steps for a gap in the new version, by a search for short blocks of the gap in the old version.
     fn search(&mut self, old: Range<usize>, new: Range<usize>) {
         let new = &self.new[new];
-        // Gaps have a bound: longer ones are faced piece by piece.
+        // Gaps have a length limit, so longer gaps are searched in parts.
         for (piece, part) in new.chunks(MAX_GAP_BYTES).enumerate() {
             let start = old.end.min(old.start + piece * MAX_GAP_BYTES);
             let faced = &self.old[start..old.end.min(start + MAX_GAP_BYTES)];
@@ -263,7 +264,7 @@ impl Ops<'_> {
                     steps::DeltaOp::Copy { old, new_start } => {
                         let bytes = bytes(new_start, old.len);
                         let from = old.start as usize;
-                        // Sums may collide.
+                        // Block sums may collide.
                         let op = if &faced[from..from + bytes.len()] == bytes {
                             Op::Copy(start + from..start + from + bytes.len())
                         } else {
@@ -279,14 +280,14 @@ impl Ops<'_> {
         }
     }
 
-    /// Makes what is left of new.
+    /// Adds the steps after the last match. Returns all steps.
     fn finish(mut self) -> Vec<Op> {
         self.fill(self.old.len(), self.new.len());
         self.ops
     }
 }
 
-/// The number of bytes in which two sequences begin alike.
+/// Returns the length of the common prefix of two sequences.
 fn common<'a>(
     one: impl IntoIterator<Item = &'a u8>,
     other: impl IntoIterator<Item = &'a u8>,
@@ -294,7 +295,7 @@ fn common<'a>(
     one.into_iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Appends a step, as part of the last one where it goes on.
+/// Appends a step. A step that continues the last step is merged.
 fn push(ops: &mut Vec<Op>, op: Op) {
     match (ops.last_mut(), op) {
         (_, op) if op.is_empty() => {}
@@ -304,9 +305,9 @@ fn push(ops: &mut Vec<Op>, op: Op) {
     }
 }
 
-/// Cuts `data`; `each` gets the start and the sum of every chunk.
-fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> FileSummary {
-    let (mut sum, mut at) = (SummaryBuilder::new(), 0);
+/// Cuts `data` into chunks. `each` gets the start and the sum of every chunk.
+fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> End {
+    let (mut sum, mut at) = (Summary::new(), 0);
     let mut take = |_: &[u8], chunk: Chunk| {
         sum.push(&chunk)?;
         each(at, chunk);
@@ -319,16 +320,16 @@ fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk
     sum.finish()
 }
 
-/// A span of old as a range of a slice.
+/// Converts a span of the old version to a range.
 fn range(old: Span) -> Result<Range<usize>, FormatError> {
     let start = usize::try_from(old.start).map_err(|_| FormatError::Contradiction)?;
     let end = start.checked_add(old.len as usize).ok_or(FormatError::Contradiction)?;
     Ok(start..end)
 }
 
-/// The edits that a gap is taken to have.
+/// Assumed number of edits in a gap.
 const EDITS: u32 = 4;
-/// The seed of block sums: every match is compared, so collisions cost bytes and nothing else.
+/// Seed of block sums. A collision only costs literal bytes, because every match is compared.
 const SEED: u64 = 0x6465_6c74_6963;
-/// Bytes that are cut at once.
+/// Bytes to cut at a time.
 const PIECE_BYTES: usize = 1 << 20;

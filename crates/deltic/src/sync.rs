@@ -1,4 +1,4 @@
-//! Syncs as a program starts them.
+//! Starting a sync from a program.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,17 @@ use crate::{Cancel, Event, Outcome, SyncError};
 
 /// A directory or file at one end of a sync.
 ///
-/// A string or path is one on this machine. As with rsync, a source that ends with a slash stands for what is in it.
+/// A string or path converts to a local path. As with rsync, a source with a trailing slash stands for the content of
+/// the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A path on this machine.
+    /// A local path.
     Here(PathBuf),
-    /// A path on a machine that the remote shell reaches; `deltic` must be in the `PATH` there.
+    /// A path on a remote machine, reached by a remote shell. The remote `PATH` must contain `deltic`.
     Host {
-        /// The remote shell's word for it: `[user@]host`.
+        /// Host name for the remote shell: `[user@]host`.
         host: String,
-        /// The path there.
+        /// Path on the remote machine.
         path: OsString,
     },
     /// A path at the other end of a stream, for [`Sync::start_over`].
@@ -42,7 +43,7 @@ impl From<PathBuf> for Place {
 }
 
 impl Place {
-    /// A path on a machine that `ssh` reaches as `[user@]host`.
+    /// A path on the remote machine `[user@]host`, reached by `ssh`.
     pub fn host(host: impl Into<String>, path: impl Into<OsString>) -> Self {
         Self::Host { host: host.into(), path: path.into() }
     }
@@ -53,11 +54,11 @@ impl Place {
     }
 }
 
-/// One sync: brings the destination to what the source is.
+/// A sync: makes the destination equal to the source.
 ///
-/// Nothing is taken over but content until more is asked for: most programs want [`Sync::archive`]. What is in place
-/// when a sync ends is flushed to the disk, unless [`Sync::durable`] says otherwise. A name shows the whole old or the
-/// whole new file at every moment.
+/// By default only file content is transferred; most programs want [`Sync::archive`]. All changes are flushed to disk
+/// before the sync ends, unless [`Sync::durable`] turns this off. Files are replaced atomically: at every moment a name
+/// shows the whole old or the whole new file.
 #[derive(Clone, Debug)]
 pub struct Sync {
     from: Place,
@@ -70,10 +71,10 @@ pub struct Sync {
 }
 
 impl Sync {
-    /// From `from` to `to`; one of the two is here.
+    /// Creates a sync from `from` to `to`. At least one of the two must be local.
     pub fn new(from: impl Into<Place>, to: impl Into<Place>) -> Self {
         let (from, to) = (from.into(), to.into());
-        // Reading an old version here costs more than writing the new one.
+        // Locally, reading the old version costs more than writing the new version.
         let whole_file = matches!((&from, &to), (Place::Here(_), Place::Here(_)));
         Self {
             from,
@@ -86,8 +87,7 @@ impl Sync {
         }
     }
 
-    /// Takes whole trees: symbolic links, permissions, times, owners where allowed, devices and FIFOs (`-a` of the
-    /// command).
+    /// Transfers whole trees: symbolic links, permissions, times, owners if permitted, devices and FIFOs (`-a`).
     #[must_use]
     pub fn archive(mut self) -> Self {
         let Options { recursive, links, modes, times, metadata, .. } = &mut self.options;
@@ -102,89 +102,92 @@ impl Sync {
         self
     }
 
-    /// Removes what the source does not have (`--delete`), unless that is suspiciously much: then nothing is removed.
+    /// Deletes files that the source does not have (`--delete`). If suspiciously many files would go, nothing is
+    /// deleted.
     #[must_use]
     pub fn delete(mut self) -> Self {
         self.options.delete = Delete::Guarded(Guard::default());
         self
     }
 
-    /// Removes what the source does not have, but no more than `names` names (`--max-delete`).
+    /// Deletes files that the source does not have, but at most `names` names (`--max-delete`).
     #[must_use]
     pub fn delete_at_most(mut self, names: u64) -> Self {
         self.options.delete = Delete::AtMost(names);
         self
     }
 
-    /// Compares content where length and time agree (`-c`).
+    /// Compares digests of files with equal length and time (`-c`).
     #[must_use]
     pub fn checksum(mut self) -> Self {
         self.options.checksum = true;
         self
     }
 
-    /// Changes nothing, and reports what would change (`-n`).
+    /// Changes no file, and reports all changes that a sync would make (`-n`).
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = true;
         self
     }
 
-    /// Whether all is flushed to the disk before the sync ends; by default it is.
+    /// Sets whether all changes are flushed to disk before the sync ends. On by default.
     #[must_use]
     pub fn durable(mut self, durable: bool) -> Self {
         self.options.durable = durable;
         self
     }
 
-    /// The remote shell and its arguments, `ssh` by default (`-e`).
+    /// Sets the remote shell and its arguments (`-e`). The default is `ssh`.
     #[must_use]
     pub fn shell(mut self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.shell = words.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The most bytes a second on the wire, in either direction (`--bwlimit`).
+    /// Limits the bytes per second in each direction (`--bwlimit`).
     #[must_use]
     pub fn bwlimit(mut self, bytes_per_second: u64) -> Self {
         self.bwlimit = Some(bytes_per_second);
         self
     }
 
-    /// A directory in which digests and recipes are kept from run to run; without one nothing is kept at this end.
+    /// Sets the directory of the cache of digests and recipes. By default this end has no cache.
     #[must_use]
     pub fn cache(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cache = Some(dir.into());
         self
     }
 
-    /// Whose threads do the work, how much of them, and who is asked.
+    /// Sets the threads, limits and callbacks of the embedding program.
     #[must_use]
     pub fn embedding(mut self, with: Embedding) -> Self {
         self.with = with;
         self
     }
 
-    /// Ends the sync from elsewhere.
+    /// Sets a handle that can cancel the sync from other code.
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.with.cancel = cancel.clone();
         self
     }
 
-    /// All other options of the command.
+    /// Returns all other options of the command.
     pub fn options(&mut self) -> &mut Options {
         &mut self.options
     }
 
-    /// Runs to the end on this thread. For programs without an async runtime: one of its own lives meanwhile.
+    /// Runs the sync on this thread, for programs without an async runtime. A temporary runtime exists during the call.
     ///
     /// # Errors
-    /// [`SyncError`] where the sync as a whole could not start or go on; [`SyncError::Usage`] inside a runtime. A file
-    /// that failed is an [`Event::Trouble`], and counted in [`Outcome::totals`].
+    /// - [`SyncError`] if the whole sync could not start or continue
+    /// - [`SyncError::Usage`] inside an async runtime
+    ///
+    /// The failure of a single file is an [`Event::Trouble`], counted in [`Outcome::totals`].
     pub fn run(self, mut on_event: impl FnMut(Event) + Send) -> Result<Outcome, SyncError> {
         if Handle::try_current().is_ok() {
-            let why = "a runtime is running here already: await `start` instead of calling `run`";
+            let why = "an async runtime is already running: await `start` instead of calling `run`";
             return Err(SyncError::Usage(why.into()));
         }
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -193,10 +196,10 @@ impl Sync {
         runtime.block_on(self.start(&mut on_event))
     }
 
-    /// Runs to the end in the tokio runtime that polls it. Dropped, it stops where it is.
+    /// Runs the sync in the current tokio runtime. Dropping the future stops the sync.
     ///
     /// # Errors
-    /// As of [`Sync::run`].
+    /// The errors of [`Sync::run`].
     pub async fn start(
         self,
         on_event: &mut (dyn FnMut(Event) + Send),
@@ -205,10 +208,11 @@ impl Sync {
         embed::sync(self.plan()?, &with, on_event).await
     }
 
-    /// Runs over a stream to whoever [serves](serve) at its other end; one of the places is [`Place::There`].
+    /// Runs the sync over a stream. [`serve`] must run at the other end, and one of the two places must be
+    /// [`Place::There`].
     ///
     /// # Errors
-    /// As of [`Sync::run`].
+    /// The errors of [`Sync::run`].
     pub async fn start_over(
         self,
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -227,7 +231,7 @@ impl Sync {
             (Place::There(path), to @ Place::Here(_)) => {
                 (Sources::Remote { host: THERE.into(), paths: vec![path] }, destination(to))
             }
-            _ => return Err(SyncError::Usage("neither source nor destination is here".into())),
+            _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
         };
         Ok(Plan {
             sources,
@@ -255,11 +259,11 @@ fn destination(to: Place) -> Destination {
     }
 }
 
-/// Does what the other end of `transport` asks for, once, with all rights of this process: only for a peer that is
-/// trusted with them.
+/// Serves a single session over `transport` with all rights of this process. The peer must be trusted with these
+/// rights.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed. The peer has received the error.
 pub async fn serve(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     with: &Embedding,
@@ -267,5 +271,5 @@ pub async fn serve(
     embed::serve_over(transport, with).await
 }
 
-/// What messages call the other end of a stream.
+/// Name of the other end of a stream in messages.
 const THERE: &str = "there";

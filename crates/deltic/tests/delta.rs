@@ -1,9 +1,9 @@
-//! Laws of deltas between buffers.
+//! Properties of deltas between buffers.
 
 use deltic::{Delta, DeltaError, FormatError, Op, apply, delta};
 use proptest::prelude::*;
 
-/// Bytes without a pattern, the same for the same seed.
+/// Returns pseudo-random bytes for a seed.
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
     let next = || {
         seed ^= seed << 13;
@@ -14,7 +14,7 @@ fn noise(len: usize, mut seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// An edit: a place in thousandths of the length, bytes cut there, and bytes put there.
+/// Applies edits: a position in thousandths of the length, the number of bytes to cut, and the bytes to insert.
 fn edited(old: &[u8], edits: &[(usize, usize, Vec<u8>)]) -> Vec<u8> {
     let mut new = old.to_vec();
     for (place, cut, put) in edits {
@@ -44,12 +44,12 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_delta_are_an_error(bytes: Vec<u8>) {
+    fn invalid_bytes_are_an_error(bytes: Vec<u8>) {
         prop_assert!(Delta::decode(&bytes).is_err());
     }
 
     #[test]
-    fn a_damaged_delta_makes_nothing_or_the_same(at in 0_usize..10_000, flip in 1_u8..) {
+    fn a_damaged_delta_fails_or_makes_the_same(at in 0_usize..10_000, flip in 1_u8..) {
         let old = noise(50_000, 7);
         let new = edited(&old, &[(300, 10, noise(900, 9))]);
         let mut bytes = delta(&old, &new).encode();

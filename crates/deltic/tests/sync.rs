@@ -1,4 +1,4 @@
-//! Syncs as an embedding program runs them: with and without a runtime, over streams, cancelled.
+//! Syncs in an embedding program: with and without a runtime, over streams, cancelled.
 #![expect(clippy::unwrap_used, reason = "makes and looks at trees")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use deltic::report::Action;
 use deltic::{Cancel, Embedding, Event, Place, Sync, SyncError, serve};
 use tempfile::TempDir;
 
-/// A tree with a few files, and a place beside it that is not there yet.
+/// Makes a tree with a few files. Returns its path and a path that does not exist yet.
 fn tree() -> (TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
@@ -35,7 +35,7 @@ fn created(events: &[Event]) -> usize {
 }
 
 #[test]
-fn a_program_without_a_runtime_syncs_a_tree_and_hears_what_changed() {
+fn a_program_without_a_runtime_syncs_a_tree_and_gets_events() {
     let (_dir, from, to) = tree();
     let mut events = Vec::new();
     let outcome = Sync::new(&from, &to).archive().run(|event| events.push(event)).unwrap();
@@ -94,7 +94,7 @@ async fn a_sync_that_waits_for_its_other_end_is_cancelled() {
 }
 
 #[test]
-fn two_places_elsewhere_are_refused() {
+fn two_remote_places_are_refused() {
     let refused = Sync::new(Place::host("a", "x"), Place::host("b", "y")).run(|_| ());
     assert!(matches!(refused, Err(SyncError::Usage(_))), "{refused:?}");
 }
