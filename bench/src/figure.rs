@@ -13,7 +13,7 @@ use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::files;
-use crate::scale::{Scale, number};
+use crate::scale::{AxisScale, number};
 
 /// Returns the SVG path and the PNG path of a figure.
 pub(crate) fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
@@ -29,35 +29,35 @@ pub(crate) struct Figure {
     /// Names of the series, in the order of their colours.
     pub(crate) series: Vec<String>,
     /// Bars or lines.
-    pub(crate) content: Content,
+    pub(crate) content: FigureContent,
 }
 
 /// Content of a figure.
-pub(crate) enum Content {
-    Bars(Bars),
-    Lines(Lines),
+pub(crate) enum FigureContent {
+    Bars(BarChart),
+    Lines(LineChart),
 }
 
 /// Horizontal bars in groups.
-pub(crate) struct Bars {
-    pub(crate) groups: Vec<Group>,
+pub(crate) struct BarChart {
+    pub(crate) groups: Vec<BarGroup>,
     /// Value to mark with a line, and the label of the mark.
     pub(crate) mark: Option<(f64, &'static str)>,
-    pub(crate) scale: Scale,
+    pub(crate) scale: AxisScale,
 }
 
 /// A named group of bars.
-pub(crate) struct Group {
+pub(crate) struct BarGroup {
     pub(crate) name: String,
     /// Series number and value of each bar.
     pub(crate) bars: Vec<(usize, f64)>,
 }
 
 /// A line for each series. The vertical axis goes from 0 to 100 %.
-pub(crate) struct Lines {
+pub(crate) struct LineChart {
     /// The points of each series.
     pub(crate) lines: Vec<Vec<(f64, f64)>>,
-    pub(crate) scale: Scale,
+    pub(crate) scale: AxisScale,
 }
 
 impl Figure {
@@ -77,8 +77,8 @@ impl Figure {
 
     fn height(&self) -> i32 {
         let plot = match &self.content {
-            Content::Bars(bars) => bars.height(),
-            Content::Lines(_) => LINES_HEIGHT,
+            FigureContent::Bars(bars) => bars.height(),
+            FigureContent::Lines(_) => LINES_HEIGHT,
         };
         TOP + plot + BOTTOM
     }
@@ -91,8 +91,8 @@ impl Figure {
         canvas.text(data, (MARGIN, 54), (14, FAINT), HPos::Left)?;
         canvas.text(machine, (MARGIN, 74), (14, FAINT), HPos::Left)?;
         match &self.content {
-            Content::Bars(bars) => bars.paint(self, &canvas)?,
-            Content::Lines(lines) => lines.paint(self, &canvas)?,
+            FigureContent::Bars(bars) => bars.paint(self, &canvas)?,
+            FigureContent::Lines(lines) => lines.paint(self, &canvas)?,
         }
         canvas.painted(canvas.area.present())
     }
@@ -112,8 +112,8 @@ impl Figure {
     fn axis<B: DrawingBackend>(
         &self,
         canvas: &Canvas<B>,
-        scale: &Scale,
-        frame: Frame,
+        scale: &AxisScale,
+        frame: PlotFrame,
     ) -> Result<()> {
         for (value, label) in &scale.ticks {
             let x = frame.x(scale.at(*value));
@@ -128,7 +128,7 @@ impl Figure {
     }
 }
 
-impl Bars {
+impl BarChart {
     fn height(&self) -> i32 {
         self.groups.iter().map(|group| group.bars.len() as i32 * BAR + GAP).sum::<i32>() + GAP
     }
@@ -136,7 +136,7 @@ impl Bars {
     fn paint<B: DrawingBackend>(&self, figure: &Figure, canvas: &Canvas<B>) -> Result<()> {
         let names = self.groups.iter().map(|group| canvas.width(&group.name, 15));
         let widest = names.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
-        let frame = Frame {
+        let frame = PlotFrame {
             left: MARGIN + widest + 12,
             right: WIDTH - MARGIN - VALUE_WIDTH,
             top: TOP,
@@ -171,12 +171,13 @@ impl Bars {
     }
 }
 
-impl Lines {
+impl LineChart {
     fn paint<B: DrawingBackend>(&self, figure: &Figure, canvas: &Canvas<B>) -> Result<()> {
         let names = figure.series.iter().map(|name| canvas.width(name, 14));
         let widest = names.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
         let right = WIDTH - MARGIN - widest - 70;
-        let frame = Frame { left: MARGIN + 44, right, top: TOP - 30, bottom: TOP + LINES_HEIGHT };
+        let frame =
+            PlotFrame { left: MARGIN + 44, right, top: TOP - 30, bottom: TOP + LINES_HEIGHT };
         figure.axis(canvas, &self.scale, frame)?;
         for percent in (0..=100).step_by(20) {
             let y = frame.y(f64::from(percent));
@@ -197,14 +198,14 @@ impl Lines {
 
 /// The plot area in pixels.
 #[derive(Clone, Copy)]
-struct Frame {
+struct PlotFrame {
     left: i32,
     right: i32,
     top: i32,
     bottom: i32,
 }
 
-impl Frame {
+impl PlotFrame {
     /// Returns the column of a position on an axis of length 1.
     fn x(self, place: f64) -> i32 {
         self.left + (f64::from(self.right - self.left) * place).round() as i32

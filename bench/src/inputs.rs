@@ -11,7 +11,7 @@ use deltic_net::reason;
 
 use crate::exit::{complain, shown};
 use crate::random::Random;
-use crate::size::Size;
+use crate::size::ByteSize;
 
 /// All inputs of the command line.
 #[derive(Default)]
@@ -29,11 +29,11 @@ pub(crate) struct Input {
     /// Name in tables.
     pub(crate) name: String,
     /// Regular files, sorted by name.
-    pub(crate) files: Vec<Bytes>,
+    pub(crate) files: Vec<InputFile>,
 }
 
 /// A file in memory.
-pub(crate) struct Bytes {
+pub(crate) struct InputFile {
     /// Path of the file.
     pub(crate) path: PathBuf,
     /// Content of the file.
@@ -43,12 +43,12 @@ pub(crate) struct Bytes {
 impl Inputs {
     /// Reads `paths`, then adds `random` random bytes. Inputs beyond `limit` bytes in total are cut off.
     pub(crate) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
-        let mut reader = Reader { left: limit, ..Reader::default() };
+        let mut reader = InputReader { left: limit, ..InputReader::default() };
         let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
         list.extend(random.map(|len| reader.random(len)));
         if reader.short {
             complain(
-                &format!("inputs hold more than {}; the rest is left out", Size::from(limit)),
+                &format!("inputs hold more than {}; the rest is left out", ByteSize::from(limit)),
                 Some("--limit allows more memory"),
             );
         }
@@ -90,7 +90,7 @@ impl Input {
 
 /// Reads inputs up to a limit of memory.
 #[derive(Default)]
-struct Reader {
+struct InputReader {
     left: u64,
     /// True if a part of the inputs was cut off.
     short: bool,
@@ -98,7 +98,7 @@ struct Reader {
     ids: HashSet<(u64, u64)>,
 }
 
-impl Reader {
+impl InputReader {
     fn input(&mut self, path: &Path) -> Input {
         let mut files = Vec::new();
         match fs::metadata(path) {
@@ -112,7 +112,7 @@ impl Reader {
     }
 
     /// Reads the regular files below `dir`, sorted by name. Symbolic links are not followed.
-    fn walk(&mut self, dir: &Path, files: &mut Vec<Bytes>) {
+    fn walk(&mut self, dir: &Path, files: &mut Vec<InputFile>) {
         let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
             Ok(entries) => entries,
@@ -129,10 +129,10 @@ impl Reader {
         }
     }
 
-    fn file(&mut self, path: &Path, files: &mut Vec<Bytes>) {
+    fn file(&mut self, path: &Path, files: &mut Vec<InputFile>) {
         self.ids.extend(fs::metadata(path).map(|meta| id(&meta)));
         match self.bytes(path) {
-            Ok(bytes) => files.push(Bytes { path: path.into(), bytes }),
+            Ok(bytes) => files.push(InputFile { path: path.into(), bytes }),
             Err(error) => self.fail("read", path, reason(&error)),
         }
     }
@@ -149,7 +149,7 @@ impl Reader {
     fn random(&mut self, len: u64) -> Input {
         let bytes = Random::new(SEED).bytes(self.grant(len));
         let path: PathBuf = OsStr::new("random").into();
-        Input { name: "random".into(), files: vec![Bytes { path, bytes }] }
+        Input { name: "random".into(), files: vec![InputFile { path, bytes }] }
     }
 
     /// Reserves up to `wanted` bytes of memory. Returns the number of reserved bytes.

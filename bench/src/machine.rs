@@ -6,10 +6,10 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use crate::size::Size;
+use crate::size::ByteSize;
 
 /// The processor and its caches.
-pub(crate) struct Machine {
+pub(crate) struct MachineInfo {
     /// Model name.
     pub(crate) name: String,
     /// Size of the second-level cache of a core, in bytes.
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
     pub(crate) last_level: u64,
 }
 
-impl Machine {
+impl MachineInfo {
     /// Reads the properties of this machine.
     pub(crate) fn here() -> Self {
         Self {
@@ -62,7 +62,7 @@ fn cache(level: u32) -> Option<u64> {
     caches.flatten().find_map(|entry| {
         let fact = |name| fs::read_to_string(entry.path().join(name)).ok();
         let is_it = fact("level")?.trim() == level.to_string();
-        let size: Size = fact("size")?.trim().parse().ok()?;
+        let size: ByteSize = fact("size")?.trim().parse().ok()?;
         is_it.then_some(size.bytes())
     })
 }

@@ -34,40 +34,40 @@ use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, stora
 #[command(name = "deltic-bench", version, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, after_help = EXAMPLES)]
 enum Program {
-    Chunk(Box<chunk::Args>),
-    Sync(Box<sync::Args>),
+    Chunk(Box<chunk::ChunkArgs>),
+    Sync(Box<sync::SyncArgs>),
     /// Sync a changed file with each program: time, processor time, memory, bytes each way
-    E2e(e2e::Options),
+    E2e(e2e::E2eOptions),
     /// Sync a large file many times, with a small change before each sync
-    Again(again::Options),
+    Again(again::AgainOptions),
     /// Sync a disk image on btrfs many times, with some blocks changed before each sync (root only)
-    Storage(storage::Options),
+    Storage(storage::StorageOptions),
     /// Sync a slightly changed file from a remote store, compared with a plain download
-    Remote(Box<remote::Options>),
+    Remote(Box<remote::RemoteOptions>),
     /// Read the block sums that btrfs keeps, compared with computing them (root only)
-    Sums(sums::Options),
+    Sums(sums::SumsOptions),
     /// Repeat SkySync's figures with the sums that btrfs keeps, and with computed sums (root only)
-    Skysync(Box<skysync::Options>),
+    Skysync(Box<skysync::SkysyncOptions>),
     /// Sync a tree of real files: first copy, no change, a few files edited
-    Tree(tree::Options),
+    Tree(tree::TreeOptions),
     /// Kill syncs at random moments (SIGKILL), then run each sync again
-    Kill(kill::Options),
-    Sessions(sessions::Options),
-    Serve(serve::Options),
+    Kill(kill::KillOptions),
+    Sessions(sessions::SessionsOptions),
+    Serve(serve::ServeOptions),
     /// Sync to a nearly full disk (root only)
-    Enospc(enospc::Options),
+    Enospc(enospc::EnospcOptions),
     #[command(hide = true)]
-    Link(sync::link::Args),
+    Link(sync::link::LinkArgs),
     /// Run a command and write its cost to FILE
     #[command(hide = true)]
-    Measured(Wrapped),
+    Measured(WrappedCommand),
     /// Run a command behind pipes, and count the bytes of both directions in FILE
     #[command(hide = true)]
-    Relay(Wrapped),
+    Relay(WrappedCommand),
 }
 
 #[derive(clap::Args)]
-struct Wrapped {
+struct WrappedCommand {
     file: PathBuf,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -109,10 +109,10 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Sessions(options) => sessions::sessions(&options)?,
         Program::Serve(options) => serve::serve(&options)?,
         Program::Enospc(options) => enospc::enospc(&options)?,
-        Program::Measured(Wrapped { file, command }) => {
+        Program::Measured(WrappedCommand { file, command }) => {
             return Ok(measured::measured(&file, &command)?.into());
         }
-        Program::Relay(Wrapped { file, command }) => {
+        Program::Relay(WrappedCommand { file, command }) => {
             return Ok(relay::relay(&file, &command)?.into());
         }
     }

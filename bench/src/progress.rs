@@ -11,13 +11,13 @@ pub(crate) fn progress(text: &str) {
 }
 
 /// Progress of a comparison in steps. Dropping the value clears the line.
-pub(crate) struct Steps {
+pub(crate) struct StepProgress {
     is_quiet: bool,
     whole: usize,
     done: usize,
 }
 
-impl Steps {
+impl StepProgress {
     /// Starts at step 0 of `whole`.
     pub(crate) fn new(whole: usize, is_quiet: bool) -> Self {
         Self { is_quiet, whole, done: 0 }
@@ -37,7 +37,7 @@ impl Steps {
     }
 }
 
-impl Drop for Steps {
+impl Drop for StepProgress {
     fn drop(&mut self) {
         if !self.is_quiet {
             progress("");

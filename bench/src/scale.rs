@@ -1,7 +1,7 @@
 //! Axes of figures: positions of values and tick marks.
 
 /// The horizontal axis.
-pub(crate) struct Scale {
+pub(crate) struct AxisScale {
     /// First and last value.
     ends: (f64, f64),
     /// Values with a line, and their labels. Some lines have no label.
@@ -9,7 +9,7 @@ pub(crate) struct Scale {
     log: bool,
 }
 
-impl Scale {
+impl AxisScale {
     /// Creates a linear axis from 0 to `top` with round steps.
     pub(crate) fn linear(top: f64) -> Self {
         let magnitude = 10f64.powf((top / 4.0).log10().floor());
@@ -63,7 +63,7 @@ pub(crate) fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn labels(scale: &Scale) -> Vec<&str> {
+    fn labels(scale: &AxisScale) -> Vec<&str> {
         scale.ticks.iter().filter_map(|(_, label)| label.as_deref()).collect()
     }
 
@@ -74,18 +74,18 @@ mod tests {
             (87.0, &["0", "20", "40", "60", "80"]),
             (32768.0, &["0", "10000", "20000", "30000"]),
         ] {
-            assert_eq!(labels(&Scale::linear(top)), wanted);
+            assert_eq!(labels(&AxisScale::linear(top)), wanted);
         }
-        assert_eq!(Scale::linear(80.0).at(20.0), 0.25);
+        assert_eq!(AxisScale::linear(80.0).at(20.0), 0.25);
     }
 
     #[test]
     fn a_log_axis_goes_from_power_to_power() {
-        let scale = Scale::log(10, &[0.3, 47.0], number);
+        let scale = AxisScale::log(10, &[0.3, 47.0], number);
         assert_eq!(labels(&scale), ["0.1", "1", "10", "100"]);
         assert!((scale.at(10.0) - 2.0 / 3.0).abs() < 1e-9);
         assert_eq!((scale.at(0.0), scale.at(1e9)), (0.0, 1.0));
-        assert_eq!(labels(&Scale::log(10, &[], number)), ["1", "10"]);
+        assert_eq!(labels(&AxisScale::log(10, &[], number)), ["1", "10"]);
     }
 
     #[test]

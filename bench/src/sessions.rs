@@ -16,11 +16,11 @@ use tokio::task::JoinHandle;
 use tokio_util::io::InspectReader;
 
 use crate::machine::resident_kib;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Many sessions in one process: threads, memory, fairness, cancel
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct SessionsOptions {
     /// Number of all sessions; sessions that do not work wait for their other end
     #[arg(long, default_value_t = 1000)]
     sessions: usize,
@@ -50,7 +50,7 @@ const AT_ONCE: usize = 8;
 const HEAD_START: Duration = Duration::from_millis(300);
 
 /// Runs the benchmark and prints its tables.
-pub(crate) fn sessions(options: &Options) -> Result<()> {
+pub(crate) fn sessions(options: &SessionsOptions) -> Result<()> {
     let dir = tempfile::tempdir_in(&options.dir).context("make a directory")?;
     let (small, large) = (dir.path().join("small"), dir.path().join("large"));
     make(&small, 4, 8 << 10)?;
@@ -76,7 +76,7 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
     let (idle_kib, work, cancelled) = measured?;
     let header =
         ["sessions", "working", "threads", "idle KiB each", "peak MiB", "shares", "cancel ms"];
-    let mut table = Table::new(0, header);
+    let mut table = TextTable::new(0, header);
     table.row([
         options.sessions.to_string(),
         options.working.to_string(),
@@ -88,7 +88,8 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
     ]);
     table.lines().iter().for_each(|line| println!("{line}"));
     let (calm, beside) = runtime.block_on(beside_hog(&executor, dir.path(), options))?;
-    let mut table = Table::new(0, ["small sessions", "hog MiB", "p99 ms calm", "p99 ms beside it"]);
+    let mut table =
+        TextTable::new(0, ["small sessions", "hog MiB", "p99 ms calm", "p99 ms beside it"]);
     let millis = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
     let (small, hog) = (options.small.to_string(), (options.hog >> 20).to_string());
     table.row([small, hog, millis(calm), millis(beside)]);
@@ -100,7 +101,7 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
 async fn beside_hog(
     executor: &Executor,
     dir: &Path,
-    options: &Options,
+    options: &SessionsOptions,
 ) -> Result<(Duration, Duration)> {
     let (one, long) = (dir.join("one"), dir.join("long"));
     make(&one, 1, FILE_BYTES)?;
@@ -191,12 +192,12 @@ fn pipe() -> (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
 }
 
 /// Both ends of a session that started and now waits, because the dialling end receives nothing.
-struct Waiting {
+struct WaitingSession {
     cancel: Cancel,
     _unused: (WriteHalf<DuplexStream>, ReadHalf<DuplexStream>),
 }
 
-fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
+fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> WaitingSession {
     let with = Embedding { executor: executor.clone(), ..Embedding::default() };
     let (cancel, there) = (with.cancel.clone(), with.clone());
     let plan = plan(source, Destination::Remote { host: "there".into(), path: destination.into() });
@@ -205,11 +206,11 @@ fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
         sync_over(plan, join(silence, to_far), &with, &mut |_| ()).await.map(drop)
     });
     tokio::spawn(async move { serve_over(join(from_near, to_nobody), &there).await });
-    Waiting { cancel, _unused: (unsaid, unheard) }
+    WaitingSession { cancel, _unused: (unsaid, unheard) }
 }
 
 /// Resources that working sessions used.
-struct Work {
+struct WorkUsage {
     threads: usize,
     kib: u64,
     /// Smallest and largest number of bytes of a session, relative to the mean, after half of all bytes.
@@ -220,13 +221,13 @@ async fn work(
     executor: &Executor,
     (source, bytes): (&Path, u64),
     (sessions, destination): (usize, &dyn Fn(usize) -> PathBuf),
-) -> Result<Work> {
+) -> Result<WorkUsage> {
     let moved: Vec<_> = (0..sessions).map(|_| Arc::new(AtomicU64::new(0))).collect();
     let begin = |(no, moved): (usize, &Arc<AtomicU64>)| {
         begin(executor, source, (destination(usize::MAX - no), Arc::clone(moved)))
     };
     let working: Vec<_> = moved.iter().enumerate().map(begin).collect();
-    let (mut taken, start) = (Work { threads: 0, kib: 0, shares: (1.0, 1.0) }, Instant::now());
+    let (mut taken, start) = (WorkUsage { threads: 0, kib: 0, shares: (1.0, 1.0) }, Instant::now());
     let all = || moved.iter().map(|moved| moved.load(Ordering::Relaxed));
     let half = bytes * sessions as u64 / 2;
     let mut halfway = None;

@@ -8,34 +8,34 @@ use std::str::FromStr;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(u64);
+pub(crate) struct ByteSize(u64);
 
 /// Error: a word is not a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadSize;
+pub(crate) struct BadByteSize;
 
-impl Size {
+impl ByteSize {
     /// The number of bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.0
     }
 }
 
-impl From<u64> for Size {
+impl From<u64> for ByteSize {
     fn from(bytes: u64) -> Self {
         Self(bytes)
     }
 }
 
-impl FromStr for Size {
-    type Err = BadSize;
+impl FromStr for ByteSize {
+    type Err = BadByteSize;
 
-    fn from_str(word: &str) -> Result<Self, BadSize> {
+    fn from_str(word: &str) -> Result<Self, BadByteSize> {
         let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
         let (number, unit) = word.split_at(split);
-        let number: f64 = number.parse().map_err(|_| BadSize)?;
-        let bytes = number * unit_bytes(&unit.to_ascii_lowercase()).ok_or(BadSize)? as f64;
-        if bytes < MOST_BYTES { Ok(Self(bytes as u64)) } else { Err(BadSize) }
+        let number: f64 = number.parse().map_err(|_| BadByteSize)?;
+        let bytes = number * unit_bytes(&unit.to_ascii_lowercase()).ok_or(BadByteSize)? as f64;
+        if bytes < MOST_BYTES { Ok(Self(bytes as u64)) } else { Err(BadByteSize) }
     }
 }
 
@@ -51,7 +51,7 @@ fn unit_bytes(unit: &str) -> Option<u64> {
 }
 
 /// Formats with the shorter of the decimal and the binary unit: `100 MB`, `8 KiB`.
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |units: [(u64, &str); 4]| {
             let fits = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
@@ -64,9 +64,9 @@ impl fmt::Display for Size {
     }
 }
 
-impl std::error::Error for BadSize {}
+impl std::error::Error for BadByteSize {}
 
-impl fmt::Display for BadSize {
+impl fmt::Display for BadByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a size; write a number and a unit, such as 8KiB, 1.5M or 2GB")
     }
@@ -93,14 +93,14 @@ mod tests {
             (".5g", 1 << 29),
             ("1T", 1 << 40),
         ] {
-            assert_eq!(word.parse(), Ok(Size(bytes)), "{word}");
+            assert_eq!(word.parse(), Ok(ByteSize(bytes)), "{word}");
         }
     }
 
     #[test]
     fn other_words_are_refused() {
         for word in ["", ".", "MB", "1x", "1kk", "1kib2", "-1", "1.2.3", "1é", "99999999GiB"] {
-            assert_eq!(word.parse::<Size>(), Err(BadSize), "{word}");
+            assert_eq!(word.parse::<ByteSize>(), Err(BadByteSize), "{word}");
         }
     }
 
@@ -116,7 +116,7 @@ mod tests {
             (1 << 30, "1 GiB"),
             (1_000_001, "1000001 B"),
         ] {
-            assert_eq!(Size(bytes).to_string(), shown);
+            assert_eq!(ByteSize(bytes).to_string(), shown);
         }
     }
 }

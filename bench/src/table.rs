@@ -1,13 +1,13 @@
 //! Tables of text: aligned columns for terminals, Markdown, or CSV.
 
 /// Rows of text under a header.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     /// Number of leading text columns, which are left-aligned. Number columns follow, right-aligned.
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// Creates a table with `words` text columns and further number columns.
     pub(crate) fn new<S: Into<String>>(words: usize, header: impl IntoIterator<Item = S>) -> Self {
         Self { words, rows: vec![header.into_iter().map(Into::into).collect()] }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn text_is_left_aligned_and_numbers_are_right_aligned() {
-        let mut table = Table::new(1, ["name", "GB/s"]);
+        let mut table = TextTable::new(1, ["name", "GB/s"]);
         table.row(["a", "12.50"]);
         table.row(["longer", "-"]);
         assert_eq!(table.lines(), ["name     GB/s", "a       12.50", "longer      -"]);

@@ -8,11 +8,11 @@ use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
 
 use crate::exit::shown;
-use crate::inputs::{Bytes, Inputs};
+use crate::inputs::{InputFile, Inputs};
 
 /// A form of a chunker that must find the same chunks as the plain form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Other {
+pub(crate) enum OtherForm {
     /// The form for an instruction set.
     Form(Isa),
     /// Two stages (SS-CDC) with an instruction set.
@@ -21,20 +21,20 @@ pub(crate) enum Other {
 
 /// The chunks that a chunker finds in all inputs. Each file is cut separately.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cuts {
+pub(crate) struct CutStats {
     /// Lengths of all chunks in bytes, sorted.
     lens: Vec<u32>,
     /// Bytes of chunks that no earlier input has, for each input.
     pub(crate) new_in: Vec<u64>,
 }
 
-impl Cuts {
+impl CutStats {
     /// Cuts `inputs` with the plain form of `spec`, and checks that each of `others` finds the same chunks.
     pub(crate) fn of(
         spec: &ChunkerSpec,
         inputs: &Inputs,
-        others: &[Other],
-    ) -> Result<Self, Mismatch> {
+        others: &[OtherForm],
+    ) -> Result<Self, FormMismatch> {
         let (mut cuts, mut known) = (Self::default(), HashSet::new());
         for input in &inputs.list {
             let mut new = 0;
@@ -122,18 +122,18 @@ pub(crate) fn pieces<'a>(bytes: &'a [u8], bounds: &[usize]) -> impl Iterator<Ite
 /// Cuts `file` with another form, and fails at the first chunk that differs from `bounds`.
 fn check(
     spec: &ChunkerSpec,
-    other: &Other,
-    file: &Bytes,
+    other: &OtherForm,
+    file: &InputFile,
     bounds: &[usize],
-) -> Result<(), Mismatch> {
+) -> Result<(), FormMismatch> {
     let wanted = bounds.windows(2).map(|ends| (ends[0], ends[1] - ends[0]));
     let (how, found) = match *other {
-        Other::Form(isa) => {
+        OtherForm::Form(isa) => {
             let chunker = spec.build_for(isa);
             let cut = |(start, wanted)| (start, wanted, chunker.cut(&file.bytes[start..]));
             (isa.name().into(), wanted.map(cut).find(differs))
         }
-        Other::Stages(stages, isa) => {
+        OtherForm::Stages(stages, isa) => {
             let mut lens = Vec::new();
             stages.cuts(&file.bytes, &mut lens);
             // A missing chunk counts as a chunk of length 0.
@@ -145,7 +145,7 @@ fn check(
         }
     };
     found.map_or(Ok(()), |(start, wanted, len)| {
-        Err(Mismatch { spec: *spec, how, path: file.path.clone(), start, len, wanted })
+        Err(FormMismatch { spec: *spec, how, path: file.path.clone(), start, len, wanted })
     })
 }
 
@@ -156,7 +156,7 @@ fn differs((_, wanted, len): &(usize, usize, usize)) -> bool {
 
 /// Error: two forms of a chunker found different chunks.
 #[derive(Clone, Debug)]
-pub(crate) struct Mismatch {
+pub(crate) struct FormMismatch {
     spec: ChunkerSpec,
     /// Instruction set and number of stages.
     how: String,
@@ -166,9 +166,9 @@ pub(crate) struct Mismatch {
     wanted: usize,
 }
 
-impl std::error::Error for Mismatch {}
+impl std::error::Error for FormMismatch {}
 
-impl fmt::Display for Mismatch {
+impl fmt::Display for FormMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spec, how, path, start, len, wanted } = self;
         let path = shown(path);
@@ -190,7 +190,7 @@ mod tests {
 
     fn inputs(list: &[&[u8]]) -> Inputs {
         let input = |bytes: &&[u8]| {
-            let file = Bytes { path: "x".into(), bytes: bytes.to_vec() };
+            let file = InputFile { path: "x".into(), bytes: bytes.to_vec() };
             Input { name: "x".into(), files: vec![file] }
         };
         Inputs { list: list.iter().map(input).collect(), ..Inputs::default() }
@@ -206,8 +206,8 @@ mod tests {
         let sizes = Sizes::new(512, 1024, 4096).unwrap();
         let by_content = Algorithm::ALL.map(|algorithm| ChunkerSpec::ByContent(algorithm, sizes));
         for spec in by_content.into_iter().chain([fixed()]) {
-            let others = Isa::available().into_iter().map(Other::Form).collect::<Vec<_>>();
-            let cuts = Cuts::of(&spec, &inputs(&[&data, &data]), &others).unwrap();
+            let others = Isa::available().into_iter().map(OtherForm::Form).collect::<Vec<_>>();
+            let cuts = CutStats::of(&spec, &inputs(&[&data, &data]), &others).unwrap();
             assert_eq!((cuts.savings(), &cuts.new_in[..]), (50.0, &[100_000, 0][..]), "{spec:?}");
         }
     }
@@ -216,14 +216,14 @@ mod tests {
     fn an_input_adds_the_chunks_that_earlier_inputs_lack() {
         let (a, b) = (Random::new(1).bytes(4096), Random::new(2).bytes(4096));
         let both = [&a[..], &b].concat();
-        let cuts = Cuts::of(&fixed(), &inputs(&[&a, &both, &b]), &[]).unwrap();
+        let cuts = CutStats::of(&fixed(), &inputs(&[&a, &both, &b]), &[]).unwrap();
         assert_eq!(cuts.new_in, [4096, 4096, 0]);
         assert_eq!((cuts.original(), cuts.deduplicated(), cuts.savings()), (16384, 8192, 50.0));
     }
 
     #[test]
     fn lengths_are_described_from_the_shortest_to_the_longest() {
-        let cuts = Cuts::of(&fixed(), &inputs(&[&[0; 3 * 1024 + 24]]), &[]).unwrap();
+        let cuts = CutStats::of(&fixed(), &inputs(&[&[0; 3 * 1024 + 24]]), &[]).unwrap();
         assert_eq!((cuts.count(), cuts.mean()), (4, 774.0));
         assert_eq!([0, 25, 26, 100].map(|percent| cuts.percentile(percent)), [24, 24, 1024, 1024]);
         assert!((cuts.deviation() - 433.01).abs() < 0.01, "{}", cuts.deviation());
@@ -237,8 +237,8 @@ mod tests {
             |avg, max| ChunkerSpec::ByContent(Algorithm::Gear, Sizes::new(512, avg, max).unwrap());
         let of = |other: &ChunkerSpec| {
             let isas = Isa::available().into_iter();
-            let stages = isas.map(|isa| Other::Stages(TwoStage::new(other, isa).unwrap(), isa));
-            Cuts::of(&spec(1024, 4096), &inputs(&[&data]), &stages.collect::<Vec<_>>())
+            let stages = isas.map(|isa| OtherForm::Stages(TwoStage::new(other, isa).unwrap(), isa));
+            CutStats::of(&spec(1024, 4096), &inputs(&[&data]), &stages.collect::<Vec<_>>())
         };
         assert!(of(&spec(1024, 4096)).is_ok());
         for other in [spec(2048, 4096), spec(1024, 2048)] {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn empty_inputs_have_no_figures() {
-        let cuts = Cuts::of(&fixed(), &inputs(&[]), &[]).unwrap();
+        let cuts = CutStats::of(&fixed(), &inputs(&[]), &[]).unwrap();
         assert_eq!((cuts.count(), cuts.savings(), cuts.mean()), (0, 0.0, 0.0));
         assert_eq!((cuts.percentile(50), cuts.deviation()), (0, 0.0));
     }

@@ -16,13 +16,13 @@ use crate::random::Random;
 
 /// Kind of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EditKind {
     Insert,
     Overwrite,
     Delete,
 }
 
-impl Kind {
+impl EditKind {
     /// All kinds.
     pub(crate) const ALL: [Self; 3] = [Self::Insert, Self::Overwrite, Self::Delete];
 
@@ -40,17 +40,17 @@ impl Kind {
 pub(crate) const LENS: [usize; 5] = [1, 16, 256, 4 << 10, 64 << 10];
 
 /// Old versions of files, with single edits to apply.
-pub(crate) struct Trial<'a> {
+pub(crate) struct EditTrial<'a> {
     /// Name of the data set.
     pub(crate) name: &'static str,
     files: Vec<Cow<'a, [u8]>>,
-    edits: Vec<Edit>,
+    edits: Vec<FileEdit>,
 }
 
 /// An edit: replaces a range of a file with other bytes.
 #[derive(Clone, Debug)]
-struct Edit {
-    kind: Kind,
+struct FileEdit {
+    kind: EditKind,
     /// Nominal length: the larger of the removed and the new bytes.
     len: usize,
     file: usize,
@@ -61,7 +61,7 @@ struct Edit {
 
 /// Cost of edits of one kind and length, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cost {
+pub(crate) struct EditCost {
     /// Mean cost.
     pub(crate) mean: f64,
     /// 95th percentile.
@@ -70,25 +70,25 @@ pub(crate) struct Cost {
 
 /// Costs of all edits of a trial with a chunker.
 #[derive(Clone, Debug)]
-pub(crate) struct Costs {
+pub(crate) struct EditCosts {
     /// Kind, length and cost of each edit.
-    list: Vec<(Kind, usize, u64)>,
+    list: Vec<(EditKind, usize, u64)>,
 }
 
-impl Costs {
+impl EditCosts {
     /// Returns the cost of edits of this kind and length. `None` matches every kind or length.
-    pub(crate) fn of(&self, kind: Option<Kind>, len: Option<usize>) -> Cost {
-        let wanted = |edit: &&(Kind, usize, u64)| {
+    pub(crate) fn of(&self, kind: Option<EditKind>, len: Option<usize>) -> EditCost {
+        let wanted = |edit: &&(EditKind, usize, u64)| {
             kind.is_none_or(|kind| kind == edit.0) && len.is_none_or(|len| len == edit.1)
         };
         let mut costs: Vec<_> = self.list.iter().filter(wanted).map(|edit| edit.2).collect();
         costs.sort_unstable();
         let mean = costs.iter().sum::<u64>() as f64 / costs.len().max(1) as f64;
-        Cost { mean, p95: percentile(&costs, 95) }
+        EditCost { mean, p95: percentile(&costs, 95) }
     }
 }
 
-impl<'a> Trial<'a> {
+impl<'a> EditTrial<'a> {
     /// Makes edits of `inputs`, and of generated data that is hard for chunkers.
     pub(crate) fn all(inputs: &'a Inputs) -> Vec<Self> {
         let mut random = Random::new(SEED);
@@ -102,22 +102,22 @@ impl<'a> Trial<'a> {
 
     fn new(name: &'static str, files: Vec<Cow<'a, [u8]>>, random: &mut Random) -> Self {
         let mut edits = Vec::new();
-        for kind in Kind::ALL {
+        for kind in EditKind::ALL {
             for len in LENS {
-                edits.extend((0..PLACES).map(|_| Edit::new(kind, len, &files, random)));
+                edits.extend((0..PLACES).map(|_| FileEdit::new(kind, len, &files, random)));
             }
         }
         Self { name, files, edits }
     }
 
     /// Returns the cost of each edit with the chunker `spec`.
-    pub(crate) fn costs(&self, spec: &ChunkerSpec) -> Costs {
+    pub(crate) fn costs(&self, spec: &ChunkerSpec) -> EditCosts {
         let chunker = spec.build_for(Isa::best());
         let old: Vec<_> = self.files.iter().map(|file| bounds(&chunker, file)).collect();
         let chunks = self.files.iter().zip(&old).flat_map(|(file, old)| pieces(file, old));
         let known: HashSet<_> = chunks.map(Fingerprint::of).collect();
-        let cost = |edit: &Edit| {
-            let version = Version {
+        let cost = |edit: &FileEdit| {
+            let version = OldVersion {
                 chunker: &chunker,
                 bytes: &self.files[edit.file],
                 bounds: &old[edit.file],
@@ -125,14 +125,14 @@ impl<'a> Trial<'a> {
             };
             (edit.kind, edit.len, version.cost(edit))
         };
-        Costs { list: self.edits.iter().map(cost).collect() }
+        EditCosts { list: self.edits.iter().map(cost).collect() }
     }
 }
 
-impl Edit {
+impl FileEdit {
     /// Makes a random edit in `files`. New bytes have values that occur in the file, unless the file has a single
     /// value.
-    fn new(kind: Kind, len: usize, files: &[Cow<'_, [u8]>], random: &mut Random) -> Self {
+    fn new(kind: EditKind, len: usize, files: &[Cow<'_, [u8]>], random: &mut Random) -> Self {
         let total = files.iter().map(|file| file.len()).sum();
         let (mut file, mut place) = (0, random.place(total));
         while place >= files[file].len() {
@@ -140,20 +140,23 @@ impl Edit {
             file += 1;
         }
         let old = &files[file];
-        let start =
-            if kind == Kind::Insert { place } else { place.min(old.len() - len.min(old.len())) };
-        let end = if kind == Kind::Insert { start } else { old.len().min(start + len) };
+        let start = if kind == EditKind::Insert {
+            place
+        } else {
+            place.min(old.len() - len.min(old.len()))
+        };
+        let end = if kind == EditKind::Insert { start } else { old.len().min(start + len) };
         let mut bytes: Vec<_> = (0..len).map(|_| old[random.place(old.len())]).collect();
         match kind {
-            Kind::Insert => {}
+            EditKind::Insert => {}
             // An overwrite always changes the first byte.
-            Kind::Overwrite => {
+            EditKind::Overwrite => {
                 bytes.truncate(end - start);
                 if bytes[0] == old[start] {
                     bytes[0] = other_than(old[start], old, random);
                 }
             }
-            Kind::Delete => bytes.clear(),
+            EditKind::Delete => bytes.clear(),
         }
         Self { kind, len, file, start, end, bytes }
     }
@@ -168,16 +171,16 @@ fn other_than(value: u8, bytes: &[u8], random: &mut Random) -> u8 {
 }
 
 /// The old version of a file with a chunker.
-struct Version<'a> {
+struct OldVersion<'a> {
     chunker: &'a AnyChunker,
     bytes: &'a [u8],
     bounds: &'a [usize],
     known: &'a HashSet<Fingerprint>,
 }
 
-impl Version<'_> {
+impl OldVersion<'_> {
     /// Returns the bytes of new chunks after the edit.
-    fn cost(&self, edit: &Edit) -> u64 {
+    fn cost(&self, edit: &FileEdit) -> u64 {
         let max = self.chunker.max_len();
         // Earlier chunks cannot see the edit, although a chunker may look ahead past the end of a chunk.
         let first = self.bounds.partition_point(|start| start + max <= edit.start);
@@ -267,22 +270,22 @@ mod tests {
         ChunkerSpec::Fixed(FixedLen::new(len).unwrap())
     }
 
-    fn trial(files: &[&[u8]]) -> Trial<'static> {
+    fn trial(files: &[&[u8]]) -> EditTrial<'static> {
         let files = files.iter().map(|file| file.to_vec().into()).collect();
-        Trial::new("test", files, &mut Random::new(5))
+        EditTrial::new("test", files, &mut Random::new(5))
     }
 
     #[test]
     fn an_overwritten_byte_costs_the_chunk_that_it_lies_in() {
         let costs = trial(&[&Random::new(1).bytes(1 << 17)]).costs(&fixed(2048));
-        let cost = costs.of(Some(Kind::Overwrite), Some(1));
-        assert_eq!(cost, Cost { mean: 2048.0, p95: 2048 });
+        let cost = costs.of(Some(EditKind::Overwrite), Some(1));
+        assert_eq!(cost, EditCost { mean: 2048.0, p95: 2048 });
     }
 
     #[test]
     fn an_insert_shifts_fixed_chunks_unless_it_is_as_long_as_they_are() {
         let costs = trial(&[&Random::new(1).bytes(1 << 17)]).costs(&fixed(4096));
-        let cost = |len| costs.of(Some(Kind::Insert), Some(len)).mean;
+        let cost = |len| costs.of(Some(EditKind::Insert), Some(len)).mean;
         assert!(cost(1) > 50_000.0, "{}", cost(1));
         assert!(cost(4096) <= 8192.0, "{}", cost(4096));
     }
@@ -290,16 +293,16 @@ mod tests {
     #[test]
     fn costs_are_over_the_requested_edits() {
         let list = vec![
-            (Kind::Insert, 1, 10),
-            (Kind::Insert, 16, 20),
-            (Kind::Delete, 1, 60),
-            (Kind::Delete, 16, 0),
+            (EditKind::Insert, 1, 10),
+            (EditKind::Insert, 16, 20),
+            (EditKind::Delete, 1, 60),
+            (EditKind::Delete, 16, 0),
         ];
-        let costs = Costs { list };
-        assert_eq!(costs.of(None, None), Cost { mean: 22.5, p95: 60 });
-        assert_eq!(costs.of(Some(Kind::Insert), None), Cost { mean: 15.0, p95: 20 });
-        assert_eq!(costs.of(Some(Kind::Delete), Some(16)), Cost { mean: 0.0, p95: 0 });
-        assert_eq!(costs.of(Some(Kind::Overwrite), None), Cost::default());
+        let costs = EditCosts { list };
+        assert_eq!(costs.of(None, None), EditCost { mean: 22.5, p95: 60 });
+        assert_eq!(costs.of(Some(EditKind::Insert), None), EditCost { mean: 15.0, p95: 20 });
+        assert_eq!(costs.of(Some(EditKind::Delete), Some(16)), EditCost { mean: 0.0, p95: 0 });
+        assert_eq!(costs.of(Some(EditKind::Overwrite), None), EditCost::default());
     }
 
     /// The oracle: cuts the whole new version.
@@ -307,7 +310,7 @@ mod tests {
         chunker: &AnyChunker,
         known: &HashSet<Fingerprint>,
         old: &[u8],
-        edit: &Edit,
+        edit: &FileEdit,
     ) -> u64 {
         let new = [&old[..edit.start], &edit.bytes, &old[edit.end..]].concat();
         let bounds = bounds(chunker, &new);
@@ -339,26 +342,26 @@ mod tests {
     #[test]
     fn an_edit_changes_its_number_of_bytes() {
         let old = Random::new(1).bytes(100_000);
-        for Edit { kind, len, start, end, bytes, .. } in trial(&[&old]).edits {
+        for FileEdit { kind, len, start, end, bytes, .. } in trial(&[&old]).edits {
             let lens = (end - start, bytes.len());
             assert_eq!(
                 lens,
                 match kind {
-                    Kind::Insert => (0, len),
-                    Kind::Overwrite => (len, len),
-                    Kind::Delete => (len, 0),
+                    EditKind::Insert => (0, len),
+                    EditKind::Overwrite => (len, len),
+                    EditKind::Delete => (len, 0),
                 }
             );
-            assert!(kind != Kind::Overwrite || bytes != old[start..end]);
+            assert!(kind != EditKind::Overwrite || bytes != old[start..end]);
         }
     }
 
     #[test]
     fn an_edit_uses_only_values_of_the_data() {
         let two = two_values(&mut Random::new(1));
-        for Edit { kind, start, bytes, .. } in trial(&[&two]).edits {
+        for FileEdit { kind, start, bytes, .. } in trial(&[&two]).edits {
             assert!(bytes.iter().all(|byte| matches!(byte, b'a' | b'b')), "{kind:?}");
-            assert!(kind != Kind::Overwrite || bytes[0] != two[start]);
+            assert!(kind != EditKind::Overwrite || bytes[0] != two[start]);
         }
         let mut rare = vec![7; 100_000];
         rare[99_999] = 9;
@@ -370,7 +373,7 @@ mod tests {
     fn small_inputs_are_edited_as_one_file() {
         let inputs = Inputs::read(&[], Some(1000), u64::MAX);
         assert_eq!(large_files(&inputs).len(), 1);
-        assert_eq!(Trial::all(&inputs)[0].files[0].len(), 1000);
+        assert_eq!(EditTrial::all(&inputs)[0].files[0].len(), 1000);
     }
 
     #[test]

@@ -19,14 +19,14 @@ use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words};
 use crate::inputs::Inputs;
-use crate::machine::{Machine, available_memory};
-use crate::progress::Steps;
-use crate::size::Size;
+use crate::machine::{MachineInfo, available_memory};
+use crate::progress::StepProgress;
+use crate::size::ByteSize;
 use crate::{ISA_VARIABLE, files};
-use cuts::{Cuts, Mismatch, Other};
-use edits::Trial;
-use report::{Block, Chunked, Csv, Report, Timed};
-use speed::{Course, Subject, measure};
+use cuts::{CutStats, FormMismatch, OtherForm};
+use edits::EditTrial;
+use report::{ChunkReport, ChunkerRow, CsvFiles, SizeResults, TimedRow};
+use speed::{TimedData, TimedSubject, measure};
 
 /// Compare chunkers on this machine and your data
 ///
@@ -50,28 +50,28 @@ use speed::{Course, Subject, measure};
 /// All instruction sets must find the same chunks; a difference ends the run.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct ChunkArgs {
     /// Files and directories, each an input; directories count with all regular files in them. None: random bytes
     #[arg(value_name = "FILE|DIR")]
     inputs: Vec<PathBuf>,
     /// Chunkers to compare [default: fixed and all others]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    algorithms: Vec<Family>,
+    algorithms: Vec<ChunkerFamily>,
     /// Target mean lengths of chunks: powers of two
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "8KiB")]
-    avg: Vec<Size>,
+    avg: Vec<ByteSize>,
     /// Shortest chunk [default: a quarter of the mean]
     #[arg(long, value_name = "SIZE")]
-    min: Option<Size>,
+    min: Option<ByteSize>,
     /// Longest chunk [default: four times the mean]
     #[arg(long, value_name = "SIZE")]
-    max: Option<Size>,
+    max: Option<ByteSize>,
     /// Instruction sets to compare [default: the one in DELTIC_ISA, or else all that this machine has]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     isa: Vec<Isa>,
     /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
     #[arg(long, value_name = "SIZE")]
-    random: Option<Size>,
+    random: Option<ByteSize>,
     /// Also count the bytes to send after an edit: single inserts, overwrites and deletions of 1 B to 64 KiB at
     /// random places of the inputs, and of data that is hard to cut
     #[arg(long)]
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     runs: std::num::NonZeroUsize,
     /// Memory limit for inputs; further input is left out [default: half of the available memory]
     #[arg(long, value_name = "SIZE")]
-    limit: Option<Size>,
+    limit: Option<ByteSize>,
     /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
     /// --edits, FILE-edits of an earlier run is removed. None may be an input
     #[arg(long, value_name = "FILE")]
@@ -96,14 +96,14 @@ pub(crate) struct Args {
 
 /// A chunker without chunk lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum ChunkerFamily {
     /// Chunks of a fixed length.
     Fixed,
     /// Content-defined chunks.
     ByContent(Algorithm),
 }
 
-impl Family {
+impl ChunkerFamily {
     fn all() -> Vec<Self> {
         [Self::Fixed].into_iter().chain(Algorithm::ALL.map(Self::ByContent)).collect()
     }
@@ -144,7 +144,7 @@ impl Family {
     }
 }
 
-impl FromStr for Family {
+impl FromStr for ChunkerFamily {
     type Err = UnknownAlgorithm;
 
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
@@ -153,18 +153,18 @@ impl FromStr for Family {
 }
 
 /// The validated options.
-struct Plan<'a> {
-    args: &'a Args,
-    families: Vec<Family>,
+struct ChunkPlan<'a> {
+    args: &'a ChunkArgs,
+    families: Vec<ChunkerFamily>,
     sizes: Vec<Sizes>,
     /// Sorted as [`Isa::available`].
     isas: Vec<Isa>,
 }
 
-impl<'a> Plan<'a> {
-    fn new(args: &'a Args) -> Result<Self> {
+impl<'a> ChunkPlan<'a> {
+    fn new(args: &'a ChunkArgs) -> Result<Self> {
         let families =
-            if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
+            if args.algorithms.is_empty() { ChunkerFamily::all() } else { args.algorithms.clone() };
         let sizes = args.avg.iter().map(|avg| {
             let sizes = args.sizes(*avg);
             sizes.with_context(|| format!("--avg {avg} (a power of two, 512 B to 512 KiB)"))
@@ -173,14 +173,15 @@ impl<'a> Plan<'a> {
     }
 
     fn inputs(&self) -> Inputs {
-        let Args { inputs, random, limit, .. } = self.args;
-        let random = random.map(Size::bytes).or_else(|| inputs.is_empty().then_some(RANDOM_BYTES));
-        let limit = limit.map_or_else(usual_limit, Size::bytes);
+        let ChunkArgs { inputs, random, limit, .. } = self.args;
+        let random =
+            random.map(ByteSize::bytes).or_else(|| inputs.is_empty().then_some(RANDOM_BYTES));
+        let limit = limit.map_or_else(usual_limit, ByteSize::bytes);
         Inputs::read(inputs, random, limit)
     }
 
     /// Returns all output files.
-    fn files(&self, csv: Option<&Csv>) -> Vec<PathBuf> {
+    fn files(&self, csv: Option<&CsvFiles>) -> Vec<PathBuf> {
         let csv = csv.iter().flat_map(|csv| csv.all()).map(PathBuf::from);
         let avgs: Vec<_> = self.sizes.iter().map(|sizes| u64::from(sizes.avg()).into()).collect();
         let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, &avgs));
@@ -188,17 +189,18 @@ impl<'a> Plan<'a> {
     }
 
     /// Measures `inputs`.
-    fn report(&self, inputs: &Inputs) -> Result<Report> {
-        let trials = if self.args.edits { Trial::all(inputs) } else { Vec::new() };
+    fn report(&self, inputs: &Inputs) -> Result<ChunkReport> {
+        let trials = if self.args.edits { EditTrial::all(inputs) } else { Vec::new() };
         let mut blocks: Vec<_> = self.sizes.iter().map(|sizes| self.block(*sizes)).collect();
         let turns =
             self.args.runs.get() * blocks.iter().map(|block| block.timed.len()).sum::<usize>();
-        let machine = Machine::here();
-        let course = Course::new(inputs, &machine);
+        let machine = MachineInfo::here();
+        let course = TimedData::new(inputs, &machine);
         if !self.args.quiet {
             note(&course, &machine, &blocks);
         }
-        let mut steps = Steps::new(turns + self.families.len() * blocks.len(), self.args.quiet);
+        let mut steps =
+            StepProgress::new(turns + self.families.len() * blocks.len(), self.args.quiet);
         for block in &mut blocks {
             for family in &self.families {
                 steps.next(&format!("cutting by {}, {}", family.name(), block.avg()));
@@ -206,57 +208,57 @@ impl<'a> Plan<'a> {
             }
         }
         self.time(&course, &mut blocks, &mut steps);
-        Ok(Report::new(inputs, &machine, self.args.runs.get(), blocks))
+        Ok(ChunkReport::new(inputs, &machine, self.args.runs.get(), blocks))
     }
 
     /// Returns the subjects to time with chunks of `sizes`.
-    fn block(&self, sizes: Sizes) -> Block {
+    fn block(&self, sizes: Sizes) -> SizeResults {
         let forms = self.families.iter().flat_map(|family| {
             let forms = family.forms(&self.isas).into_iter();
             let best = self.isas.last().copied();
             forms.map(move |isa| {
                 let chunker = family.spec(sizes).build_for(isa.unwrap_or(Isa::SCALAR));
                 let summed = isa.is_none() || isa == best;
-                let subject = if summed { Subject::Summed } else { Subject::Chunker };
-                Timed::new(family.name(), isa, subject(chunker))
+                let subject = if summed { TimedSubject::Summed } else { TimedSubject::Chunker };
+                TimedRow::new(family.name(), isa, subject(chunker))
             })
         });
-        let sum = Timed::new("vector sum", None, Subject::Sum);
-        let sieve = Family::ByContent(Algorithm::Sieve).spec(sizes).build();
-        let sums = Timed::new("sums alone", None, Subject::Sums(sieve));
+        let sum = TimedRow::new("vector sum", None, TimedSubject::Sum);
+        let sieve = ChunkerFamily::ByContent(Algorithm::Sieve).spec(sizes).build();
+        let sums = TimedRow::new("sums alone", None, TimedSubject::Sums(sieve));
         let stages = self.families.iter().filter_map(|family| {
             let (stages, isa) = self.two_stages(*family, sizes)?;
             let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
-            Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+            Some(TimedRow::new(name, Some(isa), TimedSubject::Stages(stages, sizes.max() as usize)))
         });
         let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
-        Block { sizes, timed, chunked: Vec::new() }
+        SizeResults { sizes, timed, chunked: Vec::new() }
     }
 
     /// Returns the two-stage form (SS-CDC) of a hash-based chunker, if available.
-    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<(TwoStage, Isa)> {
+    fn two_stages(&self, family: ChunkerFamily, sizes: Sizes) -> Option<(TwoStage, Isa)> {
         let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
         Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
     }
 
     fn chunked(
         &self,
-        family: Family,
+        family: ChunkerFamily,
         sizes: Sizes,
         inputs: &Inputs,
-        trials: &[Trial<'_>],
-    ) -> Result<Chunked, Mismatch> {
+        trials: &[EditTrial<'_>],
+    ) -> Result<ChunkerRow, FormMismatch> {
         let spec = family.spec(sizes);
         let stages = self.two_stages(family, sizes);
-        let stages = stages.map(|(stages, isa)| Other::Stages(stages, isa));
-        let forms = family.other_forms(&self.isas).into_iter().map(Other::Form);
+        let stages = stages.map(|(stages, isa)| OtherForm::Stages(stages, isa));
+        let forms = family.other_forms(&self.isas).into_iter().map(OtherForm::Form);
         let others: Vec<_> = forms.chain(stages).collect();
-        let cuts = Cuts::of(&spec, inputs, &others)?;
+        let cuts = CutStats::of(&spec, inputs, &others)?;
         let costs = trials.iter().map(|trial| (trial.name, trial.costs(&spec)));
-        Ok(Chunked { name: family.name(), cuts, costs: costs.collect() })
+        Ok(ChunkerRow { name: family.name(), cuts, costs: costs.collect() })
     }
 
-    fn time(&self, course: &Course<'_>, blocks: &mut [Block], steps: &mut Steps) {
+    fn time(&self, course: &TimedData<'_>, blocks: &mut [SizeResults], steps: &mut StepProgress) {
         let timed = blocks.iter().flat_map(|block| block.timed.iter().map(move |row| (block, row)));
         let (names, subjects): (Vec<_>, Vec<_>) = timed
             .map(|(block, row)| (format!("{}, {}", row.title(), block.avg()), row.subject))
@@ -270,7 +272,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Args {
+impl ChunkArgs {
     /// Returns the instruction sets to compare, the best last.
     fn isas(&self) -> Vec<Isa> {
         // The variable has already set the best instruction set.
@@ -284,8 +286,8 @@ impl Args {
 
     /// Returns the chunk lengths around a mean of `avg`: the requested lengths, or a usual spread within the limits of
     /// the formats.
-    fn sizes(&self, avg: Size) -> Result<Sizes, BadSizes> {
-        let bytes = |size: Size| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);
+    fn sizes(&self, avg: ByteSize) -> Result<Sizes, BadSizes> {
+        let bytes = |size: ByteSize| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);
         let avg = bytes(avg)?;
         let usual_min = (avg / SPREAD).max(MIN_CHUNK_BYTES);
         let usual_max = avg.saturating_mul(SPREAD).min(MAX_CHUNK_BYTES);
@@ -296,8 +298,8 @@ impl Args {
 }
 
 /// Runs the comparison and prints its figures.
-pub(crate) fn run(args: &Args) -> Exit {
-    let plan = match Plan::new(args) {
+pub(crate) fn run(args: &ChunkArgs) -> Exit {
+    let plan = match ChunkPlan::new(args) {
         Ok(plan) => plan,
         Err(refusal) => {
             complain(&words(&refusal), Some("see `deltic bench chunk --help`"));
@@ -306,7 +308,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     };
     match compare(&plan) {
         Ok(exit) => exit,
-        Err(error) if error.is::<Mismatch>() => {
+        Err(error) if error.is::<FormMismatch>() => {
             complain(&words(&error), Some("this is a bug; please report it"));
             Exit::Files
         }
@@ -314,9 +316,9 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn compare(plan: &Plan<'_>) -> Result<Exit> {
+fn compare(plan: &ChunkPlan<'_>) -> Result<Exit> {
     // Output files are checked before the measurement, which may take long.
-    let csv = plan.args.csv.as_deref().map(Csv::new);
+    let csv = plan.args.csv.as_deref().map(CsvFiles::new);
     let plots = plan.args.plot.as_deref();
     plots.map_or(Ok(()), files::make_dir)?;
     let files = plan.files(csv.as_ref());
@@ -337,14 +339,14 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
 }
 
 /// Prints notes on figures that need an explanation.
-fn note(course: &Course<'_>, machine: &Machine, blocks: &[Block]) {
+fn note(course: &TimedData<'_>, machine: &MachineInfo, blocks: &[SizeResults]) {
     if course.evicts() {
         eprintln!("note: inputs are short; caches are emptied before each cold pass");
     }
     for block in blocks {
         let hot = course.hot_len(block.sizes.max() as usize);
         if hot as u64 > machine.l2 {
-            let (hot, l2) = (Size::from(hot as u64), Size::from(machine.l2));
+            let (hot, l2) = (ByteSize::from(hot as u64), ByteSize::from(machine.l2));
             let avg = block.avg();
             eprintln!("note: {avg}: the hot slice, {hot}, exceeds the L2 cache, {l2}");
         }
@@ -379,7 +381,7 @@ mod tests {
     use crate::Program;
     use clap::Parser;
 
-    fn args(words: &str) -> Args {
+    fn args(words: &str) -> ChunkArgs {
         let words = format!("deltic-bench chunk {words}");
         let words = words.split_whitespace();
         match Program::try_parse_from(words).unwrap() {
@@ -390,7 +392,7 @@ mod tests {
 
     fn sizes(words: &str) -> Option<Vec<(u32, u32, u32)>> {
         let args = args(words);
-        let plan = Plan::new(&args).ok()?;
+        let plan = ChunkPlan::new(&args).ok()?;
         Some(plan.sizes.iter().map(|sizes| (sizes.min(), sizes.avg(), sizes.max())).collect())
     }
 
@@ -410,7 +412,7 @@ mod tests {
     fn a_chunker_with_one_form_is_timed_once_and_fixed_never() {
         for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
         {
-            let family: Family = name.parse().unwrap();
+            let family: ChunkerFamily = name.parse().unwrap();
             assert_eq!(family.forms(&[Isa::SCALAR; 3]).len(), wanted, "{name}");
         }
     }
@@ -420,16 +422,17 @@ mod tests {
         let available = Isa::available();
         let names: Vec<_> = available.iter().rev().map(|isa| isa.name()).collect();
         let args = args(&format!("--isa {0},{0}", names.join(",")));
-        assert_eq!(Plan::new(&args).unwrap().isas, available);
+        assert_eq!(ChunkPlan::new(&args).unwrap().isas, available);
     }
 
     #[test]
     fn only_the_best_form_is_timed_with_sums() {
         let best = *Isa::available().last().unwrap();
         let args = args(&format!("--algorithms ram --isa {},scalar", best.name()));
-        let plan = Plan::new(&args).unwrap();
+        let plan = ChunkPlan::new(&args).unwrap();
         let block = plan.block(plan.sizes[0]);
-        let summed = block.timed.iter().filter(|row| matches!(row.subject, Subject::Summed(_)));
+        let summed =
+            block.timed.iter().filter(|row| matches!(row.subject, TimedSubject::Summed(_)));
         assert_eq!(summed.map(|row| row.isa).collect::<Vec<_>>(), [Some(best)]);
     }
 }

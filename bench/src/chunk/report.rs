@@ -10,16 +10,16 @@ use deltic_core::{ChunkerSpec, Isa, Sizes};
 use crate::exit::shown;
 use crate::files::write;
 use crate::inputs::Inputs;
-use crate::machine::Machine;
-use crate::size::Size;
-use crate::table::Table;
+use crate::machine::MachineInfo;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
-use super::cuts::Cuts;
-use super::edits::{Cost, Costs, HORIZON_BYTES, Kind, LENS};
-use super::speed::{Speed, Subject};
+use super::cuts::CutStats;
+use super::edits::{EditCost, EditCosts, EditKind, HORIZON_BYTES, LENS};
+use super::speed::{Speed, TimedSubject};
 
 /// All results.
-pub(crate) struct Report {
+pub(crate) struct ChunkReport {
     /// Description of the data set.
     data: String,
     /// Description of the machine.
@@ -29,37 +29,37 @@ pub(crate) struct Report {
     /// Name and length of each input.
     inputs: Vec<(String, u64)>,
     /// Results by mean chunk length.
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<SizeResults>,
 }
 
 /// Results for a mean chunk length.
-pub(crate) struct Block {
+pub(crate) struct SizeResults {
     pub(crate) sizes: Sizes,
     /// Speeds; the first is the vector sum.
-    pub(crate) timed: Vec<Timed>,
-    pub(crate) chunked: Vec<Chunked>,
+    pub(crate) timed: Vec<TimedRow>,
+    pub(crate) chunked: Vec<ChunkerRow>,
 }
 
 /// Speed of a form of a chunker.
-pub(crate) struct Timed {
+pub(crate) struct TimedRow {
     pub(crate) name: &'static str,
     /// Instruction set. `None` if the chunker has a single form.
     pub(crate) isa: Option<Isa>,
-    pub(crate) subject: Subject,
+    pub(crate) subject: TimedSubject,
     pub(crate) speed: Speed,
 }
 
 /// Chunks that a chunker finds in the inputs, in any form.
-pub(crate) struct Chunked {
+pub(crate) struct ChunkerRow {
     pub(crate) name: &'static str,
-    pub(crate) cuts: Cuts,
+    pub(crate) cuts: CutStats,
     /// Costs of edits for each edited data set.
-    pub(crate) costs: Vec<(&'static str, Costs)>,
+    pub(crate) costs: Vec<(&'static str, EditCosts)>,
 }
 
-impl Timed {
+impl TimedRow {
     /// Makes a row without results.
-    pub(crate) fn new(name: &'static str, isa: Option<Isa>, subject: Subject) -> Self {
+    pub(crate) fn new(name: &'static str, isa: Option<Isa>, subject: TimedSubject) -> Self {
         Self { name, isa, subject, speed: Speed::default() }
     }
 
@@ -69,9 +69,9 @@ impl Timed {
     }
 }
 
-impl Block {
+impl SizeResults {
     /// Returns the mean length.
-    pub(crate) fn avg(&self) -> Size {
+    pub(crate) fn avg(&self) -> ByteSize {
         u64::from(self.sizes.avg()).into()
     }
 
@@ -81,11 +81,16 @@ impl Block {
     }
 }
 
-impl Report {
+impl ChunkReport {
     /// Makes a report of `blocks`.
-    pub(crate) fn new(inputs: &Inputs, machine: &Machine, runs: usize, blocks: Vec<Block>) -> Self {
+    pub(crate) fn new(
+        inputs: &Inputs,
+        machine: &MachineInfo,
+        runs: usize,
+        blocks: Vec<SizeResults>,
+    ) -> Self {
         let isas: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
-        let (l2, last) = (Size::from(machine.l2), Size::from(machine.last_level));
+        let (l2, last) = (ByteSize::from(machine.l2), ByteSize::from(machine.last_level));
         let (name, isas) = (&machine.name, isas.join(" "));
         Self {
             data: format!("{}, {} MB", inputs.title(), megabytes(inputs.len())),
@@ -105,7 +110,7 @@ impl Report {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.data.clone(), self.machine.clone()];
         if self.inputs.len() > 1 {
-            let mut inputs = Table::new(2, ["", "input", "MB"]);
+            let mut inputs = TextTable::new(2, ["", "input", "MB"]);
             for (at, (name, len)) in self.inputs.iter().enumerate() {
                 inputs.row([(at + 1).to_string(), name.clone(), megabytes(*len)]);
             }
@@ -114,7 +119,7 @@ impl Report {
         lines.push(self.default.clone());
         for block in &self.blocks {
             let [min, max] =
-                [block.sizes.min(), block.sizes.max()].map(|len| Size::from(u64::from(len)));
+                [block.sizes.min(), block.sizes.max()].map(|len| ByteSize::from(u64::from(len)));
             lines.extend([String::new(), format!("== {} ({min} to {max})", block.avg())]);
             let tables = [block.speeds(), block.chunks()].into_iter().chain(block.edits());
             for table in tables {
@@ -123,7 +128,7 @@ impl Report {
             }
         }
         if self.blocks.iter().any(|block| block.chunked.iter().any(|row| !row.costs.is_empty())) {
-            let horizon = Size::from(HORIZON_BYTES as u64);
+            let horizon = ByteSize::from(HORIZON_BYTES as u64);
             let what = "edits: bytes of chunks that the old version lacks, counted up to";
             lines.extend([String::new(), format!("{what} {horizon} behind each")]);
         }
@@ -131,9 +136,9 @@ impl Report {
     }
 }
 
-impl Block {
-    fn speeds(&self) -> Table {
-        let mut table = Table::new(
+impl SizeResults {
+    fn speeds(&self) -> TextTable {
+        let mut table = TextTable::new(
             2,
             [
                 "chunker",
@@ -166,14 +171,15 @@ impl Block {
         table
     }
 
-    fn chunks(&self) -> Table {
+    fn chunks(&self) -> TextTable {
         let inputs = self.chunked.first().map_or(0, |row| row.cuts.new_in.len());
         let new_in = || (inputs > 1).then_some(1..=inputs).into_iter().flatten();
         let header = ["chunker", "savings %", "chunks", "mean B", "deviation B"];
         let header = header.into_iter().chain(["min B", "5 % B", "50 % B", "95 % B", "max B"]);
         let header = header.map(String::from);
-        let mut table = Table::new(1, header.chain(new_in().map(|at| format!("new in {at} MB"))));
-        for Chunked { name, cuts, .. } in &self.chunked {
+        let mut table =
+            TextTable::new(1, header.chain(new_in().map(|at| format!("new in {at} MB"))));
+        for ChunkerRow { name, cuts, .. } in &self.chunked {
             let lens = PERCENTILES.map(|percent| cuts.percentile(percent).to_string());
             let figures = [
                 (*name).into(),
@@ -189,21 +195,21 @@ impl Block {
     }
 
     /// Makes a table for each edited data set, with mean costs: over all edits, by kind, and by length.
-    fn edits(&self) -> Vec<Table> {
+    fn edits(&self) -> Vec<TextTable> {
         let sets = self.chunked.first().map_or(0, |row| row.costs.len());
         (0..sets).map(|set| self.edits_of(set)).collect()
     }
 
-    fn edits_of(&self, set: usize) -> Table {
+    fn edits_of(&self, set: usize) -> TextTable {
         let name = self.chunked[0].costs[set].0;
         let header = [format!("edits of {name}, KiB"), "mean".into(), "95 %".into()].into_iter();
-        let header = header.chain(Kind::ALL.map(|kind| kind.name().into()));
-        let header = header.chain(LENS.map(|len| Size::from(len as u64).to_string()));
-        let mut table = Table::new(1, header);
+        let header = header.chain(EditKind::ALL.map(|kind| kind.name().into()));
+        let header = header.chain(LENS.map(|len| ByteSize::from(len as u64).to_string()));
+        let mut table = TextTable::new(1, header);
         for row in &self.chunked {
             let costs = &row.costs[set].1;
             let all = costs.of(None, None);
-            let kinds = Kind::ALL.map(|kind| kibibytes(costs.of(Some(kind), None).mean));
+            let kinds = EditKind::ALL.map(|kind| kibibytes(costs.of(Some(kind), None).mean));
             let lens = LENS.map(|len| kibibytes(costs.of(None, Some(len)).mean));
             let figures = [row.name.into(), kibibytes(all.mean), kibibytes(all.p95 as f64)];
             table.row(figures.into_iter().chain(kinds).chain(lens));
@@ -212,11 +218,11 @@ impl Block {
     }
 }
 
-impl Report {
+impl ChunkReport {
     /// Makes a table with a row for each mean length, chunker and form.
-    pub(crate) fn figures(&self) -> Table {
+    pub(crate) fn figures(&self) -> TextTable {
         let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
-        let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
+        let mut table = TextTable::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
         for block in &self.blocks {
             let [min, avg, max] = [block.sizes.min(), block.sizes.avg(), block.sizes.max()];
             let names = |name: &str, isa: Option<Isa>| {
@@ -239,8 +245,8 @@ impl Report {
         table
     }
 
-    fn cuts(&self, row: Option<&Chunked>) -> Vec<String> {
-        let Some(Chunked { cuts, .. }) = row else {
+    fn cuts(&self, row: Option<&ChunkerRow>) -> Vec<String> {
+        let Some(ChunkerRow { cuts, .. }) = row else {
             return vec![String::new(); FIGURES.len() - NAMES - SPEEDS + self.inputs.len()];
         };
         let figures = [
@@ -257,11 +263,11 @@ impl Report {
     }
 
     /// Makes a table of the number of chunks by length.
-    pub(crate) fn lengths(&self) -> Table {
-        let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
+    pub(crate) fn lengths(&self) -> TextTable {
+        let mut table = TextTable::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
         for block in &self.blocks {
             let (avg, max) = (block.sizes.avg(), block.sizes.max());
-            for Chunked { name, cuts, .. } in &block.chunked {
+            for ChunkerRow { name, cuts, .. } in &block.chunked {
                 let mut before = 0;
                 for bin in 1..=BINS {
                     let up_to = (u64::from(max) * u64::from(bin) / u64::from(BINS)) as u32;
@@ -275,27 +281,27 @@ impl Report {
         table
     }
 
-    /// True if `text` starts with the header of [`Report::edits`].
+    /// True if `text` starts with the header of [`ChunkReport::edits`].
     pub(crate) fn is_edits(text: &[u8]) -> bool {
         text.starts_with(EDITS.join(",").as_bytes())
     }
 
     /// Makes a table with a row for each mean length, chunker, data set, kind and length of edits. Returns `None`
     /// without edits.
-    pub(crate) fn edits(&self) -> Option<Table> {
-        let mut table = Table::new(0, EDITS);
+    pub(crate) fn edits(&self) -> Option<TextTable> {
+        let mut table = TextTable::new(0, EDITS);
         let mut any = false;
         for block in &self.blocks {
             for row in &block.chunked {
                 for (data, costs) in &row.costs {
                     any = true;
-                    let mut put = |kind: &str, len: &str, Cost { mean, p95 }: Cost| {
+                    let mut put = |kind: &str, len: &str, EditCost { mean, p95 }: EditCost| {
                         let names = [row.name, &block.sizes.avg().to_string(), data, kind, len];
                         let names = names.map(String::from).into_iter();
                         table.row(names.chain([format!("{mean:.1}"), p95.to_string()]));
                     };
                     put("all", "", costs.of(None, None));
-                    for kind in Kind::ALL {
+                    for kind in EditKind::ALL {
                         for len in LENS {
                             let cost = costs.of(Some(kind), Some(len));
                             put(kind.name(), &len.to_string(), cost);
@@ -311,9 +317,9 @@ impl Report {
 /// Returns the chunker that `deltic sync` uses for a file of `len` bytes.
 fn default_for(len: u64) -> String {
     let name = match ChunkerSpec::for_len(len) {
-        ChunkerSpec::Fixed(len) => format!("fixed, {}", Size::from(u64::from(len.get()))),
+        ChunkerSpec::Fixed(len) => format!("fixed, {}", ByteSize::from(u64::from(len.get()))),
         ChunkerSpec::ByContent(algorithm, sizes) => {
-            format!("{}, {}", algorithm.name(), Size::from(u64::from(sizes.avg())))
+            format!("{}, {}", algorithm.name(), ByteSize::from(u64::from(sizes.avg())))
         }
     };
     format!("deltic sync, for the longest file here: {name} (no option changes that)")
@@ -371,13 +377,13 @@ const EDITS: [&str; 7] =
     ["algorithm", "avg_bytes", "data", "kind", "edit_bytes", "mean_bytes", "p95_bytes"];
 
 /// Paths of the three CSV files.
-pub(crate) struct Csv {
+pub(crate) struct CsvFiles {
     figures: PathBuf,
     lengths: PathBuf,
     edits: PathBuf,
 }
 
-impl Csv {
+impl CsvFiles {
     /// Returns `path` and the paths of the files beside it.
     pub(crate) fn new(path: &Path) -> Self {
         let [lengths, edits] = ["lengths", "edits"].map(|what| beside(path, what));
@@ -390,7 +396,7 @@ impl Csv {
     }
 
     /// Writes the files. Without edits, removes the edits file of an earlier run.
-    pub(crate) fn write(&self, report: &Report) -> Result<()> {
+    pub(crate) fn write(&self, report: &ChunkReport) -> Result<()> {
         write(&self.figures, report.figures().csv().as_bytes())?;
         write(&self.lengths, report.lengths().csv().as_bytes())?;
         match report.edits() {
@@ -402,7 +408,7 @@ impl Csv {
     /// Removes the edits file of an earlier run, but no other file of that name.
     fn remove_edits(&self) -> Result<()> {
         let removed = match fs::read(&self.edits) {
-            Ok(text) if Report::is_edits(&text) => fs::remove_file(&self.edits),
+            Ok(text) if ChunkReport::is_edits(&text) => fs::remove_file(&self.edits),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         };

@@ -16,12 +16,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cuts::{bounds, pieces};
 use crate::inputs::Inputs;
-use crate::machine::Machine;
+use crate::machine::MachineInfo;
 use crate::median::median;
 
 /// A computation to time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Subject {
+pub(crate) enum TimedSubject {
     /// The vector sum: the cost of reading.
     Sum,
     /// A chunker that cuts.
@@ -38,9 +38,9 @@ pub(crate) enum Subject {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Speed {
     /// Speed from memory.
-    pub(crate) cold: Pace,
+    pub(crate) cold: ClockSpeed,
     /// Speed from the cache.
-    pub(crate) hot: Pace,
+    pub(crate) hot: ClockSpeed,
     /// Speed from memory with a CRC-32C of each chunk, by processor time.
     pub(crate) crc32c: f64,
     /// Speed from memory with a fingerprint of each chunk, by processor time.
@@ -49,7 +49,7 @@ pub(crate) struct Speed {
 
 /// A speed by both clocks, in 10^9 bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Pace {
+pub(crate) struct ClockSpeed {
     /// Speed by processor time.
     pub(crate) cpu: f64,
     /// Speed by wall time.
@@ -57,7 +57,7 @@ pub(crate) struct Pace {
 }
 
 /// The data to read, and a buffer to evict caches.
-pub(crate) struct Course<'a> {
+pub(crate) struct TimedData<'a> {
     cold: Vec<&'a [u8]>,
     /// File to take hot slices from.
     largest: &'a [u8],
@@ -65,9 +65,9 @@ pub(crate) struct Course<'a> {
     evict: Vec<u8>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> TimedData<'a> {
     /// Takes the files of `inputs`.
-    pub(crate) fn new(inputs: &'a Inputs, machine: &Machine) -> Self {
+    pub(crate) fn new(inputs: &'a Inputs, machine: &MachineInfo) -> Self {
         let cold: Vec<_> = inputs.files().collect();
         let short = inputs.len() < machine.last_level.saturating_mul(COLD_BY_ITSELF);
         let evict = if short { machine.last_level.saturating_mul(2) } else { 0 };
@@ -95,13 +95,13 @@ impl<'a> Course<'a> {
     }
 
     /// Times a turn of `subject`.
-    fn run(&self, subject: &Subject) -> Speed {
+    fn run(&self, subject: &TimedSubject) -> Speed {
         let (crc32c, blake3) = match subject {
-            Subject::Summed(chunker) => (
+            TimedSubject::Summed(chunker) => (
                 self.cold(|_, file| summed(chunker, file, Crc32c::of)).cpu,
                 self.cold(|_, file| summed(chunker, file, Chunk::of)).cpu,
             ),
-            Subject::Sums(chunker) => {
+            TimedSubject::Sums(chunker) => {
                 let chunks: Vec<_> = self.cold.iter().map(|file| chunks(chunker, file)).collect();
                 let crc32c = self.cold(|at, _| sums(&chunks[at], Crc32c::of)).cpu;
                 let blake3 = self.cold(|at, _| sums(&chunks[at], Chunk::of)).cpu;
@@ -112,25 +112,25 @@ impl<'a> Course<'a> {
         let cold = self.cold(|_, file| subject.pass(file));
         let hot = self.hot(subject.longest());
         subject.pass(hot);
-        let start = Clock::now();
+        let start = ClockReading::now();
         let mut bytes = 0;
         while bytes == 0 || start.wall.elapsed() < HOT_TIME {
             subject.pass(hot);
             bytes += hot.len();
         }
-        let mut taken = Taken::default();
+        let mut taken = ElapsedTime::default();
         taken.add(&start);
         Speed { cold, hot: taken.pace(bytes), crc32c, blake3 }
     }
 
     /// Times passes over all data from memory, repeated if a pass is too short to time.
-    fn cold(&self, pass: impl Fn(usize, &[u8])) -> Pace {
+    fn cold(&self, pass: impl Fn(usize, &[u8])) -> ClockSpeed {
         let len: usize = self.cold.iter().map(|file| file.len()).sum();
-        let (mut bytes, mut taken) = (0, Taken::default());
+        let (mut bytes, mut taken) = (0, ElapsedTime::default());
         let turn = Instant::now();
         while bytes == 0 || (taken.wall < COLD_TIME && turn.elapsed() < COLD_PATIENCE) {
             black_box(sum(black_box(&self.evict)));
-            let start = Clock::now();
+            let start = ClockReading::now();
             self.cold.iter().enumerate().for_each(|(at, file)| pass(at, file));
             taken.add(&start);
             bytes += len;
@@ -141,8 +141,8 @@ impl<'a> Course<'a> {
 
 /// Times all subjects in turns, `runs` times. Returns the medians in order. Calls `each` before each turn.
 pub(crate) fn measure(
-    course: &Course<'_>,
-    subjects: &[Subject],
+    course: &TimedData<'_>,
+    subjects: &[TimedSubject],
     runs: usize,
     mut each: impl FnMut(usize, usize),
 ) -> Vec<Speed> {
@@ -159,14 +159,14 @@ pub(crate) fn measure(
 fn medians(turns: &[Speed]) -> Speed {
     let median = |figure: fn(&Speed) -> f64| median(turns.iter().map(figure));
     Speed {
-        cold: Pace { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
-        hot: Pace { cpu: median(|turn| turn.hot.cpu), wall: median(|turn| turn.hot.wall) },
+        cold: ClockSpeed { cpu: median(|turn| turn.cold.cpu), wall: median(|turn| turn.cold.wall) },
+        hot: ClockSpeed { cpu: median(|turn| turn.hot.cpu), wall: median(|turn| turn.hot.wall) },
         crc32c: median(|turn| turn.crc32c),
         blake3: median(|turn| turn.blake3),
     }
 }
 
-impl Subject {
+impl TimedSubject {
     /// Returns the longest chunk length.
     fn longest(&self) -> usize {
         match self {
@@ -229,12 +229,12 @@ fn sum(data: &[u8]) -> u64 {
 }
 
 /// A reading of both clocks.
-struct Clock {
+struct ClockReading {
     wall: Instant,
     cpu: Duration,
 }
 
-impl Clock {
+impl ClockReading {
     fn now() -> Self {
         Self { cpu: cpu_time(), wall: Instant::now() }
     }
@@ -242,22 +242,22 @@ impl Clock {
 
 /// Time by both clocks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+struct ElapsedTime {
     wall: Duration,
     cpu: Duration,
 }
 
-impl Taken {
+impl ElapsedTime {
     /// Adds the time since `start`.
-    fn add(&mut self, start: &Clock) {
+    fn add(&mut self, start: &ClockReading) {
         self.wall += start.wall.elapsed();
         self.cpu += cpu_time().saturating_sub(start.cpu);
     }
 
     /// Returns the speed of reading `bytes` bytes in this time.
-    fn pace(self, bytes: usize) -> Pace {
+    fn pace(self, bytes: usize) -> ClockSpeed {
         let pace = |time: Duration| bytes as f64 / time.max(TICK).as_nanos() as f64;
-        Pace { cpu: pace(self.cpu), wall: pace(self.wall) }
+        ClockSpeed { cpu: pace(self.cpu), wall: pace(self.wall) }
     }
 }
 
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn a_median_is_the_middle_of_each_figure_by_itself() {
         let turn = |cpu, wall| Speed {
-            cold: Pace { cpu, wall },
-            hot: Pace { cpu: wall, wall: cpu },
+            cold: ClockSpeed { cpu, wall },
+            hot: ClockSpeed { cpu: wall, wall: cpu },
             crc32c: cpu,
             blake3: wall,
         };
@@ -317,11 +317,11 @@ mod tests {
     #[test]
     fn all_subjects_take_turns() {
         let inputs = Inputs::read(&[], Some(100_000), u64::MAX);
-        let machine = Machine { name: String::new(), l2: 1 << 10, last_level: 1 << 10 };
-        let course = Course::new(&inputs, &machine);
+        let machine = MachineInfo { name: String::new(), l2: 1 << 10, last_level: 1 << 10 };
+        let course = TimedData::new(&inputs, &machine);
         assert_eq!((course.hot_len(1000), course.evicts()), (100_000, false));
         let mut turns = Vec::new();
-        let subjects = [Subject::Sum, Subject::Sum];
+        let subjects = [TimedSubject::Sum, TimedSubject::Sum];
         let speeds = measure(&course, &subjects, 2, |run, at| turns.push((run, at)));
         assert_eq!(turns, [(0, 0), (0, 1), (1, 0), (1, 1)]);
         assert!(speeds.iter().all(|speed| speed.cold.wall > 0.0 && speed.hot.cpu > 0.0));

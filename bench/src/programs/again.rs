@@ -8,28 +8,28 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::data::{Edit, PIECE, write_base, write_edited};
+use super::data::{EditSpec, PIECE, write_base, write_edited};
 use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
 use super::files::same_content;
-use super::peer::{Peer, Programs, Task, turns};
-use super::run::{Places, Rig, Transfer, helper};
+use super::peer::{PeerProgram, ProgramPaths, SyncTask, turns};
+use super::run::{BenchDirs, BenchRig, TransferCost, helper};
 use crate::progress::progress;
 use crate::random::Random;
-use crate::size::Size;
-use crate::table::Table;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct AgainOptions {
     /// Length of the file
     #[arg(long, default_value = "1GiB")]
-    size: Size,
+    size: ByteSize,
     /// Number of ranges to overwrite before each sync
     #[arg(long, default_value_t = 100)]
     places: u32,
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-cache,rsync")]
-    peers: Vec<Peer>,
+    peers: Vec<PeerProgram>,
     /// Measured syncs of each program, after a first copy and a first change; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
@@ -40,33 +40,33 @@ pub(crate) struct Options {
     #[arg(long)]
     cold: bool,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
-pub(crate) fn again(options: &Options) -> Result<()> {
+pub(crate) fn again(options: &AgainOptions) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
     let (len, places) = (options.size.bytes(), options.places);
     let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
-    let edits = Edits::Overwritten { places, whole_blocks: false };
-    let change = Change { len, edits, cold: options.cold, flags };
+    let edits = FileEdits::Overwritten { places, whole_blocks: false };
+    let change = FileChange { len, edits, cold: options.cold, flags };
     let dir = rig.path("");
     let of = rounds(&rig, [&dir, &dir], (&options.peers, options.runs), &change)?;
     let mut header = vec!["file", "peer"];
     header.extend(FIGURES);
-    let mut table = Table::new(0, header.iter().copied());
+    let mut table = TextTable::new(0, header.iter().copied());
     tabulate(&[options.size.to_string()], &of, &mut table);
     publish(&table, &options.at.out, "again")
 }
 
 /// The change before each sync.
-pub(super) struct Change {
+pub(super) struct FileChange {
     /// Length of the file in bytes.
     pub(super) len: u64,
     /// Edits, followed by a new modification time.
-    pub(super) edits: Edits,
+    pub(super) edits: FileEdits,
     /// Empty the page cache of the old version before each sync.
     pub(super) cold: bool,
     /// Options of the syncs.
@@ -75,7 +75,7 @@ pub(super) struct Change {
 
 /// Edits of a file before a sync.
 #[derive(Clone, Copy)]
-pub(super) enum Edits {
+pub(super) enum FileEdits {
     /// No edit, and the same modification time.
     Nothing,
     /// Some ranges are overwritten in place.
@@ -100,11 +100,11 @@ pub(super) enum Edits {
 /// Syncs a file from the first to the second directory `count` times with each peer, after a first copy and a first
 /// change. Returns the medians.
 pub(super) fn rounds(
-    rig: &Rig,
+    rig: &BenchRig,
     dirs: [&Path; 2],
-    (peers, count): (&[Peer], u32),
-    change: &Change,
-) -> Result<Vec<(Peer, Transfer)>> {
+    (peers, count): (&[PeerProgram], u32),
+    change: &FileChange,
+) -> Result<Vec<(PeerProgram, TransferCost)>> {
     let [from, to] = dirs;
     let new = from.join("new");
     progress("writing the file");
@@ -120,7 +120,7 @@ pub(super) fn rounds(
             }
             // Otherwise this run would wait for unwritten data of another run.
             helper("sync", &[])?;
-            let task = Task { flags: change.flags, ..Task::default() };
+            let task = SyncTask { flags: change.flags, ..SyncTask::default() };
             let run = rig.transfer(peer, task, (&new, &dest))?;
             if !same_content(&new, &dest)? {
                 bail!("{} left a file that is not the new one", peer.name());
@@ -135,12 +135,12 @@ pub(super) fn rounds(
     Ok(peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect())
 }
 
-impl Change {
+impl FileChange {
     /// Edits the file and sets a modification time in the past.
     fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
         match self.edits {
-            Edits::Nothing => return Ok(()),
-            Edits::Overwritten { places, whole_blocks } => {
+            FileEdits::Nothing => return Ok(()),
+            FileEdits::Overwritten { places, whole_blocks } => {
                 let mut random = Random::new(u64::from(round));
                 let mut file = File::options().write(true).open(new)?;
                 let (bytes, unit) = if whole_blocks { (BLOCK, BLOCK as u64) } else { (PIECE, 1) };
@@ -150,14 +150,14 @@ impl Change {
                     file.write_all(&random.bytes(bytes))?;
                 }
             }
-            Edits::Inserted { percent } => {
+            FileEdits::Inserted { percent } => {
                 let edited = new.with_extension("edited");
                 write_inserted(new, &edited, (percent, u64::from(round)))?;
                 fs::rename(&edited, new)?;
             }
-            Edits::Rewritten { percent } => {
+            FileEdits::Rewritten { percent } => {
                 let edited = new.with_extension("edited");
-                write_edited(new, &edited, Edit { percent, seed: u64::from(round) })?;
+                write_edited(new, &edited, EditSpec { percent, seed: u64::from(round) })?;
                 fs::rename(&edited, new)?;
             }
         }

@@ -26,7 +26,7 @@ pub(crate) fn write_base(path: &Path, len: u64, seed: u64) -> io::Result<()> {
 
 /// Parameters of an edit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditSpec {
     /// Percentage of changed bytes.
     pub(crate) percent: f64,
     /// Seed of the positions and the new bytes.
@@ -34,7 +34,7 @@ pub(crate) struct Edit {
 }
 
 /// Writes an edited copy of `old` to `new`.
-pub(crate) fn write_edited(old: &Path, new: &Path, edit: Edit) -> io::Result<()> {
+pub(crate) fn write_edited(old: &Path, new: &Path, edit: EditSpec) -> io::Result<()> {
     let len = old.metadata()?.len();
     let from = BufReader::with_capacity(BUFFER, File::open(old)?);
     let mut to = BufWriter::with_capacity(BUFFER, File::create(new)?);
@@ -42,7 +42,7 @@ pub(crate) fn write_edited(old: &Path, new: &Path, edit: Edit) -> io::Result<()>
     to.flush()
 }
 
-fn edited(mut old: impl Read, len: u64, edit: Edit, new: &mut impl Write) -> io::Result<()> {
+fn edited(mut old: impl Read, len: u64, edit: EditSpec, new: &mut impl Write) -> io::Result<()> {
     let mut random = Random::new(edit.seed);
     let mut at = 0;
     for place in places(len, edit.percent, &mut random) {
@@ -77,7 +77,7 @@ mod tests {
 
     fn edit_of(old: &[u8], percent: f64, seed: u64) -> Vec<u8> {
         let mut new = Vec::new();
-        edited(old, old.len() as u64, Edit { percent, seed }, &mut new).unwrap();
+        edited(old, old.len() as u64, EditSpec { percent, seed }, &mut new).unwrap();
         new
     }
 

@@ -8,23 +8,23 @@ use std::time::SystemTime;
 use anyhow::Result;
 use rustix::fs::Advice;
 
-use super::run::{Rig, helper};
+use super::run::{BenchRig, helper};
 use crate::random::Random;
 
 /// A new file system on a loop device, removed on drop.
-pub(super) struct Disk {
+pub(super) struct LoopDisk {
     image: PathBuf,
     pub(super) mount: PathBuf,
 }
 
-impl Disk {
+impl LoopDisk {
     /// Makes a btrfs of `len` bytes. Prints `SKIPPED` and the reason if impossible.
-    pub(super) fn btrfs(rig: &Rig, len: u64) -> Option<Self> {
+    pub(super) fn btrfs(rig: &BenchRig, len: u64) -> Option<Self> {
         Self::btrfs_by(rig, len, "crc32c")
     }
 
     /// Makes a btrfs with this kind of checksum.
-    pub(super) fn btrfs_by(rig: &Rig, len: u64, sums: &str) -> Option<Self> {
+    pub(super) fn btrfs_by(rig: &BenchRig, len: u64, sums: &str) -> Option<Self> {
         if !nix::unistd::Uid::effective().is_root() {
             eprintln!("SKIPPED: btrfs on a loop device needs root, and so do its trees");
             return None;
@@ -35,7 +35,7 @@ impl Disk {
 
     /// Makes a file system of `len` bytes with the command `make`, which gets the image's name as last argument, and
     /// mounts the file system.
-    pub(super) fn new(rig: &Rig, len: u64, make: &[&str]) -> Result<Self> {
+    pub(super) fn new(rig: &BenchRig, len: u64, make: &[&str]) -> Result<Self> {
         // A reused name once showed stale blocks, so each image has a new name.
         let name = Random::new(
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64,
@@ -66,7 +66,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for LoopDisk {
     fn drop(&mut self) {
         if let Err(error) = helper("umount", &[self.mount.as_os_str()]) {
             eprintln!("{error:#}");

@@ -7,21 +7,21 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
-use super::data::{Edit, write_base, write_edited};
+use super::data::{EditSpec, write_base, write_edited};
 use super::figures::{FIGURES, figures, medians, publish, ratios};
 use super::files::same_content;
-use super::peer::{Peer, Programs, Task, turns};
+use super::peer::{PeerProgram, ProgramPaths, SyncTask, turns};
 use super::release::ReleasePair;
-use super::run::{Places, Rig, Transfer};
+use super::run::{BenchDirs, BenchRig, TransferCost};
 use crate::progress::progress;
-use crate::size::Size;
-use crate::table::Table;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct E2eOptions {
     /// Sizes of the generated files
     #[arg(long, value_delimiter = ',', default_value = "100MB,1GiB,4GiB")]
-    sizes: Vec<Size>,
+    sizes: Vec<ByteSize>,
     /// Percentage of changed bytes, in scattered pieces; 0 is an equal file with a new time
     #[arg(long, value_delimiter = ',', default_value = "0.1,1,10")]
     edits: Vec<f64>,
@@ -30,27 +30,27 @@ pub(crate) struct Options {
     release_pair: ReleasePair,
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
-    peers: Vec<Peer>,
+    peers: Vec<PeerProgram>,
     /// Runs of each program; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
     /// Compression off, on, or both in turn
-    #[arg(long, value_enum, default_value_t = Compress::Both)]
-    compress: Compress,
+    #[arg(long, value_enum, default_value_t = CompressModes::Both)]
+    compress: CompressModes,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Compress {
+enum CompressModes {
     Off,
     On,
     Both,
 }
 
-impl Compress {
+impl CompressModes {
     fn each(self) -> &'static [bool] {
         match self {
             Self::Off => &[false],
@@ -61,18 +61,18 @@ impl Compress {
 }
 
 /// Two versions of a file.
-struct Case {
+struct FileCase {
     name: String,
     old: PathBuf,
     new: PathBuf,
 }
 
-pub(crate) fn e2e(options: &Options) -> Result<()> {
+pub(crate) fn e2e(options: &E2eOptions) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
     let mut header = vec!["file", "compress", "peer"];
     header.extend(FIGURES);
-    let mut table = Table::new(0, header.iter().copied());
+    let mut table = TextTable::new(0, header.iter().copied());
     for size in &options.sizes {
         let old = rig.path("old");
         progress(&format!("writing {size}"));
@@ -80,20 +80,26 @@ pub(crate) fn e2e(options: &Options) -> Result<()> {
         for percent in &options.edits {
             let new = rig.path("new");
             progress(&format!("editing {percent} % of {size}"));
-            write_edited(&old, &new, Edit { percent: *percent, seed: size.bytes() ^ 1 })?;
-            let case = Case { name: format!("{size}, {percent} % edited"), old: old.clone(), new };
+            write_edited(&old, &new, EditSpec { percent: *percent, seed: size.bytes() ^ 1 })?;
+            let case =
+                FileCase { name: format!("{size}, {percent} % edited"), old: old.clone(), new };
             compare(options, &rig, &case, &mut table)?;
         }
     }
     if let Some((old, new)) = options.release_pair.fetch(&rig.path("release"))? {
-        let case = Case { name: options.release_pair.to_string(), old, new };
+        let case = FileCase { name: options.release_pair.to_string(), old, new };
         compare(options, &rig, &case, &mut table)?;
     }
     progress("");
     publish(&table, &options.at.out, "e2e")
 }
 
-fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Result<()> {
+fn compare(
+    options: &E2eOptions,
+    rig: &BenchRig,
+    case: &FileCase,
+    table: &mut TextTable,
+) -> Result<()> {
     // The quick check must see a change even if an edit kept the length.
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
     File::open(&case.old)?.set_times(FileTimes::new().set_modified(yesterday))?;
@@ -111,17 +117,17 @@ fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Resu
                 runs[number].push(one(rig, peer, compress, case)?);
             }
         }
-        let of: Vec<(Peer, Transfer)> =
+        let of: Vec<(PeerProgram, TransferCost)> =
             options.peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
         tabulate(&[case.name.clone(), if compress { "zstd" } else { "no" }.into()], &of, table);
     }
     Ok(())
 }
 
-fn one(rig: &Rig, peer: Peer, compress: bool, case: &Case) -> Result<Transfer> {
+fn one(rig: &BenchRig, peer: PeerProgram, compress: bool, case: &FileCase) -> Result<TransferCost> {
     let dest = rig.path("dest");
     restore(&case.old, &dest)?;
-    let task = Task { flags: &["-t", "--no-whole-file"], compress, ..Task::default() };
+    let task = SyncTask { flags: &["-t", "--no-whole-file"], compress, ..SyncTask::default() };
     let run = rig.transfer(peer, task, (&case.new, &dest))?;
     if !same_content(&case.new, &dest)? {
         bail!("{}: {} left a file that is not the new one", case.name, peer.name());
@@ -140,12 +146,16 @@ fn restore(old: &Path, dest: &Path) -> Result<()> {
 }
 
 /// Adds a row for each peer, then a row for each Deltic peer with the ratios to rsync.
-pub(crate) fn tabulate(prefix: &[String], of: &[(Peer, Transfer)], table: &mut Table) {
+pub(crate) fn tabulate(
+    prefix: &[String],
+    of: &[(PeerProgram, TransferCost)],
+    table: &mut TextTable,
+) {
     let with = |name: String, cells: Vec<String>| [prefix.to_vec(), vec![name], cells].concat();
     for (peer, run) in of {
         table.row(with(peer.name().into(), figures(run)));
     }
-    let Some((_, rsync)) = of.iter().find(|(peer, _)| *peer == Peer::Rsync) else { return };
+    let Some((_, rsync)) = of.iter().find(|(peer, _)| *peer == PeerProgram::Rsync) else { return };
     for (peer, run) in of.iter().filter(|(peer, _)| peer.is_deltic()) {
         table.row(with(format!("{} / rsync", peer.name()), ratios(run, rsync)));
     }

@@ -12,23 +12,23 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::disk::Disk;
+use super::disk::LoopDisk;
 use super::figures::publish;
-use super::files::Files;
-use super::peer::{Peer, Programs, Task};
-use super::run::{Rig, helper};
+use super::files::TreeFiles;
+use super::peer::{PeerProgram, ProgramPaths, SyncTask};
+use super::run::{BenchRig, helper};
 use crate::progress::progress;
 use crate::random::Random;
-use crate::table::Table;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct EnospcOptions {
     /// Number of amounts of free space to try, around the needed space
     #[arg(long, default_value_t = 40)]
     steps: u64,
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,rsync")]
-    peers: Vec<Peer>,
+    peers: Vec<PeerProgram>,
     /// Directory for the disk image
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
@@ -36,31 +36,31 @@ pub(crate) struct Options {
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
 /// Result of a sync to a nearly full disk.
 #[derive(Default)]
-struct Outcome {
+struct DiskOutcome {
     fitted: bool,
     /// Violated requirements.
     faults: Vec<&'static str>,
 }
 
-pub(crate) fn enospc(options: &Options) -> Result<()> {
+pub(crate) fn enospc(options: &EnospcOptions) -> Result<()> {
     if !nix::unistd::Uid::effective().is_root() {
         eprintln!("SKIPPED: a full disk needs a loop mount, and that needs root");
         return Ok(());
     }
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.dir)?;
+    let rig = BenchRig::new(&options.programs, &options.dir)?;
     if let Err(error) = new_disk(&rig) {
         eprintln!("SKIPPED: no loop mount here: {error:#}");
         return Ok(());
     }
     let (old, new) = trees();
     new.write(&rig.path("new"))?;
-    let mut table = Table::new(0, ["peer", "sizes", "fitted", "faults"]);
+    let mut table = TextTable::new(0, ["peer", "sizes", "fitted", "faults"]);
     let mut broken = 0;
     for &peer in &options.peers {
         let mut outcomes = Vec::new();
@@ -82,7 +82,12 @@ pub(crate) fn enospc(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result<Outcome> {
+fn one(
+    rig: &BenchRig,
+    peer: PeerProgram,
+    (old, new): (&TreeFiles, &TreeFiles),
+    free: u64,
+) -> Result<DiskOutcome> {
     let disk = new_disk(rig)?;
     let dest = disk.mount.join("dest");
     old.write(&dest)?;
@@ -101,12 +106,12 @@ fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result
     fs::remove_file(filler)?;
     check(sync(rig, peer, &dest)? && new.differing(&dest).is_empty(), "retry incomplete");
     check(new.litter(&dest)?.is_empty(), "litter after retry");
-    Ok(Outcome { fitted: left.is_empty(), faults })
+    Ok(DiskOutcome { fitted: left.is_empty(), faults })
 }
 
 /// Runs a sync. Returns true if the exit code is 0.
-fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
-    let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
+fn sync(rig: &BenchRig, peer: PeerProgram, dest: &Path) -> Result<bool> {
+    let task = SyncTask { flags: &["-a", "--no-whole-file"], ..SyncTask::default() };
     let line = rig.line(peer, task, (&rig.path("new/"), dest));
     let quiet = Command::new(&line[0])
         .args(&line[1..])
@@ -117,7 +122,7 @@ fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
     Ok(quiet.success())
 }
 
-fn summary(peer: Peer, outcomes: &[Outcome]) -> Vec<String> {
+fn summary(peer: PeerProgram, outcomes: &[DiskOutcome]) -> Vec<String> {
     let mut faults: Vec<&str> =
         outcomes.iter().flat_map(|outcome| outcome.faults.iter().copied()).collect();
     faults.sort_unstable();
@@ -130,12 +135,12 @@ fn summary(peer: Peer, outcomes: &[Outcome]) -> Vec<String> {
     vec![peer.name().into(), outcomes.len().to_string(), fitted.to_string(), faults]
 }
 
-fn new_disk(rig: &Rig) -> Result<Disk> {
-    Disk::new(rig, DISK, &["mkfs.ext4", "-q", "-m0"])
+fn new_disk(rig: &BenchRig) -> Result<LoopDisk> {
+    LoopDisk::new(rig, DISK, &["mkfs.ext4", "-q", "-m0"])
 }
 
 /// Fills a disk up to `free` bytes with a file. Returns the path of the file.
-fn fill_but(disk: &Disk, free: u64) -> Result<PathBuf> {
+fn fill_but(disk: &LoopDisk, free: u64) -> Result<PathBuf> {
     let filler = disk.mount.join("filler");
     // Because of delayed allocation, the free space is known only after a flush.
     helper("sync", &[OsStr::new("-f"), disk.mount.as_os_str()])?;
@@ -150,11 +155,11 @@ fn fill_but(disk: &Disk, free: u64) -> Result<PathBuf> {
 
 /// Makes both versions of a tree: a large file that changes everywhere, and new small files that sort after the large
 /// file.
-fn trees() -> (Files, Files) {
+fn trees() -> (TreeFiles, TreeFiles) {
     let mut random = Random::new(4);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let mut old = Files { content: [].into(), modified: now - Duration::from_secs(86_400) };
-    let mut new = Files { content: [].into(), modified: now };
+    let mut old = TreeFiles { content: [].into(), modified: now - Duration::from_secs(86_400) };
+    let mut new = TreeFiles { content: [].into(), modified: now };
     old.content.insert(LARGE.into(), random.bytes(NEED));
     new.content.insert(LARGE.into(), random.bytes(NEED));
     for number in 0..5 {

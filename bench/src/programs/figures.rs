@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::run::Transfer;
+use super::run::TransferCost;
 use crate::files::make_dir;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Prints a table and writes it to `NAME.md` and `NAME.csv` in `dir`.
-pub(crate) fn publish(table: &Table, dir: &Path, name: &str) -> Result<()> {
+pub(crate) fn publish(table: &TextTable, dir: &Path, name: &str) -> Result<()> {
     print!("\n{}", table.markdown());
     make_dir(dir)?;
     fs::write(dir.join(format!("{name}.md")), table.markdown())?;
@@ -21,14 +21,14 @@ pub(crate) fn publish(table: &Table, dir: &Path, name: &str) -> Result<()> {
 }
 
 /// Returns the median of each figure, taken separately.
-pub(crate) fn medians(runs: &[Transfer]) -> Transfer {
-    let mut all = Transfer {
+pub(crate) fn medians(runs: &[TransferCost]) -> TransferCost {
+    let mut all = TransferCost {
         wall: median(runs, |run| run.wall),
         cpu: median(runs, |run| run.cpu),
         near_peak: median(runs, |run| run.near_peak),
         far_peak: median(runs, |run| run.far_peak),
         read: median(runs, |run| run.read),
-        ..Transfer::default()
+        ..TransferCost::default()
     };
     all.stats.sent = median(runs, |run| run.stats.sent);
     all.stats.received = median(runs, |run| run.stats.received);
@@ -44,7 +44,7 @@ pub(crate) fn median<R, T: Ord + Copy + Default>(runs: &[R], figure: impl Fn(&R)
 }
 
 /// Formats the figures of a transfer as cells under [`FIGURES`].
-pub(crate) fn figures(run: &Transfer) -> Vec<String> {
+pub(crate) fn figures(run: &TransferCost) -> Vec<String> {
     vec![
         seconds(run.wall),
         seconds(run.cpu),
@@ -58,8 +58,8 @@ pub(crate) fn figures(run: &Transfer) -> Vec<String> {
 }
 
 /// Formats each figure of `run` as a multiple of `base`.
-pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
-    let whole = |part: fn(&Transfer) -> u64| ratio(part(run) as f64, part(base) as f64);
+pub(crate) fn ratios(run: &TransferCost, base: &TransferCost) -> Vec<String> {
+    let whole = |part: fn(&TransferCost) -> u64| ratio(part(run) as f64, part(base) as f64);
     vec![
         ratio(run.wall.as_secs_f64(), base.wall.as_secs_f64()),
         ratio(run.cpu.as_secs_f64(), base.cpu.as_secs_f64()),

@@ -30,12 +30,12 @@ pub(crate) fn same_content(a: &Path, b: &Path) -> Result<bool> {
 }
 
 /// A flat tree in memory: the content of each name, and a common modification time.
-pub(crate) struct Files {
+pub(crate) struct TreeFiles {
     pub(crate) content: BTreeMap<PathBuf, Vec<u8>>,
     pub(crate) modified: SystemTime,
 }
 
-impl Files {
+impl TreeFiles {
     /// Writes the tree to `dir` and removes everything else there.
     pub(crate) fn write(&self, dir: &Path) -> Result<()> {
         if dir.exists() {
@@ -101,10 +101,10 @@ const BUFFER: usize = 1 << 18;
 mod tests {
     use super::*;
 
-    fn tree(names: &[(&str, &str)]) -> Files {
+    fn tree(names: &[(&str, &str)]) -> TreeFiles {
         let content =
             names.iter().map(|(name, text)| (name.into(), text.as_bytes().to_vec())).collect();
-        Files { content, modified: SystemTime::UNIX_EPOCH }
+        TreeFiles { content, modified: SystemTime::UNIX_EPOCH }
     }
 
     #[test]

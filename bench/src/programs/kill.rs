@@ -13,25 +13,25 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::figures::{median, publish};
-use super::files::Files;
+use super::files::TreeFiles;
 use super::measured::adopt_orphans;
-use super::peer::{Peer, Programs, Stats, Task};
-use super::processes::{Running, Victim};
-use super::relay::Passed;
-use super::run::{Places, Rig, shown};
+use super::peer::{ByteStats, PeerProgram, ProgramPaths, SyncTask};
+use super::processes::{KillTarget, RunningSync};
+use super::relay::RelayCounts;
+use super::run::{BenchDirs, BenchRig, shown};
 use crate::progress::progress;
 use crate::random::Random;
-use crate::size::Size;
-use crate::table::Table;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct KillOptions {
     /// Kills for each peer
     #[arg(long, default_value_t = 100)]
     runs: u32,
     /// Size of the large file; two fifths of the file change
     #[arg(long, default_value = "64MiB")]
-    size: Size,
+    size: ByteSize,
     /// Programs to kill
     #[arg(
         long,
@@ -39,26 +39,26 @@ pub(crate) struct Options {
         value_enum,
         default_value = "deltic,deltic-partial,rsync,rsync-partial"
     )]
-    peers: Vec<Peer>,
+    peers: Vec<PeerProgram>,
     /// Seed of the data, the moments and the victims [default: from the clock]
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
 /// Both versions of the tree, in memory and on disk.
-struct Stage {
-    rig: Rig,
-    old: Files,
-    new: Files,
+struct KillStage {
+    rig: BenchRig,
+    old: TreeFiles,
+    new: TreeFiles,
 }
 
 /// Figures of an undisturbed sync.
 #[derive(Clone, Copy)]
-struct Calm {
+struct CalmRun {
     wall: Duration,
     literal: u64,
     /// Bytes to the receiver besides literals.
@@ -67,20 +67,20 @@ struct Calm {
 
 /// Result of a kill.
 #[derive(Default)]
-struct Outcome {
-    victim: Option<Victim>,
+struct KillOutcome {
+    victim: Option<KillTarget>,
     survivors: bool,
     /// True if the large file was not complete.
     cut_short: bool,
     torn: Vec<PathBuf>,
     litter: usize,
     arrived: u64,
-    rerun: Rerun,
+    rerun: SecondRun,
 }
 
 /// Result of the sync after a kill.
 #[derive(Default)]
-struct Rerun {
+struct SecondRun {
     complaint: Option<String>,
     differing: Vec<PathBuf>,
     litter: Vec<PathBuf>,
@@ -88,13 +88,13 @@ struct Rerun {
     wall: Duration,
 }
 
-pub(crate) fn kill(options: &Options) -> Result<()> {
+pub(crate) fn kill(options: &KillOptions) -> Result<()> {
     options.programs.announce(&options.peers)?;
     adopt_orphans()?;
     let seed = options.seed.unwrap_or_else(clock);
     eprintln!("seed {seed}");
-    let stage = Stage::new(options, seed)?;
-    let mut table = Table::new(0, COLUMNS);
+    let stage = KillStage::new(options, seed)?;
+    let mut table = TextTable::new(0, COLUMNS);
     let mut broken = Vec::new();
     for &peer in &options.peers {
         let calm = stage.calm(peer)?;
@@ -122,18 +122,18 @@ pub(crate) fn kill(options: &Options) -> Result<()> {
     Ok(())
 }
 
-impl Stage {
-    fn new(options: &Options, seed: u64) -> Result<Self> {
-        let rig = Rig::new(&options.programs, &options.at.dir)?;
+impl KillStage {
+    fn new(options: &KillOptions, seed: u64) -> Result<Self> {
+        let rig = BenchRig::new(&options.programs, &options.at.dir)?;
         rig.write_shell("relay", &rig.path("passed"))?;
         let (old, new) = trees(options.size.bytes() as usize, seed);
         new.write(&rig.path("new"))?;
         Ok(Self { rig, old, new })
     }
 
-    fn start(&self, peer: Peer) -> Result<Running> {
+    fn start(&self, peer: PeerProgram) -> Result<RunningSync> {
         let source = self.rig.path("new/");
-        let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
+        let task = SyncTask { flags: &["-a", "--no-whole-file"], ..SyncTask::default() };
         let line = self.rig.line(peer, task, (&source, &self.dest()));
         fs::remove_file(self.rig.path("passed")).ok();
         let child = Command::new(&line[0])
@@ -144,11 +144,11 @@ impl Stage {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", shown(&line)))?;
-        Ok(Running::new(child))
+        Ok(RunningSync::new(child))
     }
 
     /// Measures undisturbed syncs.
-    fn calm(&self, peer: Peer) -> Result<Calm> {
+    fn calm(&self, peer: PeerProgram) -> Result<CalmRun> {
         let mut runs = Vec::new();
         for _ in 0..3 {
             self.old.write(&self.dest())?;
@@ -158,25 +158,30 @@ impl Stage {
             if !status.success() {
                 bail!("{}: {status}\n{}", peer.name(), self.heard("complained"));
             }
-            let literal = Stats::parse(&self.heard("said"))?.literal;
-            let overhead = Passed::read(&self.rig.path("passed")).up.saturating_sub(literal);
-            runs.push(Calm { wall, literal, overhead });
+            let literal = ByteStats::parse(&self.heard("said"))?.literal;
+            let overhead = RelayCounts::read(&self.rig.path("passed")).up.saturating_sub(literal);
+            runs.push(CalmRun { wall, literal, overhead });
         }
-        Ok(Calm {
+        Ok(CalmRun {
             wall: median(&runs, |run| run.wall),
             literal: median(&runs, |run| run.literal),
             overhead: median(&runs, |run| run.overhead),
         })
     }
 
-    fn kill_once(&self, peer: Peer, calm: Calm, random: &mut Random) -> Result<Outcome> {
+    fn kill_once(
+        &self,
+        peer: PeerProgram,
+        calm: CalmRun,
+        random: &mut Random,
+    ) -> Result<KillOutcome> {
         self.old.write(&self.dest())?;
         let mut running = self.start(peer)?;
         std::thread::sleep(Duration::from_micros(random.below(calm.wall.as_micros() as u64)));
         let victim = running.kill_one(random)?;
         let survivors = !running.all_gone(PATIENCE)?;
-        let up = Passed::read(&self.rig.path("passed")).up;
-        Ok(Outcome {
+        let up = RelayCounts::read(&self.rig.path("passed")).up;
+        Ok(KillOutcome {
             victim,
             survivors,
             cut_short: fs::read(self.dest().join(LARGE)).ok().as_deref()
@@ -202,17 +207,17 @@ impl Stage {
             .collect()
     }
 
-    fn rerun(&self, peer: Peer) -> Result<Rerun> {
+    fn rerun(&self, peer: PeerProgram) -> Result<SecondRun> {
         let start = Instant::now();
         let status = self.start(peer)?.wait()?;
         let wall = start.elapsed();
-        let stats = Stats::parse(&self.heard("said"));
+        let stats = ByteStats::parse(&self.heard("said"));
         let complaint = match &stats {
             Err(error) => Some(format!("{status}: {error}")),
             Ok(_) if !status.success() => Some(status.to_string()),
             Ok(_) => None,
         };
-        Ok(Rerun {
+        Ok(SecondRun {
             complaint: complaint.map(|text| format!("{text}: {}", self.heard("complained"))),
             differing: self.new.differing(&self.dest()),
             litter: self.new.litter(&self.dest())?,
@@ -230,10 +235,10 @@ impl Stage {
     }
 }
 
-impl Outcome {
+impl KillOutcome {
     /// Returns the first requirement that this kill violated.
-    fn fault(&self, calm: Calm) -> Option<String> {
-        let Rerun { complaint, differing, litter, literal, wall: _ } = &self.rerun;
+    fn fault(&self, calm: CalmRun) -> Option<String> {
+        let SecondRun { complaint, differing, litter, literal, wall: _ } = &self.rerun;
         if !self.torn.is_empty() {
             return Some(format!("torn: {:?}", self.torn));
         }
@@ -256,7 +261,7 @@ impl Outcome {
     }
 
     /// True if the second sync sent more than the missing bytes and the allowed slack.
-    fn wasteful(&self, calm: Calm) -> bool {
+    fn wasteful(&self, calm: CalmRun) -> bool {
         self.rerun.literal > calm.literal - self.arrived + SLACK
     }
 }
@@ -280,11 +285,11 @@ const COLUMNS: [&str; 16] = [
     "rerun s",
 ];
 
-fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
-    let count = |is: &dyn Fn(&Outcome) -> bool| {
+fn summary(peer: PeerProgram, calm: CalmRun, outcomes: &[KillOutcome]) -> Vec<String> {
+    let count = |is: &dyn Fn(&KillOutcome) -> bool| {
         outcomes.iter().filter(|outcome| is(outcome)).count().to_string()
     };
-    let of = |victim| count(&move |outcome: &Outcome| outcome.victim == Some(victim));
+    let of = |victim| count(&move |outcome: &KillOutcome| outcome.victim == Some(victim));
     let cut = || outcomes.iter().filter(|outcome| outcome.cut_short);
     let arrived: u64 = cut().map(|outcome| outcome.arrived).sum();
     let saved: u64 = cut()
@@ -297,10 +302,10 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
         peer.name().into(),
         format!("{:.3}", calm.wall.as_secs_f64()),
         count(&|outcome| outcome.victim.is_some()),
-        of(Victim::Client),
-        of(Victim::Agent),
-        of(Victim::Link),
-        of(Victim::Group),
+        of(KillTarget::Client),
+        of(KillTarget::Agent),
+        of(KillTarget::Link),
+        of(KillTarget::Group),
         count(&|outcome| outcome.cut_short),
         count(&|outcome| !outcome.torn.is_empty()),
         count(&|outcome| outcome.litter > 0),
@@ -315,11 +320,11 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
 
 /// Makes both versions of a tree: a large file with two fifths of its 64 KiB parts changed, and small files that
 /// change, stay equal or are new.
-fn trees(size: usize, seed: u64) -> (Files, Files) {
+fn trees(size: usize, seed: u64) -> (TreeFiles, TreeFiles) {
     let mut random = Random::new(seed);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(clock() / 1_000_000_000);
-    let mut old = Files { content: [].into(), modified: now - Duration::from_secs(86_400) };
-    let mut new = Files { content: [].into(), modified: now };
+    let mut old = TreeFiles { content: [].into(), modified: now - Duration::from_secs(86_400) };
+    let mut new = TreeFiles { content: [].into(), modified: now };
     let large = random.bytes(size);
     let mut changed = large.clone();
     for part in changed.chunks_mut(PART) {

@@ -19,7 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 /// Cost of a command and its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(crate) struct ProcessCost {
     /// Time from the start to the exit of the command.
     pub(crate) wall: Duration,
     /// User and system time of the command and its descendants.
@@ -34,7 +34,7 @@ pub(crate) struct Cost {
     pub(crate) watched: u64,
 }
 
-impl Cost {
+impl ProcessCost {
     /// Reads the file that a wrapper wrote.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
@@ -75,12 +75,12 @@ pub(crate) fn measured(file: &Path, command: &[OsString]) -> Result<u8> {
     let wall = start.elapsed();
     drop(stop);
     let (peak_own, watched) = watcher.join().unwrap_or_default();
-    while reap(Patience::UntilGone) {}
+    while reap(WaitMode::UntilGone) {}
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu = duration(used.user_time()) + duration(used.system_time());
     let peak_any = u64::try_from(used.max_rss()).unwrap_or(0) * KIB;
     let read = read_bytes()? - before;
-    Cost { wall, cpu, peak_any, peak_own, read, watched }.write(file)?;
+    ProcessCost { wall, cpu, peak_any, peak_own, read, watched }.write(file)?;
     Ok(code(status))
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn adopt_orphans() -> Result<()> {
 
 /// Choice between waiting for a child and reaping an exited child.
 #[derive(Clone, Copy)]
-pub(crate) enum Patience {
+pub(crate) enum WaitMode {
     /// Wait until a child exits.
     UntilGone,
     /// Only reap a child that has already exited.
@@ -101,10 +101,10 @@ pub(crate) enum Patience {
 }
 
 /// Reaps a child. Returns false if there is no child to reap.
-pub(crate) fn reap(patience: Patience) -> bool {
+pub(crate) fn reap(patience: WaitMode) -> bool {
     let flags = match patience {
-        Patience::UntilGone => None,
-        Patience::Now => Some(WaitPidFlag::WNOHANG),
+        WaitMode::UntilGone => None,
+        WaitMode::Now => Some(WaitPidFlag::WNOHANG),
     };
     !matches!(waitpid(None, flags), Err(_) | Ok(WaitStatus::StillAlive))
 }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_cost_reads_back_as_written() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let cost = Cost {
+        let cost = ProcessCost {
             wall: Duration::from_micros(17),
             cpu: Duration::from_micros(23),
             peak_any: 4096,
@@ -169,7 +169,7 @@ mod tests {
             watched: 3,
         };
         cost.write(file.path()).unwrap();
-        assert_eq!(Cost::read(file.path()).unwrap(), cost);
+        assert_eq!(ProcessCost::read(file.path()).unwrap(), cost);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 /// A program with certain options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Peer {
+pub(crate) enum PeerProgram {
     /// Deltic with default options: flushes files before exit.
     Deltic,
     /// Deltic without flushing, like rsync by default.
@@ -36,7 +36,7 @@ pub(crate) enum Peer {
 
 /// Options of a sync besides source and destination.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Task {
+pub(crate) struct SyncTask {
     /// Options that both programs have.
     pub(crate) flags: &'static [&'static str],
     /// Compress with zstd.
@@ -47,13 +47,16 @@ pub(crate) struct Task {
 
 /// Returns the peers with their indices in the order of a round. Each round starts with another peer, because the first
 /// peer pays for the state that the previous round left.
-pub(crate) fn turns(peers: &[Peer], round: u32) -> impl Iterator<Item = (usize, Peer)> {
+pub(crate) fn turns(
+    peers: &[PeerProgram],
+    round: u32,
+) -> impl Iterator<Item = (usize, PeerProgram)> {
     let first = round as usize % peers.len().max(1);
     let numbered = peers.iter().copied().enumerate();
     numbered.clone().skip(first).chain(numbered.take(first))
 }
 
-impl Peer {
+impl PeerProgram {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Deltic => "deltic",
@@ -93,7 +96,12 @@ impl Peer {
     }
 
     /// Returns the command line without source and destination. `shell` replaces ssh.
-    pub(crate) fn command(self, programs: &Programs, shell: &Path, task: Task) -> Vec<OsString> {
+    pub(crate) fn command(
+        self,
+        programs: &ProgramPaths,
+        shell: &Path,
+        task: SyncTask,
+    ) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
         if !self.talks() {
             return ["cp", "-aT", "--remove-destination", "--reflink=never"]
@@ -136,7 +144,7 @@ impl Peer {
 
 /// Paths of the programs.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramPaths {
     /// The deltic binary [default: the one beside this program, else in PATH]
     #[arg(long = "deltic", value_name = "PATH")]
     deltic: Option<PathBuf>,
@@ -156,7 +164,7 @@ pub(crate) fn deltic_program(named: Option<&Path>) -> PathBuf {
     named.map(Path::to_owned).or_else(beside).unwrap_or_else(|| "deltic".into())
 }
 
-impl Programs {
+impl ProgramPaths {
     pub(super) fn deltic(&self) -> PathBuf {
         deltic_program(self.deltic.as_deref())
     }
@@ -172,7 +180,7 @@ impl Programs {
     }
 
     /// Prints the versions of the programs. Fails if a program is missing.
-    pub(crate) fn announce(&self, peers: &[Peer]) -> Result<()> {
+    pub(crate) fn announce(&self, peers: &[PeerProgram]) -> Result<()> {
         if peers.iter().any(|peer| peer.is_deltic() && !peer.is_before()) {
             let path = self.deltic();
             eprintln!("deltic: {} ({})", version(path.as_os_str())?, path.display());
@@ -206,13 +214,13 @@ fn version(program: &OsStr) -> Result<String> {
 
 /// Byte counts that both programs print with `--stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stats {
+pub(crate) struct ByteStats {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) literal: u64,
 }
 
-impl Stats {
+impl ByteStats {
     /// Parses the output of a program.
     pub(crate) fn parse(output: &str) -> Result<Self> {
         let count = |label: &str| {
@@ -242,13 +250,13 @@ mod tests {
     #[test]
     fn counts_may_hold_commas_and_units() {
         let output = "Literal data: 1,234 bytes\nMatched data: 5 bytes\nTotal bytes sent: 7,000,001\nTotal bytes received: 19\n";
-        let stats = Stats::parse(output).unwrap();
-        assert_eq!(stats, Stats { sent: 7_000_001, received: 19, literal: 1234 });
+        let stats = ByteStats::parse(output).unwrap();
+        assert_eq!(stats, ByteStats { sent: 7_000_001, received: 19, literal: 1234 });
     }
 
     #[test]
     fn each_round_begins_with_another_peer() {
-        let peers = [Peer::Deltic, Peer::Before, Peer::Rsync];
+        let peers = [PeerProgram::Deltic, PeerProgram::Before, PeerProgram::Rsync];
         let firsts = (0..3).map(|round| {
             let turns: Vec<_> = turns(&peers, round).collect();
             assert!((0..3).all(|number| turns.contains(&(number, peers[number]))));
@@ -260,6 +268,6 @@ mod tests {
 
     #[test]
     fn a_missing_count_is_an_error() {
-        assert!(Stats::parse("Literal data: 1 bytes\n").is_err());
+        assert!(ByteStats::parse("Literal data: 1 bytes\n").is_err());
     }
 }

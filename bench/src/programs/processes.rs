@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::measured::{Patience, reap};
+use super::measured::{WaitMode, reap};
 use crate::random::Random;
 
 /// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Victim {
+pub(crate) enum KillTarget {
     /// The process that was started.
     Client,
     /// A process at the far end.
@@ -26,13 +26,13 @@ pub(crate) enum Victim {
 }
 
 /// A sync that leads its own process group.
-pub(crate) struct Running {
+pub(crate) struct RunningSync {
     child: Child,
-    seen: Vec<Process>,
+    seen: Vec<ProcessInfo>,
 }
 
 #[derive(Clone, Debug)]
-struct Process {
+struct ProcessInfo {
     pid: Pid,
     parent: Pid,
     group: Pid,
@@ -40,33 +40,33 @@ struct Process {
     name: String,
 }
 
-impl Running {
+impl RunningSync {
     /// Watches a child that was started with `process_group(0)`.
     pub(crate) fn new(child: Child) -> Self {
         Self { child, seen: Vec::new() }
     }
 
     /// Kills a random process of the sync. Returns `None` if the sync is already over.
-    pub(crate) fn kill_one(&mut self, random: &mut Random) -> Result<Option<Victim>> {
+    pub(crate) fn kill_one(&mut self, random: &mut Random) -> Result<Option<KillTarget>> {
         if self.child.try_wait()?.is_some() {
             return Ok(None);
         }
         self.seen = self.members()?;
         let client = self.pid()?;
-        let is_link = |process: &&Process| process.name == LINK;
-        let is_agent = |process: &&Process| process.name != LINK && process.pid != client;
+        let is_link = |process: &&ProcessInfo| process.name == LINK;
+        let is_agent = |process: &&ProcessInfo| process.name != LINK && process.pid != client;
         let link = self.seen.iter().find(is_link).map(|process| process.pid);
         let agents: Vec<Pid> =
             self.seen.iter().filter(is_agent).map(|process| process.pid).collect();
         let agent = agents.get(random.place(agents.len()));
         // Before the far end starts, the client is the only process.
         let (victim, pid) = match (random.below(4), agent, link) {
-            (0, Some(agent), _) => (Victim::Agent, *agent),
-            (1, _, Some(link)) => (Victim::Link, link),
-            (2, _, _) => (Victim::Group, client),
-            _ => (Victim::Client, client),
+            (0, Some(agent), _) => (KillTarget::Agent, *agent),
+            (1, _, Some(link)) => (KillTarget::Link, link),
+            (2, _, _) => (KillTarget::Group, client),
+            _ => (KillTarget::Client, client),
         };
-        if victim == Victim::Group {
+        if victim == KillTarget::Group {
             self.kill_all();
         } else {
             kill(pid, Signal::SIGKILL).ok();
@@ -80,7 +80,7 @@ impl Running {
         loop {
             let client_gone = self.child.try_wait()?.is_some();
             if client_gone {
-                while reap(Patience::Now) {}
+                while reap(WaitMode::Now) {}
             }
             let alive = self.members()?.iter().any(|process| !process.gone);
             if client_gone && !alive {
@@ -98,7 +98,7 @@ impl Running {
     /// Waits until the client exits.
     pub(crate) fn wait(mut self) -> Result<ExitStatus> {
         let status = self.child.wait()?;
-        while reap(Patience::UntilGone) {}
+        while reap(WaitMode::UntilGone) {}
         Ok(status)
     }
 
@@ -116,10 +116,10 @@ impl Running {
     }
 
     /// Returns the client's process group and descendants, and the processes seen before.
-    fn members(&self) -> Result<Vec<Process>> {
+    fn members(&self) -> Result<Vec<ProcessInfo>> {
         let client = self.pid()?;
         let all = processes()?;
-        let mut members: Vec<Process> = all
+        let mut members: Vec<ProcessInfo> = all
             .iter()
             .filter(|process| {
                 process.group == client || self.seen.iter().any(|seen| seen.pid == process.pid)
@@ -137,7 +137,7 @@ impl Running {
     }
 }
 
-fn processes() -> Result<Vec<Process>> {
+fn processes() -> Result<Vec<ProcessInfo>> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/proc").context("list /proc")? {
         // Processes may start and end during the loop.
@@ -147,14 +147,20 @@ fn processes() -> Result<Vec<Process>> {
 }
 
 /// Parses a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT GROUP …`.
-fn parse(stat: &str) -> Option<Process> {
+fn parse(stat: &str) -> Option<ProcessInfo> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
     let mut words = rest.split(' ');
     let gone = matches!(words.next()?, "Z" | "X");
     let mut next = || words.next()?.parse().ok().map(Pid::from_raw);
     let (parent, group) = (next()?, next()?);
-    Some(Process { pid: Pid::from_raw(pid.parse().ok()?), parent, group, gone, name: name.into() })
+    Some(ProcessInfo {
+        pid: Pid::from_raw(pid.parse().ok()?),
+        parent,
+        group,
+        gone,
+        name: name.into(),
+    })
 }
 
 /// Process name of the relay, which is this program.

@@ -17,14 +17,14 @@ use super::measured::code;
 
 /// Bytes that passed a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct RelayCounts {
     /// From the client to the far end.
     pub(crate) up: u64,
     /// From the far end to the client.
     pub(crate) down: u64,
 }
 
-impl Passed {
+impl RelayCounts {
     /// Reads the counts of a relay. Returns zeros if the relay never started.
     pub(crate) fn read(file: &Path) -> Self {
         let bytes = std::fs::read(file).unwrap_or_default();

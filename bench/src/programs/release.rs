@@ -14,10 +14,10 @@ use crate::progress::progress;
 
 /// `npm:NAME@OLD..NEW`, or `none`.
 #[derive(Clone, Debug)]
-pub(crate) struct ReleasePair(Option<Pair>);
+pub(crate) struct ReleasePair(Option<PackagePair>);
 
 #[derive(Clone, Debug)]
-struct Pair {
+struct PackagePair {
     name: String,
     old: String,
     new: String,
@@ -44,7 +44,7 @@ impl FromStr for ReleasePair {
         let pair = || {
             let (name, versions) = text.strip_prefix("npm:")?.rsplit_once('@')?;
             let (old, new) = versions.split_once("..")?;
-            Some(Pair { name: name.into(), old: old.into(), new: new.into() })
+            Some(PackagePair { name: name.into(), old: old.into(), new: new.into() })
         };
         pair()
             .map(|pair| Self(Some(pair)))

@@ -18,16 +18,16 @@ use clap::Args;
 use super::data::write_base;
 use super::figures::{median, publish};
 use super::files::same_content;
-use super::measured::Cost;
+use super::measured::ProcessCost;
 use super::peer::deltic_program;
-use super::run::Places;
+use super::run::BenchDirs;
 use crate::progress::progress;
 use crate::random::Random;
-use crate::size::Size;
-use crate::table::Table;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct RemoteOptions {
     /// Name of the system in the table
     #[arg(long)]
     system: String,
@@ -42,13 +42,13 @@ pub(crate) struct Options {
     get: String,
     /// Length of the blocks that the system keeps sums of
     #[arg(long, default_value = "64KiB")]
-    unit: Size,
+    unit: ByteSize,
     /// Length of the file
     #[arg(long, default_value = "512MiB")]
-    size: Size,
+    size: ByteSize,
     /// Bytes to change before each sync, in a single range
     #[arg(long, default_value = "64KiB")]
-    change: Size,
+    change: ByteSize,
     /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 5)]
     runs: u32,
@@ -56,13 +56,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     deltic: Option<PathBuf>,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
 }
 
 /// Cost of getting the new version in a certain way.
 #[derive(Clone, Copy)]
-struct Round {
-    cost: Cost,
+struct RoundCost {
+    cost: ProcessCost,
     wire: u64,
     /// Bytes of the changed units.
     changed: u64,
@@ -70,7 +70,7 @@ struct Round {
 
 /// A way to get the new version.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FetchWay {
     Download,
     /// A download with a flush, as Deltic flushes written files.
     Flushed,
@@ -81,12 +81,12 @@ enum Way {
 }
 
 /// The compared ways, with their names in the table.
-const WAYS: [(Way, &str); 5] = [
-    (Way::Download, "download"),
-    (Way::Flushed, "download, flushed"),
-    (Way::Known, "deltic"),
-    (Way::Unknown, "deltic, old copy unknown"),
-    (Way::Floor, "changed units from here, flushed"),
+const WAYS: [(FetchWay, &str); 5] = [
+    (FetchWay::Download, "download"),
+    (FetchWay::Flushed, "download, flushed"),
+    (FetchWay::Known, "deltic"),
+    (FetchWay::Unknown, "deltic, old copy unknown"),
+    (FetchWay::Floor, "changed units from here, flushed"),
 ];
 
 /// Returns a shell command that copies a range of the new version `img` into a copy of the old version `$1` and renames
@@ -101,17 +101,17 @@ fn floor(img: &Path, Range { start, end }: &Range<u64>) -> String {
 }
 
 /// A running benchmark: the file, and a directory for each way.
-struct Rounds<'a> {
-    options: &'a Options,
+struct RemoteBench<'a> {
+    options: &'a RemoteOptions,
     dir: tempfile::TempDir,
     deltic: PathBuf,
 }
 
-pub(crate) fn remote(options: &Options) -> Result<()> {
+pub(crate) fn remote(options: &RemoteOptions) -> Result<()> {
     ensure!(options.change.bytes() <= options.size.bytes(), "more changes than there is");
     let dir = tempfile::Builder::new().prefix("deltic-bench-").tempdir_in(&options.at.dir)?;
     let deltic = deltic_program(options.deltic.as_deref());
-    let rounds = Rounds { options, dir, deltic };
+    let rounds = RemoteBench { options, dir, deltic };
     let mut ways = [const { Vec::new() }; WAYS.len()];
     rounds.begin()?;
     for no in 0..options.runs {
@@ -123,7 +123,7 @@ pub(crate) fn remote(options: &Options) -> Result<()> {
     }
     progress("");
     let mut table =
-        Table::new(2, ["system", "way", "s", "cpu s", "on the wire B", "/ changed", "times"]);
+        TextTable::new(2, ["system", "way", "s", "cpu s", "on the wire B", "/ changed", "times"]);
     let plain = median(&ways[0], |round| round.cost.wall).as_secs_f64();
     for ((_, name), all) in WAYS.iter().zip(&ways) {
         let wall = median(all, |round| round.cost.wall).as_secs_f64();
@@ -142,7 +142,7 @@ pub(crate) fn remote(options: &Options) -> Result<()> {
     publish(&table, &options.at.out, &format!("remote-{}", options.system))
 }
 
-impl Rounds<'_> {
+impl RemoteBench<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -154,13 +154,13 @@ impl Rounds<'_> {
         for (way, name) in WAYS {
             fs::create_dir(self.dir_of(way))?;
             // The floor needs an old version, so the first copy is a download.
-            let first = if way == Way::Floor { Way::Download } else { way };
+            let first = if way == FetchWay::Floor { FetchWay::Download } else { way };
             self.run_into(&self.dir_of(way), first, &(0..0)).context(name)?;
         }
         Ok(())
     }
 
-    fn dir_of(&self, way: Way) -> PathBuf {
+    fn dir_of(&self, way: FetchWay) -> PathBuf {
         self.path(&(way as u8).to_string())
     }
 
@@ -185,17 +185,17 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    fn run(&self, way: Way, changed: &Range<u64>) -> Result<Round> {
+    fn run(&self, way: FetchWay, changed: &Range<u64>) -> Result<RoundCost> {
         self.run_into(&self.dir_of(way), way, changed)
     }
 
-    fn run_into(&self, to: &Path, way: Way, changed: &Range<u64>) -> Result<Round> {
+    fn run_into(&self, to: &Path, way: FetchWay, changed: &Range<u64>) -> Result<RoundCost> {
         let (img, cache) = (to.join("img"), self.path("cache"));
         let line = match way {
-            Way::Download => shell(&self.options.get, &img),
-            Way::Flushed => shell(&format!("{} && sync \"$1\"", self.options.get), &img),
-            Way::Floor => shell(&floor(&self.path("img"), changed), &img),
-            Way::Known | Way::Unknown => vec![
+            FetchWay::Download => shell(&self.options.get, &img),
+            FetchWay::Flushed => shell(&format!("{} && sync \"$1\"", self.options.get), &img),
+            FetchWay::Floor => shell(&floor(&self.path("img"), changed), &img),
+            FetchWay::Known | FetchWay::Unknown => vec![
                 self.deltic.clone().into(),
                 "sync".into(),
                 "-rt".into(),
@@ -203,11 +203,11 @@ impl Rounds<'_> {
                 to.into(),
             ],
         };
-        if way == Way::Unknown {
+        if way == FetchWay::Unknown {
             fs::remove_dir_all(&cache).ok();
         }
         // Each way has a cache of its own.
-        let notes = if way == Way::Known { self.path("notes") } else { cache };
+        let notes = if way == FetchWay::Known { self.path("notes") } else { cache };
         let cost = self.path("cost");
         // Earlier writes must not count for this way.
         rustix::fs::syncfs(File::open(to)?)?;
@@ -222,7 +222,11 @@ impl Rounds<'_> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{} {said}", output.status);
         ensure!(same_content(&self.path("img"), &img)?, "the file is not the same");
-        Ok(Round { cost: Cost::read(&cost)?, wire, changed: changed.end - changed.start })
+        Ok(RoundCost {
+            cost: ProcessCost::read(&cost)?,
+            wire,
+            changed: changed.end - changed.start,
+        })
     }
 }
 

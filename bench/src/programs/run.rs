@@ -18,13 +18,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use tempfile::TempDir;
 
-use super::measured::{Cost, high_water, status};
-use super::peer::{Peer, Programs, Stats, Task};
-use crate::serve::server::Server;
+use super::measured::{ProcessCost, high_water, status};
+use super::peer::{ByteStats, PeerProgram, ProgramPaths, SyncTask};
+use crate::serve::server::TestServer;
 
 /// Cost of a sync.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Transfer {
+pub(crate) struct TransferCost {
     pub(crate) wall: Duration,
     /// Processor time of both ends.
     pub(crate) cpu: Duration,
@@ -32,12 +32,12 @@ pub(crate) struct Transfer {
     pub(crate) far_peak: u64,
     /// Bytes that the near end read from files and pipes; in a local run, bytes that both ends read.
     pub(crate) read: u64,
-    pub(crate) stats: Stats,
+    pub(crate) stats: ByteStats,
 }
 
 /// Directories of a benchmark.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Places {
+pub(crate) struct BenchDirs {
     /// Directory for the data
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
@@ -47,16 +47,16 @@ pub(crate) struct Places {
 }
 
 /// A private directory with the fake remote shell and the output of the wrappers.
-pub(crate) struct Rig {
-    programs: Programs,
+pub(crate) struct BenchRig {
+    programs: ProgramPaths,
     dir: TempDir,
     /// Server for the peers that need one. The caller of [`serve`](Self::serve) owns the server.
-    server: Weak<Server>,
+    server: Weak<TestServer>,
 }
 
-impl Rig {
+impl BenchRig {
     /// Makes a rig below `parent`, where all data of the benchmark lives.
-    pub(crate) fn new(programs: &Programs, parent: &Path) -> Result<Self> {
+    pub(crate) fn new(programs: &ProgramPaths, parent: &Path) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("deltic-bench-")
             .tempdir_in(parent)
@@ -67,14 +67,14 @@ impl Rig {
     }
 
     /// Starts a server with a volume in `parent`. The server ends when the returned value is dropped.
-    pub(super) fn serve(&mut self, parent: &Path) -> Result<Rc<Server>> {
-        let server = Rc::new(Server::start(Some(&self.programs.deltic()), parent, true)?);
+    pub(super) fn serve(&mut self, parent: &Path) -> Result<Rc<TestServer>> {
+        let server = Rc::new(TestServer::start(Some(&self.programs.deltic()), parent, true)?);
         self.server = Rc::downgrade(&server);
         Ok(server)
     }
 
     /// Returns the destination of a peer for the directory `dir`.
-    pub(super) fn dest(&self, peer: Peer, dir: &Path) -> PathBuf {
+    pub(super) fn dest(&self, peer: PeerProgram, dir: &Path) -> PathBuf {
         match (self.server.upgrade(), dir.file_name()) {
             (Some(server), Some(name)) if peer.is_served() => server.volume().join(name),
             // rsync escapes spaces for a shell, but no shell reads the name here.
@@ -83,7 +83,7 @@ impl Rig {
     }
 
     /// Returns the compared programs.
-    pub(crate) fn programs(&self) -> &Programs {
+    pub(crate) fn programs(&self) -> &ProgramPaths {
         &self.programs
     }
 
@@ -107,7 +107,12 @@ impl Rig {
     }
 
     /// Returns the command line that syncs `from` to `to` at the far end.
-    pub(crate) fn line(&self, peer: Peer, task: Task, (from, to): (&Path, &Path)) -> Vec<OsString> {
+    pub(crate) fn line(
+        &self,
+        peer: PeerProgram,
+        task: SyncTask,
+        (from, to): (&Path, &Path),
+    ) -> Vec<OsString> {
         let mut line = peer.command(&self.programs, &self.shell(), task);
         line.extend([from.into(), if has_far_end(peer, task) { far(to) } else { to.into() }]);
         line
@@ -116,10 +121,10 @@ impl Rig {
     /// Measures a sync, which must succeed.
     pub(crate) fn transfer(
         &self,
-        peer: Peer,
-        task: Task,
+        peer: PeerProgram,
+        task: SyncTask,
         (from, to): (&Path, &Path),
-    ) -> Result<Transfer> {
+    ) -> Result<TransferCost> {
         if peer.is_served() {
             let server = self.server.upgrade().context("no server is up for deltic-served")?;
             return self.transfer_to(&server, (peer, task), (from, to));
@@ -131,36 +136,41 @@ impl Rig {
         if !has_far_end(peer, task) {
             return Ok(both);
         }
-        let near = Cost::read(&self.path("near"))?;
-        let far = Cost::read(&far)?;
+        let near = ProcessCost::read(&self.path("near"))?;
+        let far = ProcessCost::read(&far)?;
         if near.cpu < far.cpu {
             bail!("{}: the far end escaped the count of both", shown(&line));
         }
         // The near wrapper also counts the far end. Its peak belongs to the near end only if it is the larger peak.
         let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };
         let read = both.read.saturating_sub(far.read);
-        Ok(Transfer { near_peak, far_peak: far.peak_any, read, ..both })
+        Ok(TransferCost { near_peak, far_peak: far.peak_any, read, ..both })
     }
 
     /// Measures a sync to a file in the volume of a server.
     fn transfer_to(
         &self,
-        server: &Server,
-        (peer, task): (Peer, Task),
+        server: &TestServer,
+        (peer, task): (PeerProgram, SyncTask),
         (from, to): (&Path, &Path),
-    ) -> Result<Transfer> {
+    ) -> Result<TransferCost> {
         let url = server.url(&to.strip_prefix(server.volume())?.to_string_lossy());
-        let line = self.line(peer, Task { local: true, ..task }, (from, Path::new(&url)));
+        let line = self.line(peer, SyncTask { local: true, ..task }, (from, Path::new(&url)));
         let token = OsString::from(server.to.1.token.reveal());
         let before = server.cpu()?;
         let near = self.run(peer, &line, Some(("DELTIC_TOKEN", &token)))?;
         let cpu = near.cpu + server.cpu()?.saturating_sub(before);
         let far_peak = status(server.process()).as_deref().and_then(high_water).unwrap_or(0);
-        Ok(Transfer { cpu, far_peak, ..near })
+        Ok(TransferCost { cpu, far_peak, ..near })
     }
 
     /// Measures a command line with its descendants. The command must succeed.
-    fn run(&self, peer: Peer, line: &[OsString], env: Option<(&str, &OsStr)>) -> Result<Transfer> {
+    fn run(
+        &self,
+        peer: PeerProgram,
+        line: &[OsString],
+        env: Option<(&str, &OsStr)>,
+    ) -> Result<TransferCost> {
         let near = self.path("near");
         let output = Command::new(std::env::current_exe()?)
             .args([OsStr::new("measured"), near.as_os_str(), OsStr::new("--")])
@@ -174,10 +184,10 @@ impl Rig {
             let complaint = String::from_utf8_lossy(&output.stderr);
             bail!("{}: {}\n{said}{complaint}", shown(line), output.status);
         }
-        let Cost { wall, cpu, peak_any, read, watched, .. } = Cost::read(&near)?;
-        let stats = if peer.talks() { Stats::parse(&said)? } else { Stats::default() };
+        let ProcessCost { wall, cpu, peak_any, read, watched, .. } = ProcessCost::read(&near)?;
+        let stats = if peer.talks() { ByteStats::parse(&said)? } else { ByteStats::default() };
         let read = read.saturating_sub(watched);
-        Ok(Transfer { wall, cpu, near_peak: peak_any, far_peak: 0, read, stats })
+        Ok(TransferCost { wall, cpu, near_peak: peak_any, far_peak: 0, read, stats })
     }
 
     fn shell(&self) -> PathBuf {
@@ -185,7 +195,7 @@ impl Rig {
     }
 }
 
-fn has_far_end(peer: Peer, task: Task) -> bool {
+fn has_far_end(peer: PeerProgram, task: SyncTask) -> bool {
     peer.talks() && !task.local
 }
 

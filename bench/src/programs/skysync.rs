@@ -14,25 +14,25 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use super::disk::Disk;
+use super::disk::LoopDisk;
 use super::figures::publish;
-use super::peer::Programs;
-use super::run::{Places, Rig};
-use crate::figure::{Bars, Content, Figure, Group, both};
+use super::peer::ProgramPaths;
+use super::run::{BenchDirs, BenchRig};
+use crate::figure::{BarChart, BarGroup, Figure, FigureContent, both};
 use crate::files::make_dir;
-use crate::machine::Machine;
+use crate::machine::MachineInfo;
 use crate::progress::progress;
-use crate::scale::{Scale, number};
-use crate::table::Table;
+use crate::scale::{AxisScale, number};
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct SkysyncOptions {
     /// Lengths of the file: 10MB (256 B to 1 MiB change) or 100MB (2 KiB to 8 MiB)
     #[arg(long, value_delimiter = ',', value_enum, default_value = "10MB,100MB")]
-    size: Vec<Length>,
+    size: Vec<FileLength>,
     /// Instruction sets: the best of this machine, and plain Rust
     #[arg(long, value_delimiter = ',', value_enum, default_value = "best,scalar")]
-    isa: Vec<Set>,
+    isa: Vec<IsaChoice>,
     /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -40,14 +40,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     plot: Option<std::path::PathBuf>,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
 /// A file length of the paper, with its amounts of change.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Length {
+enum FileLength {
     #[value(name = "10MB")]
     Short,
     #[value(name = "100MB")]
@@ -56,14 +56,14 @@ enum Length {
 
 /// The instruction set of chunkers and searches.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Set {
+enum IsaChoice {
     Best,
     Scalar,
 }
 
 /// Cost of a sync, with the parameters of the sync.
 #[derive(Clone, Debug, PartialEq)]
-struct Row {
+struct SkysyncRow {
     isa: &'static str,
     size: &'static str,
     change: String,
@@ -74,7 +74,7 @@ struct Row {
     cost: [f64; 3],
 }
 
-impl Length {
+impl FileLength {
     /// Returns the values of `--size` and `--change`.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -84,7 +84,7 @@ impl Length {
     }
 }
 
-impl Set {
+impl IsaChoice {
     const fn name(self) -> &'static str {
         match self {
             Self::Best => "best",
@@ -93,9 +93,9 @@ impl Set {
     }
 }
 
-pub(crate) fn skysync(options: &Options) -> Result<()> {
-    let rig = Rig::new(&options.programs, &options.at.dir)?;
-    let Some(disk) = Disk::btrfs(&rig, 2 << 30) else { return Ok(()) };
+pub(crate) fn skysync(options: &SkysyncOptions) -> Result<()> {
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
+    let Some(disk) = LoopDisk::btrfs(&rig, 2 << 30) else { return Ok(()) };
     let [kept, computed] = ["kept", "computed"].map(|name| disk.mount.join(name));
     [&kept, &computed].into_iter().try_for_each(fs::create_dir)?;
     let dir = File::open(&computed)?;
@@ -104,7 +104,7 @@ pub(crate) fn skysync(options: &Options) -> Result<()> {
     for isa in &options.isa {
         for length in &options.size {
             for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
-                let of = Measured { isa: *isa, length: *length, dir, ways, runs: options.runs };
+                let of = RunSet { isa: *isa, length: *length, dir, ways, runs: options.runs };
                 // All kinds of change without a link, and inserts over the links of figure 12.
                 for more in [&["--kind", "insert,cut,inverse"][..], &LINKS] {
                     rows.extend(of.rows(&rig.path("rows.csv"), more)?);
@@ -115,23 +115,23 @@ pub(crate) fn skysync(options: &Options) -> Result<()> {
     progress("");
     let header =
         ["instructions", "size", "change", "B changed", "link", "by", "S ms", "R ms", "wall ms"];
-    let mut table = Table::new(6, header);
+    let mut table = TextTable::new(6, header);
     rows.iter().for_each(|row| table.row(row.cells()));
     publish(&table, &options.at.out, "skysync")?;
     options.plot.as_deref().map_or(Ok(()), |dir| draw(&rows, dir))
 }
 
 /// Runs with an instruction set in a directory.
-struct Measured<'a> {
-    isa: Set,
-    length: Length,
+struct RunSet<'a> {
+    isa: IsaChoice,
+    length: FileLength,
     dir: &'a Path,
     ways: &'static [(&'static str, &'static str)],
     runs: u32,
 }
 
-impl Measured<'_> {
-    fn rows(&self, csv: &Path, more: &[&str]) -> Result<Vec<Row>> {
+impl RunSet<'_> {
+    fn rows(&self, csv: &Path, more: &[&str]) -> Result<Vec<SkysyncRow>> {
         let (size, changes) = self.length.words();
         let isa = self.isa.name();
         progress(&format!("{size}, {isa}, {}", self.dir.display()));
@@ -140,7 +140,7 @@ impl Measured<'_> {
         command.args(["sync", "--quiet", "--threads", "1", "--strategy", &strategies.join(",")]);
         command.args(["--size", size, "--change", changes, "--runs", &self.runs.to_string()]);
         command.args(more).arg("--dir").arg(self.dir).arg("--csv").arg(csv);
-        if self.isa == Set::Scalar {
+        if self.isa == IsaChoice::Scalar {
             command.env("DELTIC_ISA", isa);
         }
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
@@ -155,7 +155,7 @@ fn parse(
     text: &str,
     (isa, size): (&'static str, &'static str),
     ways: &[(&str, &str)],
-) -> Option<Vec<Row>> {
+) -> Option<Vec<SkysyncRow>> {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let header = lines.next()?;
     let at = |name: &str| header.iter().position(|column| *column == name);
@@ -166,7 +166,7 @@ fn parse(
             let cell = |at: Option<usize>| cells.get(at?).copied();
             let (_, way) = ways.iter().find(|(name, _)| Some(*name) == cell(by))?;
             let [sender, receiver, wall] = cost.map(|at| cell(at)?.parse().ok());
-            Some(Row {
+            Some(SkysyncRow {
                 isa,
                 size,
                 change: cell(change)?.to_owned(),
@@ -179,7 +179,7 @@ fn parse(
         .collect()
 }
 
-impl Row {
+impl SkysyncRow {
     fn cells(&self) -> Vec<String> {
         let Self { isa, size, change, changed, link, way, cost } = self;
         let words = [(*isa).into(), (*size).into(), change.clone(), changed.to_string()];
@@ -189,7 +189,7 @@ impl Row {
 }
 
 /// Draws each figure of the paper that has rows.
-fn draw(rows: &[Row], dir: &Path) -> Result<()> {
+fn draw(rows: &[SkysyncRow], dir: &Path) -> Result<()> {
     make_dir(dir)?;
     let kinds: BTreeSet<_> = rows
         .iter()
@@ -207,7 +207,7 @@ fn draw(rows: &[Row], dir: &Path) -> Result<()> {
             let title = [
                 (*what).to_owned(),
                 format!("{size}, {change}, link: {link}, instructions: {isa}"),
-                Machine::here().name,
+                MachineInfo::here().name,
             ];
             let plain = link.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
             let file = both(dir, &format!("skysync-{name}-{size}-{change}-{plain}-{isa}"));
@@ -218,9 +218,9 @@ fn draw(rows: &[Row], dir: &Path) -> Result<()> {
 }
 
 /// Makes a figure with a group for each amount of change and a bar for each way.
-fn figure(rows: &[&Row], cost: usize, title: [String; 3]) -> Figure {
+fn figure(rows: &[&SkysyncRow], cost: usize, title: [String; 3]) -> Figure {
     let mut series: Vec<String> = Vec::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<BarGroup> = Vec::new();
     for row in rows {
         let bar = series.iter().position(|name| *name == row.way).unwrap_or(series.len());
         if bar == series.len() {
@@ -229,13 +229,18 @@ fn figure(rows: &[&Row], cost: usize, title: [String; 3]) -> Figure {
         let (name, value) = (format!("{} B", row.changed), row.cost[cost] * 1e3);
         match groups.iter_mut().find(|group| group.name == name) {
             Some(group) => group.bars.push((bar, value)),
-            None => groups.push(Group { name, bars: vec![(bar, value)] }),
+            None => groups.push(BarGroup { name, bars: vec![(bar, value)] }),
         }
     }
     let values: Vec<_> = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.1).collect();
-    let scale = Scale::log(10, &values, number);
+    let scale = AxisScale::log(10, &values, number);
     let axis = "milliseconds (logarithmic)".into();
-    Figure { title, axis, series, content: Content::Bars(Bars { groups, mark: None, scale }) }
+    Figure {
+        title,
+        axis,
+        series,
+        content: FigureContent::Bars(BarChart { groups, mark: None, scale }),
+    }
 }
 
 /// Strategies in the directory with stored sums, and their names in figures.
@@ -251,7 +256,7 @@ const COMPUTED: &[(&str, &str)] =
     &[("skysync-f", "rsync, sums of skysync"), ("skysync-c", "dsync, sums of skysync")];
 /// Links of figure 12.
 const LINKS: [&str; 6] = ["--kind", "insert", "--link", "500Mbit,35ms", "--link", "100Mbit,35ms"];
-/// Index of a cost in [`Row::cost`], and the title and the name of its figure.
+/// Index of a cost in [`SkysyncRow::cost`], and the title and the name of its figure.
 const SENDER: (usize, &str, &str) = (0, "Processor time of the sender", "sender");
 const RECEIVER: (usize, &str, &str) = (1, "Processor time of the receiver", "receiver");
 const TOTAL: (usize, &str, &str) = (2, "Time of a sync", "total");

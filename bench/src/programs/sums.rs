@@ -12,20 +12,20 @@ use deltic_store::{Snapshot, Tree};
 use deltic_store_local::{LocalOptions, LocalStore};
 use deltic_tree::RelPath;
 
-use super::disk::Disk;
+use super::disk::LoopDisk;
 use super::figures::{median, publish, seconds};
-use super::peer::Programs;
-use super::run::{Places, Rig};
+use super::peer::ProgramPaths;
+use super::run::{BenchDirs, BenchRig};
 use crate::progress::progress;
 use crate::random::Random;
-use crate::size::Size;
-use crate::table::Table;
+use crate::size::ByteSize;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct SumsOptions {
     /// Length of the large file
     #[arg(long, default_value = "4GiB")]
-    size: Size,
+    size: ByteSize,
     /// Number of small files, of 16 KiB each
     #[arg(long, default_value_t = 20_000)]
     files: u32,
@@ -33,17 +33,17 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     runs: u32,
     #[command(flatten)]
-    at: Places,
+    at: BenchDirs,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
-pub(crate) fn sums(options: &Options) -> Result<()> {
-    let rig = Rig::new(&options.programs, &options.at.dir)?;
+pub(crate) fn sums(options: &SumsOptions) -> Result<()> {
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
     let small = u64::from(options.files) * SMALL_BYTES * 2;
     let len = options.size.bytes() + small + (2 << 30);
-    let Some(disk) = Disk::btrfs(&rig, len) else { return Ok(()) };
-    let mut table = Table::new(2, ["files", "cache", "sums kept", "read and CRC-32C", "ratio"]);
+    let Some(disk) = LoopDisk::btrfs(&rig, len) else { return Ok(()) };
+    let mut table = TextTable::new(2, ["files", "cache", "sums kept", "read and CRC-32C", "ratio"]);
     let large = (format!("one of {}", options.size), 1, options.size.bytes());
     let small = (format!("{} of 16 KiB", options.files), options.files, SMALL_BYTES);
     for (label, count, len) in [large, small] {
@@ -53,7 +53,7 @@ pub(crate) fn sums(options: &Options) -> Result<()> {
             for run in 0..options.runs {
                 progress(&format!("{label}, {cache}, {run}"));
                 let mut found = Vec::new();
-                for (ask, times) in [(Ask::Kept, &mut kept), (Ask::Taken, &mut taken)] {
+                for (ask, times) in [(SumSource::Kept, &mut kept), (SumSource::Taken, &mut taken)] {
                     if cache == "cold" {
                         disk.mount_again()?;
                     } else {
@@ -81,7 +81,7 @@ fn millis(time: Duration) -> String {
 }
 
 /// Writes files of random bytes.
-fn write(disk: &Disk, count: u32, len: u64) -> Result<Vec<RelPath>> {
+fn write(disk: &LoopDisk, count: u32, len: u64) -> Result<Vec<RelPath>> {
     let mut random = Random::new(len);
     let mut piece = vec![0; len.min(1 << 20) as usize];
     (0..count)
@@ -98,7 +98,7 @@ fn write(disk: &Disk, count: u32, len: u64) -> Result<Vec<RelPath>> {
 }
 
 #[derive(Clone, Copy)]
-enum Ask {
+enum SumSource {
     /// The file system reports the sums.
     Kept,
     /// The bytes are read and summed.
@@ -106,7 +106,7 @@ enum Ask {
 }
 
 /// Times the sums of all blocks of these files. Returns the time and the XOR of all sums.
-fn timed(disk: &Disk, names: &[RelPath], ask: Ask) -> Result<(Duration, u32)> {
+fn timed(disk: &LoopDisk, names: &[RelPath], ask: SumSource) -> Result<(Duration, u32)> {
     let store = LocalStore::open(&disk.mount, LocalOptions::default())?;
     let (mut buffer, mut all) = (vec![0; STEP_BYTES as usize], 0);
     let begun = Instant::now();
@@ -116,11 +116,11 @@ fn timed(disk: &Disk, names: &[RelPath], ask: Ask) -> Result<(Duration, u32)> {
         for start in (0..len).step_by(STEP_BYTES as usize) {
             let range = start..len.min(start + STEP_BYTES);
             all ^= match ask {
-                Ask::Kept => {
+                SumSource::Kept => {
                     let sums = snapshot.stored_sums(&range)?;
                     together(&sums.context("btrfs tells no sums here")?)?
                 }
-                Ask::Taken => {
+                SumSource::Taken => {
                     let bytes = &mut buffer[..(range.end - range.start) as usize];
                     snapshot.read_at(start, bytes)?;
                     let sums = bytes.chunks(BLOCK_BYTES).map(|block| Crc32c::of(block).get());

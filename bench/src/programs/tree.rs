@@ -11,15 +11,15 @@ use clap::Args;
 
 use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
-use super::peer::{Peer, Programs, Task, turns};
-use super::run::{Rig, Transfer, helper};
+use super::peer::{PeerProgram, ProgramPaths, SyncTask, turns};
+use super::run::{BenchRig, TransferCost, helper};
 use crate::progress::progress;
 use crate::random::Random;
 use crate::serve::REST;
-use crate::table::Table;
+use crate::table::TextTable;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct TreeOptions {
     /// Directories to take real files from, in order, until there are enough
     #[arg(long, value_delimiter = ',', default_value = "/usr/share,/usr/lib,/usr/include")]
     source: Vec<PathBuf>,
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     files: usize,
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
-    peers: Vec<Peer>,
+    peers: Vec<PeerProgram>,
     /// Runs of each program; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -42,17 +42,17 @@ pub(crate) struct Options {
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
     #[command(flatten)]
-    programs: Programs,
+    programs: ProgramPaths,
 }
 
 /// States of source and destination before a sync.
 const PHASES: [&str; 4] = ["first copy", "no change", "no change, -c again", "1 % of files edited"];
 
-pub(crate) fn tree(options: &Options) -> Result<()> {
+pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.dir)?;
+    let rig = BenchRig::new(&options.programs, &options.dir)?;
     let source = rig.path("source");
-    let copy = Copy::of(&options.source, &source, options.files)?;
+    let copy = TreeCopy::of(&options.source, &source, options.files)?;
     eprintln!("{} files, {:.1} MiB", copy.files.len(), copy.bytes as f64 / f64::from(1 << 20));
     if copy.files.len() < options.files {
         bail!("only {} of {} files found; name another --source", copy.files.len(), options.files);
@@ -76,7 +76,7 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
                 }
                 let paths = (&*source, &*dest);
                 let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
-                let task = Task { flags, local: options.local, ..Task::default() };
+                let task = SyncTask { flags, local: options.local, ..SyncTask::default() };
                 if phase == CHECKSUM {
                     // Programs with a cache of digests read the contents once before.
                     one(&rig, peer, task, paths)?;
@@ -86,16 +86,21 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
         }
     }
     progress("");
-    let mut table = Table::new(0, [&["tree", "peer"][..], &FIGURES].concat());
+    let mut table = TextTable::new(0, [&["tree", "peer"][..], &FIGURES].concat());
     for (phase, runs) in PHASES.iter().zip(&runs) {
-        let of: Vec<(Peer, Transfer)> =
+        let of: Vec<(PeerProgram, TransferCost)> =
             options.peers.iter().zip(runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
         tabulate(&[phase.to_string()], &of, &mut table);
     }
     publish(&table, &options.out, "tree")
 }
 
-fn one(rig: &Rig, peer: Peer, task: Task, (source, dest): (&Path, &Path)) -> Result<Transfer> {
+fn one(
+    rig: &BenchRig,
+    peer: PeerProgram,
+    task: SyncTask,
+    (source, dest): (&Path, &Path),
+) -> Result<TransferCost> {
     let run = rig.transfer(peer, task, (&source.join(""), dest))?;
     let judge = rig.programs().rsync().to_string_lossy().into_owned();
     let (from, to) = (source.join(""), dest.join(""));
@@ -115,12 +120,12 @@ fn one(rig: &Rig, peer: Peer, task: Task, (source, dest): (&Path, &Path)) -> Res
 }
 
 /// A private copy of real files. The current user owns all files, so that owners and groups are equal.
-struct Copy {
+struct TreeCopy {
     files: Vec<PathBuf>,
     bytes: u64,
 }
 
-impl Copy {
+impl TreeCopy {
     fn of(sources: &[PathBuf], to: &Path, limit: usize) -> Result<Self> {
         let mut copy = Self { files: Vec::new(), bytes: 0 };
         for source in sources {

@@ -21,12 +21,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::load::Options;
-use super::server::Server;
+use super::load::ServeOptions;
+use super::server::TestServer;
 use crate::random::Random;
 
 /// Figures of a successful sync.
-pub(super) struct Sample {
+pub(super) struct ClientSample {
     pub(super) elapsed: Duration,
     /// Bytes to the server and from the server.
     pub(super) up: u64,
@@ -36,14 +36,14 @@ pub(super) struct Sample {
 }
 
 /// Sync options of all clients.
-pub(super) struct Manner {
+pub(super) struct ClientOptions {
     pub(super) sync: SyncOptions,
     /// True if clients send updates in a single message where possible.
     pub(super) updates: bool,
 }
 
 /// All clients of a load.
-pub(super) struct Fleet {
+pub(super) struct ClientFleet {
     /// Address of the server. A restarted server has another address.
     to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
@@ -53,16 +53,16 @@ pub(super) struct Fleet {
     clients: usize,
     size: u64,
     edit: u64,
-    pub(super) working: Vec<Client>,
+    pub(super) working: Vec<LoadClient>,
     /// Connected clients that no longer sync.
-    idle: Vec<Client>,
-    tally: Arc<Tally>,
-    ledgers: Vec<Arc<Mutex<Ledger>>>,
+    idle: Vec<LoadClient>,
+    tally: Arc<FleetCounters>,
+    ledgers: Vec<Arc<Mutex<VersionLedger>>>,
 }
 
 /// Versions of a client's file that the server may hold.
 #[derive(Default)]
-struct Ledger {
+struct VersionLedger {
     /// Digest of the last acknowledged version.
     acknowledged: Option<Fingerprint>,
     /// Digests of the versions tried since the last acknowledgement.
@@ -73,14 +73,14 @@ struct Ledger {
 
 /// Counters shared by all clients.
 #[derive(Default)]
-struct Tally {
+struct FleetCounters {
     failed: AtomicU64,
     /// True while the benchmark ends and restarts the server. Interrupted syncs are then retried and are no failures.
     is_ended: AtomicBool,
 }
 
 /// A client with a connection and a file.
-pub(super) struct Client {
+pub(super) struct LoadClient {
     no: usize,
     link: Link,
     /// Update state for the client's file.
@@ -90,7 +90,7 @@ pub(super) struct Client {
     version: Fingerprint,
     random: Random,
     edits: u64,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<VersionLedger>>,
 }
 
 /// Number of clients that connect and sync at the same time during setup. A server with more clients than open files
@@ -106,11 +106,11 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Longest duration of a sync.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Fleet {
+impl ClientFleet {
     pub(super) fn new(
-        server: &Server,
-        options: &Options,
-        Manner { sync, updates }: Manner,
+        server: &TestServer,
+        options: &ServeOptions,
+        ClientOptions { sync, updates }: ClientOptions,
     ) -> Result<Self> {
         let files = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
         for no in (0..options.clients + options.idle).step_by(BESIDE) {
@@ -153,7 +153,7 @@ impl Fleet {
             tasks.spawn(async move {
                 let _permit = room.acquire_owned().await?;
                 let link = to.0.connect(&to.1).await?;
-                let mut client = Client::new(no, (link, updates), &dir, size)?;
+                let mut client = LoadClient::new(no, (link, updates), &dir, size)?;
                 // A file changed just before its sync occupies a thread that other clients need.
                 sleep(REST).await;
                 client.sync(&sync).await?;
@@ -184,7 +184,11 @@ impl Fleet {
     }
 
     /// Makes the first client edit and sync `rounds` times, with edits of `edit` bytes.
-    pub(super) async fn one_by_one(&mut self, edit: u64, rounds: usize) -> Result<Vec<Sample>> {
+    pub(super) async fn one_by_one(
+        &mut self,
+        edit: u64,
+        rounds: usize,
+    ) -> Result<Vec<ClientSample>> {
         let client = self.working.first_mut().context("there is a client")?;
         let mut samples = Vec::new();
         for _ in 0..rounds {
@@ -198,9 +202,9 @@ impl Fleet {
     /// Makes all clients edit and sync for some seconds: each client once per period, or without a pause.
     pub(super) async fn run(
         &self,
-        working: &mut Vec<Client>,
+        working: &mut Vec<LoadClient>,
         (period, seconds, edit): (Option<f64>, f64, u64),
-    ) -> Result<Vec<Sample>> {
+    ) -> Result<Vec<ClientSample>> {
         let (count, begin) = (working.len(), Instant::now());
         let end = begin + Duration::from_secs_f64(seconds);
         let mut tasks = JoinSet::new();
@@ -219,7 +223,7 @@ impl Fleet {
                     sleep_until(due.into()).await;
                     let late = period.map_or(Duration::ZERO, |_| due.elapsed());
                     match client.sync(&sync).await {
-                        Ok(sample) => samples.push(Sample { late, ..sample }),
+                        Ok(sample) => samples.push(ClientSample { late, ..sample }),
                         Err(error) => {
                             if !tally.is_ended.load(Ordering::Relaxed) {
                                 tally.failed.fetch_add(1, Ordering::Relaxed);
@@ -244,12 +248,17 @@ impl Fleet {
     }
 }
 
-impl Fleet {
+impl ClientFleet {
     /// Ends and restarts the server at intervals, without end.
     ///
     /// # Errors
     /// A file at the server is neither the last acknowledged version nor a version tried since.
-    pub(super) async fn end(&self, server: &mut Server, by: Signal, every: Duration) -> Result<()> {
+    pub(super) async fn end(
+        &self,
+        server: &mut TestServer,
+        by: Signal,
+        every: Duration,
+    ) -> Result<()> {
         self.tally.is_ended.store(true, Ordering::Relaxed);
         loop {
             sleep(every).await;
@@ -261,7 +270,7 @@ impl Fleet {
     }
 
     /// Checks all files of the server.
-    pub(super) fn check(&self, server: &Server) -> Result<()> {
+    pub(super) fn check(&self, server: &TestServer) -> Result<()> {
         for (no, ledger) in self.ledgers.iter().enumerate() {
             let found = digest(&fs::read(server.volume().join(name_there(no)))?);
             let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,7 +307,7 @@ fn digest(bytes: &[u8]) -> Fingerprint {
     DIGESTS.of(bytes)
 }
 
-impl Client {
+impl LoadClient {
     fn new(
         no: usize,
         (link, updates): (Link, Option<Updates>),
@@ -338,7 +347,7 @@ impl Client {
         Ok(file.set_times(FileTimes::new().set_modified(time))?)
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, VersionLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -347,14 +356,14 @@ impl Client {
         &mut self,
         options: &SyncOptions,
         to: &watch::Receiver<Arc<(Address, Credentials)>>,
-    ) -> Result<Sample> {
+    ) -> Result<ClientSample> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let server = Arc::clone(&to.borrow());
             if let Ok(link) = server.0.connect(&server.1).await {
                 self.link = link;
                 if let Ok(sample) = self.sync(options).await {
-                    return Ok(Sample { elapsed: begun.elapsed(), ..sample });
+                    return Ok(ClientSample { elapsed: begun.elapsed(), ..sample });
                 }
             }
             sleep(RETRY).await;
@@ -362,7 +371,7 @@ impl Client {
         bail!("client {}: no sync comes to its end", self.no)
     }
 
-    async fn sync(&mut self, options: &SyncOptions) -> Result<Sample> {
+    async fn sync(&mut self, options: &SyncOptions) -> Result<ClientSample> {
         let version = self.version;
         self.ledger().tried.push(version);
         let sample = match self.update(options).await? {
@@ -378,7 +387,7 @@ impl Client {
     }
 
     /// Sends an update if updates are on and the server has the version that the client knows.
-    async fn update(&mut self, options: &SyncOptions) -> Result<Option<Sample>> {
+    async fn update(&mut self, options: &SyncOptions) -> Result<Option<ClientSample>> {
         let (begun, there) = (Instant::now(), self.path_there()?);
         let (dir, name) = place_of(&self.file)?;
         let Some(updates) = &mut self.updates else { return Ok(None) };
@@ -394,11 +403,11 @@ impl Client {
         let updated = updated.unwrap_or(Err(SyncError::Interrupted))?;
         Ok(updated.map(|updated| {
             let (up, down) = updated.traffic;
-            Sample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO }
+            ClientSample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO }
         }))
     }
 
-    async fn sync_by_session(&mut self, options: &SyncOptions) -> Result<Sample> {
+    async fn sync_by_session(&mut self, options: &SyncOptions) -> Result<ClientSample> {
         let from = Sources::Local(vec![self.file.clone()]);
         let to = Destination::Remote { host: "server".into(), path: name_there(self.no).into() };
         let sample = self.run(from, to, options).await?;
@@ -430,7 +439,7 @@ impl Client {
         sources: Sources,
         destination: Destination,
         options: &SyncOptions,
-    ) -> Result<Sample> {
+    ) -> Result<ClientSample> {
         let plan = Plan {
             sources,
             names: Names::None,
@@ -458,6 +467,6 @@ impl Client {
         let Outcome { traffic, totals, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
         ensure!(totals.failed == 0, "{troubles}");
         let (up, down) = (traffic.sent, traffic.received);
-        Ok(Sample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO })
+        Ok(ClientSample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO })
     }
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use super::clients::{Fleet, Manner};
-use super::load::Options;
+use super::clients::{ClientFleet, ClientOptions};
+use super::load::ServeOptions;
 use super::row::at_share;
-use super::server::{Server, ended_cpu};
+use super::server::{TestServer, ended_cpu};
 use crate::median::median;
 use crate::progress::progress;
 use crate::random::Random;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// Duration of counting an idle server's wake-ups.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -28,13 +28,13 @@ const HOG_ROUNDS: usize = 4;
 const RUNS: usize = 3;
 
 /// Measures memory and wake-ups of a server: without clients, and per silent client after an upload and a download.
-pub(super) async fn idle(options: &Options, manner: Manner) -> Result<Table> {
+pub(super) async fn idle(options: &ServeOptions, manner: ClientOptions) -> Result<TextTable> {
     let header = ["server", "clients", "RSS MiB", "KiB a client", "wake-ups/s", "cpu ms/s"];
-    let mut table = Table::new(1, header);
+    let mut table = TextTable::new(1, header);
     let server = start(options)?;
     let alone = silence(&server).await?;
     table.row(alone.cells("alone", (0, 0)));
-    let mut fleet = Fleet::new(&server, options, manner)?;
+    let mut fleet = ClientFleet::new(&server, options, manner)?;
     progress("connecting");
     fleet.settle(options.idle).await?;
     fleet.fetch_all().await?;
@@ -46,13 +46,13 @@ pub(super) async fn idle(options: &Options, manner: Manner) -> Result<Table> {
 }
 
 /// Figures of an idle server.
-struct Silence {
+struct IdleFigures {
     resident_kib: u64,
     wakes: f64,
     cpu_ms: f64,
 }
 
-impl Silence {
+impl IdleFigures {
     fn cells(&self, name: &str, (clients, before_kib): (usize, u64)) -> [String; 6] {
         let each = self.resident_kib.saturating_sub(before_kib) as f64 / clients.max(1) as f64;
         [
@@ -67,14 +67,14 @@ impl Silence {
 }
 
 /// Watches an idle server.
-async fn silence(server: &Server) -> Result<Silence> {
+async fn silence(server: &TestServer) -> Result<IdleFigures> {
     progress("idle");
     // Lets threads end and buffers be freed first.
     tokio::time::sleep(SILENCE + Duration::from_secs(2)).await;
     let (wakes, cpu) = (server.switches()?, server.cpu()?);
     tokio::time::sleep(SILENCE).await;
     let of_a_second = |count: f64| count / SILENCE.as_secs_f64();
-    Ok(Silence {
+    Ok(IdleFigures {
         resident_kib: server.resident_kib()?,
         wakes: of_a_second(server.switches()?.saturating_sub(wakes) as f64),
         cpu_ms: of_a_second((server.cpu()?.saturating_sub(cpu)).as_secs_f64() * 1e3),
@@ -83,16 +83,16 @@ async fn silence(server: &Server) -> Result<Silence> {
 
 /// Times small clients in three settings: alone, beside a hog that uploads a large file to another server on this
 /// machine, and beside a hog on the same server. The settings alternate in rounds. The table has medians.
-pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
+pub(super) async fn hog(options: &ServeOptions, manner: ClientOptions) -> Result<TextTable> {
     let (server, other) = (start(options)?, start(options)?);
-    let mut fleet = Fleet::new(&server, options, manner)?;
+    let mut fleet = ClientFleet::new(&server, options, manner)?;
     progress("connecting");
     fleet.settle(0).await?;
     let file = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
     let large = file.path().join("hog");
     make(&large, options.large.bytes())?;
     let places = [("calm", None), ("hog elsewhere", Some(&other)), ("beside a hog", Some(&server))];
-    let mut rounds: [Vec<Beside>; 3] = Default::default();
+    let mut rounds: [Vec<RoundFigures>; 3] = Default::default();
     for round in 1..=HOG_ROUNDS {
         for ((name, at), rounds) in places.iter().zip(&mut rounds) {
             progress(&format!("round {round}, {name}"));
@@ -100,12 +100,17 @@ pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
         }
     }
     let header = ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "each round"];
-    let mut table = Table::new(1, header.into_iter().chain(["to calm", "to floor", "hog MB/s"]));
-    let of = |rounds: &[Beside], figure: fn(&Beside) -> f64| median(rounds.iter().map(figure));
-    let p99 = |rounds: &[Beside]| of(rounds, |round| round.p99_ms);
+    let mut table =
+        TextTable::new(1, header.into_iter().chain(["to calm", "to floor", "hog MB/s"]));
+    let of = |rounds: &[RoundFigures], figure: fn(&RoundFigures) -> f64| {
+        median(rounds.iter().map(figure))
+    };
+    let p99 = |rounds: &[RoundFigures]| of(rounds, |round| round.p99_ms);
     for ((name, at), seen) in places.iter().zip(&rounds) {
         let each: Vec<_> = seen.iter().map(|round| format!("{:.1}", round.p99_ms)).collect();
-        let to = |other: &[Beside]| format!("{:.2}", p99(seen) / p99(other).max(f64::MIN_POSITIVE));
+        let to = |other: &[RoundFigures]| {
+            format!("{:.2}", p99(seen) / p99(other).max(f64::MIN_POSITIVE))
+        };
         let has_hog = |cell| if at.is_some() { cell } else { "-".into() };
         table.row([
             (*name).into(),
@@ -123,7 +128,7 @@ pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
 }
 
 /// Figures of small clients in a round.
-struct Beside {
+struct RoundFigures {
     syncs: usize,
     failed: u64,
     p50_ms: f64,
@@ -134,14 +139,14 @@ struct Beside {
 
 /// Runs small clients while a hog uploads a file, if `at` names a server.
 async fn beside(
-    fleet: &mut Fleet,
-    options: &Options,
-    (at, large): (Option<&Server>, &Path),
-) -> Result<Beside> {
+    fleet: &mut ClientFleet,
+    options: &ServeOptions,
+    (at, large): (Option<&TestServer>, &Path),
+) -> Result<RoundFigures> {
     let load = (Some(options.period), options.seconds, options.edit.bytes());
     let mut working = std::mem::take(&mut fleet.working);
     let (begun, failed) = (Instant::now(), fleet.failed());
-    let written = || at.map_or(Ok(0), Server::written_bytes);
+    let written = || at.map_or(Ok(0), TestServer::written_bytes);
     let before = written()?;
     let samples = tokio::select! {
         samples = fleet.run(&mut working, load) => samples?,
@@ -149,7 +154,7 @@ async fn beside(
     };
     fleet.working = working;
     let millis = |share| at_share(&samples, share, |sample| sample.elapsed).as_secs_f64() * 1e3;
-    Ok(Beside {
+    Ok(RoundFigures {
         syncs: samples.len(),
         failed: fleet.failed() - failed,
         p50_ms: millis(0.5),
@@ -160,7 +165,7 @@ async fn beside(
 
 /// Uploads a file to a server again and again in a separate process, until dropped. Returns the error of a failed
 /// upload.
-async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
+async fn be_hog(at: Option<&TestServer>, file: &Path) -> anyhow::Error {
     let Some(server) = at else { return std::future::pending().await };
     loop {
         let mut line = client(server);
@@ -176,7 +181,7 @@ async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
 
 /// Ways to copy a large file between two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum CopyWay {
     /// A session through a pipe.
     Pipe,
     /// A plain HTTP request to the same server by another program: the cost of TLS, a socket and a file on this
@@ -187,28 +192,28 @@ enum Way {
 }
 
 /// Measures push and pull of a large new file with the server, compared with a pipe and with curl.
-pub(super) fn large(options: &Options) -> Result<Table> {
+pub(super) fn large(options: &ServeOptions) -> Result<TextTable> {
     let header = ["way", "direction", "seconds", "MB/s", "client cpu s", "server cpu s", "to pipe"];
-    let mut table = Table::new(2, header.into_iter().chain(["to curl"]));
-    let copies = Copies::new(options)?;
+    let mut table = TextTable::new(2, header.into_iter().chain(["to curl"]));
+    let copies = CopyBench::new(options)?;
     for direction in ["push", "pull"] {
         let (mut piped, mut curled) = (None, None);
-        for way in [Way::Pipe, Way::Curl, Way::Server] {
+        for way in [CopyWay::Pipe, CopyWay::Curl, CopyWay::Server] {
             progress(&format!("{way:?}, {direction}"));
             let Some(best) = copies.fastest(way, direction == "push")? else {
                 eprintln!("SKIPPED: there is no curl");
                 continue;
             };
             match way {
-                Way::Pipe => piped = Some(best.seconds),
-                Way::Curl => curled = Some(best.seconds),
-                Way::Server => {}
+                CopyWay::Pipe => piped = Some(best.seconds),
+                CopyWay::Curl => curled = Some(best.seconds),
+                CopyWay::Server => {}
             }
             let to = |other: Option<f64>| {
                 other.map_or_else(|| "-".into(), |other| format!("{:.2}", other / best.seconds))
             };
             let tls = if options.plain { "" } else { ", TLS" };
-            let is_piped = way == Way::Pipe;
+            let is_piped = way == CopyWay::Pipe;
             table.row([
                 if is_piped { "pipe".into() } else { format!("{way:?}").to_lowercase() + tls },
                 direction.into(),
@@ -225,15 +230,15 @@ pub(super) fn large(options: &Options) -> Result<Table> {
 }
 
 /// A large file and its destinations.
-struct Copies {
-    server: Server,
+struct CopyBench {
+    server: TestServer,
     near: TempDir,
     far: TempDir,
     has_curl: bool,
 }
 
-impl Copies {
-    fn new(options: &Options) -> Result<Self> {
+impl CopyBench {
+    fn new(options: &ServeOptions) -> Result<Self> {
         let near = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
         let far = tempfile::tempdir_in(&options.dir).context("make a directory")?;
         make(&near.path().join("large"), options.large.bytes())?;
@@ -244,13 +249,13 @@ impl Copies {
     }
 
     /// Returns the times of the fastest run, or `None` if the program is missing.
-    fn fastest(&self, way: Way, is_push: bool) -> Result<Option<Timed>> {
-        if way == Way::Curl && !self.has_curl {
+    fn fastest(&self, way: CopyWay, is_push: bool) -> Result<Option<SyncTimes>> {
+        if way == CopyWay::Curl && !self.has_curl {
             return Ok(None);
         }
-        let mut best: Option<Timed> = None;
+        let mut best: Option<SyncTimes> = None;
         for run in 0..RUNS {
-            let timed = Timed::of(&mut self.line(way, is_push), &self.server);
+            let timed = SyncTimes::of(&mut self.line(way, is_push), &self.server);
             let timed = timed.with_context(|| format!("{way:?}, push: {is_push}, run {run}"))?;
             fs::remove_file(self.near.path().join("got")).ok();
             if best.as_ref().is_none_or(|best| timed.seconds < best.seconds) {
@@ -260,10 +265,10 @@ impl Copies {
         Ok(best)
     }
 
-    fn line(&self, way: Way, is_push: bool) -> Command {
+    fn line(&self, way: CopyWay, is_push: bool) -> Command {
         let Self { server, near, far, .. } = self;
         let (file, got) = (near.path().join("large"), near.path().join("got"));
-        if way == Way::Curl {
+        if way == CopyWay::Curl {
             let mut line = curl(server, "large");
             match is_push {
                 true => line.arg("-T").arg(file),
@@ -273,7 +278,7 @@ impl Copies {
         }
         let mut line = client(server);
         let there: OsString = match way {
-            Way::Pipe => {
+            CopyWay::Pipe => {
                 let shell = format!("sh {}", near.path().join("shell").display());
                 line.args(["-e", &shell, "--deltic-path"]).arg(server.program());
                 format!("host:{}/large", far.path().display()).into()
@@ -292,7 +297,7 @@ impl Copies {
 }
 
 /// Returns a curl command for a file of the server.
-fn curl(server: &Server, name: &str) -> Command {
+fn curl(server: &TestServer, name: &str) -> Command {
     let mut line = Command::new("curl");
     let (address, credentials) = &*server.to;
     line.args(["--silent", "--show-error", "--fail"]).stdout(Stdio::null());
@@ -306,14 +311,14 @@ fn curl(server: &Server, name: &str) -> Command {
 
 /// Wall time and processor times of a sync in seconds.
 #[derive(Default)]
-struct Timed {
+struct SyncTimes {
     seconds: f64,
     client_s: f64,
     server_s: f64,
 }
 
-impl Timed {
-    fn of(line: &mut Command, server: &Server) -> Result<Self> {
+impl SyncTimes {
+    fn of(line: &mut Command, server: &TestServer) -> Result<Self> {
         let (before, begun) = (server.cpu()?, Instant::now());
         let children = ended_cpu()?;
         let status = line.status().context("start a client")?;
@@ -325,12 +330,12 @@ impl Timed {
     }
 }
 
-fn start(options: &Options) -> Result<Server> {
-    Server::start(options.deltic.as_deref(), &options.dir, options.plain)
+fn start(options: &ServeOptions) -> Result<TestServer> {
+    TestServer::start(options.deltic.as_deref(), &options.dir, options.plain)
 }
 
 /// Returns a `deltic sync` command, to run in a separate process.
-fn client(server: &Server) -> Command {
+fn client(server: &TestServer) -> Command {
     let mut line = Command::new(server.program());
     let (_, credentials) = &*server.to;
     line.env("DELTIC_TOKEN", credentials.token.reveal()).stdout(Stdio::null());
@@ -339,7 +344,7 @@ fn client(server: &Server) -> Command {
 }
 
 /// Adds the server's certificate pin.
-fn pinned<'a>(line: &'a mut Command, server: &Server) -> &'a mut Command {
+fn pinned<'a>(line: &'a mut Command, server: &TestServer) -> &'a mut Command {
     match &server.to.1.pin {
         Some(pin) => line.args(["--pin", &pin.to_string()]),
         None => line,

@@ -21,9 +21,9 @@ use tokio::time::sleep_until;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_websockets::{ClientBuilder, Message, ServerBuilder, WebSocketStream};
 
-use super::clients::Sample;
-use super::load::Options;
-use super::row::Row;
+use super::clients::ClientSample;
+use super::load::ServeOptions;
+use super::row::LoadRow;
 
 /// Round trips of a sync and bytes of each message, as seen with `strace` on a server for an edit of 1 kB.
 const EXCHANGES: usize = 6;
@@ -35,12 +35,12 @@ const NAME: &str = "localhost";
 type Spent = Arc<AtomicU64>;
 
 /// Measures the regular load.
-pub(super) async fn measure(options: &Options) -> Result<Row> {
+pub(super) async fn measure(options: &ServeOptions) -> Result<LoadRow> {
     let dir = tempfile::tempdir_in(&options.dir).context("make a directory")?;
     let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
     let (at, spent) = (listener.local_addr()?, Spent::default());
     let (accepts, connects) = keys()?;
-    let served = Served {
+    let served = FloorServer {
         content: vec![7; usize::try_from(options.size.bytes())?],
         dir: dir.path().to_owned(),
         spent: Arc::clone(&spent),
@@ -55,7 +55,7 @@ pub(super) async fn measure(options: &Options) -> Result<Row> {
     let samples = load(connected, options).await?;
     let (wall, spent) = (begun.0.elapsed(), spent.load(Ordering::Relaxed) - begun.1);
     let each = |nanos: u64| nanos as f64 / 1e6 / samples.len().max(1) as f64;
-    Ok(Row {
+    Ok(LoadRow {
         way: "floor".into(),
         edit: options.edit.bytes(),
         clients: options.clients,
@@ -69,7 +69,7 @@ pub(super) async fn measure(options: &Options) -> Result<Row> {
 }
 
 /// Makes each client run its exchanges once per period.
-async fn load(clients: Vec<WebSocket>, options: &Options) -> Result<Vec<Sample>> {
+async fn load(clients: Vec<WebSocket>, options: &ServeOptions) -> Result<Vec<ClientSample>> {
     let (count, begin) = (clients.len(), Instant::now());
     let period = Duration::from_secs_f64(options.period);
     let end = begin + Duration::from_secs_f64(options.seconds);
@@ -88,7 +88,7 @@ async fn load(clients: Vec<WebSocket>, options: &Options) -> Result<Vec<Sample>>
                 }
                 let (up, down) = (EXCHANGES * UP_BYTES, EXCHANGES * DOWN_BYTES);
                 let (up, down) = (up as u64, down as u64);
-                samples.push(Sample { elapsed: begun.elapsed(), up, down, late });
+                samples.push(ClientSample { elapsed: begun.elapsed(), up, down, late });
                 at += period;
             }
             anyhow::Ok(samples)
@@ -102,9 +102,9 @@ async fn load(clients: Vec<WebSocket>, options: &Options) -> Result<Vec<Sample>>
 }
 
 /// A stream with or without TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-type WebSocket = WebSocketStream<Box<dyn Stream>>;
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+type WebSocket = WebSocketStream<Box<dyn ByteStream>>;
 
 async fn connect(at: SocketAddr, tls: &TlsConnector) -> Result<WebSocket> {
     let stream = TcpStream::connect(at).await?;
@@ -114,14 +114,14 @@ async fn connect(at: SocketAddr, tls: &TlsConnector) -> Result<WebSocket> {
 }
 
 /// Content and directory of the files that the server writes.
-struct Served {
+struct FloorServer {
     content: Vec<u8>,
     dir: PathBuf,
     spent: Spent,
 }
 
 /// Serves all connections on this thread.
-fn serve(listener: TcpListener, tls: &TlsAcceptor, served: &Arc<Served>) -> Result<()> {
+fn serve(listener: TcpListener, tls: &TlsAcceptor, served: &Arc<FloorServer>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         listener.set_nonblocking(true)?;
@@ -139,7 +139,7 @@ fn serve(listener: TcpListener, tls: &TlsAcceptor, served: &Arc<Served>) -> Resu
     })
 }
 
-impl Served {
+impl FloorServer {
     /// Serves a client. Its file is in place before the last message of an exchange.
     async fn answer<T>(&self, mut socket: WebSocketStream<T>, client: u64) -> Result<()>
     where

@@ -6,20 +6,20 @@ use std::time::Duration;
 use clap::ValueEnum;
 use rustix::process::Signal;
 
-use crate::size::Size;
+use crate::size::ByteSize;
 
 /// Many clients of a server: processor time per sync, supported number of clients, times, memory
 #[derive(clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     /// Work of the clients
     #[arg(long, value_enum, default_value = "regular")]
-    pub(super) load: Load,
+    pub(super) load: LoadKind,
     /// Clients, each with a file of its own
     #[arg(long, default_value_t = 100)]
     pub(super) clients: usize,
     /// Length of the large file (loads hog and large)
     #[arg(long, default_value = "1GiB")]
-    pub(super) large: Size,
+    pub(super) large: ByteSize,
     /// Further connected clients that are silent after a first sync
     #[arg(long, default_value_t = 0)]
     pub(super) idle: usize,
@@ -37,10 +37,10 @@ pub(crate) struct Options {
     pub(super) restart_every: Option<f64>,
     /// Length of a file
     #[arg(long, default_value = "1MB")]
-    pub(super) size: Size,
+    pub(super) size: ByteSize,
     /// Bytes of an edit
     #[arg(long, default_value = "1KB")]
-    pub(super) edit: Size,
+    pub(super) edit: ByteSize,
     /// Ways to sync: strategies, updates in one message, or whole uploads
     #[arg(
         long,
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     pub(super) plot: Option<PathBuf>,
 }
 
-impl Options {
+impl ServeOptions {
     /// Returns the signal that ends the server at intervals, with the interval.
     pub(super) fn ends(&self) -> Option<(Signal, Duration)> {
         let killed = self.kill_every.map(|every| (Signal::KILL, every));
@@ -79,7 +79,7 @@ impl Options {
 
 /// Work of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Load {
+pub(super) enum LoadKind {
     /// A single client with edits of several lengths, one after the other
     Simple,
     /// An edit of each client once per period

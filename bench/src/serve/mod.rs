@@ -19,13 +19,13 @@ use deltic_protocol::options::Options as SyncOptions;
 use tokio::runtime::Runtime;
 
 use crate::progress::progress;
-use crate::table::Table;
+use crate::table::TextTable;
 pub(crate) use clients::REST;
-use clients::{Fleet, Manner};
-use load::Load;
-pub(crate) use load::Options;
-use row::{HEADER, Row};
-use server::Server;
+use clients::{ClientFleet, ClientOptions};
+use load::LoadKind;
+pub(crate) use load::ServeOptions;
+use row::{HEADER, LoadRow};
+use server::TestServer;
 
 /// Edit lengths of the simple load, in bytes.
 const EDITS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
@@ -35,7 +35,7 @@ const MOST_AT_FLOOR: usize = 5000;
 const SIMPLE_ROUNDS: usize = 30;
 
 /// Runs the load in each way and prints the table.
-pub(crate) fn serve(options: &Options) -> Result<()> {
+pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
     ensure!(options.clients > 0, "--clients: there is nothing to measure");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
@@ -45,14 +45,14 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
-        let mut server = Server::start(options.deltic.as_deref(), &options.dir, options.plain)?;
-        let fleet = Fleet::new(&server, options, manner_of(way)?)?;
+        let mut server = TestServer::start(options.deltic.as_deref(), &options.dir, options.plain)?;
+        let fleet = ClientFleet::new(&server, options, manner_of(way)?)?;
         rows.extend(runtime.block_on(measure(fleet, &mut server, options, way))?);
     }
-    let mut table = Table::new(1, HEADER);
+    let mut table = TextTable::new(1, HEADER);
     let floor = match options.load {
         // The floor does not depend on the number of clients, and does not support very many.
-        Load::Regular
+        LoadKind::Regular
             if options.ends().is_none() && !options.plain && options.clients <= MOST_AT_FLOOR =>
         {
             progress("floor");
@@ -68,19 +68,19 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 }
 
 /// Runs the loads that do not compare ways to sync, with the first way.
-fn figure_of(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
+fn figure_of(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
     let way = || manner_of(options.ways.first().context("--ways: none")?);
     let table = match options.load {
-        Load::Simple | Load::Regular | Load::Intensive => return Ok(None),
-        Load::Hog => runtime.block_on(figures::hog(options, way()?))?,
-        Load::Large => figures::large(options)?,
-        Load::Idle => runtime.block_on(figures::idle(options, way()?))?,
+        LoadKind::Simple | LoadKind::Regular | LoadKind::Intensive => return Ok(None),
+        LoadKind::Hog => runtime.block_on(figures::hog(options, way()?))?,
+        LoadKind::Large => figures::large(options)?,
+        LoadKind::Idle => runtime.block_on(figures::idle(options, way()?))?,
     };
     progress("");
     Ok(Some(table))
 }
 
-fn show(table: &Table, options: &Options) -> Result<()> {
+fn show(table: &TextTable, options: &ServeOptions) -> Result<()> {
     table.lines().iter().for_each(|line| println!("{line}"));
     options.csv.as_ref().map_or(Ok(()), |csv| {
         std::fs::write(csv, table.csv()).with_context(|| format!("write {}", csv.display()))
@@ -88,7 +88,7 @@ fn show(table: &Table, options: &Options) -> Result<()> {
 }
 
 /// Returns the sync options of a way.
-fn manner_of(way: &str) -> Result<Manner> {
+fn manner_of(way: &str) -> Result<ClientOptions> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);
     let updates = way == "update";
@@ -97,21 +97,21 @@ fn manner_of(way: &str) -> Result<Manner> {
         "update" => options,
         way => SyncOptions { strategy: way.parse()?, ..options },
     };
-    Ok(Manner { sync, updates })
+    Ok(ClientOptions { sync, updates })
 }
 
 /// Runs the load in a way. Returns a row for each edit length.
 async fn measure(
-    mut fleet: Fleet,
-    server: &mut Server,
-    options: &Options,
+    mut fleet: ClientFleet,
+    server: &mut TestServer,
+    options: &ServeOptions,
     way: &str,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<LoadRow>> {
     progress(&format!("{way}: first copies"));
     // The setup uploads each file and one change.
     fleet.settle(options.idle).await?;
     let edits = match options.load {
-        Load::Simple => EDITS.to_vec(),
+        LoadKind::Simple => EDITS.to_vec(),
         _ => vec![options.edit.bytes()],
     };
     let mut rows = Vec::new();
@@ -119,9 +119,9 @@ async fn measure(
         progress(&format!("{way}: edits of {edit} bytes"));
         let (before, begun) = ((server.cpu()?, own_cpu()?), Instant::now());
         let samples = match options.load {
-            Load::Simple => fleet.one_by_one(edit, SIMPLE_ROUNDS).await?,
+            LoadKind::Simple => fleet.one_by_one(edit, SIMPLE_ROUNDS).await?,
             _ => {
-                let period = (options.load == Load::Regular).then_some(options.period);
+                let period = (options.load == LoadKind::Regular).then_some(options.period);
                 let mut working = std::mem::take(&mut fleet.working);
                 let running = fleet.run(&mut working, (period, options.seconds, edit));
                 let samples = match options.ends() {
@@ -139,7 +139,7 @@ async fn measure(
         let wall = begun.elapsed();
         let each = |spent: Duration| spent.as_secs_f64() * 1e3 / samples.len().max(1) as f64;
         let spent = (server.cpu()?, own_cpu()?);
-        rows.push(Row {
+        rows.push(LoadRow {
             way: way.to_owned(),
             edit,
             clients: fleet.len(),

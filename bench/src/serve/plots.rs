@@ -4,55 +4,55 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::load::{Load, Options};
-use super::row::Row;
-use crate::figure::{Bars, Content, Figure, Group, both};
-use crate::machine::Machine;
-use crate::scale::{Scale, number};
+use super::load::{LoadKind, ServeOptions};
+use super::row::LoadRow;
+use crate::figure::{BarChart, BarGroup, Figure, FigureContent, both};
+use crate::machine::MachineInfo;
+use crate::scale::{AxisScale, number};
 
 /// Description of a figure.
-struct Drawn {
+struct ServePlot {
     file: &'static str,
     subject: &'static str,
     /// Unit of the axis; true for a logarithmic axis.
     axis: (&'static str, bool),
-    value: fn(&Row) -> f64,
+    value: fn(&LoadRow) -> f64,
 }
 
-const SERVER: Drawn = Drawn {
+const SERVER: ServePlot = ServePlot {
     file: "server",
     subject: "Processor time of the server for a sync",
     axis: ("milliseconds", false),
     value: |row| row.server_ms,
 };
-const TRAFFIC: Drawn = Drawn {
+const TRAFFIC: ServePlot = ServePlot {
     file: "traffic",
     subject: "Bytes to the server for a sync",
     axis: ("kB (logarithmic)", true),
-    value: Row::up_kb,
+    value: LoadRow::up_kb,
 };
-const REGULAR: Drawn = Drawn {
+const REGULAR: ServePlot = ServePlot {
     file: "regular",
     subject: "Clients that the processors of the server bear",
     axis: ("clients, an edit each 10 s", false),
-    value: Row::bears,
+    value: LoadRow::bears,
 };
-const INTENSIVE: Drawn =
-    Drawn { file: "intensive", axis: ("clients, a sync each 10 s", false), ..REGULAR };
+const INTENSIVE: ServePlot =
+    ServePlot { file: "intensive", axis: ("clients, a sync each 10 s", false), ..REGULAR };
 
 /// Draws the figures of this load in `dir`.
-pub(super) fn draw(rows: &[Row], options: &Options, dir: &Path) -> Result<()> {
+pub(super) fn draw(rows: &[LoadRow], options: &ServeOptions, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     let drawn = match options.load {
-        Load::Simple => &[SERVER, TRAFFIC][..],
-        Load::Regular => &[REGULAR],
+        LoadKind::Simple => &[SERVER, TRAFFIC][..],
+        LoadKind::Regular => &[REGULAR],
         _ => &[INTENSIVE],
     };
     drawn.iter().try_for_each(|drawn| figure(rows, options, drawn).save(&both(dir, drawn.file)))
 }
 
-fn figure(rows: &[Row], options: &Options, drawn: &Drawn) -> Figure {
-    let &Drawn { subject, axis: (axis, is_log), value, .. } = drawn;
+fn figure(rows: &[LoadRow], options: &ServeOptions, drawn: &ServePlot) -> Figure {
+    let &ServePlot { subject, axis: (axis, is_log), value, .. } = drawn;
     let mut edits: Vec<_> = rows.iter().map(|row| row.edit).collect();
     edits.sort_unstable();
     edits.dedup();
@@ -61,21 +61,22 @@ fn figure(rows: &[Row], options: &Options, drawn: &Drawn) -> Figure {
             let row = rows.iter().find(|row| row.edit == edit && row.way == *way)?;
             Some((series, value(row)))
         });
-        Group { name: format!("{edit} B"), bars: bars.collect() }
+        BarGroup { name: format!("{edit} B"), bars: bars.collect() }
     };
     let groups: Vec<_> = edits.into_iter().map(group).collect();
-    let values = groups.iter().flat_map(|group: &Group| group.bars.iter().map(|(_, value)| *value));
+    let values =
+        groups.iter().flat_map(|group: &BarGroup| group.bars.iter().map(|(_, value)| *value));
     let values: Vec<_> = values.collect();
     let scale = match is_log {
-        true => Scale::log(10, &values, number),
-        false => Scale::linear(values.into_iter().fold(1.0, f64::max)),
+        true => AxisScale::log(10, &values, number),
+        false => AxisScale::linear(values.into_iter().fold(1.0, f64::max)),
     };
     let tls = if options.plain { "no TLS" } else { "TLS" };
     let data = format!("files of {}, edits in turn appended, inserted, cut; {tls}", options.size);
     Figure {
-        title: [subject.into(), data, Machine::here().name],
+        title: [subject.into(), data, MachineInfo::here().name],
         axis: axis.into(),
         series: options.ways.clone(),
-        content: Content::Bars(Bars { groups, mark: None, scale }),
+        content: FigureContent::Bars(BarChart { groups, mark: None, scale }),
     }
 }

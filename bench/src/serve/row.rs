@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::clients::Sample;
+use super::clients::ClientSample;
 use crate::machine::processors;
 use crate::median::median;
 
 /// Results of a way to sync under a load.
-pub(super) struct Row {
+pub(super) struct LoadRow {
     pub(super) way: String,
     pub(super) edit: u64,
     pub(super) clients: usize,
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<ClientSample>,
     pub(super) failed: u64,
     /// Processor time per sync of the server and of the clients, in milliseconds.
     pub(super) server_ms: f64,
@@ -20,7 +20,7 @@ pub(super) struct Row {
     pub(super) resident_kib: u64,
 }
 
-impl Row {
+impl LoadRow {
     /// Returns the number of clients of the paper's regular load that this machine supports, judged by processor time.
     pub(super) fn bears(&self) -> f64 {
         1e3 * PAPERS_PERIOD * f64::from(processors().get()) / self.server_ms
@@ -103,7 +103,11 @@ pub(super) const HEADER: [&str; 16] = [
 ];
 
 /// Returns the percentile of a time, with `share` from 0 to 1.
-pub(super) fn at_share(samples: &[Sample], share: f64, time: fn(&Sample) -> Duration) -> Duration {
+pub(super) fn at_share(
+    samples: &[ClientSample],
+    share: f64,
+    time: fn(&ClientSample) -> Duration,
+) -> Duration {
     let mut times: Vec<_> = samples.iter().map(time).collect();
     times.sort_unstable();
     let at = (times.len() as f64 * share) as usize;
@@ -118,11 +122,11 @@ mod tests {
     fn times_of_late_or_busy_clients_are_void() {
         let row = |late_ms, client_ms| {
             let (elapsed, late) = (Duration::from_millis(5), Duration::from_millis(late_ms));
-            Row {
+            LoadRow {
                 way: "deltic".into(),
                 edit: 1,
                 clients: 1,
-                samples: vec![Sample { elapsed, up: 1, down: 1, late }],
+                samples: vec![ClientSample { elapsed, up: 1, down: 1, late }],
                 failed: 0,
                 server_ms: 3.0,
                 client_ms,
@@ -130,7 +134,7 @@ mod tests {
                 resident_kib: 1,
             }
         };
-        let told = |row: Row| {
+        let told = |row: LoadRow| {
             let cells = row.cells(Some(1.5));
             [7, 9, 15].map(|at: usize| cells[at].clone())
         };

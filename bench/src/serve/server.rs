@@ -18,7 +18,7 @@ use crate::machine;
 use crate::programs::peer::deltic_program;
 
 /// A server with one volume. Dropping the value ends the server.
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     child: Child,
     /// Address of the volume, with token and certificate pin.
     pub(crate) to: Arc<(Address, Credentials)>,
@@ -29,7 +29,7 @@ pub(crate) struct Server {
     spent: Duration,
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server with a volume in `parent`.
     pub(crate) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
         let dir = tempfile::tempdir_in(parent).context("make a directory")?;
@@ -121,7 +121,7 @@ fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address
     Ok((child, Arc::new((address, Credentials { token, pin }))))
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -7,56 +7,57 @@ use std::process;
 
 use anyhow::{Context, Result, bail};
 
-use super::Plan;
+use super::SyncPlan;
 use super::made::{write_new, write_old};
-use super::peers::Over;
-use super::report::{Case, Row};
-use super::trial::{Ended, Files, Way};
-use super::words::{Amount, Between, Change, Data, Peer};
+use super::peers::PeerLink;
+use super::report::{SyncCase, SyncRow};
+use super::trial::{SyncFiles, SyncResult, SyncWay};
+use super::words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
 use crate::exit::shown;
 use crate::exit::{complain, words};
-use crate::progress::Steps;
-use crate::size::Size;
+use crate::progress::StepProgress;
+use crate::size::ByteSize;
 
 /// Two versions of a file.
 #[derive(Clone, Debug)]
-pub(crate) enum Scene {
+pub(crate) enum VersionPair {
     /// Generated versions. Without a change, the new version is equal with another modification time.
-    Made { data: Data, size: Size, change: Option<(Change, Amount)> },
+    Made { data: DataKind, size: ByteSize, change: Option<(ChangeKind, ChangeAmount)> },
     /// Files of the user.
     Pair { old: PathBuf, new: PathBuf },
 }
 
-impl Scene {
+impl VersionPair {
     /// Makes a scene without a change.
-    pub(crate) fn same(data: Data, size: Size) -> Self {
+    pub(crate) fn same(data: DataKind, size: ByteSize) -> Self {
         Self::Made { data, size, change: None }
     }
 
     /// Describes the scene for tables. The user's files must exist.
-    pub(crate) fn case(&self, link: Between) -> Result<Case> {
+    pub(crate) fn case(&self, link: LinkSpec) -> Result<SyncCase> {
         let link = link.to_string();
         match self {
             Self::Made { data, size, change } => {
                 let len = size.bytes();
                 let changed = change.map_or(0, |(_, amount)| amount.of(len));
                 let name = change.map_or("none", |(change, _)| change.name());
-                let amount = change.map_or(Amount::Bytes(Size::from(0)), |(_, amount)| amount);
+                let amount =
+                    change.map_or(ChangeAmount::Bytes(ByteSize::from(0)), |(_, amount)| amount);
                 let amount = amount.to_string();
                 let new_len = match change {
-                    Some((Change::Insert, _)) => len + changed,
-                    Some((Change::Cut, _)) => len - changed,
+                    Some((ChangeKind::Insert, _)) => len + changed,
+                    Some((ChangeKind::Cut, _)) => len - changed,
                     _ => len,
                 };
                 let (data, change) = (data.describe(*size), name.into());
-                Ok(Case { data, change, changed: Some(changed), amount, new_len, link })
+                Ok(SyncCase { data, change, changed: Some(changed), amount, new_len, link })
             }
             Self::Pair { old, new } => {
                 let old_name = shown(old.file_name().map_or(old, Path::new));
                 let (data, new_len) = (shown(new.file_name().map_or(new, Path::new)), len_of(new)?);
                 len_of(old)?;
                 let (change, amount) = (format!("from {old_name}"), "-".into());
-                Ok(Case { data, change, changed: None, amount, new_len, link })
+                Ok(SyncCase { data, change, changed: None, amount, new_len, link })
             }
         }
     }
@@ -71,28 +72,28 @@ fn len_of(path: &Path) -> Result<u64> {
 }
 
 /// A way to sync, used for all cases.
-enum Subject {
-    Way(Way),
-    Peer(Peer, Between),
+enum SyncSubject {
+    Way(SyncWay),
+    Peer(OtherProgram, LinkSpec),
 }
 
 /// A running comparison, with the ways that could not be measured.
 pub(crate) struct Comparison {
-    dir: Dir,
-    peers: Vec<Peer>,
+    dir: WorkDir,
+    peers: Vec<OtherProgram>,
     /// True if literals are compressed.
     compress: bool,
     /// Kind and length of the generated old version on disk.
-    made: Option<(Data, u64)>,
+    made: Option<(DataKind, u64)>,
     /// Ways that a session refused. An error was printed for each.
     refused: HashSet<&'static str>,
 }
 
 impl Comparison {
     /// Makes the directory and drops programs that are not installed.
-    pub(crate) fn new(plan: &Plan<'_>) -> Result<Self> {
+    pub(crate) fn new(plan: &SyncPlan<'_>) -> Result<Self> {
         let parent = plan.args.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let dir = Dir::new(&parent)?;
+        let dir = WorkDir::new(&parent)?;
         let mut peers = plan.args.peer.clone();
         peers.retain(|peer| match peer.version() {
             Ok(version) => {
@@ -117,16 +118,17 @@ impl Comparison {
     }
 
     /// Measures a row for each case and way.
-    pub(crate) fn rows(&mut self, plan: &Plan<'_>) -> Result<Vec<Row>> {
+    pub(crate) fn rows(&mut self, plan: &SyncPlan<'_>) -> Result<Vec<SyncRow>> {
         let mut rows = Vec::new();
         let ways = plan.strategies.len() * plan.threads.len() + self.peers.len();
         let turns = plan.scenes.len() * plan.links.len() * ways * plan.args.runs.get();
-        let mut steps = Steps::new(turns, plan.args.quiet);
+        let mut steps = StepProgress::new(turns, plan.args.quiet);
         for scene in &plan.scenes {
-            steps.show(&format!("writing {}", scene.case(Between::Nothing)?.data));
+            steps.show(&format!("writing {}", scene.case(LinkSpec::Nothing)?.data));
             let files = self.prepare(scene)?;
             for link in &plan.links {
-                let turns = Turns { plan, files: &files, link: *link, case: scene.case(*link)? };
+                let turns =
+                    CaseTurns { plan, files: &files, link: *link, case: scene.case(*link)? };
                 rows.extend(self.take(&turns, &mut steps)?);
             }
         }
@@ -134,17 +136,17 @@ impl Comparison {
     }
 
     /// Writes the versions of a scene to disk. The old version is written only if it changed.
-    fn prepare(&mut self, scene: &Scene) -> Result<Files> {
+    fn prepare(&mut self, scene: &VersionPair) -> Result<SyncFiles> {
         let [made_old, made_new, dest] = ["old", "new", "dest"].map(|name| self.dir.path(name));
         let (what, change) = match scene {
-            Scene::Pair { old, new } => {
+            VersionPair::Pair { old, new } => {
                 // A sync does not follow a symbolic link, so links are resolved here.
                 let real = |path: &PathBuf| {
                     path.canonicalize().with_context(|| format!("cannot read {}", shown(path)))
                 };
-                return Ok(Files { old: real(old)?, new: real(new)?, dest });
+                return Ok(SyncFiles { old: real(old)?, new: real(new)?, dest });
             }
-            Scene::Made { data, size, change } => ((*data, size.bytes()), *change),
+            VersionPair::Made { data, size, change } => ((*data, size.bytes()), *change),
         };
         let failed = |path: &PathBuf| format!("write {}", shown(path));
         if self.made != Some(what) {
@@ -153,19 +155,19 @@ impl Comparison {
             self.made = Some(what);
         }
         let (change, bytes) =
-            change.map_or((Change::Insert, 0), |(change, amount)| (change, amount.of(what.1)));
+            change.map_or((ChangeKind::Insert, 0), |(change, amount)| (change, amount.of(what.1)));
         write_new(&made_old, &made_new, change, bytes).with_context(|| failed(&made_new))?;
-        Ok(Files { old: made_old, new: made_new, dest })
+        Ok(SyncFiles { old: made_old, new: made_new, dest })
     }
 
     /// Measures all ways of a case, taking turns.
-    fn take(&mut self, turns: &Turns<'_>, steps: &mut Steps) -> Result<Vec<Row>> {
+    fn take(&mut self, turns: &CaseTurns<'_>, steps: &mut StepProgress) -> Result<Vec<SyncRow>> {
         let subjects = self.subjects(turns);
         let mut rows: Vec<_> = subjects.iter().map(|subject| subject.row(&turns.case)).collect();
         let runs = turns.plan.args.runs.get();
         for run in 1..=runs {
             for (subject, row) in subjects.iter().zip(&mut rows) {
-                let Case { data, change, amount, .. } = &turns.case;
+                let SyncCase { data, change, amount, .. } = &turns.case;
                 steps.next(&format!(
                     "{data}, {change} {amount}: {}, run {run} of {runs}",
                     row.label()
@@ -178,19 +180,19 @@ impl Comparison {
         Ok(rows)
     }
 
-    fn turn(&mut self, subject: &Subject, files: &Files, row: &mut Row) -> Result<()> {
-        if matches!(subject, Subject::Way(way) if self.refused.contains(way.strategy.name)) {
+    fn turn(&mut self, subject: &SyncSubject, files: &SyncFiles, row: &mut SyncRow) -> Result<()> {
+        if matches!(subject, SyncSubject::Way(way) if self.refused.contains(way.strategy.name)) {
             return Ok(());
         }
         files.restore()?;
         let sample = match subject {
-            Subject::Peer(peer, link) => {
-                let Self { compress, dir: Dir(dir), .. } = self;
-                peer.run(files, &Over { link: *link, compress: *compress, dir })?
+            SyncSubject::Peer(peer, link) => {
+                let Self { compress, dir: WorkDir(dir), .. } = self;
+                peer.run(files, &PeerLink { link: *link, compress: *compress, dir })?
             }
-            Subject::Way(way) => match way.run(files)? {
-                Ended::Well(sample) => *sample,
-                Ended::Refused(why) => {
+            SyncSubject::Way(way) => match way.run(files)? {
+                SyncResult::Well(sample) => *sample,
+                SyncResult::Refused(why) => {
                     self.refused.insert(way.strategy.name);
                     complain(&format!("{} is left out: {why}", way.strategy.name), None);
                     return Ok(());
@@ -202,9 +204,9 @@ impl Comparison {
         Ok(())
     }
 
-    fn subjects(&self, turns: &Turns<'_>) -> Vec<Subject> {
-        let Plan { args, strategies, threads, .. } = turns.plan;
-        let way = |strategy, threads| Way {
+    fn subjects(&self, turns: &CaseTurns<'_>) -> Vec<SyncSubject> {
+        let SyncPlan { args, strategies, threads, .. } = turns.plan;
+        let way = |strategy, threads| SyncWay {
             strategy,
             threads,
             link: turns.link.link(),
@@ -212,34 +214,36 @@ impl Comparison {
             durable: args.durable,
         };
         let ways = strategies.iter().flat_map(|strategy| {
-            threads.iter().map(move |threads| Subject::Way(way(*strategy, *threads)))
+            threads.iter().map(move |threads| SyncSubject::Way(way(*strategy, *threads)))
         });
-        let peers = self.peers.iter().cloned().map(|peer| Subject::Peer(peer, turns.link));
+        let peers = self.peers.iter().cloned().map(|peer| SyncSubject::Peer(peer, turns.link));
         ways.chain(peers).collect()
     }
 }
 
 /// A case with its files and link.
-struct Turns<'a> {
-    plan: &'a Plan<'a>,
-    files: &'a Files,
-    link: Between,
-    case: Case,
+struct CaseTurns<'a> {
+    plan: &'a SyncPlan<'a>,
+    files: &'a SyncFiles,
+    link: LinkSpec,
+    case: SyncCase,
 }
 
-impl Subject {
-    fn row(&self, case: &Case) -> Row {
+impl SyncSubject {
+    fn row(&self, case: &SyncCase) -> SyncRow {
         match self {
-            Self::Way(way) => Row::new(case.clone(), way.strategy.name, Some(way.threads.get())),
-            Self::Peer(peer, _) => Row::new(case.clone(), peer.name(), None),
+            Self::Way(way) => {
+                SyncRow::new(case.clone(), way.strategy.name, Some(way.threads.get()))
+            }
+            Self::Peer(peer, _) => SyncRow::new(case.clone(), peer.name(), None),
         }
     }
 }
 
 /// A directory that is removed on drop.
-struct Dir(PathBuf);
+struct WorkDir(PathBuf);
 
-impl Dir {
+impl WorkDir {
     fn new(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("deltic-bench-{}", process::id()));
         fs::create_dir(&path).with_context(|| format!("make {}", shown(&path)))?;
@@ -251,7 +255,7 @@ impl Dir {
     }
 }
 
-impl Drop for Dir {
+impl Drop for WorkDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             let why = deltic_net::reason(&error);

@@ -13,15 +13,15 @@ use deltic_net::rehearsal::run_beyond;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::words::Between;
+use super::words::LinkSpec;
 use crate::exit::shown;
 use crate::exit::{Exit, give_up};
 
 /// Internal: runs the far end of a program that `bench sync` measures
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LinkArgs {
     /// Link between the ends, as in `bench sync`
-    between: Between,
+    between: LinkSpec,
     /// File for the cost of the far end and of the link
     costs: PathBuf,
     /// Host name, ignored
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the far end. Returns an error code if the far end fails.
-pub(crate) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &LinkArgs) -> Exit {
     match beyond(args) {
         // The far end printed its own error.
         Ok(status) => {
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn beyond(args: &Args) -> Result<ExitStatus> {
-    let Args { host: _, program, words, .. } = args;
+fn beyond(args: &LinkArgs) -> Result<ExitStatus> {
+    let LinkArgs { host: _, program, words, .. } = args;
     let mut command = Command::new(program);
     command.args(words);
     let status = match args.between.link() {
@@ -57,21 +57,21 @@ fn beyond(args: &Args) -> Result<ExitStatus> {
         None => command.status().with_context(|| format!("start {}", shown(Path::new(program))))?,
     };
     let costs =
-        Costs { far: spent(UsageWho::RUSAGE_CHILDREN)?, own: spent(UsageWho::RUSAGE_SELF)? };
+        LinkCosts { far: spent(UsageWho::RUSAGE_CHILDREN)?, own: spent(UsageWho::RUSAGE_SELF)? };
     costs.write(&args.costs)?;
     Ok(status)
 }
 
 /// Processor time of the far end and of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Costs {
+pub(crate) struct LinkCosts {
     /// Processor time of the far end.
     pub(crate) far: Duration,
     /// Processor time of the link simulation, which is not counted for a program.
     pub(crate) own: Duration,
 }
 
-impl Costs {
+impl LinkCosts {
     fn write(&self, path: &Path) -> Result<()> {
         let line = format!("{} {}\n", self.far.as_micros(), self.own.as_micros());
         fs::write(path, line).with_context(|| format!("write {}", shown(path)))

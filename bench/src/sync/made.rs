@@ -8,7 +8,7 @@ use std::path::Path;
 
 use deltic_core::Crc32c;
 
-use super::words::{Change, Data};
+use super::words::{ChangeKind, DataKind};
 use crate::random::Random;
 
 /// Length of a piece of a change. The last piece may be shorter.
@@ -18,11 +18,11 @@ const BUFFER_BYTES: usize = 256 << 10;
 const SEED: u64 = 0x6465_6c74_6963;
 
 /// Writes `len` bytes of `data` to `path`.
-pub(crate) fn write_old(path: &Path, data: Data, len: u64) -> io::Result<()> {
+pub(crate) fn write_old(path: &Path, data: DataKind, len: u64) -> io::Result<()> {
     let mut random = Random::new(SEED ^ len);
     let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
     let repeated = match data {
-        Data::Repeated(bytes) => {
+        DataKind::Repeated(bytes) => {
             let times = (BUFFER_BYTES / bytes as usize).max(1);
             random.bytes(bytes as usize).repeat(times)
         }
@@ -31,9 +31,9 @@ pub(crate) fn write_old(path: &Path, data: Data, len: u64) -> io::Result<()> {
     let mut left = len;
     while left > 0 {
         let piece = match data {
-            Data::Random => Cow::Owned(random.bytes(BUFFER_BYTES)),
-            Data::Forged => Cow::Owned(forged(&mut random)),
-            Data::Zeros | Data::Repeated(_) => Cow::Borrowed(&repeated),
+            DataKind::Random => Cow::Owned(random.bytes(BUFFER_BYTES)),
+            DataKind::Forged => Cow::Owned(forged(&mut random)),
+            DataKind::Zeros | DataKind::Repeated(_) => Cow::Borrowed(&repeated),
         };
         let now = left.min(piece.len() as u64);
         file.write_all(&piece[..now as usize])?;
@@ -45,14 +45,14 @@ pub(crate) fn write_old(path: &Path, data: Data, len: u64) -> io::Result<()> {
 /// Makes a random block. All blocks of this function have the same CRC-32C, because the last four bytes cancel the
 /// state of the checksum.
 fn forged(random: &mut Random) -> Vec<u8> {
-    let mut block = random.bytes(Data::FORGED_BYTES - 4);
+    let mut block = random.bytes(DataKind::FORGED_BYTES - 4);
     let state = !Crc32c::of(&block).get();
     block.extend_from_slice(&state.to_le_bytes());
     block
 }
 
 /// Writes a changed copy of `old` to `new`.
-pub(crate) fn write_new(old: &Path, new: &Path, change: Change, bytes: u64) -> io::Result<()> {
+pub(crate) fn write_new(old: &Path, new: &Path, change: ChangeKind, bytes: u64) -> io::Result<()> {
     let len = old.metadata()?.len();
     let from = BufReader::with_capacity(BUFFER_BYTES, File::open(old)?);
     let mut to = BufWriter::with_capacity(BUFFER_BYTES, File::create(new)?);
@@ -63,7 +63,7 @@ pub(crate) fn write_new(old: &Path, new: &Path, change: Change, bytes: u64) -> i
 fn changed(
     mut old: impl Read,
     len: u64,
-    (change, bytes): (Change, u64),
+    (change, bytes): (ChangeKind, u64),
     new: &mut impl Write,
 ) -> io::Result<()> {
     let mut random = Random::new(SEED ^ bytes.rotate_left(17) ^ change as u64);
@@ -71,14 +71,14 @@ fn changed(
     for (place, piece) in pieces(len, (change, bytes), &mut random) {
         io::copy(&mut (&mut old).take(place - at), new)?;
         at = place;
-        if change == Change::Insert {
+        if change == ChangeKind::Insert {
             new.write_all(&random.bytes(piece as usize))?;
             continue;
         }
         let mut gone = vec![0; piece as usize];
         old.read_exact(&mut gone)?;
         at += piece;
-        if change == Change::Inverse {
+        if change == ChangeKind::Inverse {
             gone.iter_mut().for_each(|byte| *byte = !*byte);
             new.write_all(&gone)?;
         }
@@ -87,11 +87,11 @@ fn changed(
 }
 
 /// Returns position and length of the pieces, in order and without overlap.
-fn pieces(len: u64, (change, bytes): (Change, u64), random: &mut Random) -> Vec<(u64, u64)> {
+fn pieces(len: u64, (change, bytes): (ChangeKind, u64), random: &mut Random) -> Vec<(u64, u64)> {
     let count = bytes.div_ceil(PIECE_BYTES);
     // Positions are drawn among the bytes that stay, then moved by the pieces before.
     let (stay, width) =
-        if change == Change::Insert { (len, 0) } else { (len - bytes, PIECE_BYTES) };
+        if change == ChangeKind::Insert { (len, 0) } else { (len - bytes, PIECE_BYTES) };
     let mut places: Vec<_> = (0..count).map(|_| random.below(stay + 1)).collect();
     places.sort_unstable();
     let piece = |at: u64| PIECE_BYTES.min(bytes - at * PIECE_BYTES);
@@ -102,7 +102,7 @@ fn pieces(len: u64, (change, bytes): (Change, u64), random: &mut Random) -> Vec<
 mod tests {
     use super::*;
 
-    fn new_of(old: &[u8], change: Change, bytes: u64) -> Vec<u8> {
+    fn new_of(old: &[u8], change: ChangeKind, bytes: u64) -> Vec<u8> {
         let mut new = Vec::new();
         changed(old, old.len() as u64, (change, bytes), &mut new).unwrap();
         new
@@ -113,7 +113,7 @@ mod tests {
         let mut random = Random::new(4);
         let [one, other] = [(); 2].map(|()| forged(&mut random));
         assert_ne!(one, other);
-        assert_eq!([one.len(), other.len()], [Data::FORGED_BYTES; 2]);
+        assert_eq!([one.len(), other.len()], [DataKind::FORGED_BYTES; 2]);
         assert_eq!(Crc32c::of(&one), Crc32c::of(&other));
     }
 
@@ -124,11 +124,11 @@ mod tests {
             write_old(&path, data, 1_000_001).unwrap();
             std::fs::read(&path).unwrap()
         };
-        assert!(old(Data::Zeros) == vec![0; 1_000_001]);
-        let lines = old(Data::Repeated(100));
+        assert!(old(DataKind::Zeros) == vec![0; 1_000_001]);
+        let lines = old(DataKind::Repeated(100));
         assert!(lines.len() == 1_000_001 && lines[100..] == lines[..lines.len() - 100]);
         assert!(lines[1..] != lines[..lines.len() - 1]);
-        let [random, forged] = [Data::Random, Data::Forged].map(old);
+        let [random, forged] = [DataKind::Random, DataKind::Forged].map(old);
         assert!(random.len() == forged.len() && random != forged);
     }
 
@@ -136,10 +136,10 @@ mod tests {
     fn the_requested_number_of_bytes_changes() {
         let old = Random::new(1).bytes(100_000);
         for bytes in [0, 1, 255, 256, 257, 10_000, 100_000] {
-            let inserted = new_of(&old, Change::Insert, bytes);
+            let inserted = new_of(&old, ChangeKind::Insert, bytes);
             assert_eq!(inserted.len() as u64, 100_000 + bytes);
-            assert_eq!(new_of(&old, Change::Cut, bytes).len() as u64, 100_000 - bytes);
-            let inverse = new_of(&old, Change::Inverse, bytes);
+            assert_eq!(new_of(&old, ChangeKind::Cut, bytes).len() as u64, 100_000 - bytes);
+            let inverse = new_of(&old, ChangeKind::Inverse, bytes);
             let differ = old.iter().zip(&inverse).filter(|(old, new)| old != new).count();
             assert_eq!((inverse.len(), differ as u64), (100_000, bytes));
         }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn pieces_are_of_one_length_but_the_last_and_lie_apart() {
-        for change in [Change::Cut, Change::Inverse] {
+        for change in [ChangeKind::Cut, ChangeKind::Inverse] {
             let pieces = pieces(100_000, (change, 50_001), &mut Random::new(3));
             assert!(pieces.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{pieces:?}");
             let (last, others) = pieces.split_last().unwrap();
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_change_is_the_same_each_time_and_differs_by_kind() {
         let old = Random::new(2).bytes(10_000);
-        assert_eq!(new_of(&old, Change::Insert, 512), new_of(&old, Change::Insert, 512));
-        assert_ne!(new_of(&old, Change::Cut, 512), new_of(&old, Change::Inverse, 512));
+        assert_eq!(new_of(&old, ChangeKind::Insert, 512), new_of(&old, ChangeKind::Insert, 512));
+        assert_ne!(new_of(&old, ChangeKind::Cut, 512), new_of(&old, ChangeKind::Inverse, 512));
     }
 }

@@ -20,11 +20,11 @@ use deltic_net::most_threads;
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words as causes};
 use crate::files;
 use crate::inputs::id;
-use crate::machine::{Machine, processors};
-use crate::size::Size;
-use compare::{Comparison, Scene};
-use report::{Case, Report};
-use words::{Amount, Between, Change, Data, Peer};
+use crate::machine::{MachineInfo, processors};
+use crate::size::ByteSize;
+use compare::{Comparison, VersionPair};
+use report::{SyncCase, SyncReport};
+use words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
@@ -46,16 +46,16 @@ use words::{Amount, Between, Change, Data, Peer};
 /// are measured from outside, so unknown figures are shown as "-".
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct SyncArgs {
     /// Strategies to compare; "all" is every strategy of the papers and of Deltic
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "deltic")]
     strategy: Vec<String>,
     /// Lengths of old [default: 10MB where there is no --pair]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    size: Vec<Size>,
+    size: Vec<ByteSize>,
     /// Content of old: random, zeros, forged (blocks with equal CRC-32C), or a length: random bytes of this length, repeated
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "random")]
-    data: Vec<Data>,
+    data: Vec<DataKind>,
     /// How bytes change
     #[arg(
         long,
@@ -64,7 +64,7 @@ pub(crate) struct Args {
         value_enum,
         default_value = "insert,cut,inverse"
     )]
-    kind: Vec<Change>,
+    kind: Vec<ChangeKind>,
     /// How many bytes change: sizes, or shares of old such as 0.1%
     #[arg(
         long,
@@ -72,7 +72,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         default_value = "0,256B,4KiB,64KiB,1MiB"
     )]
-    change: Vec<Amount>,
+    change: Vec<ChangeAmount>,
     /// Two versions of a file, such as releases; may be repeated
     #[arg(long, value_names = ["OLD", "NEW"], num_args = 2)]
     pair: Vec<PathBuf>,
@@ -81,10 +81,10 @@ pub(crate) struct Args {
     threads: Vec<NonZeroU32>,
     /// Link between the ends: bits per second and round trip time, such as 500Mbit,50ms, or none. May be repeated
     #[arg(long, value_name = "RATE,RTT", default_value = "none")]
-    link: Vec<Between>,
+    link: Vec<LinkSpec>,
     /// Programs to compare with: rsync or rdiff, at PATH if given; may be repeated
     #[arg(long, value_name = "NAME[=PATH]")]
-    peer: Vec<Peer>,
+    peer: Vec<OtherProgram>,
     /// Compress literals (zstd)
     #[arg(short = 'z', long)]
     compress: bool,
@@ -109,16 +109,16 @@ pub(crate) struct Args {
 }
 
 /// The validated options.
-struct Plan<'a> {
-    args: &'a Args,
+struct SyncPlan<'a> {
+    args: &'a SyncArgs,
     strategies: Vec<Strategy>,
     threads: Vec<NonZeroU32>,
-    scenes: Vec<Scene>,
-    links: Vec<Between>,
+    scenes: Vec<VersionPair>,
+    links: Vec<LinkSpec>,
 }
 
-impl<'a> Plan<'a> {
-    fn new(args: &'a Args) -> Result<Self> {
+impl<'a> SyncPlan<'a> {
+    fn new(args: &'a SyncArgs) -> Result<Self> {
         let mut strategies = Vec::new();
         for name in &args.strategy {
             let named =
@@ -139,24 +139,24 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns all cases to compare.
-    fn cases(&self) -> Result<Vec<Case>> {
+    fn cases(&self) -> Result<Vec<SyncCase>> {
         let cases =
             self.scenes.iter().flat_map(|scene| self.links.iter().map(|link| scene.case(*link)));
         cases.collect()
     }
 
     /// Returns all output files.
-    fn files(&self, cases: &[Case]) -> Vec<PathBuf> {
+    fn files(&self, cases: &[SyncCase]) -> Vec<PathBuf> {
         let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, cases));
         self.args.csv.iter().cloned().chain(plots).collect()
     }
 }
 
-impl Args {
+impl SyncArgs {
     /// Returns the pairs of versions to compare.
-    fn scenes(&self) -> Result<Vec<Scene>> {
+    fn scenes(&self) -> Result<Vec<VersionPair>> {
         let sizes = match &self.size[..] {
-            [] if self.pair.is_empty() => vec![Size::from(USUAL_BYTES)],
+            [] if self.pair.is_empty() => vec![ByteSize::from(USUAL_BYTES)],
             sizes => sizes.to_vec(),
         };
         let mut scenes = Vec::new();
@@ -164,26 +164,28 @@ impl Args {
         for (data, size) in made {
             // All kinds of an empty change are the same.
             if self.change.iter().any(|amount| amount.of(size.bytes()) == 0) {
-                scenes.push(Scene::same(data, size));
+                scenes.push(VersionPair::same(data, size));
             }
             for change in &self.kind {
                 for amount in self.change.iter().filter(|amount| amount.of(size.bytes()) > 0) {
                     let fits = amount.of(size.bytes()) <= size.bytes();
                     ensure!(fits, "--change {amount}: more than --size {size}");
                     let change = Some((*change, *amount));
-                    scenes.push(Scene::Made { data, size, change });
+                    scenes.push(VersionPair::Made { data, size, change });
                 }
             }
         }
         let pairs = self.pair.chunks_exact(2);
-        scenes.extend(pairs.map(|two| Scene::Pair { old: two[0].clone(), new: two[1].clone() }));
+        scenes.extend(
+            pairs.map(|two| VersionPair::Pair { old: two[0].clone(), new: two[1].clone() }),
+        );
         Ok(scenes)
     }
 }
 
 /// Runs the comparison and prints its figures.
-pub(crate) fn run(args: &Args) -> Exit {
-    let plan = match Plan::new(args) {
+pub(crate) fn run(args: &SyncArgs) -> Exit {
+    let plan = match SyncPlan::new(args) {
         Ok(plan) => plan,
         Err(refusal) => {
             complain(&causes(&refusal), Some("see `deltic bench sync --help`"));
@@ -193,7 +195,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     compare(&plan).unwrap_or_else(|error| give_up(&error))
 }
 
-fn compare(plan: &Plan<'_>) -> Result<Exit> {
+fn compare(plan: &SyncPlan<'_>) -> Result<Exit> {
     // Output files are checked before the measurement, which may take long.
     let cases = plan.cases()?;
     let files = plan.files(&cases);
@@ -204,10 +206,10 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     files.iter().try_for_each(|file| files::try_out(file))?;
     let mut comparison = Comparison::new(plan)?;
     let rows = comparison.rows(plan)?;
-    let (machine, runs) = (Machine::here().name, plan.args.runs);
+    let (machine, runs) = (MachineInfo::here().name, plan.args.runs);
     let processors = processors();
     let machine = format!("{machine}, {processors} processors, median of {runs}");
-    let report = Report { machine, rows };
+    let report = SyncReport { machine, rows };
     print(&report.lines())?;
     let csv = plan.args.csv.as_deref();
     csv.map_or(Ok(()), |path| files::write(path, report.csv().as_bytes()))?;

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::UsageWho;
 
-use super::link::{Costs, spent};
-use super::trial::{Files, Sample};
-use super::words::{Between, Peer, PeerKind};
+use super::link::{LinkCosts, spent};
+use super::trial::{SyncFiles, SyncSample};
+use super::words::{LinkSpec, OtherProgram, PeerKind};
 use crate::exit::shown;
 
-impl Peer {
+impl OtherProgram {
     /// Returns the name and version of the program. Fails if the program is missing.
     pub(crate) fn version(&self) -> Result<String> {
         let told = Command::new(&self.program).arg("--version").stdin(Stdio::null()).output();
@@ -41,14 +41,14 @@ impl Peer {
     }
 
     /// Syncs `files`, which are in place, over a link.
-    pub(crate) fn run(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+    pub(crate) fn run(&self, files: &SyncFiles, way: &PeerLink<'_>) -> Result<SyncSample> {
         match self.kind {
             PeerKind::Rsync => self.rsync(files, way),
             PeerKind::Rdiff => self.rdiff(files, way),
         }
     }
 
-    fn rsync(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+    fn rsync(&self, files: &SyncFiles, way: &PeerLink<'_>) -> Result<SyncSample> {
         let mut far = OsString::from("far:");
         far.push(&files.dest);
         let mut rsync_path = OsString::from("--rsync-path=");
@@ -59,17 +59,17 @@ impl Peer {
         let shell = quoted(&way.shell()?);
         args.extend([rsync_path, "-e".into(), shell, files.new.clone().into(), far]);
         let mut command = Command::new(&self.program);
-        let Cost { wall, cpu, said } =
+        let CommandCost { wall, cpu, said } =
             spend(command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()))?;
-        let Costs { far, own } = Costs::read(&way.costs())?;
+        let LinkCosts { far, own } = LinkCosts::read(&way.costs())?;
         let (up, down) = (count(&said, "Total bytes sent")?, count(&said, "Total bytes received")?);
         let literal = Some(count(&said, "Literal data")?);
         let cpu = cpu.saturating_sub(own);
         let split = Some([cpu.saturating_sub(far), far]);
-        Ok(Sample { wall, cpu, ends: None, split, up, down, literal })
+        Ok(SyncSample { wall, cpu, ends: None, split, up, down, literal })
     }
 
-    fn rdiff(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+    fn rdiff(&self, files: &SyncFiles, way: &PeerLink<'_>) -> Result<SyncSample> {
         let [signature, delta, made] =
             ["rdiff.sig", "rdiff.delta", "rdiff.new"].map(|name| way.dir.join(name));
         let make =
@@ -85,7 +85,7 @@ impl Peer {
         let patched = way.spend_beyond(patch.stdin(opened).stdout(Stdio::null()))?;
         fs::rename(&made, &files.dest).with_context(|| format!("rename {}", shown(&made)))?;
         let len = |path: &PathBuf| -> Result<u64> { Ok(path.metadata()?.len()) };
-        Ok(Sample {
+        Ok(SyncSample {
             wall: told.wall + searched.wall + patched.wall,
             cpu: told.cpu + searched.cpu + patched.cpu,
             ends: None,
@@ -97,7 +97,7 @@ impl Peer {
     }
 
     /// Returns a command that runs the program at the far end with these arguments.
-    fn beyond<const N: usize>(&self, way: &Over<'_>, words: [&Path; N]) -> Result<Command> {
+    fn beyond<const N: usize>(&self, way: &PeerLink<'_>, words: [&Path; N]) -> Result<Command> {
         let shell = way.shell()?;
         let mut command = Command::new(&shell[0]);
         command.args(&shell[1..]).arg("far").arg(&self.program).arg("-f").args(words);
@@ -106,16 +106,16 @@ impl Peer {
 }
 
 /// Link and options of a run.
-pub(crate) struct Over<'a> {
+pub(crate) struct PeerLink<'a> {
     /// The link between the ends.
-    pub(crate) link: Between,
+    pub(crate) link: LinkSpec,
     /// True if literals are compressed, if the program can.
     pub(crate) compress: bool,
     /// Directory for temporary files.
     pub(crate) dir: &'a Path,
 }
 
-impl Over<'_> {
+impl PeerLink<'_> {
     /// Returns the command that replaces ssh. The host and the remote command follow.
     fn shell(&self) -> Result<Vec<OsString>> {
         let bench = std::env::current_exe().context("find this program")?;
@@ -129,14 +129,14 @@ impl Over<'_> {
     }
 
     /// Runs a far end, which must succeed. The cost excludes the shell.
-    fn spend_beyond(&self, command: &mut Command) -> Result<Cost> {
+    fn spend_beyond(&self, command: &mut Command) -> Result<CommandCost> {
         let cost = spend(command)?;
-        Ok(Cost { cpu: Costs::read(&self.costs())?.far, ..cost })
+        Ok(CommandCost { cpu: LinkCosts::read(&self.costs())?.far, ..cost })
     }
 }
 
 /// Runs a command, which must succeed.
-fn spend(command: &mut Command) -> Result<Cost> {
+fn spend(command: &mut Command) -> Result<CommandCost> {
     let (start, before) = (Instant::now(), spent(UsageWho::RUSAGE_CHILDREN)?);
     let program = shown(Path::new(command.get_program()));
     command.env("LC_ALL", "C");
@@ -149,11 +149,11 @@ fn spend(command: &mut Command) -> Result<Cost> {
         let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
         bail!("{program}: {}: {why}", ended.status);
     }
-    Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
+    Ok(CommandCost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
 }
 
 /// Cost and output of a command.
-struct Cost {
+struct CommandCost {
     wall: Duration,
     cpu: Duration,
     said: String,

@@ -3,20 +3,20 @@
 use deltic_net::monitor::Stage;
 use deltic_protocol::Purpose;
 
-use super::trial::Sample;
+use super::trial::SyncSample;
 use crate::median::median;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// All results.
-pub(crate) struct Report {
+pub(crate) struct SyncReport {
     /// Machine and way of measuring, in a line.
     pub(crate) machine: String,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<SyncRow>,
 }
 
 /// The versions of a case, their change and the link.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Case {
+pub(crate) struct SyncCase {
     /// Length of the old version, or the name of a pair.
     pub(crate) data: String,
     /// `none`, or the kind of change.
@@ -31,8 +31,8 @@ pub(crate) struct Case {
 }
 
 /// Results of a way to sync.
-pub(crate) struct Row {
-    pub(crate) case: Case,
+pub(crate) struct SyncRow {
+    pub(crate) case: SyncCase,
     /// Name of the strategy or program.
     pub(crate) name: String,
     /// Threads of each end. `None` if the program decides.
@@ -40,14 +40,14 @@ pub(crate) struct Row {
     samples: Vec<Vec<Option<f64>>>,
 }
 
-impl Row {
+impl SyncRow {
     /// Makes a row without results.
-    pub(crate) fn new(case: Case, name: &str, threads: Option<u32>) -> Self {
+    pub(crate) fn new(case: SyncCase, name: &str, threads: Option<u32>) -> Self {
         Self { case, name: name.into(), threads, samples: Vec::new() }
     }
 
     /// Adds the results of a run.
-    pub(crate) fn add(&mut self, sample: &Sample) {
+    pub(crate) fn add(&mut self, sample: &SyncSample) {
         self.samples.push(sample.cells());
     }
 
@@ -58,7 +58,7 @@ impl Row {
 
     /// Returns the median of a figure, if known.
     pub(crate) fn figure(&self, column: &str) -> Option<f64> {
-        let at = Sample::columns().iter().position(|name| name == column);
+        let at = SyncSample::columns().iter().position(|name| name == column);
         self.median(at.expect("columns are asked for by their names"))
     }
 
@@ -74,17 +74,17 @@ impl Row {
     }
 
     fn names(&self) -> [String; 6] {
-        let Case { data, change, amount, link, .. } = &self.case;
+        let SyncCase { data, change, amount, link, .. } = &self.case;
         let threads = self.threads.map_or_else(|| "-".into(), |threads| threads.to_string());
         [data.clone(), change.clone(), amount.clone(), link.clone(), self.name.clone(), threads]
     }
 }
 
-impl Report {
+impl SyncReport {
     /// Formats all tables for the terminal.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.machine.clone()];
-        let mut put = |title: &str, table: &Table| {
+        let mut put = |title: &str, table: &TextTable| {
             lines.extend([String::new(), format!("== {title}"), String::new()]);
             lines.extend(table.lines());
         };
@@ -100,10 +100,10 @@ impl Report {
         lines
     }
 
-    fn table(&self, columns: &[Shown]) -> Table {
+    fn table(&self, columns: &[TableColumn]) -> TextTable {
         let header = NAMES.map(String::from).into_iter();
         let header = header.chain(columns.iter().map(|column| column.title.clone()));
-        let mut table = Table::new(NAMES.len(), header);
+        let mut table = TextTable::new(NAMES.len(), header);
         for row in &self.rows {
             let figures: Vec<_> = columns.iter().map(|column| row.figure(&column.name)).collect();
             if figures.iter().any(Option::is_some) {
@@ -118,10 +118,11 @@ impl Report {
     pub(crate) fn csv(&self) -> String {
         let names =
             ["data", "change", "changed_bytes", "new_bytes", "link", "name", "threads", "runs"];
-        let columns = Sample::columns();
-        let mut table = Table::new(0, names.map(String::from).into_iter().chain(columns.clone()));
+        let columns = SyncSample::columns();
+        let mut table =
+            TextTable::new(0, names.map(String::from).into_iter().chain(columns.clone()));
         for row in &self.rows {
-            let Case { data, change, changed, new_len, link, .. } = &row.case;
+            let SyncCase { data, change, changed, new_len, link, .. } = &row.case;
             let names = [
                 plain(data),
                 change.clone(),
@@ -143,7 +144,7 @@ impl Report {
 }
 
 /// A column of a table for the terminal.
-struct Shown {
+struct TableColumn {
     title: String,
     /// Name of the figure.
     name: String,
@@ -152,7 +153,7 @@ struct Shown {
     digits: usize,
 }
 
-impl Shown {
+impl TableColumn {
     fn new(title: &str, name: impl Into<String>, (scale, digits): (f64, usize)) -> Self {
         Self { title: title.into(), name: name.into(), scale, digits }
     }
@@ -163,7 +164,7 @@ impl Shown {
     }
 }
 
-fn overview() -> Vec<Shown> {
+fn overview() -> Vec<TableColumn> {
     let seconds = [
         ("wall", "wall_s"),
         ("cpu", "cpu_s"),
@@ -172,34 +173,35 @@ fn overview() -> Vec<Shown> {
         ("both wait", "waiting_s"),
     ];
     let bytes = [("up", "up_bytes"), ("down", "down_bytes"), ("literal", "literal_bytes")];
-    let seconds = seconds.map(|(title, name)| Shown::new(title, name, (1.0, 4)));
-    let bytes = bytes.map(|(title, name)| Shown::new(title, name, (1.0, 0)));
+    let seconds = seconds.map(|(title, name)| TableColumn::new(title, name, (1.0, 4)));
+    let bytes = bytes.map(|(title, name)| TableColumn::new(title, name, (1.0, 0)));
     seconds.into_iter().chain(bytes).collect()
 }
 
-fn stages(end: &str) -> Vec<Shown> {
-    let stage =
-        |stage: Stage| Shown::new(stage.name(), format!("{end}_{}_cpu_s", stage.name()), (1e3, 2));
+fn stages(end: &str) -> Vec<TableColumn> {
+    let stage = |stage: Stage| {
+        TableColumn::new(stage.name(), format!("{end}_{}_cpu_s", stage.name()), (1e3, 2))
+    };
     let version = if end == "sender" { "new" } else { "old" };
-    let cut = Shown::new("cut alone", format!("{version}_cut_cpu_s"), (1e3, 2));
+    let cut = TableColumn::new("cut alone", format!("{version}_cut_cpu_s"), (1e3, 2));
     Stage::ALL.map(stage).into_iter().chain([cut]).collect()
 }
 
-fn purposes() -> Vec<Shown> {
+fn purposes() -> Vec<TableColumn> {
     let of = |way: &str| {
         let column = |purpose: Purpose| {
             let name = purpose.name();
-            Shown::new(&format!("{way} {name}"), format!("{way}_{name}_bytes"), (1.0, 0))
+            TableColumn::new(&format!("{way} {name}"), format!("{way}_{name}_bytes"), (1.0, 0))
         };
         Purpose::ALL.map(column)
     };
     ["up", "down"].into_iter().flat_map(of).collect()
 }
 
-fn compared() -> Vec<Shown> {
+fn compared() -> Vec<TableColumn> {
     let ends = ["sender", "receiver"].into_iter();
     let column = |end: &str, sums: &str| {
-        Shown::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), (1.0, 0))
+        TableColumn::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), (1.0, 0))
     };
     ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
 }

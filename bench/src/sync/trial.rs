@@ -22,14 +22,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::exit::shown;
 
 /// Two versions of a file, and the destination that holds the old version.
-pub(crate) struct Files {
+pub(crate) struct SyncFiles {
     pub(crate) old: PathBuf,
     pub(crate) new: PathBuf,
     /// Destination with the result of the last sync.
     pub(crate) dest: PathBuf,
 }
 
-impl Files {
+impl SyncFiles {
     /// Copies the old version to the destination and flushes it, so that the next run does not pay for this write. The
     /// modification time is a day ago, so that the quick check sees every change.
     pub(crate) fn restore(&self) -> Result<()> {
@@ -57,11 +57,11 @@ impl Files {
 }
 
 /// Cost of a sync. Figures that are unknown for a program are absent.
-pub(crate) struct Sample {
+pub(crate) struct SyncSample {
     pub(crate) wall: Duration,
     /// Processor time of both ends.
     pub(crate) cpu: Duration,
-    pub(crate) ends: Option<Ends>,
+    pub(crate) ends: Option<EndTimes>,
     /// Processor time of the sender and of the receiver.
     pub(crate) split: Option<[Duration; 2]>,
     /// Bytes from the sender.
@@ -73,7 +73,7 @@ pub(crate) struct Sample {
 }
 
 /// Figures that only Deltic's ends report.
-pub(crate) struct Ends {
+pub(crate) struct EndTimes {
     /// Times of the sender and of the receiver.
     pub(crate) spent: [Spent; 2],
     pub(crate) waiting: Duration,
@@ -81,8 +81,8 @@ pub(crate) struct Ends {
     pub(crate) cut: [Duration; 2],
 }
 
-impl Sample {
-    /// Returns the names of [`Sample::cells`].
+impl SyncSample {
+    /// Returns the names of [`SyncSample::cells`].
     pub(crate) fn columns() -> Vec<String> {
         let fixed = FIXED.map(String::from).into_iter();
         let ends = ["sender", "receiver"];
@@ -137,7 +137,7 @@ impl Sample {
 
 /// Options of Deltic for a sync.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct SyncWay {
     pub(crate) strategy: Strategy,
     pub(crate) threads: NonZeroU32,
     pub(crate) link: Option<LinkModel>,
@@ -146,15 +146,15 @@ pub(crate) struct Way {
 }
 
 /// Result of a sync.
-pub(crate) enum Ended {
-    Well(Box<Sample>),
+pub(crate) enum SyncResult {
+    Well(Box<SyncSample>),
     /// The session does not support these options.
     Refused(String),
 }
 
-impl Way {
+impl SyncWay {
     /// Syncs `files`, which are in place.
-    pub(crate) fn run(&self, files: &Files) -> Result<Ended> {
+    pub(crate) fn run(&self, files: &SyncFiles) -> Result<SyncResult> {
         let plan = self.plan(files);
         let mut troubles = Vec::new();
         let mut note = |notice: Notice| {
@@ -168,7 +168,7 @@ impl Way {
             Ok(ended) => ended,
             Err(SyncError::Interrupted) => return Err(SyncError::Interrupted.into()),
             Err(error @ (SyncError::Usage(_) | SyncError::Incompatible(_))) => {
-                return Ok(Ended::Refused(error.to_string()));
+                return Ok(SyncResult::Refused(error.to_string()));
             }
             Err(error) => return Err(error).context(self.strategy.name),
         };
@@ -177,8 +177,8 @@ impl Way {
             bail!("{}: {trouble}", self.strategy.name);
         }
         let spent = [ended.sender, ended.receiver];
-        let ends = Ends { spent, waiting: ended.waiting, cut: self.cut(files)? };
-        Ok(Ended::Well(Box::new(Sample {
+        let ends = EndTimes { spent, waiting: ended.waiting, cut: self.cut(files)? };
+        Ok(SyncResult::Well(Box::new(SyncSample {
             wall: ended.outcome.elapsed,
             cpu,
             ends: Some(ends),
@@ -189,7 +189,7 @@ impl Way {
         })))
     }
 
-    fn plan(&self, files: &Files) -> Plan {
+    fn plan(&self, files: &SyncFiles) -> Plan {
         let Self { strategy, threads, compress, durable, .. } = *self;
         let options = Options {
             times: true,
@@ -218,7 +218,7 @@ impl Way {
 
     /// Measures the processor time of cutting both versions with this strategy's chunker and without sums. A session
     /// cuts and sums together, so the share of cutting is only known from this measurement.
-    fn cut(&self, files: &Files) -> Result<[Duration; 2]> {
+    fn cut(&self, files: &SyncFiles) -> Result<[Duration; 2]> {
         let new_len = files.new.metadata()?.len();
         let bandwidth = self.link.map(|link| link.bits_per_second);
         let spec = self.strategy.chunker(new_len, bandwidth);
@@ -269,7 +269,7 @@ fn clock(id: ClockId) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// First names of [`Sample::columns`].
+/// First names of [`SyncSample::columns`].
 const FIXED: [&str; 12] = [
     "wall_s",
     "cpu_s",

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use deltic_core::strategy::LinkModel;
 
-use crate::size::{BadSize, Size};
+use crate::size::{BadByteSize, ByteSize};
 
 /// An amount of change: a number of bytes or a percentage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Amount {
-    Bytes(Size),
+pub(crate) enum ChangeAmount {
+    Bytes(ByteSize),
     Percent(f64),
 }
 
-impl Amount {
+impl ChangeAmount {
     /// Returns the number of changed bytes in a file of `len` bytes.
     pub(crate) fn of(self, len: u64) -> u64 {
         match self {
@@ -26,7 +26,7 @@ impl Amount {
     }
 }
 
-impl FromStr for Amount {
+impl FromStr for ChangeAmount {
     type Err = BadWord;
 
     fn from_str(word: &str) -> Result<Self, BadWord> {
@@ -40,7 +40,7 @@ impl FromStr for Amount {
     }
 }
 
-impl fmt::Display for Amount {
+impl fmt::Display for ChangeAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(size) => size.fmt(f),
@@ -51,40 +51,41 @@ impl fmt::Display for Amount {
 
 /// Content of the old version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
+pub(crate) enum DataKind {
     /// Random bytes.
     Random,
     /// Zeros.
     Zeros,
     /// Random bytes of this length, repeated.
     Repeated(u32),
-    /// Different blocks of [`Data::FORGED_BYTES`] with equal CRC-32C.
+    /// Different blocks of [`DataKind::FORGED_BYTES`] with equal CRC-32C.
     Forged,
 }
 
-impl Data {
+impl DataKind {
     /// Block size of rsync, SkySync-F and WebR2sync in the papers.
     pub(crate) const FORGED_BYTES: usize = 8 << 10;
 
     /// Returns the name in tables for `size` bytes of this data.
-    pub(crate) fn describe(self, size: Size) -> String {
+    pub(crate) fn describe(self, size: ByteSize) -> String {
         let length_of = size.to_string();
         match self {
             Self::Random => length_of,
             Self::Zeros => format!("{length_of} of zeros"),
             Self::Repeated(bytes) => {
-                format!("{length_of} of equal {}", Size::from(u64::from(bytes)))
+                format!("{length_of} of equal {}", ByteSize::from(u64::from(bytes)))
             }
             Self::Forged => format!("{length_of} of forged sums"),
         }
     }
 }
 
-impl FromStr for Data {
+impl FromStr for DataKind {
     type Err = BadWord;
 
     fn from_str(word: &str) -> Result<Self, BadWord> {
-        let bytes = || word.parse::<Size>().ok().and_then(|size| u32::try_from(size.bytes()).ok());
+        let bytes =
+            || word.parse::<ByteSize>().ok().and_then(|size| u32::try_from(size.bytes()).ok());
         match word {
             "random" => Ok(Self::Random),
             "zeros" => Ok(Self::Zeros),
@@ -99,7 +100,7 @@ impl FromStr for Data {
 
 /// The kind of change of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Change {
+pub(crate) enum ChangeKind {
     /// New bytes are inserted.
     Insert,
     /// Bytes are deleted.
@@ -108,7 +109,7 @@ pub(crate) enum Change {
     Inverse,
 }
 
-impl Change {
+impl ChangeKind {
     /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -121,12 +122,12 @@ impl Change {
 
 /// The link between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Between {
+pub(crate) enum LinkSpec {
     Nothing,
     Link(LinkModel),
 }
 
-impl Between {
+impl LinkSpec {
     /// Returns the word that parses as this link.
     pub(crate) fn word(self) -> String {
         let Self::Link(LinkModel { bits_per_second, round_trip }) = self else {
@@ -146,7 +147,7 @@ impl Between {
 }
 
 /// Parses `none`, or a rate in bits per second and a round trip time: `500Mbit,50ms`.
-impl FromStr for Between {
+impl FromStr for LinkSpec {
     type Err = BadWord;
 
     fn from_str(word: &str) -> Result<Self, BadWord> {
@@ -166,7 +167,7 @@ impl FromStr for Between {
     }
 }
 
-impl fmt::Display for Between {
+impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Link(LinkModel { bits_per_second, round_trip }) = self else {
             return f.write_str("none");
@@ -187,7 +188,7 @@ fn number(word: &str, units: &[(&str, f64)]) -> Option<f64> {
 
 /// A program to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct OtherProgram {
     pub(crate) kind: PeerKind,
     /// Path of the program.
     pub(crate) program: PathBuf,
@@ -199,7 +200,7 @@ pub(crate) enum PeerKind {
     Rdiff,
 }
 
-impl FromStr for Peer {
+impl FromStr for OtherProgram {
     type Err = BadWord;
 
     fn from_str(word: &str) -> Result<Self, BadWord> {
@@ -220,7 +221,7 @@ impl FromStr for Peer {
 /// Error: an invalid argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadWord {
-    Size(BadSize),
+    Size(BadByteSize),
     Data,
     Percent,
     Link,
@@ -260,30 +261,30 @@ mod tests {
     fn an_amount_is_bytes_or_a_share() {
         for (word, bytes) in [("0", 0), ("4KiB", 4096), ("0.1%", 10_000), ("100%", 10_000_000)] {
             assert_eq!(
-                word.parse::<Amount>().map(|amount| amount.of(10_000_000)),
+                word.parse::<ChangeAmount>().map(|amount| amount.of(10_000_000)),
                 Ok(bytes),
                 "{word}"
             );
         }
         for word in ["101%", "-1%", "%", "x%", "4x", "nan%"] {
-            assert!(word.parse::<Amount>().is_err(), "{word}");
+            assert!(word.parse::<ChangeAmount>().is_err(), "{word}");
         }
     }
 
     #[test]
     fn data_is_a_name_or_the_length_of_a_repeated_part() {
         for (word, data, said) in [
-            ("random", Data::Random, "10 MB"),
-            ("zeros", Data::Zeros, "10 MB of zeros"),
-            ("100B", Data::Repeated(100), "10 MB of equal 100 B"),
-            ("4KiB", Data::Repeated(4096), "10 MB of equal 4 KiB"),
-            ("forged", Data::Forged, "10 MB of forged sums"),
+            ("random", DataKind::Random, "10 MB"),
+            ("zeros", DataKind::Zeros, "10 MB of zeros"),
+            ("100B", DataKind::Repeated(100), "10 MB of equal 100 B"),
+            ("4KiB", DataKind::Repeated(4096), "10 MB of equal 4 KiB"),
+            ("forged", DataKind::Forged, "10 MB of forged sums"),
         ] {
             assert_eq!(word.parse(), Ok(data), "{word}");
-            assert_eq!(data.describe(Size::from(10_000_000)), said);
+            assert_eq!(data.describe(ByteSize::from(10_000_000)), said);
         }
         for word in ["", "0", "1GiB", "noise"] {
-            assert_eq!(word.parse::<Data>(), Err(BadWord::Data), "{word}");
+            assert_eq!(word.parse::<DataKind>(), Err(BadWord::Data), "{word}");
         }
     }
 
@@ -297,13 +298,13 @@ mod tests {
             let round_trip = Duration::from_secs_f64(millis / 1e3);
             assert_eq!(
                 word.parse(),
-                Ok(Between::Link(LinkModel { bits_per_second, round_trip })),
+                Ok(LinkSpec::Link(Link { bits_per_second, round_trip })),
                 "{word}"
             );
         }
-        assert_eq!("none".parse(), Ok(Between::Nothing));
+        assert_eq!("none".parse(), Ok(LinkSpec::Nothing));
         for word in ["none", "500Mbit,50ms", "1.5kbit,1s", "100Gbit,0.1ms"] {
-            let between = word.parse::<Between>().unwrap();
+            let between = word.parse::<LinkSpec>().unwrap();
             assert_eq!(between.word().parse(), Ok(between), "{word}");
         }
         for word in [
@@ -317,13 +318,13 @@ mod tests {
             "-1Mbit,1ms",
             "1e3Mbit,1ms",
         ] {
-            assert_eq!(word.parse::<Between>(), Err(BadWord::Link), "{word}");
+            assert_eq!(word.parse::<LinkSpec>(), Err(BadWord::Link), "{word}");
         }
     }
 
     #[test]
     fn a_peer_has_a_program() {
-        let peer = |word: &str| word.parse::<Peer>().map(|peer| (peer.kind, peer.program));
+        let peer = |word: &str| word.parse::<OtherProgram>().map(|peer| (peer.kind, peer.program));
         assert_eq!(peer("rsync"), Ok((PeerKind::Rsync, "rsync".into())));
         assert_eq!(peer("rdiff=/opt/rdiff"), Ok((PeerKind::Rdiff, "/opt/rdiff".into())));
         assert_eq!((peer("scp"), peer("rsync=")), (Err(BadWord::Peer), Err(BadWord::Peer)));
