@@ -65,7 +65,7 @@ pub(crate) fn give_up(error: &anyhow::Error) -> Exit {
 /// Prints that an output file is an input. Returns the exit code.
 pub(crate) fn refuse_input(file: &Path) -> Exit {
     let message = format!("write {}: it is one of the inputs", shown(file));
-    complain(&message, Some("name another place for the figures"));
+    complain(&message, Some("choose another output path"));
     Exit::Usage
 }
 

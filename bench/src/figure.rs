@@ -72,7 +72,7 @@ impl Figure {
         let size = (size.0 * PNG_ZOOM as u32, size.1 * PNG_ZOOM as u32);
         let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
         self.paint(BitMapBackend::with_buffer(&mut pixels, size), PNG_ZOOM)?;
-        files::write(&files[1], &png(size, &pixels)?)
+        files::write(&files[1], &png(size.0, size.1, &pixels)?)
     }
 
     fn height(&self) -> i32 {
@@ -284,7 +284,7 @@ impl<B: DrawingBackend> Canvas<B> {
     }
 }
 
-fn png((width, height): (u32, u32), pixels: &[u8]) -> Result<Vec<u8>> {
+fn png(width: u32, height: u32, pixels: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);

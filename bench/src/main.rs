@@ -35,7 +35,7 @@ use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, stora
 #[command(disable_help_subcommand = true, after_help = EXAMPLES)]
 enum Program {
     Chunk(Box<chunk::ChunkArgs>),
-    Sync(Box<sync::SyncArgs>),
+    Sync(Box<sync::BenchSyncArgs>),
     /// Sync a changed file with each program: time, processor time, memory, bytes each way
     E2e(e2e::E2eOptions),
     /// Sync a large file many times, with a small change before each sync
@@ -57,7 +57,7 @@ enum Program {
     /// Sync to a nearly full disk (root only)
     Enospc(enospc::EnospcOptions),
     #[command(hide = true)]
-    Link(sync::link::LinkArgs),
+    Link(sync::link::LinkCommandArgs),
     /// Run a command and write its cost to FILE
     #[command(hide = true)]
     Measured(WrappedCommand),

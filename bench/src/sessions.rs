@@ -65,8 +65,7 @@ pub(crate) fn sessions(options: &SessionsOptions) -> Result<()> {
             (0..idle).map(|no| wait(&executor, &small, destination(no))).collect();
         until(|| executor.usage().sessions >= 2 * idle).await?;
         let idle_kib = (resident_kib("self")? - before) / idle.max(1) as u64;
-        let work =
-            work(&executor, (&large, options.bytes), (options.working, &destination)).await?;
+        let work = work(&executor, &large, options.bytes, options.working, &destination).await?;
         let half = waiting.len() / 2;
         let start = Instant::now();
         waiting[..half].iter().for_each(|session| session.cancel.cancel());
@@ -106,11 +105,11 @@ async fn beside_hog(
     let (one, long) = (dir.join("one"), dir.join("long"));
     make(&one, 1, FILE_BYTES)?;
     make(&long, 1, options.hog as usize)?;
-    small_ones(executor, &one, (options.small, dir.join("first"))).await?;
-    let calm = small_ones(executor, &one, (options.small, dir.join("calm"))).await?;
-    let hog = begin(executor, &long, (dir.join("hog"), Arc::default()));
+    small_ones(executor, &one, options.small, dir.join("first")).await?;
+    let calm = small_ones(executor, &one, options.small, dir.join("calm")).await?;
+    let hog = begin(executor, &long, dir.join("hog"), Arc::default());
     tokio::time::sleep(HEAD_START).await;
-    let beside = small_ones(executor, &one, (options.small, dir.join("beside"))).await?;
+    let beside = small_ones(executor, &one, options.small, dir.join("beside")).await?;
     if hog.is_finished() {
         bail!("the long session ended before the small ones");
     }
@@ -122,14 +121,15 @@ async fn beside_hog(
 async fn small_ones(
     executor: &Executor,
     source: &Path,
-    (sessions, to): (usize, PathBuf),
+    sessions: usize,
+    to: PathBuf,
 ) -> Result<Duration> {
     std::fs::create_dir(&to)?;
     let mut took = Vec::with_capacity(sessions);
     for first in (0..sessions).step_by(AT_ONCE) {
         let timed = |no: usize| {
             let (start, to) = (Instant::now(), to.join(no.to_string()));
-            let session = begin(executor, source, (to, Arc::default()));
+            let session = begin(executor, source, to, Arc::default());
             tokio::spawn(async move {
                 session.await??;
                 anyhow::Ok(start.elapsed())
@@ -141,14 +141,15 @@ async fn small_ones(
         }
     }
     took.sort_unstable();
-    took.get(took.len() * 99 / 100).copied().context("there is no small session")
+    took.get(took.len() * 99 / 100).copied().context("--small is 0")
 }
 
 /// Starts a session between two ends in this process. `moved` counts the bytes that the serving end receives.
 fn begin(
     executor: &Executor,
     source: &Path,
-    (destination, moved): (PathBuf, Arc<AtomicU64>),
+    destination: PathBuf,
+    moved: Arc<AtomicU64>,
 ) -> JoinHandle<Result<Outcome, SyncError>> {
     let with = Embedding { executor: executor.clone(), ..Embedding::default() };
     let plan = plan(source, Destination::Remote { host: "there".into(), path: destination.into() });
@@ -219,12 +220,14 @@ struct WorkUsage {
 
 async fn work(
     executor: &Executor,
-    (source, bytes): (&Path, u64),
-    (sessions, destination): (usize, &dyn Fn(usize) -> PathBuf),
+    source: &Path,
+    bytes: u64,
+    sessions: usize,
+    destination: &dyn Fn(usize) -> PathBuf,
 ) -> Result<WorkUsage> {
     let moved: Vec<_> = (0..sessions).map(|_| Arc::new(AtomicU64::new(0))).collect();
     let begin = |(no, moved): (usize, &Arc<AtomicU64>)| {
-        begin(executor, source, (destination(usize::MAX - no), Arc::clone(moved)))
+        begin(executor, source, destination(usize::MAX - no), Arc::clone(moved))
     };
     let working: Vec<_> = moved.iter().enumerate().map(begin).collect();
     let (mut taken, start) = (WorkUsage { threads: 0, kib: 0, shares: (1.0, 1.0) }, Instant::now());
@@ -233,7 +236,7 @@ async fn work(
     let mut halfway = None;
     while !working.iter().all(JoinHandle::is_finished) {
         if start.elapsed() > PATIENCE {
-            bail!("the sessions did not end");
+            bail!("the sessions did not end in time");
         }
         taken.threads = taken.threads.max(std::fs::read_dir("/proc/self/task")?.count());
         taken.kib = taken.kib.max(resident_kib("self")?);
@@ -264,7 +267,7 @@ async fn until(is: impl Fn() -> bool) -> Result<()> {
     let start = Instant::now();
     while !is() {
         if start.elapsed() > PATIENCE {
-            bail!("sessions neither began nor ended");
+            bail!("sessions did not start or end in time");
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

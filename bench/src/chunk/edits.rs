@@ -117,7 +117,7 @@ impl<'a> EditTrial<'a> {
         let chunks = self.files.iter().zip(&old).flat_map(|(file, old)| pieces(file, old));
         let known: HashSet<_> = chunks.map(Fingerprint::of).collect();
         let cost = |edit: &FileEdit| {
-            let version = OldVersion {
+            let version = UneditedFile {
                 chunker: &chunker,
                 bytes: &self.files[edit.file],
                 bounds: &old[edit.file],
@@ -171,14 +171,14 @@ fn other_than(value: u8, bytes: &[u8], random: &mut Random) -> u8 {
 }
 
 /// The old version of a file with a chunker.
-struct OldVersion<'a> {
+struct UneditedFile<'a> {
     chunker: &'a AnyChunker,
     bytes: &'a [u8],
     bounds: &'a [usize],
     known: &'a HashSet<Fingerprint>,
 }
 
-impl OldVersion<'_> {
+impl UneditedFile<'_> {
     /// Returns the bytes of new chunks after the edit.
     fn cost(&self, edit: &FileEdit) -> u64 {
         let max = self.chunker.max_len();

@@ -328,7 +328,7 @@ fn compare(plan: &ChunkPlan<'_>) -> Result<Exit> {
         return Ok(refuse_input(file));
     }
     if inputs.len() == 0 {
-        complain("the inputs hold no bytes: there is nothing to measure", None);
+        complain("the inputs are empty: there is nothing to measure", None);
         return Ok(if inputs.failed { Exit::Partial } else { Exit::Selection });
     }
     let report = plan.report(&inputs)?;

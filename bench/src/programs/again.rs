@@ -111,7 +111,7 @@ pub(super) fn rounds(
     write_base(&new, change.len, change.len)?;
     let mut runs = vec![Vec::new(); peers.len()];
     for round in 0..count + 2 {
-        change.make(&new, (round, count))?;
+        change.make(&new, round, count)?;
         for (number, peer) in turns(peers, round) {
             progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
             let dest = rig.dest(peer, to);
@@ -121,9 +121,9 @@ pub(super) fn rounds(
             // Otherwise this run would wait for unwritten data of another run.
             helper("sync", &[])?;
             let task = SyncTask { flags: change.flags, ..SyncTask::default() };
-            let run = rig.transfer(peer, task, (&new, &dest))?;
+            let run = rig.transfer(peer, task, &new, &dest)?;
             if !same_content(&new, &dest)? {
-                bail!("{} left a file that is not the new one", peer.name());
+                bail!("{}: the destination differs from the new version", peer.name());
             }
             // The first round copies, and the second indexes the copied file.
             if round > 1 {
@@ -137,7 +137,7 @@ pub(super) fn rounds(
 
 impl FileChange {
     /// Edits the file and sets a modification time in the past.
-    fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
+    fn make(&self, new: &Path, round: u32, count: u32) -> Result<()> {
         match self.edits {
             FileEdits::Nothing => return Ok(()),
             FileEdits::Overwritten { places, whole_blocks } => {
@@ -152,7 +152,7 @@ impl FileChange {
             }
             FileEdits::Inserted { percent } => {
                 let edited = new.with_extension("edited");
-                write_inserted(new, &edited, (percent, u64::from(round)))?;
+                write_inserted(new, &edited, percent, round.into())?;
                 fs::rename(&edited, new)?;
             }
             FileEdits::Rewritten { percent } => {
@@ -173,7 +173,7 @@ const BLOCK: usize = 4096;
 const INSERTED: usize = 40;
 
 /// Copies a file with runs of new blocks inserted: `percent` more bytes, at blocks chosen by the seed.
-fn write_inserted(from: &Path, to: &Path, (percent, seed): (f64, u64)) -> Result<()> {
+fn write_inserted(from: &Path, to: &Path, percent: f64, seed: u64) -> Result<()> {
     let (mut random, mut old, mut new) = (Random::new(seed), File::open(from)?, File::create(to)?);
     let blocks = old.metadata()?.len() / BLOCK as u64;
     let runs = (blocks as f64 * percent / 100.0 / INSERTED as f64).max(1.0) as usize;
@@ -192,7 +192,7 @@ fn write_inserted(from: &Path, to: &Path, (percent, seed): (f64, u64)) -> Result
 /// Empties the page cache, except for the new version.
 fn forget(new: &Path) -> Result<()> {
     helper("sync", &[])?;
-    fs::write("/proc/sys/vm/drop_caches", "3").context("drop caches, which only root may")?;
+    fs::write("/proc/sys/vm/drop_caches", "3").context("drop caches (needs root)")?;
     std::io::copy(&mut File::open(new)?, &mut std::io::sink())?;
     Ok(())
 }

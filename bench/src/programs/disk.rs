@@ -26,11 +26,11 @@ impl LoopDisk {
     /// Makes a btrfs with this kind of checksum.
     pub(super) fn btrfs_by(rig: &BenchRig, len: u64, sums: &str) -> Option<Self> {
         if !nix::unistd::Uid::effective().is_root() {
-            eprintln!("SKIPPED: btrfs on a loop device needs root, and so do its trees");
+            eprintln!("SKIPPED: mounting a btrfs on a loop device needs root");
             return None;
         }
         let made = Self::new(rig, len, &["mkfs.btrfs", "-q", "--csum", sums]);
-        made.inspect_err(|error| eprintln!("SKIPPED: no btrfs here: {error:#}")).ok()
+        made.inspect_err(|error| eprintln!("SKIPPED: cannot make a btrfs: {error:#}")).ok()
     }
 
     /// Makes a file system of `len` bytes with the command `make`, which gets the image's name as last argument, and

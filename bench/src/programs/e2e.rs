@@ -128,9 +128,9 @@ fn one(rig: &BenchRig, peer: PeerProgram, compress: bool, case: &FileCase) -> Re
     let dest = rig.path("dest");
     restore(&case.old, &dest)?;
     let task = SyncTask { flags: &["-t", "--no-whole-file"], compress, ..SyncTask::default() };
-    let run = rig.transfer(peer, task, (&case.new, &dest))?;
+    let run = rig.transfer(peer, task, &case.new, &dest)?;
     if !same_content(&case.new, &dest)? {
-        bail!("{}: {} left a file that is not the new one", case.name, peer.name());
+        bail!("{}: {}: the destination differs from the new version", case.name, peer.name());
     }
     Ok(run)
 }

@@ -49,13 +49,13 @@ struct DiskOutcome {
 
 pub(crate) fn enospc(options: &EnospcOptions) -> Result<()> {
     if !nix::unistd::Uid::effective().is_root() {
-        eprintln!("SKIPPED: a full disk needs a loop mount, and that needs root");
+        eprintln!("SKIPPED: mounting a file system on a loop device needs root");
         return Ok(());
     }
     options.programs.announce(&options.peers)?;
     let rig = BenchRig::new(&options.programs, &options.dir)?;
     if let Err(error) = new_disk(&rig) {
-        eprintln!("SKIPPED: no loop mount here: {error:#}");
+        eprintln!("SKIPPED: cannot mount a loop device: {error:#}");
         return Ok(());
     }
     let (old, new) = trees();
@@ -67,7 +67,7 @@ pub(crate) fn enospc(options: &EnospcOptions) -> Result<()> {
         for step in 0..options.steps {
             progress(&format!("{}: size {}/{}", peer.name(), step + 1, options.steps));
             let free = LEAST_FREE + (MOST_FREE - LEAST_FREE) * step / options.steps.max(1);
-            outcomes.push(one(&rig, peer, (&old, &new), free)?);
+            outcomes.push(one(&rig, peer, &old, &new, free)?);
         }
         progress("");
         table.row(summary(peer, &outcomes));
@@ -77,7 +77,7 @@ pub(crate) fn enospc(options: &EnospcOptions) -> Result<()> {
     }
     publish(&table, &options.out, "enospc")?;
     if broken > 0 {
-        bail!("{broken} full disks broke a promise");
+        bail!("{broken} syncs to a full disk violated a requirement");
     }
     Ok(())
 }
@@ -85,7 +85,8 @@ pub(crate) fn enospc(options: &EnospcOptions) -> Result<()> {
 fn one(
     rig: &BenchRig,
     peer: PeerProgram,
-    (old, new): (&TreeFiles, &TreeFiles),
+    old: &TreeFiles,
+    new: &TreeFiles,
     free: u64,
 ) -> Result<DiskOutcome> {
     let disk = new_disk(rig)?;
@@ -112,7 +113,7 @@ fn one(
 /// Runs a sync. Returns true if the exit code is 0.
 fn sync(rig: &BenchRig, peer: PeerProgram, dest: &Path) -> Result<bool> {
     let task = SyncTask { flags: &["-a", "--no-whole-file"], ..SyncTask::default() };
-    let line = rig.line(peer, task, (&rig.path("new/"), dest));
+    let line = rig.line(peer, task, &rig.path("new/"), dest);
     let quiet = Command::new(&line[0])
         .args(&line[1..])
         .stdin(Stdio::null())

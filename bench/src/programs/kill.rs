@@ -117,7 +117,7 @@ pub(crate) fn kill(options: &KillOptions) -> Result<()> {
     }
     publish(&table, &options.at.out, "kill")?;
     if !broken.is_empty() {
-        bail!("{} kills broke a promise; seed {seed}", broken.len());
+        bail!("{} kills violated a requirement; seed {seed}", broken.len());
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ impl KillStage {
     fn start(&self, peer: PeerProgram) -> Result<RunningSync> {
         let source = self.rig.path("new/");
         let task = SyncTask { flags: &["-a", "--no-whole-file"], ..SyncTask::default() };
-        let line = self.rig.line(peer, task, (&source, &self.dest()));
+        let line = self.rig.line(peer, task, &source, &self.dest());
         fs::remove_file(self.rig.path("passed")).ok();
         let child = Command::new(&line[0])
             .args(&line[1..])

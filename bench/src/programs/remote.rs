@@ -108,7 +108,7 @@ struct RemoteBench<'a> {
 }
 
 pub(crate) fn remote(options: &RemoteOptions) -> Result<()> {
-    ensure!(options.change.bytes() <= options.size.bytes(), "more changes than there is");
+    ensure!(options.change.bytes() <= options.size.bytes(), "--change is larger than --size");
     let dir = tempfile::Builder::new().prefix("deltic-bench-").tempdir_in(&options.at.dir)?;
     let deltic = deltic_program(options.deltic.as_deref());
     let rounds = RemoteBench { options, dir, deltic };
@@ -221,7 +221,10 @@ impl RemoteBench<'_> {
         let wire = loopback_bytes()? - before;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{} {said}", output.status);
-        ensure!(same_content(&self.path("img"), &img)?, "the file is not the same");
+        ensure!(
+            same_content(&self.path("img"), &img)?,
+            "the downloaded file differs from the source"
+        );
         Ok(RoundCost {
             cost: ProcessCost::read(&cost)?,
             wire,
@@ -242,5 +245,5 @@ fn loopback_bytes() -> Result<u64> {
     let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:"));
     let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    bytes.with_context(|| format!("{path} tells nothing of the loopback"))
+    bytes.with_context(|| format!("{path} has no byte count for the interface lo"))
 }

@@ -111,7 +111,8 @@ impl BenchRig {
         &self,
         peer: PeerProgram,
         task: SyncTask,
-        (from, to): (&Path, &Path),
+        from: &Path,
+        to: &Path,
     ) -> Vec<OsString> {
         let mut line = peer.command(&self.programs, &self.shell(), task);
         line.extend([from.into(), if has_far_end(peer, task) { far(to) } else { to.into() }]);
@@ -123,15 +124,17 @@ impl BenchRig {
         &self,
         peer: PeerProgram,
         task: SyncTask,
-        (from, to): (&Path, &Path),
+        from: &Path,
+        to: &Path,
     ) -> Result<TransferCost> {
         if peer.is_served() {
-            let server = self.server.upgrade().context("no server is up for deltic-served")?;
+            let server =
+                self.server.upgrade().context("the server for the peer deltic-served has ended")?;
             return self.transfer_to(&server, (peer, task), (from, to));
         }
         let far = self.path("far");
         fs::remove_file(&far).ok();
-        let line = self.line(peer, task, (from, to));
+        let line = self.line(peer, task, from, to);
         let both = self.run(peer, &line, None)?;
         if !has_far_end(peer, task) {
             return Ok(both);
@@ -139,7 +142,7 @@ impl BenchRig {
         let near = ProcessCost::read(&self.path("near"))?;
         let far = ProcessCost::read(&far)?;
         if near.cpu < far.cpu {
-            bail!("{}: the far end escaped the count of both", shown(&line));
+            bail!("{}: the count of both ends does not include the far end", shown(&line));
         }
         // The near wrapper also counts the far end. Its peak belongs to the near end only if it is the larger peak.
         let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };
@@ -155,7 +158,7 @@ impl BenchRig {
         (from, to): (&Path, &Path),
     ) -> Result<TransferCost> {
         let url = server.url(&to.strip_prefix(server.volume())?.to_string_lossy());
-        let line = self.line(peer, SyncTask { local: true, ..task }, (from, Path::new(&url)));
+        let line = self.line(peer, SyncTask { local: true, ..task }, from, Path::new(&url));
         let token = OsString::from(server.to.1.token.reveal());
         let before = server.cpu()?;
         let near = self.run(peer, &line, Some(("DELTIC_TOKEN", &token)))?;

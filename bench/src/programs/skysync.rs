@@ -146,14 +146,15 @@ impl RunSet<'_> {
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         ensure!(status.success(), "deltic-bench sync in {}: {status}", self.dir.display());
         let text = fs::read_to_string(csv).with_context(|| format!("read {}", csv.display()))?;
-        parse(&text, (isa, size), self.ways).context("the figures of deltic-bench sync")
+        parse(&text, isa, size, self.ways).context("the figures of deltic-bench sync")
     }
 }
 
 /// Parses the rows of a CSV file. `ways` renames strategies. Returns `None` if a column or strategy is missing.
 fn parse(
     text: &str,
-    (isa, size): (&'static str, &'static str),
+    isa: &'static str,
+    size: &'static str,
     ways: &[(&str, &str)],
 ) -> Option<Vec<SkysyncRow>> {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -269,9 +270,9 @@ mod tests {
     fn rows_of_a_sync_are_called_by_where_their_sums_are_from() {
         let text = "data,change,changed_bytes,link,name,wall_s,sender_cpu_s,receiver_cpu_s\n\
                     10 MB,insert,256,none,skysync-f,0.3,0.1,0.2\n";
-        let rows = parse(text, ("best", "10MB"), COMPUTED).unwrap();
+        let rows = parse(text, "best", "10MB", COMPUTED).unwrap();
         assert_eq!((&*rows[0].way, rows[0].cost), ("rsync, sums of skysync", [0.1, 0.2, 0.3]));
-        assert_eq!(parse(&text.replace("wall_s", "wall"), ("best", "10MB"), COMPUTED), None);
-        assert_eq!(parse(&text.replace("skysync-f", "other"), ("best", "10MB"), COMPUTED), None);
+        assert_eq!(parse(&text.replace("wall_s", "wall"), "best", "10MB", COMPUTED), None);
+        assert_eq!(parse(&text.replace("skysync-f", "other"), "best", "10MB", COMPUTED), None);
     }
 }

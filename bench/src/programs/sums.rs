@@ -118,7 +118,7 @@ fn timed(disk: &LoopDisk, names: &[RelPath], ask: SumSource) -> Result<(Duration
             all ^= match ask {
                 SumSource::Kept => {
                     let sums = snapshot.stored_sums(&range)?;
-                    together(&sums.context("btrfs tells no sums here")?)?
+                    together(&sums.context("btrfs reports no sums")?)?
                 }
                 SumSource::Taken => {
                     let bytes = &mut buffer[..(range.end - range.start) as usize];
@@ -137,7 +137,7 @@ fn together(sums: &StoredSums) -> Result<u32> {
     let mut blocks = sums.range().step_by(sums.block_bytes() as usize);
     blocks.try_fold(0, |all, at| match sums.at(at) {
         BlockSum::Sum(sum) => Ok(all ^ u32::from_le_bytes(sum.try_into()?)),
-        other => bail!("btrfs says {other:?} of a block of noise"),
+        other => bail!("btrfs reports {other:?} for a block of random bytes"),
     })
 }
 

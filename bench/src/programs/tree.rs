@@ -74,14 +74,13 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
                 if phase == FIRST && dest.exists() {
                     fs::remove_dir_all(&dest)?;
                 }
-                let paths = (&*source, &*dest);
                 let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
                 let task = SyncTask { flags, local: options.local, ..SyncTask::default() };
                 if phase == CHECKSUM {
                     // Programs with a cache of digests read the contents once before.
-                    one(&rig, peer, task, paths)?;
+                    one(&rig, peer, task, &source, &dest)?;
                 }
-                runs[number].push(one(&rig, peer, task, paths)?);
+                runs[number].push(one(&rig, peer, task, &source, &dest)?);
             }
         }
     }
@@ -99,9 +98,10 @@ fn one(
     rig: &BenchRig,
     peer: PeerProgram,
     task: SyncTask,
-    (source, dest): (&Path, &Path),
+    source: &Path,
+    dest: &Path,
 ) -> Result<TransferCost> {
-    let run = rig.transfer(peer, task, (&source.join(""), dest))?;
+    let run = rig.transfer(peer, task, &source.join(""), dest)?;
     let judge = rig.programs().rsync().to_string_lossy().into_owned();
     let (from, to) = (source.join(""), dest.join(""));
     let said = helper(

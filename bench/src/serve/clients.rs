@@ -153,7 +153,7 @@ impl ClientFleet {
             tasks.spawn(async move {
                 let _permit = room.acquire_owned().await?;
                 let link = to.0.connect(&to.1).await?;
-                let mut client = LoadClient::new(no, (link, updates), &dir, size)?;
+                let mut client = LoadClient::new(no, link, updates, &dir, size)?;
                 // A file changed just before its sync occupies a thread that other clients need.
                 sleep(REST).await;
                 client.sync(&sync).await?;
@@ -203,7 +203,9 @@ impl ClientFleet {
     pub(super) async fn run(
         &self,
         working: &mut Vec<LoadClient>,
-        (period, seconds, edit): (Option<f64>, f64, u64),
+        period: Option<f64>,
+        seconds: f64,
+        edit: u64,
     ) -> Result<Vec<ClientSample>> {
         let (count, begin) = (working.len(), Instant::now());
         let end = begin + Duration::from_secs_f64(seconds);
@@ -308,12 +310,7 @@ fn digest(bytes: &[u8]) -> Fingerprint {
 }
 
 impl LoadClient {
-    fn new(
-        no: usize,
-        (link, updates): (Link, Option<Updates>),
-        dir: &Path,
-        size: u64,
-    ) -> Result<Self> {
+    fn new(no: usize, link: Link, updates: Option<Updates>, dir: &Path, size: u64) -> Result<Self> {
         let (file, mut random) = (dir.join(no.to_string()), Random::new(no as u64));
         let content = random.bytes(usize::try_from(size)?);
         let (version, ledger) = (digest(&content), Arc::default());
@@ -368,7 +365,7 @@ impl LoadClient {
             }
             sleep(RETRY).await;
         }
-        bail!("client {}: no sync comes to its end", self.no)
+        bail!("client {}: no sync succeeds", self.no)
     }
 
     async fn sync(&mut self, options: &SyncOptions) -> Result<ClientSample> {

@@ -33,15 +33,15 @@ pub(super) async fn idle(options: &ServeOptions, manner: ClientOptions) -> Resul
     let mut table = TextTable::new(1, header);
     let server = start(options)?;
     let alone = silence(&server).await?;
-    table.row(alone.cells("alone", (0, 0)));
+    table.row(alone.cells("alone", 0, 0));
     let mut fleet = ClientFleet::new(&server, options, manner)?;
     progress("connecting");
     fleet.settle(options.idle).await?;
     fleet.fetch_all().await?;
     let one = options.clients + options.idle;
     let idle = silence(&server).await?;
-    table.row(idle.cells("with idle clients", (one, alone.resident_kib)));
-    ensure!(fleet.len() == one, "clients are gone");
+    table.row(idle.cells("with idle clients", one, alone.resident_kib));
+    ensure!(fleet.len() == one, "clients have lost their connections");
     Ok(table)
 }
 
@@ -53,7 +53,7 @@ struct IdleFigures {
 }
 
 impl IdleFigures {
-    fn cells(&self, name: &str, (clients, before_kib): (usize, u64)) -> [String; 6] {
+    fn cells(&self, name: &str, clients: usize, before_kib: u64) -> [String; 6] {
         let each = self.resident_kib.saturating_sub(before_kib) as f64 / clients.max(1) as f64;
         [
             name.into(),
@@ -96,7 +96,7 @@ pub(super) async fn hog(options: &ServeOptions, manner: ClientOptions) -> Result
     for round in 1..=HOG_ROUNDS {
         for ((name, at), rounds) in places.iter().zip(&mut rounds) {
             progress(&format!("round {round}, {name}"));
-            rounds.push(beside(&mut fleet, options, (*at, &large)).await?);
+            rounds.push(beside(&mut fleet, options, *at, &large).await?);
         }
     }
     let header = ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "each round"];
@@ -141,15 +141,16 @@ struct RoundFigures {
 async fn beside(
     fleet: &mut ClientFleet,
     options: &ServeOptions,
-    (at, large): (Option<&TestServer>, &Path),
+    at: Option<&TestServer>,
+    large: &Path,
 ) -> Result<RoundFigures> {
-    let load = (Some(options.period), options.seconds, options.edit.bytes());
+    let (period, edit) = (Some(options.period), options.edit.bytes());
     let mut working = std::mem::take(&mut fleet.working);
     let (begun, failed) = (Instant::now(), fleet.failed());
     let written = || at.map_or(Ok(0), TestServer::written_bytes);
     let before = written()?;
     let samples = tokio::select! {
-        samples = fleet.run(&mut working, load) => samples?,
+        samples = fleet.run(&mut working, period, options.seconds, edit) => samples?,
         failed = be_hog(at, large) => bail!("the hog: {failed:#}"),
     };
     fleet.working = working;
@@ -201,7 +202,7 @@ pub(super) fn large(options: &ServeOptions) -> Result<TextTable> {
         for way in [CopyWay::Pipe, CopyWay::Curl, CopyWay::Server] {
             progress(&format!("{way:?}, {direction}"));
             let Some(best) = copies.fastest(way, direction == "push")? else {
-                eprintln!("SKIPPED: there is no curl");
+                eprintln!("SKIPPED: curl is not installed");
                 continue;
             };
             match way {

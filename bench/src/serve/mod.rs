@@ -36,7 +36,7 @@ const SIMPLE_ROUNDS: usize = 30;
 
 /// Runs the load in each way and prints the table.
 pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
-    ensure!(options.clients > 0, "--clients: there is nothing to measure");
+    ensure!(options.clients > 0, "--clients must be at least 1");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
     if let Some(table) = figure_of(options, &runtime)? {
@@ -69,7 +69,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
 
 /// Runs the loads that do not compare ways to sync, with the first way.
 fn figure_of(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
-    let way = || manner_of(options.ways.first().context("--ways: none")?);
+    let way = || manner_of(options.ways.first().context("--ways is empty")?);
     let table = match options.load {
         LoadKind::Simple | LoadKind::Regular | LoadKind::Intensive => return Ok(None),
         LoadKind::Hog => runtime.block_on(figures::hog(options, way()?))?,
@@ -123,7 +123,7 @@ async fn measure(
             _ => {
                 let period = (options.load == LoadKind::Regular).then_some(options.period);
                 let mut working = std::mem::take(&mut fleet.working);
-                let running = fleet.run(&mut working, (period, options.seconds, edit));
+                let running = fleet.run(&mut working, period, options.seconds, edit);
                 let samples = match options.ends() {
                     None => running.await?,
                     Some((by, every)) => tokio::select! {

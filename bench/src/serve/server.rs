@@ -45,7 +45,7 @@ impl TestServer {
         kill_process(Pid::from_child(&self.child), by)?;
         let begun = Instant::now();
         while self.child.try_wait()?.is_none() {
-            ensure!(begun.elapsed() < ENDS_WITHIN, "the server does not end");
+            ensure!(begun.elapsed() < ENDS_WITHIN, "the server did not end in time");
             sleep(Duration::from_millis(1)).await;
         }
         Ok(())
@@ -112,9 +112,9 @@ fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address
     }
     command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
-    let said = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+    let said = BufReader::new(child.stdout.take().context("the server has an output")?).lines();
     let line = said.map_while(Result::ok).find(|line| line.contains("#t="));
-    let line = line.context("the server did not say where it is")?;
+    let line = line.context("the server did not print its address")?;
     let address: Address = line.trim().parse()?;
     let token = address.in_fragment("t").context("the address has no token")?.parse()?;
     let pin = address.in_fragment("pin").map(str::parse).transpose()?;
@@ -155,6 +155,6 @@ fn times(process: u32, at: usize) -> Result<Duration> {
     // The name may contain blanks and ends with the last parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(at).take(2).map(str::parse::<u64>);
-    let ticks = ticks.sum::<Result<u64, _>>().context("the system does not tell times")?;
+    let ticks = ticks.sum::<Result<u64, _>>().context("/proc/PID/stat has no times")?;
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }

@@ -19,7 +19,7 @@ use crate::exit::{Exit, give_up};
 
 /// Internal: runs the far end of a program that `bench sync` measures
 #[derive(Debug, clap::Args)]
-pub(crate) struct LinkArgs {
+pub(crate) struct LinkCommandArgs {
     /// Link between the ends, as in `bench sync`
     between: LinkSpec,
     /// File for the cost of the far end and of the link
@@ -34,7 +34,7 @@ pub(crate) struct LinkArgs {
 }
 
 /// Runs the far end. Returns an error code if the far end fails.
-pub(crate) fn run(args: &LinkArgs) -> Exit {
+pub(crate) fn run(args: &LinkCommandArgs) -> Exit {
     match beyond(args) {
         // The far end printed its own error.
         Ok(status) => {
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &LinkArgs) -> Exit {
     }
 }
 
-fn beyond(args: &LinkArgs) -> Result<ExitStatus> {
-    let LinkArgs { host: _, program, words, .. } = args;
+fn beyond(args: &LinkCommandArgs) -> Result<ExitStatus> {
+    let LinkCommandArgs { host: _, program, words, .. } = args;
     let mut command = Command::new(program);
     command.args(words);
     let status = match args.between.link() {
@@ -82,7 +82,7 @@ impl LinkCosts {
         let failed = || format!("read {}", shown(path));
         let line = fs::read_to_string(path).with_context(failed)?;
         let micros: Vec<_> = line.split_whitespace().flat_map(str::parse).collect();
-        let [far, own] = micros[..] else { bail!("{}: not two times", failed()) };
+        let [far, own] = micros[..] else { bail!("{}: expected two times", failed()) };
         Ok(Self { far: Duration::from_micros(far), own: Duration::from_micros(own) })
     }
 }

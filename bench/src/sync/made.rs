@@ -56,19 +56,20 @@ pub(crate) fn write_new(old: &Path, new: &Path, change: ChangeKind, bytes: u64) 
     let len = old.metadata()?.len();
     let from = BufReader::with_capacity(BUFFER_BYTES, File::open(old)?);
     let mut to = BufWriter::with_capacity(BUFFER_BYTES, File::create(new)?);
-    changed(from, len, (change, bytes), &mut to)?;
+    changed(from, len, change, bytes, &mut to)?;
     to.flush()
 }
 
 fn changed(
     mut old: impl Read,
     len: u64,
-    (change, bytes): (ChangeKind, u64),
+    change: ChangeKind,
+    bytes: u64,
     new: &mut impl Write,
 ) -> io::Result<()> {
     let mut random = Random::new(SEED ^ bytes.rotate_left(17) ^ change as u64);
     let mut at = 0;
-    for (place, piece) in pieces(len, (change, bytes), &mut random) {
+    for (place, piece) in pieces(len, change, bytes, &mut random) {
         io::copy(&mut (&mut old).take(place - at), new)?;
         at = place;
         if change == ChangeKind::Insert {
@@ -87,7 +88,7 @@ fn changed(
 }
 
 /// Returns position and length of the pieces, in order and without overlap.
-fn pieces(len: u64, (change, bytes): (ChangeKind, u64), random: &mut Random) -> Vec<(u64, u64)> {
+fn pieces(len: u64, change: ChangeKind, bytes: u64, random: &mut Random) -> Vec<(u64, u64)> {
     let count = bytes.div_ceil(PIECE_BYTES);
     // Positions are drawn among the bytes that stay, then moved by the pieces before.
     let (stay, width) =
@@ -104,7 +105,7 @@ mod tests {
 
     fn new_of(old: &[u8], change: ChangeKind, bytes: u64) -> Vec<u8> {
         let mut new = Vec::new();
-        changed(old, old.len() as u64, (change, bytes), &mut new).unwrap();
+        changed(old, old.len() as u64, change, bytes, &mut new).unwrap();
         new
     }
 
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn pieces_are_of_one_length_but_the_last_and_lie_apart() {
         for change in [ChangeKind::Cut, ChangeKind::Inverse] {
-            let pieces = pieces(100_000, (change, 50_001), &mut Random::new(3));
+            let pieces = pieces(100_000, change, 50_001, &mut Random::new(3));
             assert!(pieces.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{pieces:?}");
             let (last, others) = pieces.split_last().unwrap();
             assert!(others.iter().all(|(_, len)| *len == PIECE_BYTES));

@@ -46,7 +46,7 @@ use words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
 /// are measured from outside, so unknown figures are shown as "-".
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]
-pub(crate) struct SyncArgs {
+pub(crate) struct BenchSyncArgs {
     /// Strategies to compare; "all" is every strategy of the papers and of Deltic
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "deltic")]
     strategy: Vec<String>,
@@ -110,7 +110,7 @@ pub(crate) struct SyncArgs {
 
 /// The validated options.
 struct SyncPlan<'a> {
-    args: &'a SyncArgs,
+    args: &'a BenchSyncArgs,
     strategies: Vec<Strategy>,
     threads: Vec<NonZeroU32>,
     scenes: Vec<VersionPair>,
@@ -118,7 +118,7 @@ struct SyncPlan<'a> {
 }
 
 impl<'a> SyncPlan<'a> {
-    fn new(args: &'a SyncArgs) -> Result<Self> {
+    fn new(args: &'a BenchSyncArgs) -> Result<Self> {
         let mut strategies = Vec::new();
         for name in &args.strategy {
             let named =
@@ -152,7 +152,7 @@ impl<'a> SyncPlan<'a> {
     }
 }
 
-impl SyncArgs {
+impl BenchSyncArgs {
     /// Returns the pairs of versions to compare.
     fn scenes(&self) -> Result<Vec<VersionPair>> {
         let sizes = match &self.size[..] {
@@ -184,7 +184,7 @@ impl SyncArgs {
 }
 
 /// Runs the comparison and prints its figures.
-pub(crate) fn run(args: &SyncArgs) -> Exit {
+pub(crate) fn run(args: &BenchSyncArgs) -> Exit {
     let plan = match SyncPlan::new(args) {
         Ok(plan) => plan,
         Err(refusal) => {

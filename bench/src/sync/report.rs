@@ -59,7 +59,7 @@ impl SyncRow {
     /// Returns the median of a figure, if known.
     pub(crate) fn figure(&self, column: &str) -> Option<f64> {
         let at = SyncSample::columns().iter().position(|name| name == column);
-        self.median(at.expect("columns are asked for by their names"))
+        self.median(at.expect("the column exists"))
     }
 
     fn median(&self, at: usize) -> Option<f64> {
@@ -154,7 +154,7 @@ struct TableColumn {
 }
 
 impl TableColumn {
-    fn new(title: &str, name: impl Into<String>, (scale, digits): (f64, usize)) -> Self {
+    fn new(title: &str, name: impl Into<String>, scale: f64, digits: usize) -> Self {
         Self { title: title.into(), name: name.into(), scale, digits }
     }
 
@@ -173,17 +173,17 @@ fn overview() -> Vec<TableColumn> {
         ("both wait", "waiting_s"),
     ];
     let bytes = [("up", "up_bytes"), ("down", "down_bytes"), ("literal", "literal_bytes")];
-    let seconds = seconds.map(|(title, name)| TableColumn::new(title, name, (1.0, 4)));
-    let bytes = bytes.map(|(title, name)| TableColumn::new(title, name, (1.0, 0)));
+    let seconds = seconds.map(|(title, name)| TableColumn::new(title, name, 1.0, 4));
+    let bytes = bytes.map(|(title, name)| TableColumn::new(title, name, 1.0, 0));
     seconds.into_iter().chain(bytes).collect()
 }
 
 fn stages(end: &str) -> Vec<TableColumn> {
     let stage = |stage: Stage| {
-        TableColumn::new(stage.name(), format!("{end}_{}_cpu_s", stage.name()), (1e3, 2))
+        TableColumn::new(stage.name(), format!("{end}_{}_cpu_s", stage.name()), 1e3, 2)
     };
     let version = if end == "sender" { "new" } else { "old" };
-    let cut = TableColumn::new("cut alone", format!("{version}_cut_cpu_s"), (1e3, 2));
+    let cut = TableColumn::new("cut alone", format!("{version}_cut_cpu_s"), 1e3, 2);
     Stage::ALL.map(stage).into_iter().chain([cut]).collect()
 }
 
@@ -191,7 +191,7 @@ fn purposes() -> Vec<TableColumn> {
     let of = |way: &str| {
         let column = |purpose: Purpose| {
             let name = purpose.name();
-            TableColumn::new(&format!("{way} {name}"), format!("{way}_{name}_bytes"), (1.0, 0))
+            TableColumn::new(&format!("{way} {name}"), format!("{way}_{name}_bytes"), 1.0, 0)
         };
         Purpose::ALL.map(column)
     };
@@ -201,7 +201,7 @@ fn purposes() -> Vec<TableColumn> {
 fn compared() -> Vec<TableColumn> {
     let ends = ["sender", "receiver"].into_iter();
     let column = |end: &str, sums: &str| {
-        TableColumn::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), (1.0, 0))
+        TableColumn::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), 1.0, 0)
     };
     ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
 }

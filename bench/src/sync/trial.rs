@@ -48,7 +48,7 @@ impl SyncFiles {
         let (mut one, mut other) = (vec![0; SEGMENT_BYTES], vec![0; SEGMENT_BYTES]);
         loop {
             let (got, there) = (fill(&mut new, &mut one)?, fill(&mut dest, &mut other)?);
-            ensure!(one[..got] == other[..there], "what was left is not the new version");
+            ensure!(one[..got] == other[..there], "the destination differs from the new version");
             if got == 0 {
                 return Ok(());
             }
