@@ -20,14 +20,14 @@ use deltic_core::{
 
 /// A step of a delta, which makes the next bytes of the new version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum DeltaOp {
     /// Copies this range of the old version.
     Copy(Range<usize>),
     /// Inserts bytes that the old version does not have.
     Literal(Vec<u8>),
 }
 
-impl Op {
+impl DeltaOp {
     /// Returns the number of bytes that the step makes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -63,7 +63,7 @@ impl Op {
 pub struct Delta {
     header: DeltaHeader,
     end: (u64, deltic_core::Digest),
-    ops: Vec<Op>,
+    ops: Vec<DeltaOp>,
 }
 
 /// Why a delta cannot be decoded or applied.
@@ -74,7 +74,7 @@ pub enum DeltaError {
     #[error("read a delta: {0}")]
     Format(#[from] FormatError),
     /// The delta was computed from another old version.
-    #[error("apply a delta: the old version is not the one that it starts from")]
+    #[error("apply a delta: the delta was computed from another old version")]
     OtherOld,
 }
 
@@ -90,7 +90,7 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
         index.push(start, chunk);
         start += u64::from(chunk.len);
     });
-    let mut ops = Ops { old, new, ops: Vec::new(), copied: 0, made: 0 };
+    let mut ops = DeltaBuilder { old, new, ops: Vec::new(), copied: 0, made: 0 };
     let mut after = None;
     let new_end = each_chunk(&spec, new, |at, chunk| {
         let found =
@@ -118,14 +118,14 @@ pub fn apply(old: &[u8], delta: &Delta) -> Result<Vec<u8>, DeltaError> {
 impl Delta {
     /// Returns the steps in the order of the new version. Adjacent steps of the same kind are merged.
     #[must_use]
-    pub fn ops(&self) -> &[Op] {
+    pub fn ops(&self) -> &[DeltaOp] {
         &self.ops
     }
 
     /// Returns the number of literal bytes.
     #[must_use]
     pub fn literal_bytes(&self) -> usize {
-        self.ops.iter().filter(|op| matches!(op, Op::Literal(_))).map(Op::len).sum()
+        self.ops.iter().filter(|op| matches!(op, DeltaOp::Literal(_))).map(DeltaOp::len).sum()
     }
 
     /// Returns the length of the new version in bytes.
@@ -145,11 +145,11 @@ impl Delta {
         let mut new = Vec::new();
         for op in &self.ops {
             match op {
-                Op::Copy(span) => {
+                DeltaOp::Copy(span) => {
                     let bytes = old.get(span.clone()).ok_or(FormatError::Contradiction)?;
                     new.extend_from_slice(bytes);
                 }
-                Op::Literal(bytes) => new.extend_from_slice(bytes),
+                DeltaOp::Literal(bytes) => new.extend_from_slice(bytes),
             }
         }
         let spec = self.header.spec;
@@ -168,13 +168,13 @@ impl Delta {
         DeltaRecord::Header(self.header).encode(&mut out);
         for op in &self.ops {
             match op {
-                Op::Copy(old) => {
+                DeltaOp::Copy(old) => {
                     for start in old.clone().step_by(MAX_RUN_BYTES as usize) {
                         let len = (old.end - start).min(MAX_RUN_BYTES as usize);
                         DeltaRecord::Copy(Span::new(start as u64, len as u32)).encode(&mut out);
                     }
                 }
-                Op::Literal(bytes) => {
+                DeltaOp::Literal(bytes) => {
                     for piece in bytes.chunks(MAX_LITERAL_BYTES) {
                         DeltaRecord::Literal(piece.to_vec()).encode(&mut out);
                     }
@@ -198,10 +198,10 @@ impl Delta {
         let (mut header, mut end, mut ops) = (None, None, Vec::new());
         while let Some(record) = parser.record()? {
             match record {
-                DeltaRecord::Header(first) => header = Some(first),
-                DeltaRecord::Copy(old) => push(&mut ops, Op::Copy(range(old)?)),
-                DeltaRecord::Literal(bytes) => push(&mut ops, Op::Literal(bytes)),
-                DeltaRecord::End { len, digest } => end = Some((len, digest)),
+                Record::Header(first) => header = Some(first),
+                Record::Copy(old) => push(&mut ops, DeltaOp::Copy(range(old)?)),
+                Record::Literal(bytes) => push(&mut ops, DeltaOp::Literal(bytes)),
+                Record::End { len, digest } => end = Some((len, digest)),
             }
         }
         parser.finish()?;
@@ -211,17 +211,17 @@ impl Delta {
 }
 
 /// A delta under construction. The steps make the first `made` bytes of the new version.
-struct Ops<'a> {
+struct DeltaBuilder<'a> {
     old: &'a [u8],
     new: &'a [u8],
-    ops: Vec<Op>,
+    ops: Vec<DeltaOp>,
     /// End of the last copy in the old version.
     copied: usize,
     /// Number of bytes of the new version that the steps make so far.
     made: usize,
 }
 
-impl Ops<'_> {
+impl DeltaBuilder<'_> {
     /// Adds a copy of the old version from `start`. Does nothing if the bytes differ.
     fn matched(&mut self, start: usize, new: Range<usize>) {
         let old = start..start + new.len();
@@ -231,7 +231,7 @@ impl Ops<'_> {
         self.fill(old.start, new.start);
         self.copied = old.end;
         self.made = new.end;
-        push(&mut self.ops, Op::Copy(old));
+        push(&mut self.ops, DeltaOp::Copy(old));
     }
 
     /// Adds steps up to `new_end`. The next match, if any, is at `old_end` in the old version.
@@ -240,12 +240,12 @@ impl Ops<'_> {
         let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
         let (before, after) = (&self.old[old.clone()], &self.new[new.clone()]);
         let front = common(before, after);
-        push(&mut self.ops, Op::Copy(old.start..old.start + front));
+        push(&mut self.ops, DeltaOp::Copy(old.start..old.start + front));
         let back = common(before[front..].iter().rev(), after[front..].iter().rev());
         old = old.start + front..old.end - back;
         new = new.start + front..new.end - back;
         self.search(old.clone(), new);
-        push(&mut self.ops, Op::Copy(old.end..old.end + back));
+        push(&mut self.ops, DeltaOp::Copy(old.end..old.end + back));
         self.made = new_end;
     }
 
@@ -266,14 +266,14 @@ impl Ops<'_> {
                         let from = old.start as usize;
                         // Block sums may collide.
                         let op = if &faced[from..from + bytes.len()] == bytes {
-                            Op::Copy(start + from..start + from + bytes.len())
+                            DeltaOp::Copy(start + from..start + from + bytes.len())
                         } else {
-                            Op::Literal(bytes.to_vec())
+                            DeltaOp::Literal(bytes.to_vec())
                         };
                         push(&mut self.ops, op);
                     }
-                    steps::DeltaOp::Literal { new } => {
-                        push(&mut self.ops, Op::Literal(bytes(new.start, new.len).to_vec()));
+                    steps::Op::Literal { new } => {
+                        push(&mut self.ops, DeltaOp::Literal(bytes(new.start, new.len).to_vec()));
                     }
                 }
             }
@@ -281,7 +281,7 @@ impl Ops<'_> {
     }
 
     /// Adds the steps after the last match. Returns all steps.
-    fn finish(mut self) -> Vec<Op> {
+    fn finish(mut self) -> Vec<DeltaOp> {
         self.fill(self.old.len(), self.new.len());
         self.ops
     }
@@ -296,11 +296,13 @@ fn common<'a>(
 }
 
 /// Appends a step. A step that continues the last step is merged.
-fn push(ops: &mut Vec<Op>, op: Op) {
+fn push(ops: &mut Vec<DeltaOp>, op: DeltaOp) {
     match (ops.last_mut(), op) {
         (_, op) if op.is_empty() => {}
-        (Some(Op::Copy(last)), Op::Copy(next)) if last.end == next.start => last.end = next.end,
-        (Some(Op::Literal(last)), Op::Literal(mut next)) => last.append(&mut next),
+        (Some(DeltaOp::Copy(last)), DeltaOp::Copy(next)) if last.end == next.start => {
+            last.end = next.end
+        }
+        (Some(DeltaOp::Literal(last)), DeltaOp::Literal(mut next)) => last.append(&mut next),
         (_, op) => ops.push(op),
     }
 }
@@ -316,7 +318,7 @@ fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk
     };
     let mut cutter = StreamCutter::new(spec);
     let cut = data.chunks(PIECE_BYTES).try_for_each(|piece| cutter.push(piece, &mut take));
-    cut.and_then(|()| cutter.finish(&mut take)).expect("what lies in memory has a length");
+    cut.and_then(|()| cutter.finish(&mut take)).expect("data in memory has a length");
     sum.finish()
 }
 

@@ -16,9 +16,9 @@ use crate::{Cancel, Event, Outcome, SyncError};
 /// A string or path converts to a local path. As with rsync, a source with a trailing slash stands for the content of
 /// the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SyncPath {
     /// A local path.
-    Here(PathBuf),
+    Local(PathBuf),
     /// A path on a remote machine, reached by a remote shell. The remote `PATH` must contain `deltic`.
     Host {
         /// Host name for the remote shell: `[user@]host`.
@@ -27,30 +27,30 @@ pub enum Place {
         path: OsString,
     },
     /// A path at the other end of a stream, for [`Sync::start_over`].
-    There(OsString),
+    Stream(OsString),
 }
 
-impl<T: AsRef<Path> + ?Sized> From<&T> for Place {
+impl<T: AsRef<Path> + ?Sized> From<&T> for SyncPath {
     fn from(path: &T) -> Self {
-        Self::Here(path.as_ref().into())
+        Self::Local(path.as_ref().into())
     }
 }
 
-impl From<PathBuf> for Place {
+impl From<PathBuf> for SyncPath {
     fn from(path: PathBuf) -> Self {
-        Self::Here(path)
+        Self::Local(path)
     }
 }
 
-impl Place {
+impl SyncPath {
     /// A path on the remote machine `[user@]host`, reached by `ssh`.
     pub fn host(host: impl Into<String>, path: impl Into<OsString>) -> Self {
         Self::Host { host: host.into(), path: path.into() }
     }
 
     /// A path at the other end of a stream.
-    pub fn there(path: impl Into<OsString>) -> Self {
-        Self::There(path.into())
+    pub fn over_stream(path: impl Into<OsString>) -> Self {
+        Self::Stream(path.into())
     }
 }
 
@@ -61,8 +61,8 @@ impl Place {
 /// shows the whole old or the whole new file.
 #[derive(Clone, Debug)]
 pub struct Sync {
-    from: Place,
-    to: Place,
+    from: SyncPath,
+    to: SyncPath,
     options: Options,
     shell: Vec<OsString>,
     bwlimit: Option<u64>,
@@ -72,10 +72,10 @@ pub struct Sync {
 
 impl Sync {
     /// Creates a sync from `from` to `to`. At least one of the two must be local.
-    pub fn new(from: impl Into<Place>, to: impl Into<Place>) -> Self {
+    pub fn new(from: impl Into<SyncPath>, to: impl Into<SyncPath>) -> Self {
         let (from, to) = (from.into(), to.into());
         // Locally, reading the old version costs more than writing the new version.
-        let whole_file = matches!((&from, &to), (Place::Here(_), Place::Here(_)));
+        let whole_file = matches!((&from, &to), (SyncPath::Local(_), SyncPath::Local(_)));
         Self {
             from,
             to,
@@ -208,8 +208,8 @@ impl Sync {
         embed::sync(self.plan()?, &with, on_event).await
     }
 
-    /// Runs the sync over a stream. [`serve`] must run at the other end, and one of the two places must be
-    /// [`Place::There`].
+    /// Runs the sync over a stream. [`serve`] must run at the other end, and one of the two paths must be
+    /// [`SyncPath::Stream`].
     ///
     /// # Errors
     /// The errors of [`Sync::run`].
@@ -224,11 +224,11 @@ impl Sync {
 
     fn plan(self) -> Result<Plan, SyncError> {
         let (sources, destination) = match (self.from, self.to) {
-            (Place::Here(from), to) => (Sources::Local(vec![from]), destination(to)),
-            (Place::Host { host, path }, to @ Place::Here(_)) => {
+            (SyncPath::Local(from), to) => (Sources::Local(vec![from]), destination(to)),
+            (SyncPath::Host { host, path }, to @ SyncPath::Local(_)) => {
                 (Sources::Remote { host, paths: vec![path] }, destination(to))
             }
-            (Place::There(path), to @ Place::Here(_)) => {
+            (SyncPath::Stream(path), to @ SyncPath::Local(_)) => {
                 (Sources::Remote { host: THERE.into(), paths: vec![path] }, destination(to))
             }
             _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
@@ -251,11 +251,11 @@ impl Sync {
     }
 }
 
-fn destination(to: Place) -> Destination {
+fn destination(to: SyncPath) -> Destination {
     match to {
-        Place::Here(path) => Destination::Local(path),
-        Place::Host { host, path } => Destination::Remote { host, path },
-        Place::There(path) => Destination::Remote { host: THERE.into(), path },
+        SyncPath::Local(path) => Destination::Local(path),
+        SyncPath::Host { host, path } => Destination::Remote { host, path },
+        SyncPath::Stream(path) => Destination::Remote { host: THERE.into(), path },
     }
 }
 

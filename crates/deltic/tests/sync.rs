@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use deltic::report::Action;
-use deltic::{Cancel, Embedding, Event, Place, Sync, SyncError, serve};
+use deltic::{Cancel, Embedding, Event, Sync, SyncError, SyncPath, serve};
 use tempfile::TempDir;
 
 /// Makes a tree with a few files. Returns its path and a path that does not exist yet.
@@ -63,13 +63,13 @@ async fn inside_a_runtime_run_is_refused_and_start_works() {
 async fn a_stream_carries_a_push_a_change_and_a_pull() {
     let (dir, from, to) = tree();
     let back = dir.path().join("back");
-    let push = || Sync::new(&from, Place::there(&to)).archive();
+    let push = || Sync::new(&from, SyncPath::over_stream(&to)).archive();
     over_a_stream(push()).await;
     assert_equal(&from, &to);
     std::fs::write(from.join("sub/b"), noise(99_000)).unwrap();
     over_a_stream(push()).await;
     assert_equal(&from, &to);
-    over_a_stream(Sync::new(Place::there(to.join("")), &back).archive()).await;
+    over_a_stream(Sync::new(SyncPath::over_stream(to.join("")), &back).archive()).await;
     assert_equal(&to, &back);
 }
 
@@ -86,7 +86,7 @@ async fn a_sync_that_waits_for_its_other_end_is_cancelled() {
     let (_dir, from, _) = tree();
     let (here, _silent) = tokio::io::duplex(64 << 10);
     let cancel = Cancel::default();
-    let sync = Sync::new(&from, Place::there("to")).archive().cancel(&cancel);
+    let sync = Sync::new(&from, SyncPath::over_stream("to")).archive().cancel(&cancel);
     let run = tokio::spawn(async move { sync.start_over(here, &mut |_| ()).await });
     tokio::time::sleep(Duration::from_millis(20)).await;
     cancel.cancel();
@@ -95,6 +95,6 @@ async fn a_sync_that_waits_for_its_other_end_is_cancelled() {
 
 #[test]
 fn two_remote_places_are_refused() {
-    let refused = Sync::new(Place::host("a", "x"), Place::host("b", "y")).run(|_| ());
+    let refused = Sync::new(SyncPath::host("a", "x"), SyncPath::host("b", "y")).run(|_| ());
     assert!(matches!(refused, Err(SyncError::Usage(_))), "{refused:?}");
 }
