@@ -46,22 +46,22 @@ struct OpenBlock {
     /// Number of known bytes, written or not.
     have: u64,
     /// Known pieces that are not written.
-    pieces: Vec<Piece<'static>>,
-    notes: Notes,
+    pieces: Vec<WritePiece<'static>>,
+    notes: BlockNotes,
 }
 
 /// A range of the new version with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct WritePiece<'a> {
     /// Position in the new version.
     pub start: u64,
     /// Source of the bytes.
-    pub from: Source<'a>,
+    pub from: PieceSource<'a>,
 }
 
 /// Source of a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source<'a> {
+pub enum PieceSource<'a> {
     /// A span of the concatenated old versions.
     Old(Span),
     /// Bytes from the peer.
@@ -72,14 +72,14 @@ pub enum Source<'a> {
 
 /// Pieces split at block boundaries, sorted by block.
 #[derive(Debug)]
-pub struct Parts<'a>(Vec<Piece<'a>>);
+pub struct BlockPieces<'a>(Vec<WritePiece<'a>>);
 
-impl<'a> Parts<'a> {
+impl<'a> BlockPieces<'a> {
     /// Splits pieces at block boundaries.
     #[must_use]
-    pub fn new(pieces: impl IntoIterator<Item = Piece<'a>>) -> Self {
-        let mut parts: Vec<_> = pieces.into_iter().flat_map(Piece::by_blocks).collect();
-        parts.sort_by_key(Piece::block);
+    pub fn new(pieces: impl IntoIterator<Item = WritePiece<'a>>) -> Self {
+        let mut parts: Vec<_> = pieces.into_iter().flat_map(WritePiece::by_blocks).collect();
+        parts.sort_by_key(WritePiece::block);
         Self(parts)
     }
 }
@@ -87,20 +87,20 @@ impl<'a> Parts<'a> {
 /// Chunks to note in the journal. A large file has hundreds of thousands of chunks in incomplete blocks, so they are
 /// packed.
 #[derive(Debug, Default)]
-struct Notes {
+struct BlockNotes {
     /// Chunks within this block: start, length, and the fingerprint without trailing zeros.
     packed: Vec<u8>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedChunk>,
 }
 
 /// A chunk in several blocks, with the number of its unwritten blocks.
 #[derive(Clone, Debug)]
-struct Shared {
+struct SharedChunk {
     chunk: KeptChunk,
     left: Arc<AtomicU32>,
 }
 
-impl Notes {
+impl BlockNotes {
     /// Adds a chunk. Returns the packed size in bytes.
     fn push(&mut self, KeptChunk { start, chunk }: &KeptChunk) -> usize {
         let before = self.packed.len();
@@ -124,7 +124,7 @@ impl Notes {
     }
 }
 
-/// Decodes a chunk that [`Notes::push`] encoded.
+/// Decodes a chunk that [`BlockNotes::push`] encoded.
 fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
     let (start, len) = (from.varint()?, from.varint_u32()?);
     let (mut name, told) = ([0; FINGERPRINT_BYTES], from.u8()?);
@@ -136,8 +136,8 @@ fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
 #[derive(Debug)]
 pub struct WriteBlock<'a> {
     /// Pieces sorted by position.
-    pieces: Vec<Piece<'a>>,
-    notes: Notes,
+    pieces: Vec<WritePiece<'a>>,
+    notes: BlockNotes,
 }
 
 impl WriteBuffer {
@@ -164,7 +164,7 @@ impl WriteBuffer {
     /// Incomplete blocks are among them while too much memory is in use.
     pub fn take<'a>(
         &mut self,
-        Parts(parts): Parts<'a>,
+        BlockPieces(parts): BlockPieces<'a>,
         chunks: &[KeptChunk],
     ) -> Vec<WriteBlock<'a>> {
         let mut ready: Vec<(u64, WriteBlock<'a>)> = Vec::new();
@@ -176,7 +176,7 @@ impl WriteBuffer {
             let blocks = block_range(chunk);
             let count = (blocks.end - blocks.start) as u32;
             let shared = (count > 1)
-                .then(|| Shared { chunk: *chunk, left: Arc::new(AtomicU32::new(count)) });
+                .then(|| SharedChunk { chunk: *chunk, left: Arc::new(AtomicU32::new(count)) });
             for no in blocks {
                 let mut kept = 0;
                 let (notes, kept) = match ready.binary_search_by_key(&no, |(no, _)| *no) {
@@ -197,7 +197,7 @@ impl WriteBuffer {
     pub fn take_known(&mut self) -> Vec<WriteBlock<'static>> {
         let mut known = Vec::new();
         for block in self.open.values_mut().filter(|block| !block.pieces.is_empty()) {
-            self.held -= block.pieces.iter().map(Piece::sent).sum::<usize>();
+            self.held -= block.pieces.iter().map(WritePiece::sent).sum::<usize>();
             self.kept -= block.kept_bytes();
             let OpenBlock { pieces, notes, .. } = block;
             pieces.sort_unstable_by_key(|piece| piece.start);
@@ -209,26 +209,26 @@ impl WriteBuffer {
 
     /// Adds pieces to block `no`. Returns the block if complete. Returns the unwritten part of the block while too much
     /// memory is in use.
-    fn join<'a>(&mut self, no: u64, parts: &[Piece<'a>]) -> Option<WriteBlock<'a>> {
+    fn join<'a>(&mut self, no: u64, parts: &[WritePiece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
-        block.have += parts.iter().map(Piece::len).sum::<u64>();
+        block.have += parts.iter().map(WritePiece::len).sum::<u64>();
         let is_complete = block.have >= BLOCK_BYTES.min(self.len - no * BLOCK_BYTES);
         if !is_complete && self.kept <= self.most_kept {
             let unwritten = parts.iter().filter(|piece| !piece.is_written());
-            self.held += parts.iter().map(Piece::sent).sum::<usize>();
+            self.held += parts.iter().map(WritePiece::sent).sum::<usize>();
             self.kept -= block.kept_bytes();
-            block.pieces.extend(unwritten.cloned().map(Piece::into_owned));
+            block.pieces.extend(unwritten.cloned().map(WritePiece::into_owned));
             self.kept += block.kept_bytes();
             self.open.insert(no, block);
             return None;
         }
         self.kept -= block.kept_bytes();
         let OpenBlock { have, pieces, notes } = block;
-        self.held -= pieces.iter().map(Piece::sent).sum::<usize>();
+        self.held -= pieces.iter().map(WritePiece::sent).sum::<usize>();
         if !is_complete {
             self.open.insert(no, OpenBlock { have, ..OpenBlock::default() });
         }
-        let mut pieces: Vec<Piece<'a>> = pieces;
+        let mut pieces: Vec<WritePiece<'a>> = pieces;
         pieces.extend_from_slice(parts);
         pieces.sort_unstable_by_key(|piece| piece.start);
         Some(WriteBlock { pieces, notes })
@@ -238,14 +238,14 @@ impl WriteBuffer {
 impl OpenBlock {
     /// Memory of pieces and notes in bytes, without received bytes.
     fn kept_bytes(&self) -> usize {
-        self.pieces.len() * size_of::<Piece<'_>>() + self.notes.packed.len()
+        self.pieces.len() * size_of::<WritePiece<'_>>() + self.notes.packed.len()
     }
 }
 
 impl<'a> WriteBlock<'a> {
     /// Returns the runs to write, each with one call.
     pub fn runs(&self) -> impl Iterator<Item = WriteRun<'_, 'a>> {
-        let goes_on = |one: &Piece<'_>, next: &Piece<'_>| {
+        let goes_on = |one: &WritePiece<'_>, next: &WritePiece<'_>| {
             one.is_written() == next.is_written() && one.end() == next.start
         };
         let runs = self.pieces.chunk_by(goes_on).filter(|run| !run[0].is_written());
@@ -255,7 +255,7 @@ impl<'a> WriteBlock<'a> {
     /// Marks the block as written. Returns the chunks that are now completely written.
     #[must_use]
     pub fn written(self) -> Vec<KeptChunk> {
-        let complete = |shared: &&Shared| shared.left.fetch_sub(1, Ordering::AcqRel) == 1;
+        let complete = |shared: &&SharedChunk| shared.left.fetch_sub(1, Ordering::AcqRel) == 1;
         let shared = self.notes.shared.iter().filter(complete).map(|shared| shared.chunk);
         self.notes.unpacked().chain(shared).collect()
     }
@@ -263,7 +263,7 @@ impl<'a> WriteBlock<'a> {
 
 /// Adjacent unwritten pieces of a block.
 #[derive(Clone, Copy, Debug)]
-pub struct WriteRun<'b, 'a>(&'b [Piece<'a>]);
+pub struct WriteRun<'b, 'a>(&'b [WritePiece<'a>]);
 
 impl<'b> WriteRun<'b, '_> {
     /// Returns the position in the new version.
@@ -282,7 +282,7 @@ impl<'b> WriteRun<'b, '_> {
     #[must_use]
     pub fn one_sent(&self) -> Option<&'b [u8]> {
         match self.0 {
-            [Piece { from: Source::Sent(bytes), .. }] => Some(bytes),
+            [WritePiece { from: PieceSource::Sent(bytes), .. }] => Some(bytes),
             _ => None,
         }
     }
@@ -290,7 +290,7 @@ impl<'b> WriteRun<'b, '_> {
     /// Copies the received bytes to their positions in `run`, a buffer of [`byte_len`](Self::byte_len) bytes.
     pub fn put_sent(&self, run: &mut [u8]) {
         for piece in self.0 {
-            if let Source::Sent(bytes) = &piece.from {
+            if let PieceSource::Sent(bytes) = &piece.from {
                 let from = (piece.start - self.start()) as usize;
                 run[from..from + bytes.len()].copy_from_slice(bytes);
             }
@@ -301,7 +301,7 @@ impl<'b> WriteRun<'b, '_> {
     pub fn old(&self) -> impl Iterator<Item = (Span, Range<usize>)> + Clone {
         let start = self.start();
         self.0.iter().filter_map(move |piece| {
-            let Source::Old(span) = piece.from else { return None };
+            let PieceSource::Old(span) = piece.from else { return None };
             let from = (piece.start - start) as usize;
             Some((span, from..from + span.len as usize))
         })
@@ -314,12 +314,12 @@ impl<'b> WriteRun<'b, '_> {
     }
 }
 
-impl<'a> Piece<'a> {
+impl<'a> WritePiece<'a> {
     fn len(&self) -> u64 {
         match &self.from {
-            Source::Old(span) => span.len.into(),
-            Source::Sent(bytes) => bytes.len() as u64,
-            Source::Written(len) => *len,
+            PieceSource::Old(span) => span.len.into(),
+            PieceSource::Sent(bytes) => bytes.len() as u64,
+            PieceSource::Written(len) => *len,
         }
     }
 
@@ -328,11 +328,11 @@ impl<'a> Piece<'a> {
     }
 
     const fn is_written(&self) -> bool {
-        matches!(self.from, Source::Written(_))
+        matches!(self.from, PieceSource::Written(_))
     }
 
     fn sent(&self) -> usize {
-        if let Source::Sent(bytes) = &self.from { bytes.len() } else { 0 }
+        if let PieceSource::Sent(bytes) = &self.from { bytes.len() } else { 0 }
     }
 
     const fn block(&self) -> u64 {
@@ -358,31 +358,33 @@ impl<'a> Piece<'a> {
     fn split(self, len: u64) -> (Self, Self) {
         let Self { start, from } = self;
         let (one, other) = match from {
-            Source::Old(span) => {
+            PieceSource::Old(span) => {
                 let (len, rest) = (len as u32, span.len - len as u32);
                 let behind = Span::new(span.start + u64::from(len), rest);
-                (Source::Old(Span::new(span.start, len)), Source::Old(behind))
+                (PieceSource::Old(Span::new(span.start, len)), PieceSource::Old(behind))
             }
-            Source::Sent(Cow::Borrowed(bytes)) => {
+            PieceSource::Sent(Cow::Borrowed(bytes)) => {
                 let (one, other) = bytes.split_at(len as usize);
-                (Source::Sent(one.into()), Source::Sent(other.into()))
+                (PieceSource::Sent(one.into()), PieceSource::Sent(other.into()))
             }
-            Source::Sent(Cow::Owned(mut bytes)) => {
+            PieceSource::Sent(Cow::Owned(mut bytes)) => {
                 let other = bytes.split_off(len as usize);
-                (Source::Sent(bytes.into()), Source::Sent(other.into()))
+                (PieceSource::Sent(bytes.into()), PieceSource::Sent(other.into()))
             }
-            Source::Written(all) => (Source::Written(len), Source::Written(all - len)),
+            PieceSource::Written(all) => {
+                (PieceSource::Written(len), PieceSource::Written(all - len))
+            }
         };
         (Self { start, from: one }, Self { start: start + len, from: other })
     }
 
-    fn into_owned(self) -> Piece<'static> {
+    fn into_owned(self) -> WritePiece<'static> {
         let from = match self.from {
-            Source::Old(span) => Source::Old(span),
-            Source::Sent(bytes) => Source::Sent(Cow::Owned(bytes.into_owned())),
-            Source::Written(len) => Source::Written(len),
+            PieceSource::Old(span) => PieceSource::Old(span),
+            PieceSource::Sent(bytes) => PieceSource::Sent(Cow::Owned(bytes.into_owned())),
+            PieceSource::Written(len) => PieceSource::Written(len),
         };
-        Piece { start: self.start, from }
+        WritePiece { start: self.start, from }
     }
 }
 
@@ -398,12 +400,12 @@ mod tests {
     const LEN: u64 = 3 * BLOCK_BYTES + 5;
     const MAX_KEPT_BYTES: usize = 1 << 20;
 
-    fn old(start: u64, len: u64) -> Piece<'static> {
-        Piece { start, from: Source::Old(Span::new(7 + start, len as u32)) }
+    fn old(start: u64, len: u64) -> WritePiece<'static> {
+        WritePiece { start, from: PieceSource::Old(Span::new(7 + start, len as u32)) }
     }
 
-    fn sent(start: u64, bytes: &[u8]) -> Piece<'_> {
-        Piece { start, from: Source::Sent(bytes.into()) }
+    fn sent(start: u64, bytes: &[u8]) -> WritePiece<'_> {
+        WritePiece { start, from: PieceSource::Sent(bytes.into()) }
     }
 
     fn chunk(start: u64, len: u64) -> KeptChunk {
@@ -414,16 +416,18 @@ mod tests {
     #[test]
     fn a_block_is_ready_when_its_last_piece_is_known() {
         let mut buffer = WriteBuffer::new(LEN, MAX_KEPT_BYTES);
-        assert!(buffer.take(Parts::new([old(0, 1000), old(1256, BLOCK_BYTES)]), &[]).is_empty());
+        assert!(
+            buffer.take(BlockPieces::new([old(0, 1000), old(1256, BLOCK_BYTES)]), &[]).is_empty()
+        );
         let bytes = [1; 256];
-        let ready = buffer.take(Parts::new([sent(1000, &bytes)]), &[]);
+        let ready = buffer.take(BlockPieces::new([sent(1000, &bytes)]), &[]);
         let pieces: Vec<_> = ready.iter().map(|ready| ready.pieces.clone()).collect();
         let expected = [vec![old(0, 1000), sent(1000, &bytes), old(1256, BLOCK_BYTES - 1256)]];
         assert_eq!(pieces, expected);
         assert!(!buffer.is_done());
         // Part of the second block is known.
         let rest = old(BLOCK_BYTES + 1256, LEN - BLOCK_BYTES - 1256);
-        assert_eq!(buffer.take(Parts::new([rest]), &[]).len(), 3);
+        assert_eq!(buffer.take(BlockPieces::new([rest]), &[]).len(), 3);
         assert!(buffer.is_done());
     }
 
@@ -433,10 +437,11 @@ mod tests {
         let within = chunk(10, 100);
         let across = chunk(BLOCK_BYTES - 50, 100);
         let first = old(0, BLOCK_BYTES + 50);
-        let mut ready = buffer.take(Parts::new([first]), &[within, across]);
+        let mut ready = buffer.take(BlockPieces::new([first]), &[within, across]);
         assert_eq!(ready.len(), 1);
         assert_eq!(ready.remove(0).written(), [within]);
-        let mut ready = buffer.take(Parts::new([old(BLOCK_BYTES + 50, BLOCK_BYTES - 50)]), &[]);
+        let mut ready =
+            buffer.take(BlockPieces::new([old(BLOCK_BYTES + 50, BLOCK_BYTES - 50)]), &[]);
         assert_eq!(ready.remove(0).written(), [across]);
     }
 
@@ -450,12 +455,12 @@ mod tests {
             })
             .collect();
         let mut buffer = WriteBuffer::new(LEN, MAX_KEPT_BYTES);
-        assert!(buffer.take(Parts::new([old(0, 1000)]), &chunks).is_empty());
-        let mut ready = buffer.take(Parts::new([old(1000, BLOCK_BYTES - 1000)]), &[]);
+        assert!(buffer.take(BlockPieces::new([old(0, 1000)]), &chunks).is_empty());
+        let mut ready = buffer.take(BlockPieces::new([old(1000, BLOCK_BYTES - 1000)]), &[]);
         assert_eq!(ready.remove(0).written(), chunks);
     }
 
-    fn runs<'a>(ready: &WriteBlock<'a>) -> Vec<Vec<Piece<'a>>> {
+    fn runs<'a>(ready: &WriteBlock<'a>) -> Vec<Vec<WritePiece<'a>>> {
         ready.runs().map(|run| run.0.to_vec()).collect()
     }
 
@@ -469,8 +474,8 @@ mod tests {
             for no in 0..count {
                 let start = no * BLOCK_BYTES;
                 let chunks = [chunk(start, each)];
-                let ready =
-                    buffer.take(Parts::new([old(start, each)]), if noted { &chunks } else { &[] });
+                let ready = buffer
+                    .take(BlockPieces::new([old(start, each)]), if noted { &chunks } else { &[] });
                 for ready in ready {
                     runs_written += runs(&ready).len();
                     written += ready.written().len();
@@ -482,16 +487,16 @@ mod tests {
             // Early writes are not repeated, and still count for their block.
             let start = (count - 1) * BLOCK_BYTES;
             let rest = old(start + each + 1, BLOCK_BYTES - each - 1);
-            let early = buffer.take(Parts::new([rest.clone()]), &[]);
+            let early = buffer.take(BlockPieces::new([rest.clone()]), &[]);
             assert_eq!(early.iter().flat_map(runs).collect::<Vec<_>>(), [[rest]]);
             let last = old(start + each, 1);
-            let ready = buffer.take(Parts::new([last.clone()]), &[]);
+            let ready = buffer.take(BlockPieces::new([last.clone()]), &[]);
             assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), [[last]]);
             assert!(!buffer.open.contains_key(&(start / BLOCK_BYTES)));
             // Completed blocks release all memory.
             for no in buffer.open.keys().copied().collect::<Vec<_>>() {
                 let start = no * BLOCK_BYTES + each;
-                buffer.take(Parts::new([old(start, BLOCK_BYTES - each)]), &[]);
+                buffer.take(BlockPieces::new([old(start, BLOCK_BYTES - each)]), &[]);
             }
             assert!(buffer.is_done());
             assert_eq!((buffer.kept, buffer.held), (0, 0));
@@ -502,7 +507,9 @@ mod tests {
     fn the_known_part_of_a_block_can_be_written_early() {
         let mut buffer = WriteBuffer::new(LEN, MAX_KEPT_BYTES);
         let (bytes, noted) = ([1; 256], chunk(1000, 256));
-        assert!(buffer.take(Parts::new([sent(1000, &bytes), old(0, 10)]), &[noted]).is_empty());
+        assert!(
+            buffer.take(BlockPieces::new([sent(1000, &bytes), old(0, 10)]), &[noted]).is_empty()
+        );
         let known = buffer.take_known();
         let expected = [vec![old(0, 10)], vec![sent(1000, &bytes)]];
         assert_eq!(known.iter().flat_map(runs).collect::<Vec<_>>(), expected);
@@ -511,7 +518,7 @@ mod tests {
         assert_eq!((buffer.kept, buffer.held), (0, 0));
         // The rest completes the block, and only the rest is written.
         let rest = [old(10, 990), old(1256, BLOCK_BYTES - 1256)];
-        let ready = buffer.take(Parts::new(rest.clone()), &[]);
+        let ready = buffer.take(BlockPieces::new(rest.clone()), &[]);
         assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), rest.map(|piece| vec![piece]));
         assert!(buffer.is_done());
     }
@@ -522,12 +529,16 @@ mod tests {
         let bytes = vec![1; BLOCK_BYTES as usize / 2];
         for no in 0..MAX_HELD_BYTES as u64 / bytes.len() as u64 {
             assert!(buffer.has_room(bytes.len()));
-            assert!(buffer.take(Parts::new([sent(no * BLOCK_BYTES, &bytes)]), &[]).is_empty());
+            assert!(
+                buffer.take(BlockPieces::new([sent(no * BLOCK_BYTES, &bytes)]), &[]).is_empty()
+            );
         }
         assert!(!buffer.has_room(1));
-        let written = Source::Written(BLOCK_BYTES / 2);
+        let written = PieceSource::Written(BLOCK_BYTES / 2);
         assert_eq!(
-            buffer.take(Parts::new([Piece { start: BLOCK_BYTES / 2, from: written }]), &[]).len(),
+            buffer
+                .take(BlockPieces::new([WritePiece { start: BLOCK_BYTES / 2, from: written }]), &[])
+                .len(),
             1
         );
         assert!(buffer.has_room(bytes.len()));

@@ -9,7 +9,7 @@ const WIRE_STEP: u64 = 64 << 10;
 
 /// The event queue of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct EventQueue {
     ready: VecDeque<Notice>,
     /// Settled bytes that wait to be sent: their number, and the total that this end must have sent before. A rate
     /// limit may delay them.
@@ -20,7 +20,7 @@ pub(crate) struct Events {
     reported: u64,
 }
 
-impl Events {
+impl EventQueue {
     /// Queues an event. The machine has encoded `said` bytes of frames so far.
     pub(crate) fn push(&mut self, notice: Notice, said: u64) {
         match notice {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_sent_are_not_settled() {
-        let mut events = Events::default();
+        let mut events = EventQueue::default();
         let settled = |bytes| Notice::Settled { bytes };
         for (bytes, said) in [(1, 0), (10, 100), (20, 100), (40, 300)] {
             events.push(settled(bytes), said);

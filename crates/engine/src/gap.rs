@@ -8,7 +8,7 @@ use deltic_protocol::receiver::{Facing, Mended, Patch, Piece};
 use deltic_protocol::sender::Gap;
 
 use crate::check::proven;
-use crate::task::{Short, Task, Unproven};
+use crate::task::{ContentMismatch, FileShrank, Task};
 
 /// Returns the length in bytes of the largest gap.
 fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
@@ -18,13 +18,13 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
 
 /// Task of the receiver: computes block sums of the old bytes beside each gap.
 #[derive(Debug)]
-pub struct BlockSums<'a> {
+pub struct GapBlockSums<'a> {
     gaps: &'a [Facing],
     seed: u64,
     sums: Vec<GapSums>,
 }
 
-impl<'a> BlockSums<'a> {
+impl<'a> GapBlockSums<'a> {
     /// Creates the task for these gaps.
     #[must_use]
     pub fn new(gaps: &'a [Facing], seed: u64) -> Self {
@@ -32,7 +32,7 @@ impl<'a> BlockSums<'a> {
     }
 }
 
-impl Task for BlockSums<'_> {
+impl Task for GapBlockSums<'_> {
     type Output = Vec<GapSums>;
     type Error = Infallible;
 
@@ -57,7 +57,7 @@ impl Task for BlockSums<'_> {
 
 /// Task of the sender: computes deltas of gaps in the new file against block sums of the old file.
 #[derive(Debug)]
-pub struct Deltas<'a> {
+pub struct GapDeltas<'a> {
     gaps: &'a [Gap],
     seed: u64,
     done: usize,
@@ -65,7 +65,7 @@ pub struct Deltas<'a> {
     compared: u64,
 }
 
-impl<'a> Deltas<'a> {
+impl<'a> GapDeltas<'a> {
     /// Creates the task for these gaps.
     #[must_use]
     pub const fn new(gaps: &'a [Gap], seed: u64) -> Self {
@@ -73,10 +73,10 @@ impl<'a> Deltas<'a> {
     }
 }
 
-impl Task for Deltas<'_> {
+impl Task for GapDeltas<'_> {
     /// The encoded deltas, concatenated, and the number of compared sums.
     type Output = (Vec<u8>, u64);
-    type Error = Short;
+    type Error = FileShrank;
 
     fn most_read(&self) -> usize {
         crate::task::longest(self.gaps.iter().map(|gap| &gap.span))
@@ -86,10 +86,10 @@ impl Task for Deltas<'_> {
         self.gaps.get(self.done).map(|gap| std::slice::from_ref(&gap.span))
     }
 
-    fn take(&mut self, new: &[u8]) -> Result<(), Short> {
+    fn take(&mut self, new: &[u8]) -> Result<(), FileShrank> {
         let Gap { span, sums } = &self.gaps[self.done];
         if new.len() < span.len as usize {
-            return Err(Short);
+            return Err(FileShrank);
         }
         let (delta, compared) = GapDelta::counted(new, sums, self.seed);
         delta.encode(&mut self.deltas);
@@ -105,7 +105,7 @@ impl Task for Deltas<'_> {
 
 /// Task of the receiver: rebuilds gaps from deltas and old bytes, and checks the chunks of each gap.
 #[derive(Debug)]
-pub struct Rebuilt<'a> {
+pub struct GapRebuild<'a> {
     names: &'a Fingerprinter,
     gaps: &'a [Patch],
     deltas: Reader<'a>,
@@ -113,7 +113,7 @@ pub struct Rebuilt<'a> {
     new: Vec<u8>,
 }
 
-impl<'a> Rebuilt<'a> {
+impl<'a> GapRebuild<'a> {
     /// Creates the task for these gaps, with their unpacked and concatenated `deltas`.
     #[must_use]
     pub fn new(names: &'a Fingerprinter, gaps: &'a [Patch], deltas: &'a [u8]) -> Self {
@@ -123,10 +123,10 @@ impl<'a> Rebuilt<'a> {
     }
 }
 
-impl Task for Rebuilt<'_> {
+impl Task for GapRebuild<'_> {
     /// The result for each gap, and the concatenated bytes of the correct chunks.
     type Output = (Vec<Mended>, Vec<u8>);
-    type Error = Unproven;
+    type Error = ContentMismatch;
 
     fn most_read(&self) -> usize {
         longest(self.gaps.iter().map(|gap| &gap.old))
@@ -136,19 +136,19 @@ impl Task for Rebuilt<'_> {
         self.gaps.get(self.patched.len()).map(|gap| &gap.old[..])
     }
 
-    fn take(&mut self, read: &[u8]) -> Result<(), Unproven> {
+    fn take(&mut self, read: &[u8]) -> Result<(), ContentMismatch> {
         let Patch { old, pieces } = &self.gaps[self.patched.len()];
         let lens = || pieces.iter().map(|piece| piece.span.len as usize);
-        let delta = GapDelta::decode(&mut self.deltas).map_err(|_| Unproven)?;
+        let delta = GapDelta::decode(&mut self.deltas).map_err(|_| ContentMismatch)?;
         let start = self.new.len();
         let applied = apply(read, &delta, lens().sum(), &mut self.new);
-        applied.map_err(|_| Unproven)?;
+        applied.map_err(|_| ContentMismatch)?;
         let fingerprints = proven(self.names, pieces, &self.new[start..]);
         if fingerprints.contains(&None) {
             // Short block sums may collide, so a wrong chunk is expected. Without block sums, a wrong chunk is the
             // peer's fault.
             if old.is_empty() {
-                return Err(Unproven);
+                return Err(ContentMismatch);
             }
             let is_proven = fingerprints.iter().map(Option::is_some);
             keep(&mut self.new, start, pieces.iter().zip(is_proven));

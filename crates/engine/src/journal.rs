@@ -11,7 +11,7 @@
 //! data      3, then for each run of data: length of the hole before the run, length of the run
 //! ```
 //!
-//! For a transfer of data without holes, *data* notes follow the first note and list the data runs. All positions in
+//! If a transfer skips holes, *data* notes follow the first note and list the runs of data. All positions in
 //! later notes count through the packed data.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
 use deltic_tree::Meta;
 
-/// True if a file of `len` bytes has a journal. Shorter files are sent again instead.
+/// True if a file of `len` bytes has a journal. Shorter files transfer too fast to need one.
 #[must_use]
 pub const fn is_kept(len: u64) -> bool {
     len > LARGE_FILE_BYTES
@@ -102,7 +102,7 @@ pub fn voids(
 pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec<Range<u64>>)> {
     let mut notes = notes.into_iter();
     let (key, spec) = read_version(&notes.next()?, meta, terms).ok()??;
-    let mut told = Told::default();
+    let mut told = JournalNotes::default();
     for note in notes {
         told.read(&note, meta.len, terms).ok()?;
     }
@@ -153,7 +153,7 @@ pub(crate) fn read_version(
 
 /// The decoded notes of a journal, in order.
 #[derive(Debug, Default)]
-struct Told {
+struct JournalNotes {
     chunks: Chunks,
     /// Overwritten spans. Each has the number of chunks noted before.
     voids: Vec<(usize, Span)>,
@@ -161,7 +161,7 @@ struct Told {
     data: Option<Vec<Range<u64>>>,
 }
 
-impl Told {
+impl JournalNotes {
     fn read(&mut self, note: &[u8], len: u64, terms: Terms) -> Result<(), CodecError> {
         let mut from = Reader::new(note);
         match from.u8()? {
@@ -192,7 +192,7 @@ impl Told {
 
     /// Returns the chunks that no later note overlaps, sorted by position.
     fn last(&self) -> Vec<ChunkNo> {
-        let (mut later, mut last) = (Later::default(), Vec::new());
+        let (mut later, mut last) = (CoveredBytes::default(), Vec::new());
         let mut voids = self.voids.iter().rev().peekable();
         for no in (0..self.chunks.len()).rev() {
             while let Some((_, span)) = voids.next_if(|(before, _)| *before > no) {
@@ -210,9 +210,9 @@ impl Told {
 
 /// Bytes covered by later notes: start and end of disjoint runs that do not touch.
 #[derive(Default)]
-struct Later(BTreeMap<u64, u64>);
+struct CoveredBytes(BTreeMap<u64, u64>);
 
-impl Later {
+impl CoveredBytes {
     /// Adds the span of a note. Returns true if no later note overlaps the span.
     fn take(&mut self, span: Span) -> bool {
         let (mut start, mut end, mut is_last) = (span.start, span.end(), true);

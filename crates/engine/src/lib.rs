@@ -35,4 +35,4 @@ pub mod similar;
 pub mod sums;
 mod task;
 
-pub use task::{Short, Task, Unproven, run};
+pub use task::{ContentMismatch, FileShrank, Task, run};

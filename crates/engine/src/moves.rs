@@ -13,7 +13,7 @@ use deltic_tree::{Entry, Name, RelPath, Timestamp};
 
 /// Queue of directories to index, nearest to the root first.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub struct DirQueue {
     is_begun: bool,
     near: VecDeque<RelPath>,
     far: VecDeque<RelPath>,
@@ -21,7 +21,7 @@ pub struct Walk {
     starts: HashSet<RelPath>,
 }
 
-impl Walk {
+impl DirQueue {
     /// Starts with the directories `near`, then the root. Does nothing on later calls.
     pub fn begin(&mut self, near: Vec<RelPath>) {
         if std::mem::replace(&mut self.is_begun, true) {
@@ -69,7 +69,7 @@ pub struct MoveIndex {
     dirs: Vec<RelPath>,
     /// Concatenated names of all files.
     names: Vec<u8>,
-    files: Vec<File>,
+    files: Vec<IndexedFile>,
     /// Length, hash of the time, hash of the name, file number.
     by_len: BTreeSet<(u64, u32, u32, u32)>,
     /// Hash of the name, hash of the directory's name, file number.
@@ -78,7 +78,7 @@ pub struct MoveIndex {
 
 /// A file. Its name ends where the next file's name begins.
 #[derive(Debug)]
-struct File {
+struct IndexedFile {
     dir: u32,
     name: u32,
     len: u64,
@@ -123,7 +123,7 @@ impl MoveIndex {
             let (no, hash) = (self.files.len() as u32, self.hash(name.as_bytes()));
             self.by_len.insert((len, self.hash(modified), hash, no));
             self.by_name.insert((hash, parent, no));
-            self.files.push(File { dir: dir_no, name: self.names.len() as u32, len });
+            self.files.push(IndexedFile { dir: dir_no, name: self.names.len() as u32, len });
             self.names.extend_from_slice(name.as_bytes());
         }
         true

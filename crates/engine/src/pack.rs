@@ -16,7 +16,7 @@ const TRIED_EVERY: u32 = 32;
 
 /// Packs the payloads of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Packing {
+pub struct PayloadPacker {
     /// The link to the other end, if its speed decides about compression.
     link: Option<Link>,
     /// True if runs of zeros are removed.
@@ -25,12 +25,12 @@ pub struct Packing {
 
 /// Latest measurement of a codec's ratio and speed.
 #[derive(Debug, Default)]
-pub struct Tried {
-    codec: Option<CodecModel>,
+pub struct CodecTrial {
+    codec: Option<Codec>,
     ago: u32,
 }
 
-impl Tried {
+impl CodecTrial {
     /// Counts a payload. Returns the measured codec, or `None` if a new measurement is due.
     pub fn codec(&mut self) -> Option<Codec> {
         self.ago += 1;
@@ -43,7 +43,7 @@ impl Tried {
     }
 }
 
-impl Packing {
+impl PayloadPacker {
     /// Creates a packer. Without a `link`, only the user's level decides about compression. `zeros` says whether both
     /// ends support sparse payloads.
     #[must_use]
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
-        let packing = Packing::new(Compression::AsAsked, None, true);
+        let packing = PayloadPacker::new(Compression::AsAsked, None, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

@@ -15,7 +15,7 @@ use deltic_tree::Meta;
 use crate::journal;
 
 /// True if these chunks make up all of `new` and are few enough to be used.
-pub fn is_of_use(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
+pub fn is_usable(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
     let (mut count, mut end) = (0, 0);
     for chunk in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
         (count, end) = (count + 1, end + u64::from(chunk.len));
@@ -25,7 +25,9 @@ pub fn is_of_use(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
 
 /// Encodes a recipe in parts, because the recipe of a large file is long.
 pub fn written(
-    (new, key, terms): (&New, &Key, Terms),
+    new: &New,
+    key: &Key,
+    terms: Terms,
     mut chunks: impl Iterator<Item = Chunk>,
 ) -> impl Iterator<Item = Vec<u8>> {
     let version = journal::version(new, key, terms);
@@ -49,7 +51,7 @@ const PART_CHUNKS: usize = 2048;
 /// Decodes the result of [`written`]. Returns `None` if the recipe is invalid, of another version than `meta`, or
 /// unusable under these terms.
 #[must_use]
-pub fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
+pub fn read(notes: &[u8], meta: &Meta, terms: Terms) -> Option<Kept> {
     let mut from = Reader::new(notes);
     let version = usize::try_from(from.varint().ok()?).ok()?;
     let version = journal::read_version(from.bytes(version).ok()?, meta, terms);
@@ -95,20 +97,20 @@ mod tests {
             let told = chunks(terms_here);
             let key = Key::from_bytes(KEY);
             let (new, mut notes) = (new(), Vec::new());
-            let parts = written((&new, &key, terms_here), told.iter().copied());
+            let parts = written(&new, &key, terms_here, told.iter().copied());
             parts.for_each(|part| notes.extend(part));
             let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
-            let Kept { key, spec, chunks, .. } = read(&notes, (&meta, terms_here)).unwrap();
+            let Kept { key, spec, chunks, .. } = read(&notes, &meta, terms_here).unwrap();
             assert_eq!((key, spec), (Key::from_bytes(KEY), new.spec));
             let (lens, names): (Vec<_>, Vec<_>) =
                 chunks.iter().map(|(span, name)| (u64::from(span.len), name)).unzip();
             assert!(names.into_iter().eq(told.iter().map(|chunk| chunk.fingerprint)));
             let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
             assert!(chunks.iter().map(|(span, _)| span.start).eq(starts));
-            assert_eq!(read(&notes, (&meta, terms(!form))), None);
-            assert_eq!(read(&notes, (&Meta { len: LEN - 1, ..meta.clone() }, terms_here)), None);
+            assert_eq!(read(&notes, &meta, terms(!form)), None);
+            assert_eq!(read(&notes, &Meta { len: LEN - 1, ..meta.clone() }, terms_here), None);
             for end in 0..notes.len() {
-                assert_eq!(read(&notes[..end], (&meta, terms_here)), None, "{end}");
+                assert_eq!(read(&notes[..end], &meta, terms_here), None, "{end}");
             }
         }
     }
@@ -116,15 +118,15 @@ mod tests {
     #[test]
     fn a_recipe_of_part_of_a_file_is_not_used() {
         let all = chunks(terms(true));
-        let is_of_use = |new: &New, chunks: &[Chunk]| is_of_use(new, chunks.iter().copied());
-        assert!(is_of_use(&new(), &all));
+        let is_usable = |new: &New, chunks: &[Chunk]| is_usable(new, chunks.iter().copied());
+        assert!(is_usable(&new(), &all));
         for part in [&all[1..], &all[..3], &[]] {
-            assert!(!is_of_use(&new(), part));
+            assert!(!is_usable(&new(), part));
         }
         let len = u64::from(all[0].len) * INDEX_BUDGET_CHUNKS as u64;
         let most = vec![all[0]; INDEX_BUDGET_CHUNKS + 1];
-        assert!(is_of_use(&New { len, ..new() }, &most[1..]));
+        assert!(is_usable(&New { len, ..new() }, &most[1..]));
         let len = len + u64::from(all[0].len);
-        assert!(!is_of_use(&New { len, ..new() }, &most));
+        assert!(!is_usable(&New { len, ..new() }, &most));
     }
 }

@@ -13,7 +13,8 @@ use deltic_core::{ChunkerSpec, Fingerprinter};
 /// # Panics
 /// If `buffer` is shorter than [`Segment::read_len`].
 pub fn cut_while_reading<E>(
-    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    spec: &ChunkerSpec,
+    names: &Fingerprinter,
     segment: &Segment,
     buffer: &mut [u8],
     read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
@@ -24,7 +25,8 @@ pub fn cut_while_reading<E>(
 /// Cuts a segment whose bytes are all in memory.
 #[must_use]
 pub fn cut(
-    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    spec: &ChunkerSpec,
+    names: &Fingerprinter,
     segment: &Segment,
     bytes: &[u8],
 ) -> SegmentChunks<Chunk> {

@@ -35,7 +35,7 @@ impl NewSearch {
     #[must_use]
     pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
         let Self { mut searcher, mut digest, start, zstd, limits, kept, region } = self;
-        let mut patches = Patches::new(searcher.block_len(), zstd, limits);
+        let mut patches = PatchBuilder::new(searcher.block_len(), zstd, limits);
         let each = |op| match op {
             DeltaOp::Copy { old, .. } => patches.copy(old),
             DeltaOp::Literal { new } => {
@@ -65,7 +65,7 @@ pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolle
 }
 
 /// Groups the steps of a search into patches that fit frames.
-struct Patches {
+struct PatchBuilder {
     block: u32,
     zstd: Option<i32>,
     limits: Limits,
@@ -74,7 +74,7 @@ struct Patches {
     done: Vec<(Vec<PatchStep>, Payload)>,
 }
 
-impl Patches {
+impl PatchBuilder {
     const fn new(block: u32, zstd: Option<i32>, limits: Limits) -> Self {
         Self { block, zstd, limits, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
     }

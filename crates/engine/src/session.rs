@@ -4,10 +4,10 @@
 //! [`poll`](Session::poll) after each of these until `poll` returns `None`:
 //!
 //! ```text
-//!        feed ─────►┌─────────┐─► Step::Send   frames for the other end
-//!    answered ─────►│ Session │─► Step::Work   for a worker
-//!        wake ─────►└─────────┘─► Step::Event  for the user
-//!                        └──────► Step::Done
+//!        feed ─────►┌─────────┐─► SessionStep::Send   frames for the other end
+//!    answered ─────►│ Session │─► SessionStep::Work   for a worker
+//!        wake ─────►└─────────┘─► SessionStep::Event  for the user
+//!                        └──────► SessionStep::Done
 //! ```
 //!
 //! Reading never waits for writing. The protocol's credit bounds the frames that a machine holds. Work starts only
@@ -22,7 +22,7 @@ use deltic_protocol::hello::{Abort, Alive};
 use deltic_protocol::report::{Counts, Notice, Trouble};
 use deltic_protocol::{PeerError, Purpose, Terms, WorkId};
 
-use crate::events::Events;
+use crate::events::EventQueue;
 use crate::machine::{Lane, Machine};
 
 /// Target size of a batch of frames in bytes.
@@ -37,7 +37,7 @@ pub const GREETING_TIMEOUT: Duration = Duration::from_secs(600);
 pub type Greeting<E> = Box<dyn FnMut(u8, &[u8]) -> Result<Option<Terms>, E> + Send>;
 
 /// Queries and callbacks of a session to its driver.
-pub trait Surroundings<M: Machine> {
+pub trait SessionDriver<M: Machine> {
     /// True if there are several streams.
     fn has_several_lanes(&self) -> bool {
         false
@@ -59,7 +59,7 @@ pub trait Surroundings<M: Machine> {
 }
 
 /// The next thing for the driver to do.
-pub enum Step<M: Machine> {
+pub enum SessionStep<M: Machine> {
     /// Send these frames on a stream of this lane.
     Send(Lane, Vec<u8>),
     /// Do this work, then pass the answer to [`Session::answered`].
@@ -82,7 +82,7 @@ pub struct Session<M: Machine, E> {
     greeting: Option<Greeting<E>>,
     /// True until the other end answers or counts as far away.
     is_unanswered: bool,
-    turn: Turn,
+    turn: PollPhase,
     /// True if the last turn could not send all frames.
     is_blocked: bool,
     /// Encoded frames that no stream has taken yet: at most two batches.
@@ -91,12 +91,12 @@ pub struct Session<M: Machine, E> {
     said: u64,
     /// Work that could not start yet.
     waiting: Option<(WorkId, M::Work)>,
-    events: Events,
+    events: EventQueue,
 }
 
 /// Phases of [`Session::poll`], in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum PollPhase {
     Frames,
     Work,
     /// Frames that the machine made while it was asked for work.
@@ -111,12 +111,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             machine,
             greeting,
             is_unanswered: true,
-            turn: Turn::Frames,
+            turn: PollPhase::Frames,
             is_blocked: false,
             held: VecDeque::new(),
             said: 0,
             waiting: None,
-            events: Events::default(),
+            events: EventQueue::default(),
         }
     }
 
@@ -169,7 +169,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     /// If the machine did not ask for this work, which is a bug of the driver.
     pub fn answered(&mut self, id: WorkId, answer: M::Answer) {
         let known = self.machine.answer(id, answer);
-        known.expect("every answer is to work of this machine");
+        known.expect("every answer belongs to work of this machine");
     }
 
     /// Tells the session the time since its start.
@@ -200,24 +200,26 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     /// Returns the next step, or `None` if the session waits for a frame, an answer, or room to send or start work.
-    pub fn poll(&mut self, around: &impl Surroundings<M>) -> Option<Step<M>> {
+    pub fn poll(&mut self, around: &impl SessionDriver<M>) -> Option<SessionStep<M>> {
         loop {
             match self.turn {
-                Turn::Frames | Turn::MoreFrames => match self.poll_batch(around) {
-                    Some((lane, batch)) => return Some(Step::Send(lane, batch)),
-                    None if self.turn == Turn::Frames && !self.is_blocked => self.turn = Turn::Work,
+                PollPhase::Frames | PollPhase::MoreFrames => match self.poll_batch(around) {
+                    Some((lane, batch)) => return Some(SessionStep::Send(lane, batch)),
+                    None if self.turn == PollPhase::Frames && !self.is_blocked => {
+                        self.turn = PollPhase::Work
+                    }
                     None => self.gather_events(),
                 },
-                Turn::Work => match self.poll_work(around) {
-                    Some((id, work)) => return Some(Step::Work(id, work)),
-                    None => self.turn = Turn::MoreFrames,
+                PollPhase::Work => match self.poll_work(around) {
+                    Some((id, work)) => return Some(SessionStep::Work(id, work)),
+                    None => self.turn = PollPhase::MoreFrames,
                 },
-                Turn::Events => {
+                PollPhase::Events => {
                     if let Some(event) = self.events.pop() {
-                        return Some(Step::Event(event));
+                        return Some(SessionStep::Event(event));
                     }
-                    self.turn = Turn::Frames;
-                    return self.machine.is_finished().then_some(Step::Done);
+                    self.turn = PollPhase::Frames;
+                    return self.machine.is_finished().then_some(SessionStep::Done);
                 }
             }
         }
@@ -262,7 +264,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     /// Returns the next remaining frames after the end of the session, for the first stream.
-    pub fn poll_rest(&mut self, around: &impl Surroundings<M>) -> Option<Vec<u8>> {
+    pub fn poll_rest(&mut self, around: &impl SessionDriver<M>) -> Option<Vec<u8>> {
         self.next_batch(around).map(|(_, batch)| batch)
     }
 
@@ -279,14 +281,14 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     fn gather_events(&mut self) {
-        self.turn = Turn::Events;
+        self.turn = PollPhase::Events;
         while let Some(notice) = self.machine.poll_notice() {
             self.events.push(notice, self.said);
         }
         self.events.settle();
     }
 
-    fn poll_work(&mut self, around: &impl Surroundings<M>) -> Option<(WorkId, M::Work)> {
+    fn poll_work(&mut self, around: &impl SessionDriver<M>) -> Option<(WorkId, M::Work)> {
         let (id, work) = self.waiting.take().or_else(|| self.machine.poll_work())?;
         if around.can_start(&work) {
             return Some((id, work));
@@ -295,7 +297,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         None
     }
 
-    fn poll_batch(&mut self, around: &impl Surroundings<M>) -> Option<(Lane, Vec<u8>)> {
+    fn poll_batch(&mut self, around: &impl SessionDriver<M>) -> Option<(Lane, Vec<u8>)> {
         self.is_blocked = !around.can_send(Lane::Any);
         if self.is_blocked {
             return None;
@@ -310,7 +312,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     /// Returns the next batch: consecutive frames of the same lane up to [`BATCH_BYTES`].
-    fn next_batch(&mut self, around: &impl Surroundings<M>) -> Option<(Lane, Vec<u8>)> {
+    fn next_batch(&mut self, around: &impl SessionDriver<M>) -> Option<(Lane, Vec<u8>)> {
         let (lane, mut batch) = match self.held.pop_front() {
             Some(held) => held,
             None => {
@@ -339,7 +341,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     /// Appends the next frame to `to`.
-    fn next_frame(&mut self, around: &impl Surroundings<M>, to: &mut Vec<u8>) -> Option<Lane> {
+    fn next_frame(&mut self, around: &impl SessionDriver<M>, to: &mut Vec<u8>) -> Option<Lane> {
         let start = to.len();
         let tell = |trouble: &mut Trouble| around.tell(trouble);
         let (lane, purpose) = self.machine.poll_frame(around.has_several_lanes(), &tell, to)?;

@@ -10,7 +10,8 @@ pub type Candidates = Vec<(Option<usize>, Entry)>;
 #[must_use]
 pub fn most_similar<'a>(
     name: &Name,
-    (len, modified): (u64, Timestamp),
+    len: u64,
+    modified: Timestamp,
     candidates: &'a Candidates,
 ) -> Option<(Option<usize>, &'a Name)> {
     let same = |(_, entry): &&(_, Entry)| entry.meta.len == len && entry.meta.modified == modified;
@@ -60,9 +61,9 @@ mod tests {
     }
 
     fn best(name: &str, candidates: &Candidates) -> Option<String> {
-        let new = (100, Timestamp { secs: 7, nanos: 0 });
+        let modified = Timestamp { secs: 7, nanos: 0 };
         let name = Name::new(name.as_bytes()).unwrap();
-        most_similar(&name, new, candidates).map(|(_, name)| name.to_string())
+        most_similar(&name, 100, modified, candidates).map(|(_, name)| name.to_string())
     }
 
     #[test]

@@ -13,7 +13,7 @@ use deltic_protocol::limits::SEGMENT_BYTES;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Keying, Sum, Summing};
 
-use crate::task::{Short, Task, longest};
+use crate::task::{FileShrank, Task, longest};
 
 /// Default number of bytes read in a step.
 pub const READ_BYTES: usize = SEGMENT_BYTES as usize;
@@ -41,7 +41,7 @@ pub const fn at_end(start: u64, got: usize, wanted: usize, file_len: u64) -> AtE
 
 /// Parameters for cutting and summing portions of a file.
 #[derive(Debug)]
-pub struct Portions<'a> {
+pub struct PortionSummer<'a> {
     /// Chunker and kinds of sums.
     pub summing: Summing,
     /// Key of the strong sums.
@@ -52,7 +52,7 @@ pub struct Portions<'a> {
     pub stored: Option<StoredSums>,
 }
 
-impl Portions<'_> {
+impl PortionSummer<'_> {
     /// Sums the `bytes` of [`read_range`] and adds the cut bytes to `digest`. Returns `None` if the file is shorter
     /// than the portion.
     #[must_use]
@@ -66,7 +66,7 @@ impl Portions<'_> {
         let wanted = (range.end - range.start) as usize;
         if let Portion::From(start) = portion {
             let at_end = at_end(start, bytes.len(), wanted, self.file_len);
-            return Some(self.cut((start, bytes), at_end, digest));
+            return Some(self.cut(start, bytes, at_end, digest));
         }
         if bytes.len() < wanted {
             return None;
@@ -74,13 +74,13 @@ impl Portions<'_> {
         let strong = |chunk: &[u8]| Some(self.summing.strong?.of(self.key(), chunk));
         Some(match portion {
             Portion::Ends(range, judge) => {
-                self.sub_chunks((range, judge), bytes, (|_| Crc32c::EMPTY, |_| None))
+                self.sub_chunks(range, judge, bytes, (|_| Crc32c::EMPTY, |_| None))
             }
             Portion::SubChunks(range, judge) => {
-                self.sub_chunks((range, judge), bytes, (Crc32c::of, strong))
+                self.sub_chunks(range, judge, bytes, (Crc32c::of, strong))
             }
             Portion::Chunks(start, lens) => {
-                self.chunks(&lens, (start, bytes), range.end == self.file_len)
+                self.chunks(&lens, start, bytes, range.end == self.file_len)
             }
             Portion::Segment(segment) => {
                 let mut summer = self.summer(segment.own.start);
@@ -97,7 +97,8 @@ impl Portions<'_> {
 
     fn cut(
         &self,
-        (start, bytes): (u64, &[u8]),
+        start: u64,
+        bytes: &[u8],
         at_end: AtEnd,
         digest: Option<&mut FileDigest>,
     ) -> Summed {
@@ -111,7 +112,7 @@ impl Portions<'_> {
         Summed::Chunks(sums, at_end == AtEnd::Yes)
     }
 
-    fn chunks(&self, lens: &[u32], (start, mut bytes): (u64, &[u8]), is_last: bool) -> Summed {
+    fn chunks(&self, lens: &[u32], start: u64, mut bytes: &[u8], is_last: bool) -> Summed {
         let mut summer = self.summer(start);
         let sums = lens.iter().map(|len| {
             let (chunk, after) = bytes.split_at(*len as usize);
@@ -123,7 +124,8 @@ impl Portions<'_> {
 
     fn sub_chunks(
         &self,
-        (range, judge): (Range<u64>, JudgeScope),
+        range: Range<u64>,
+        judge: Judge,
         bytes: &[u8],
         sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
     ) -> Summed {
@@ -138,20 +140,20 @@ impl Portions<'_> {
     }
 
     /// Returns a summer for consecutive chunks from `start` on.
-    fn summer(&self, start: u64) -> Summer<'_> {
-        let stored = self.stored.as_ref().filter(|_| self.summing.weak == WeakKind::Crc32c);
-        Summer { portions: self, joined: stored.map(ChunkSums::new), at: start }
+    fn summer(&self, start: u64) -> ChunkSummer<'_> {
+        let stored = self.stored.as_ref().filter(|_| self.summing.weak == Weak::Crc32c);
+        ChunkSummer { portions: self, joined: stored.map(Joined::new), at: start }
     }
 }
 
 /// Sums consecutive chunks.
-struct Summer<'a> {
-    portions: &'a Portions<'a>,
-    joined: Option<ChunkSums<'a>>,
+struct ChunkSummer<'a> {
+    portions: &'a PortionSummer<'a>,
+    joined: Option<Joined<'a>>,
     at: u64,
 }
 
-impl Summer<'_> {
+impl ChunkSummer<'_> {
     fn next(&mut self, chunk: &[u8]) -> Sum {
         let Summing { weak, strong, .. } = self.portions.summing;
         let weak = match &mut self.joined {
@@ -184,14 +186,14 @@ pub struct StrongSums<'a> {
 impl<'a> StrongSums<'a> {
     /// Creates the task for these spans.
     #[must_use]
-    pub fn new((strong, key): (StrongKind, &'a SumKey), spans: &'a [Span]) -> Self {
+    pub fn new(strong: Strong, key: &'a SumKey, spans: &'a [Span]) -> Self {
         Self { strong, key, spans, sums: Vec::with_capacity(spans.len()) }
     }
 }
 
 impl Task for StrongSums<'_> {
     type Output = Vec<StrongSum>;
-    type Error = Short;
+    type Error = FileShrank;
 
     fn most_read(&self) -> usize {
         longest(self.spans)
@@ -201,9 +203,9 @@ impl Task for StrongSums<'_> {
         self.spans.get(self.sums.len()).map(std::slice::from_ref)
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Short> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), FileShrank> {
         if bytes.len() < self.spans[self.sums.len()].len as usize {
-            return Err(Short);
+            return Err(FileShrank);
         }
         self.sums.push(self.strong.of(Some(self.key), bytes));
         Ok(())
@@ -276,7 +278,7 @@ mod tests {
         let summing =
             Summing { chunker, weak: WeakKind::Crc32c, strong: Some(StrongKind::Sha256), keying };
         let file_len = bytes.len() as u64;
-        let portions = Portions { summing, key: &key, file_len, stored };
+        let portions = PortionSummer { summing, key: &key, file_len, stored };
         let Some(Summed::Chunks(sums, true)) = portions.sum(Portion::From(0), bytes, None) else {
             panic!("all of it is summed")
         };

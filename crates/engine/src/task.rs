@@ -27,11 +27,11 @@ pub trait Task {
 
 /// Error: the file is shorter than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Short;
+pub struct FileShrank;
 
 /// Error: data from the peer does not match the announced fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unproven;
+pub struct ContentMismatch;
 
 /// Runs a task with a `buffer` of at least [`Task::most_read`] bytes. `read` fills the buffer and returns the number of
 /// bytes.

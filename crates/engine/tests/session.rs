@@ -21,7 +21,7 @@ fn a_frame_beyond_the_agreed_limit_is_refused() {
     let limits = Limits { frame_bytes: MIN_FRAME_BYTES, ..Limits::default() };
     let receiver = || Receiver::new(Setting { limits, ..Setting::default() });
     let header = |len: usize| [&[17][..], &(len as u32).to_le_bytes()[..HEADER_BYTES - 1]].concat();
-    let mut session = Session::<_, cases::Failed>::new(receiver(), None);
+    let mut session = Session::<_, cases::SessionFailed>::new(receiver(), None);
     assert_eq!(session.feed_bytes(&header(MIN_FRAME_BYTES)).map_err(|error| error.0), Ok(0));
     let refused = Err("too much: frame length".to_owned());
     let fed = session.feed_bytes(&header(MIN_FRAME_BYTES + 1));

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use deltic_engine::machine::{Lane, Machine};
-use deltic_engine::session::{self, Session, Step, Surroundings};
+use deltic_engine::session::{self, Session, SessionDriver, SessionStep};
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::{Purpose, WorkId};
@@ -186,14 +186,14 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         let is_over = loop {
             let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
             match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
-                Some(Step::Work(id, work)) => {
+                Some(SessionStep::Work(id, work)) => {
                     let (cost, bytes) = (worker.cost(&work), W::bytes(&work));
                     pool.take(cost, (id, work), bytes);
                     continue;
                 }
-                Some(Step::Send(lane, batch)) => outlets.send(lane, batch),
-                Some(Step::Event(notice)) => watch(located(&**worker, notice)),
-                Some(Step::Done) => break true,
+                Some(SessionStep::Send(lane, batch)) => outlets.send(lane, batch),
+                Some(SessionStep::Event(notice)) => watch(located(&**worker, notice)),
+                Some(SessionStep::Done) => break true,
                 None => break false,
             }
             pool.start().map_err(SyncError::Thread)?;
@@ -327,7 +327,7 @@ struct Around<'a, M: Machine, W> {
     tap: &'a Option<Arc<Tap>>,
 }
 
-impl<M: Machine, W: Worker<M>> Surroundings<M> for Around<'_, M, W> {
+impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     fn has_several_lanes(&self) -> bool {
         self.outlets.are_several()
     }

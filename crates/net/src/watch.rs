@@ -28,7 +28,7 @@ use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store_local::SourceArg;
 use deltic_store_local::reason;
 use deltic_tree::path::printable;
-use deltic_tree::rule::{Action::Exclude, Modifiers, PatternRule, Rule, Sides};
+use deltic_tree::rule::{Action::Exclude, PatternRule, Rule, RuleModifiers, RuleSides};
 use deltic_tree::{Follow, Mounts, RelPath, glob};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -478,7 +478,7 @@ fn escaped(path: &RelPath) -> Vec<u8> {
 }
 
 fn protects_pattern(pattern: Vec<u8>) -> Rule {
-    let marks = Modifiers { sides: Sides::Receiver, ..Modifiers::default() };
+    let marks = RuleModifiers { sides: RuleSides::Receiver, ..RuleModifiers::default() };
     let pattern = pattern.into();
     Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })
 }

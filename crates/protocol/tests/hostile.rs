@@ -47,9 +47,9 @@ use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Keying, Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
-use deltic_tree::meta::{Inode, Linked, Unread};
+use deltic_tree::meta::{HardLink, Inode, UnreadReason};
 use deltic_tree::{
-    Acl, Compared, DirDigest, Entry, ExtraMeta, Kind, Meta, RelPath, Timestamp, Xattr,
+    Acl, ComparedAttributes, DirDigest, Entry, ExtraMeta, Kind, Meta, RelPath, Timestamp, Xattr,
 };
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -1166,12 +1166,12 @@ fn metadata_that_was_not_asked_for_is_refused() {
         Meta { user: Some(1), ..file_of(1) },
         Meta { group: Some(1), ..file_of(1) },
         with(ExtraMeta { accessed: Some(NOW), ..ExtraMeta::default() }),
-        with(ExtraMeta { linked: Some(Linked::First(2)), ..ExtraMeta::default() }),
+        with(ExtraMeta { linked: Some(HardLink::First(2)), ..ExtraMeta::default() }),
         back(1),
         with(ExtraMeta { access_acl: Some(Acl::default()), ..ExtraMeta::default() }),
         with(ExtraMeta { default_acl: Some(Acl::default()), ..ExtraMeta::default() }),
         with(ExtraMeta { xattrs, ..ExtraMeta::default() }),
-        with(ExtraMeta { unread: Some(Unread::Other), ..ExtraMeta::default() }),
+        with(ExtraMeta { unread: Some(UnreadReason::Other), ..ExtraMeta::default() }),
         with(ExtraMeta { implied: true, ..ExtraMeta::default() }),
     ] {
         let mut victim = Victim::new(Setting::default());
@@ -1196,13 +1196,13 @@ fn metadata_that_was_not_asked_for_is_refused() {
 /// Another name of the entry that was told so many before.
 fn back(back: u64) -> Meta {
     let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-    meta.set_linked(Some(Linked::Back(back)));
+    meta.set_linked(Some(HardLink::Back(back)));
     meta
 }
 
 /// The first of so many names.
 fn first(names: u32, mut meta: Meta) -> Meta {
-    meta.set_linked(Some(Linked::First(names)));
+    meta.set_linked(Some(HardLink::First(names)));
     meta
 }
 
@@ -1744,7 +1744,7 @@ fn attributes_that_fit_no_frame_are_left_out_and_told() {
         });
         let entries: Vec<Entry> = entries.into_iter().flatten().collect();
         let all = entries.iter().map(|entry| entry.meta.xattrs().len()).collect::<Vec<_>>();
-        let unread = entries.iter().any(|entry| entry.meta.unread() == Some(Unread::TooMuch));
+        let unread = entries.iter().any(|entry| entry.meta.unread() == Some(UnreadReason::TooMuch));
         (all, told, unread)
     };
     // Whoever has not heard the other end does not know what fits.
@@ -3173,12 +3173,12 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             let mut entries: Vec<_> = (0..4).map(entry).collect();
             for entry in entries.iter_mut().take(usize::from(luck % 3)) {
                 let inode = Inode { device: 1, number: u64::from(luck % 2) };
-                entry.meta.set_linked(Some(Linked::Inode(inode, 2 + u32::from(luck % 5))));
+                entry.meta.set_linked(Some(HardLink::Inode(inode, 2 + u32::from(luck % 5))));
             }
             if at.components().count() < 3 {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
-            let tally = tally.then(|| tally_of(&entries, Compared::default(), |_| None));
+            let tally = tally.then(|| tally_of(&entries, ComparedAttributes::default(), |_| None));
             Answer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
         }
         Work::Open { .. } if fails => Answer::Opened(Err(sad())),

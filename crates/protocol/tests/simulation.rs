@@ -20,7 +20,7 @@ use deltic_core::{BlockSumSpec, Strategy, StrongKind, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, EntryType, Totals};
-use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Kind, RelPath, Timestamp};
 
 const SESSIONS: u64 = 4000;
@@ -84,7 +84,7 @@ fn give_names(case: &mut Case, dice: &mut Dice) {
         }
         let names = dice.between(1, 4);
         let inode = Inode { device: 1, number: number as u64 };
-        let linked = Some(Linked::Inode(inode, names as u32 + 1));
+        let linked = Some(HardLink::Inode(inode, names as u32 + 1));
         case.new.0.get_mut(path).unwrap().meta.set_linked(linked);
         let node = case.new.0[path].clone();
         for _ in 0..names {
@@ -120,9 +120,9 @@ fn give_names(case: &mut Case, dice: &mut Dice) {
 /// Each file of several names is one at the destination, as far as its names are there.
 fn check_linked(case: &Case, tree: &Tree) {
     let listed = case.listed();
-    let mut seen: BTreeMap<Inode, Option<Linked>> = BTreeMap::new();
+    let mut seen: BTreeMap<Inode, Option<HardLink>> = BTreeMap::new();
     for (path, node) in &listed {
-        let Some(Linked::Inode(inode, _)) = node.meta.linked() else { continue };
+        let Some(HardLink::Inode(inode, _)) = node.meta.linked() else { continue };
         let Some(here) = tree.0.get(*path).filter(|here| here.meta.kind == node.meta.kind) else {
             continue;
         };

@@ -11,7 +11,7 @@ use deltic_net::plan::{Dial, Dialling, Stream};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_store::Filter;
-use deltic_tree::rule::Side;
+use deltic_tree::rule::FilterSide;
 
 use crate::alike::{Alike, Far};
 use crate::evidence::Evidence;
@@ -100,7 +100,7 @@ impl Remote {
 
 fn takes(options: &Options) -> Takes {
     Takes {
-        rules: Filter::new(&options.rules, Side::Sender),
+        rules: Filter::new(&options.rules, FilterSide::Sender),
         recursive: options.recursive,
         dirs: options.select.dirs,
     }

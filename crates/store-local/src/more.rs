@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use deltic_tree::meta::{
-    Acl, ExtraMeta, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, MetaMask, Unread,
-    Xattr, XattrScope,
+    Acl, ExtraMeta, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, MetaMask,
+    UnreadReason, Xattr, XattrScope,
 };
 use deltic_tree::path::printable;
 use rustix::fs::{self, XattrFlags};
@@ -96,7 +96,7 @@ fn read(
     meta: &Meta,
     (see, admits): (MetaMask, Admits<'_>),
     more: &mut ExtraMeta,
-) -> Result<(), Unread> {
+) -> Result<(), UnreadReason> {
     if see.acls && !see.fake_super && !meta.is_symlink() {
         more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
@@ -111,7 +111,7 @@ fn read(
         let name = see.xattrs.sent_name(&name);
         total += name.len() + value.len();
         if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
-            return Err(Unread::TooMuch);
+            return Err(UnreadReason::TooMuch);
         }
         more.xattrs.push(Xattr { name: name.into(), value: value.into() });
     }
@@ -120,17 +120,17 @@ fn read(
     Ok(())
 }
 
-fn unread(errno: Errno) -> Unread {
+fn unread(errno: Errno) -> UnreadReason {
     match errno {
-        Errno::ACCESS | Errno::PERM => Unread::Denied,
-        Errno::RANGE | Errno::TOOBIG => Unread::TooMuch,
-        _ => Unread::Other,
+        Errno::ACCESS | Errno::PERM => UnreadReason::Denied,
+        Errno::RANGE | Errno::TOOBIG => UnreadReason::TooMuch,
+        _ => UnreadReason::Other,
     }
 }
 
-fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, Unread> {
+fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, UnreadReason> {
     let bytes = value(at, name).map_err(unread)?;
-    bytes.map(|bytes| Acl::parse(&bytes).ok_or(Unread::Other)).transpose()
+    bytes.map(|bytes| Acl::parse(&bytes).ok_or(UnreadReason::Other)).transpose()
 }
 
 /// The names that `scope` admits, in order.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::{StoredSums, SumKind};
-use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
+use deltic_tree::meta::{Device, DeviceClass, HardLink, Inode, XattrScope};
 use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
@@ -507,10 +507,10 @@ fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
     }
 }
 
-fn linked(stat: &Stat) -> Linked {
+fn linked(stat: &Stat) -> HardLink {
     let (device, number) = inode_of(stat);
     let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
-    Linked::Inode(Inode { device, number }, names)
+    HardLink::Inode(Inode { device, number }, names)
 }
 
 /// The type of a count of names differs between platforms.

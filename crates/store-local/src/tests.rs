@@ -21,7 +21,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use deltic_tree::rule::{Action, Rule, Rules, Side};
+use deltic_tree::rule::{Action, FilterSide, Rule, Rules};
 use deltic_tree::{EntryType, Follow, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
@@ -348,7 +348,7 @@ fn what_is_removed_together_goes_as_it_would_alone() {
     }
     symlink("nowhere", root.path().join("a/link")).unwrap();
     let list = vec![Rule::plain(Action::Exclude, b"keep"), Rule::plain(Action::Exclude, b"b/d/")];
-    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Receiver);
     let store = store_in(root.path(), Way::Kernel, rules);
     let names = ["a/1", "a/link", "b/4", "b/d", "a/2", "a/keep", "a/none", "a", "5"];
     let removed = store.remove_all(&names.map(|name| (path(name), Going::default())));

@@ -8,7 +8,7 @@ mod given;
 mod leftovers;
 mod trees;
 
-use deltic_tree::rule::{Action, DirMerge, FileSyntax, Rule, Rules, Side};
+use deltic_tree::rule::{Action, DirMerge, FileSyntax, FilterSide, Rule, Rules};
 
 use crate::{Filter, Keep, Resumable, Store, StoreError};
 use given::{file_meta, path};
@@ -49,7 +49,7 @@ fn keeps_leftovers(store: &impl Store) -> bool {
 /// Where one is broken.
 pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
     let exclude = |pattern: &[u8]| Rule::plain(Action::Exclude, pattern);
-    let filter = |list| Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
+    let filter = |list| Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Receiver);
     let store = make(filter(vec![exclude(b"*.keep"), exclude(b"/cache/")]));
     trees::what_a_filter_excludes_is_neither_listed_nor_removed(&store);
     let reading = FileSyntax::default();

@@ -17,7 +17,7 @@ mod scope;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use deltic_tree::rule::{Action, DirMerge, FileSyntax, PatternRule, Rule, Rules, Side};
+use deltic_tree::rule::{Action, DirMerge, FileSyntax, FilterSide, PatternRule, Rule, Rules};
 use deltic_tree::{Meta, Name};
 use pattern::{Pattern, Text};
 
@@ -34,7 +34,7 @@ pub struct Filter(Option<Arc<Book>>);
 /// What a filter is made of.
 #[derive(Debug)]
 struct Book {
-    side: Side,
+    side: FilterSide,
     delete_excluded: bool,
     from0: bool,
     nodes: Vec<Node>,
@@ -85,7 +85,7 @@ struct Merge {
 impl Filter {
     /// Compiles the rules that count at `side`; any bytes are a pattern.
     #[must_use]
-    pub fn new(rules: &Rules, side: Side) -> Self {
+    pub fn new(rules: &Rules, side: FilterSide) -> Self {
         let mut book = Book {
             side,
             delete_excluded: rules.delete_excluded,

@@ -38,7 +38,7 @@ impl DirDigestKey {
 
 impl fmt::Debug for DirDigestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TallyKey(secret)")
+        f.write_str("DirDigestKey(secret)")
     }
 }
 
@@ -46,7 +46,7 @@ const CONTEXT: &str = "deltic 2026 tally";
 
 /// Attributes that a sync compares besides kind, length, link target and device number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compared {
+pub struct ComparedAttributes {
     /// Digests of file contents.
     pub contents: bool,
     /// Modification times of files.
@@ -84,17 +84,24 @@ pub struct DirDigest {
 #[derive(Clone, Debug)]
 pub struct DirHasher {
     key: DirDigestKey,
-    compared: Compared,
+    compared: ComparedAttributes,
     digest: DirDigest,
     record: Vec<u8>,
     /// Hashes of the last user id and the last group id. Most entries of a directory have the same owner.
-    last: [(u32, u128); 2],
+    last: [HashedId; 2],
+}
+
+/// A user id or group id with its hash.
+#[derive(Clone, Copy, Debug)]
+struct HashedId {
+    id: u32,
+    hash: u128,
 }
 
 impl DirHasher {
     /// Starts the digest of a directory without entries.
     #[must_use]
-    pub fn new(key: &DirDigestKey, compared: Compared) -> Self {
+    pub fn new(key: &DirDigestKey, compared: ComparedAttributes) -> Self {
         let zero = key.hash(&0_u32.to_le_bytes())[0];
         Self {
             key: *key,
@@ -105,7 +112,7 @@ impl DirHasher {
                 ..DirDigest::default()
             },
             record: Vec::new(),
-            last: [(0, zero); 2],
+            last: [HashedId { id: 0, hash: zero }; 2],
         }
     }
 
@@ -121,11 +128,11 @@ impl DirHasher {
         self.digest.entries += 1;
         self.digest.sum = self.digest.sum.wrapping_add(own);
         if let Some(users) = &mut self.digest.users {
-            let user = number(&self.key, &mut self.last[0], meta.user.unwrap_or_default());
+            let user = id_hash(&self.key, &mut self.last[0], meta.user.unwrap_or_default());
             *users = users.wrapping_add(tied.wrapping_mul(user));
         }
         if let Some(groups) = &mut self.digest.groups {
-            let group = number(&self.key, &mut self.last[1], meta.group.unwrap_or_default());
+            let group = id_hash(&self.key, &mut self.last[1], meta.group.unwrap_or_default());
             *groups = groups.wrapping_add(tied.wrapping_mul(group));
         }
     }
@@ -138,16 +145,16 @@ impl DirHasher {
 }
 
 /// Returns the keyed hash of a user id or group id.
-fn number(key: &DirDigestKey, last: &mut (u32, u128), id: u32) -> u128 {
-    if last.0 != id {
-        *last = (id, key.hash(&id.to_le_bytes())[0]);
+fn id_hash(key: &DirDigestKey, last: &mut HashedId, id: u32) -> u128 {
+    if last.id != id {
+        *last = HashedId { id, hash: key.hash(&id.to_le_bytes())[0] };
     }
-    last.1
+    last.hash
 }
 
 /// Writes the compared attributes of an entry. The record is longer than an id, so that the two never have the same
 /// hash.
-fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
+fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: ComparedAttributes) {
     let (kind, has_time) = match &meta.kind {
         Kind::File => (0, compared.file_times),
         Kind::Dir => (1, compared.dir_times),
@@ -185,7 +192,7 @@ fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
 mod tests {
     use super::*;
 
-    const ALL: Compared = Compared {
+    const ALL: ComparedAttributes = ComparedAttributes {
         contents: false,
         file_times: true,
         modes: true,
@@ -206,7 +213,7 @@ mod tests {
         Meta { user: Some(1000), group: Some(100), ..meta }
     }
 
-    fn digest_of(compared: Compared, entries: &[(&str, Meta)]) -> DirDigest {
+    fn digest_of(compared: ComparedAttributes, entries: &[(&str, Meta)]) -> DirDigest {
         let mut hasher = DirHasher::new(&key(), compared);
         entries.iter().for_each(|(name, meta)| hasher.add(name.as_bytes(), meta, None));
         hasher.digest()
@@ -226,13 +233,14 @@ mod tests {
         let link = || Kind::Symlink(b"x".as_slice().into());
         let device = |minor| Kind::Device(Device { class: DeviceClass::Char, major: 1, minor });
         let time = Timestamp { secs: 1, nanos: 3 };
-        let none = Compared::default();
-        let file_times = Compared { file_times: true, ..none };
-        let times = Compared { dir_times: true, link_times: true, special_times: true, ..none };
-        let modes = Compared { modes: true, ..none };
-        let executability = Compared { executability: true, ..none };
-        let users = Compared { users: true, ..none };
-        let groups = Compared { groups: true, ..none };
+        let none = ComparedAttributes::default();
+        let file_times = ComparedAttributes { file_times: true, ..none };
+        let times =
+            ComparedAttributes { dir_times: true, link_times: true, special_times: true, ..none };
+        let modes = ComparedAttributes { modes: true, ..none };
+        let executability = ComparedAttributes { executability: true, ..none };
+        let users = ComparedAttributes { users: true, ..none };
+        let groups = ComparedAttributes { groups: true, ..none };
         let later = |kind: Kind| Meta { modified: time, ..entry(kind) };
         let mode = |kind: Kind, mode| Meta { mode, ..entry(kind) };
         let cases = [
@@ -268,8 +276,8 @@ mod tests {
     #[test]
     fn contents_count_where_they_are_compared() {
         let (one, other) = (Digest::from_bytes([1; 32]), Digest::from_bytes([2; 32]));
-        let contents = Compared { contents: true, ..Compared::default() };
-        for (compared, differs) in [(contents, true), (Compared::default(), false)] {
+        let contents = ComparedAttributes { contents: true, ..ComparedAttributes::default() };
+        for (compared, differs) in [(contents, true), (ComparedAttributes::default(), false)] {
             let digest = |content| {
                 let mut hasher = DirHasher::new(&key(), compared);
                 hasher.add(b"a", &entry(Kind::File), content);

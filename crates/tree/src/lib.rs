@@ -14,7 +14,7 @@ pub mod path_map;
 pub mod rule;
 pub mod walk;
 
-pub use dir_digest::{Compared, DirDigest, DirDigestKey, DirHasher};
+pub use dir_digest::{ComparedAttributes, DirDigest, DirDigestKey, DirHasher};
 pub use meta::{Acl, Entry, EntryType, ExtraMeta, Kind, Meta, MetaMask, Timestamp, Xattr};
 pub use names::{Names, UnsortedNames};
 pub use path::{Name, RelPath};

@@ -192,12 +192,12 @@ impl Meta {
 
     /// Returns the hard link information, if asked for and if the file has several names.
     #[must_use]
-    pub fn linked(&self) -> Option<Linked> {
+    pub fn linked(&self) -> Option<HardLink> {
         self.more.as_ref()?.linked
     }
 
     /// Sets or clears the hard link information.
-    pub fn set_linked(&mut self, linked: Option<Linked>) {
+    pub fn set_linked(&mut self, linked: Option<HardLink>) {
         if linked != self.linked() {
             let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
             self.more = ExtraMeta { linked, ..more }.boxed();
@@ -237,7 +237,7 @@ impl Meta {
     }
 
     /// Removes ACLs and extended attributes, and notes the reason.
-    pub fn leave_out_attributes(&mut self, why: Unread) {
+    pub fn leave_out_attributes(&mut self, why: UnreadReason) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         let (access_acl, default_acl, xattrs, unread) = (None, None, Vec::new(), Some(why));
         self.more = ExtraMeta { access_acl, default_acl, xattrs, unread, ..more }.boxed();
@@ -245,7 +245,7 @@ impl Meta {
 
     /// Returns the reason why ACLs or extended attributes could not be read.
     #[must_use]
-    pub fn unread(&self) -> Option<Unread> {
+    pub fn unread(&self) -> Option<UnreadReason> {
         self.more.as_ref()?.unread
     }
 }
@@ -265,7 +265,7 @@ pub struct ExtraMeta {
     /// Access time.
     pub accessed: Option<Timestamp>,
     /// Hard link information, if the file has other names.
-    pub linked: Option<Linked>,
+    pub linked: Option<HardLink>,
     /// Access ACL beyond the mode.
     pub access_acl: Option<Acl>,
     /// Default ACL of a directory: new entries inherit this ACL.
@@ -274,7 +274,7 @@ pub struct ExtraMeta {
     pub xattrs: Vec<Xattr>,
     /// Why ACLs or extended attributes are missing here, if they could not be read. A receiver then keeps the
     /// attributes of its own entry.
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadReason>,
     /// True for a directory that only has to exist for the entries below, and keeps its own metadata
     /// (`--no-implied-dirs`).
     pub implied: bool,
@@ -292,7 +292,7 @@ impl ExtraMeta {
 
 /// Why ACLs or extended attributes of an entry could not be read. Never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unread {
+pub enum UnreadReason {
     /// Permission denied.
     Denied,
     /// Larger than a list entry can carry.
@@ -303,7 +303,7 @@ pub enum Unread {
 
 /// Hard link information of a file with several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Linked {
+pub enum HardLink {
     /// Inode in a store, and the link count.
     Inode(Inode, u32),
     /// First name of the file in a file list, and the link count.
@@ -313,7 +313,7 @@ pub enum Linked {
     Back(u64),
 }
 
-impl Linked {
+impl HardLink {
     /// Returns the inode, if a store gave one.
     #[must_use]
     pub const fn inode(self) -> Option<Inode> {

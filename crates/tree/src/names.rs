@@ -36,17 +36,17 @@ pub struct UnsortedNames {
 /// Error of [`Names::push`]: the name does not sort after the last name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("names out of order")]
-pub struct Unordered;
+pub struct OutOfOrder;
 
 /// Iterator over the names of one directory, sorted, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortedNames {
-    left: Remaining,
+    left: NamesLeft,
     dirs: Vec<Inode>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Remaining {
+enum NamesLeft {
     /// Names in reverse order: the next name is at the end.
     Few(Vec<Name>),
     Many {
@@ -79,14 +79,14 @@ impl Names {
     /// Appends a name.
     ///
     /// # Errors
-    /// [`Unordered`] if `name` does not sort after the last name.
-    pub fn push(&mut self, name: &Name) -> Result<(), Unordered> {
+    /// [`OutOfOrder`] if `name` does not sort after the last name.
+    pub fn push(&mut self, name: &Name) -> Result<(), OutOfOrder> {
         self.push_bytes(name.as_bytes())
     }
 
-    fn push_bytes(&mut self, name: &[u8]) -> Result<(), Unordered> {
+    fn push_bytes(&mut self, name: &[u8]) -> Result<(), OutOfOrder> {
         if name <= &*self.last {
-            return Err(Unordered);
+            return Err(OutOfOrder);
         }
         let mut shared = 0;
         if self.len.is_multiple_of(BLOCK_NAMES) {
@@ -154,7 +154,7 @@ impl IntoIterator for Names {
     type IntoIter = SortedNames;
 
     fn into_iter(self) -> SortedNames {
-        let left = Remaining::Many { names: self, at: 0, taken: 0, last: Vec::new() };
+        let left = NamesLeft::Many { names: self, at: 0, taken: 0, last: Vec::new() };
         SortedNames { left, dirs: Vec::new() }
     }
 }
@@ -179,20 +179,20 @@ impl Iterator for SortedNames {
 
     fn next(&mut self) -> Option<Name> {
         match &mut self.left {
-            Remaining::Few(names) => names.pop(),
-            Remaining::Many { names, taken, .. } if *taken == names.len => None,
-            Remaining::Many { names, at, taken, last } => {
+            NamesLeft::Few(names) => names.pop(),
+            NamesLeft::Many { names, taken, .. } if *taken == names.len => None,
+            NamesLeft::Many { names, at, taken, last } => {
                 *at = names.read(*at, last);
                 *taken += 1;
-                Some(Name::new(last).expect("it was checked when it was pushed"))
+                Some(Name::new(last).expect("push checked the name"))
             }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = match &self.left {
-            Remaining::Few(names) => names.len(),
-            Remaining::Many { names, taken, .. } => names.len - taken,
+            NamesLeft::Few(names) => names.len(),
+            NamesLeft::Many { names, taken, .. } => names.len - taken,
         };
         (left, Some(left))
     }
@@ -224,7 +224,7 @@ impl UnsortedNames {
         }
         self.few.sort_unstable_by(|one, other| other.cmp(one));
         self.few.dedup();
-        SortedNames { left: Remaining::Few(self.few), dirs: Vec::new() }
+        SortedNames { left: NamesLeft::Few(self.few), dirs: Vec::new() }
     }
 
     /// Returns the names, sorted, without duplicates.
@@ -232,7 +232,7 @@ impl UnsortedNames {
     pub fn sorted(self) -> Names {
         let mut names = Names::default();
         if self.many.is_empty() {
-            self.in_order().for_each(|name| names.push(&name).expect("they are in order"));
+            self.in_order().for_each(|name| names.push(&name).expect("the names are sorted"));
             return names;
         }
         let mut places = Vec::with_capacity(self.many.len());
@@ -255,8 +255,7 @@ impl IntoIterator for UnsortedNames {
 
     /// Returns the names in the order of [`push`](Self::push).
     fn into_iter(self) -> Self::IntoIter {
-        let name: fn(Vec<u8>) -> Name =
-            |name| Name::new(&name).expect("it was checked when it was pushed");
+        let name: fn(Vec<u8>) -> Name = |name| Name::new(&name).expect("push checked the name");
         self.few.into_iter().chain(self.many.into_iter().map(name))
     }
 }
@@ -321,8 +320,8 @@ mod tests {
     fn names_out_of_order_are_refused() {
         let mut names = Names::default();
         names.push(&name(b"b")).unwrap();
-        assert_eq!(names.push(&name(b"b")), Err(Unordered));
-        assert_eq!(names.push(&name(b"a")), Err(Unordered));
+        assert_eq!(names.push(&name(b"b")), Err(OutOfOrder));
+        assert_eq!(names.push(&name(b"a")), Err(OutOfOrder));
         assert_eq!(names.len(), 1);
     }
 

@@ -3,7 +3,10 @@
 
 mod parse;
 
-pub use parse::{BadLine, BadRule, Line, LineEnd, cvs_defaults, old_rule, read, read_old, rule};
+pub use parse::{
+    BadLine, BadRule, LineEnd, RuleLine, cvs_defaults, parse_pattern, parse_patterns, parse_rule,
+    parse_rules,
+};
 
 /// Effect of a rule on a matching entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +19,7 @@ pub enum Action {
 
 /// The end that applies a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum FilterSide {
     /// The sender: the filter hides names from the transfer.
     Sender,
     /// The receiver: the filter protects names from deletion.
@@ -25,7 +28,7 @@ pub enum Side {
 
 /// Ends at which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Sides {
+pub enum RuleSides {
     /// The rule names no side: both, but only the sender with `--delete-excluded`.
     #[default]
     Unsaid,
@@ -37,15 +40,15 @@ pub enum Sides {
     Both,
 }
 
-impl Sides {
+impl RuleSides {
     /// True if a rule for these sides applies at `side`. `delete_excluded` is [`Rules::delete_excluded`].
     #[must_use]
-    pub const fn has(self, side: Side, delete_excluded: bool) -> bool {
+    pub const fn has(self, side: FilterSide, delete_excluded: bool) -> bool {
         match (self, side) {
-            (Self::Unsaid, Side::Sender) | (Self::Both, _) => true,
-            (Self::Unsaid, Side::Receiver) => !delete_excluded,
-            (Self::Sender, _) => matches!(side, Side::Sender),
-            (Self::Receiver, _) => matches!(side, Side::Receiver),
+            (Self::Unsaid, FilterSide::Sender) | (Self::Both, _) => true,
+            (Self::Unsaid, FilterSide::Receiver) => !delete_excluded,
+            (Self::Sender, _) => matches!(side, FilterSide::Sender),
+            (Self::Receiver, _) => matches!(side, FilterSide::Receiver),
         }
     }
 
@@ -62,9 +65,9 @@ impl Sides {
 
 /// Modifiers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Modifiers {
+pub struct RuleModifiers {
     /// `s` and `r`: the ends at which the rule applies.
-    pub sides: Sides,
+    pub sides: RuleSides,
     /// `/`: a pattern with a slash is matched against the path from the file system's root.
     pub absolute: bool,
     /// `p`: ignored in directories that are being deleted.
@@ -81,7 +84,7 @@ pub struct PatternRule {
     /// `!`: the rule applies to entries that do *not* match.
     pub negated: bool,
     /// Modifiers of the rule.
-    pub marks: Modifiers,
+    pub marks: RuleModifiers,
     /// A glob, as bytes.
     pub pattern: Box<[u8]>,
 }
@@ -90,16 +93,16 @@ pub struct PatternRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileSyntax {
     /// Syntax of a line.
-    pub syntax: Syntax,
+    pub syntax: LineSyntax,
     /// `w`: rules end at any white space, and comments do not exist.
     pub words: bool,
     /// Modifiers added to the modifiers of each rule in the file.
-    pub marks: Modifiers,
+    pub marks: RuleModifiers,
 }
 
 /// Syntax of a line in a file of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Syntax {
+pub enum LineSyntax {
     /// A filter rule.
     #[default]
     Rules,
@@ -137,7 +140,7 @@ impl Rule {
     /// Returns a pattern rule without modifiers.
     #[must_use]
     pub fn plain(action: Action, pattern: &[u8]) -> Self {
-        let marks = Modifiers::default();
+        let marks = RuleModifiers::default();
         Self::Pattern(PatternRule { action, negated: false, marks, pattern: pattern.into() })
     }
 }

@@ -14,7 +14,8 @@ use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
 use deltic_tree::path::printable;
 use deltic_tree::rule::{
-    self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Modifiers, Rule, Rules, Syntax,
+    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, Rule, RuleLine, RuleModifiers,
+    Rules,
 };
 
 use super::headings::CHOOSE;
@@ -59,12 +60,12 @@ impl Filters {
         let mut sprinkled = 0;
         for word in &self.words {
             match word {
-                Word::Filter(text) => gathered.add(rule::rule(text.as_bytes())?, 0)?,
+                Word::Filter(text) => gathered.add(rule::parse_rule(text.as_bytes())?, 0)?,
                 Word::Pattern(action, text) => {
-                    gathered.add(rule::old_rule(text.as_bytes(), *action)?, 0)?;
+                    gathered.add(rule::parse_pattern(text.as_bytes(), *action)?, 0)?;
                 }
                 Word::From(action, path) => {
-                    let lines = rule::read_old(&contents(path, trust)?, *action, end);
+                    let lines = rule::parse_patterns(&contents(path, trust)?, *action, end);
                     gathered.add(lines.with_context(|| shown(path))?, 0)?;
                 }
                 Word::Sprinkled => {
@@ -74,21 +75,21 @@ impl Filters {
                         2 => b"- .rsync-filter",
                         _ => b"",
                     };
-                    gathered.add(rule::rule(text)?, 0)?;
+                    gathered.add(rule::parse_rule(text)?, 0)?;
                 }
-                Word::Gitignore => gathered.add(rule::rule(b":g")?, 0)?,
+                Word::Gitignore => gathered.add(rule::parse_rule(b":g")?, 0)?,
             }
         }
         if self.cvs_exclude {
-            gathered.add(rule::rule(b":C")?, 0)?;
-            gathered.add(rule::rule(b"-C")?, 0)?;
+            gathered.add(rule::parse_rule(b":C")?, 0)?;
+            gathered.add(rule::parse_rule(b"-C")?, 0)?;
         }
         if let Some(suffix) = suffix {
-            gathered.add(rule::rule(&[b"P *", suffix].concat())?, 0)?;
+            gathered.add(rule::parse_rule(&[b"P *", suffix].concat())?, 0)?;
         }
         if let Some(dir) = partial_dir.map(OsStr::as_bytes).filter(|dir| !dir.starts_with(b"/")) {
             let name = dir.strip_suffix(b"/").unwrap_or(dir);
-            gathered.add(rule::rule(&[b"-p ", name, b"/"].concat())?, 0)?;
+            gathered.add(rule::parse_rule(&[b"-p ", name, b"/"].concat())?, 0)?;
         }
         let list = gathered.rules;
         Ok(Rules { list, delete_excluded: self.delete_excluded, from0 })
@@ -103,16 +104,16 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, lines: impl IntoIterator<Item = Line>, depth: usize) -> Result<()> {
+    fn add(&mut self, lines: impl IntoIterator<Item = RuleLine>, depth: usize) -> Result<()> {
         for line in lines {
             match line {
-                Line::Rule(rule) => self.rules.push(rule),
-                Line::Clear => self.rules.clear(),
-                Line::CvsDefaults(marks) => self.add_cvs(marks)?,
-                Line::Merge { .. } if depth == MAX_DEPTH => {
+                RuleLine::Rule(rule) => self.rules.push(rule),
+                RuleLine::Clear => self.rules.clear(),
+                RuleLine::CvsDefaults(marks) => self.add_cvs(marks)?,
+                RuleLine::Merge { .. } if depth == MAX_DEPTH => {
                     bail!("too many rule files within rule files")
                 }
-                Line::Merge { file, reading } => {
+                RuleLine::Merge { file, reading } => {
                     self.merge(&OsString::from_vec(file.into()), &reading, depth)?;
                 }
             }
@@ -134,7 +135,7 @@ impl Gathered {
             Err(_) if depth > 1 => Err(anyhow::Error::msg(Unread(UNREAD_WITHIN.into()))),
             bytes => bytes,
         };
-        let lines = rule::read(&bytes?, reading, self.end).map_err(|bad| match depth {
+        let lines = rule::parse_rules(&bytes?, reading, self.end).map_err(|bad| match depth {
             0 => bad.into(),
             _ => anyhow!("line {}: {}", bad.line, bad.why.kind()),
         });
@@ -142,19 +143,21 @@ impl Gathered {
     }
 
     /// Adds the rules of a `-C` where it was typed.
-    fn add_cvs(&mut self, marks: Modifiers) -> Result<()> {
+    fn add_cvs(&mut self, marks: RuleModifiers) -> Result<()> {
         self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
-        let reading = FileSyntax { syntax: Syntax::Cvs, words: true, marks };
+        let reading = FileSyntax { syntax: LineSyntax::Cvs, words: true, marks };
         if let Some(home) = std::env::var_os("HOME") {
             let path = Path::new(&home).join(".cvsignore");
             match contents(path.as_os_str(), self.trust) {
-                Ok(bytes) => self.add(rule::read(&bytes, &reading, LineEnd::Line)?, MAX_DEPTH)?,
+                Ok(bytes) => {
+                    self.add(rule::parse_rules(&bytes, &reading, LineEnd::Line)?, MAX_DEPTH)?
+                }
                 Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
-        self.add(rule::read(own.as_bytes(), &reading, LineEnd::Line)?, MAX_DEPTH)
+        self.add(rule::parse_rules(own.as_bytes(), &reading, LineEnd::Line)?, MAX_DEPTH)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whole sessions between a sender and a receiver in one thread, over two byte strings.
 
 use deltic_engine::machine::{Lane, Machine};
-use deltic_engine::session::{Session, Step, Surroundings};
+use deltic_engine::session::{Session, SessionDriver, SessionStep};
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
@@ -10,28 +10,28 @@ use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::report::Notice;
 use deltic_protocol::sender::Sender;
 
-use crate::memory::{Agreed, Destination, Source};
+use crate::memory::{MemoryDestination, MemorySource, SharedTerms};
 
 /// Why a session failed.
 #[derive(Debug)]
-pub(crate) struct Failed(pub(crate) String);
+pub(crate) struct SessionFailed(pub(crate) String);
 
-impl From<PeerError> for Failed {
+impl From<PeerError> for SessionFailed {
     fn from(error: PeerError) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<Abort> for Failed {
+impl From<Abort> for SessionFailed {
     fn from(abort: Abort) -> Self {
         Self(abort.message)
     }
 }
 
 /// A driver that always has room.
-struct Alone;
+struct NoLimits;
 
-impl<M: Machine> Surroundings<M> for Alone {
+impl<M: Machine> SessionDriver<M> for NoLimits {
     fn can_send(&self, _: Lane) -> bool {
         true
     }
@@ -42,18 +42,20 @@ impl<M: Machine> Surroundings<M> for Alone {
 
 /// Runs all steps that are possible now. Returns true after the end of the session.
 fn steps<M: Machine>(
-    session: &mut Session<M, Failed>,
+    session: &mut Session<M, SessionFailed>,
     mut perform: impl FnMut(M::Work) -> M::Answer,
     out: &mut Vec<u8>,
-) -> Result<bool, Failed> {
+) -> Result<bool, SessionFailed> {
     loop {
-        match session.poll(&Alone) {
-            Some(Step::Send(_, batch)) => out.extend(batch),
-            Some(Step::Work(id, work)) => session.answered(id, perform(work)),
-            Some(Step::Event(Notice::Trouble(trouble))) => return Err(Failed(trouble.message)),
-            Some(Step::Event(_)) => {}
-            Some(Step::Done) => {
-                out.extend(std::iter::from_fn(|| session.poll_rest(&Alone)).flatten());
+        match session.poll(&NoLimits) {
+            Some(SessionStep::Send(_, batch)) => out.extend(batch),
+            Some(SessionStep::Work(id, work)) => session.answered(id, perform(work)),
+            Some(SessionStep::Event(Notice::Trouble(trouble))) => {
+                return Err(SessionFailed(trouble.message));
+            }
+            Some(SessionStep::Event(_)) => {}
+            Some(SessionStep::Done) => {
+                out.extend(std::iter::from_fn(|| session.poll_rest(&NoLimits)).flatten());
                 return Ok(true);
             }
             None => return Ok(false),
@@ -62,7 +64,10 @@ fn steps<M: Machine>(
 }
 
 /// Feeds the complete frames in `bytes`, if the session takes frames.
-fn hear<M: Machine>(session: &mut Session<M, Failed>, bytes: &mut Vec<u8>) -> Result<(), Failed> {
+fn hear<M: Machine>(
+    session: &mut Session<M, SessionFailed>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), SessionFailed> {
     if session.takes_frames() && !session.is_finished() {
         let fed = session.feed_bytes(bytes)?;
         bytes.drain(..fed);
@@ -73,12 +78,15 @@ fn hear<M: Machine>(session: &mut Session<M, Failed>, bytes: &mut Vec<u8>) -> Re
 /// Syncs `new` to a destination that holds `old`. Returns the resulting file and the number of literal bytes.
 ///
 /// # Errors
-/// [`Failed`] if the session does not end or fails.
-pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u64), Failed> {
+/// [`SessionFailed`] if the session does not end or fails.
+pub(crate) fn sync(
+    old: Option<&[u8]>,
+    new: &[u8],
+) -> Result<(Option<Vec<u8>>, u64), SessionFailed> {
     let options = Options { recursive: true, times: true, ..Options::default() };
-    let agreed = Agreed::new(&options);
-    let mut source = Source { agreed: agreed.clone(), bytes: new.to_vec() };
-    let mut destination = Destination::new(agreed, old.map(<[u8]>::to_vec));
+    let agreed = SharedTerms::new(&options);
+    let mut source = MemorySource { agreed: agreed.clone(), bytes: new.to_vec() };
+    let mut destination = MemoryDestination::new(agreed, old.map(<[u8]>::to_vec));
     let mut sender = Sender::new(options.clone());
     sender.greeted(true, Limits::default());
     let mut sender = Session::new(sender, None);
@@ -94,7 +102,7 @@ pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u
             return Ok((destination.file, destination.literal));
         }
         if back.is_empty() && waits == there.len() {
-            return Err(Failed("both ends wait".into()));
+            return Err(SessionFailed("both ends wait".into()));
         }
         hear(&mut sender, &mut back)?;
     }
@@ -137,7 +145,8 @@ pub(crate) fn check() -> Result<u8, String> {
         (Some(&base), &[], 0),
     ];
     for (no, (old, new, most)) in cases.iter().enumerate() {
-        let (file, literal) = sync(*old, new).map_err(|Failed(why)| format!("case {no}: {why}"))?;
+        let (file, literal) =
+            sync(*old, new).map_err(|SessionFailed(why)| format!("case {no}: {why}"))?;
         if file.as_deref() != Some(*new) {
             return Err(format!("case {no}: the destination has something else"));
         }

@@ -6,10 +6,10 @@ use std::convert::Infallible;
 use deltic_core::recipe::digest_of;
 use deltic_core::strategy::CompressionChoice;
 use deltic_core::{Fingerprinter, Key, Span};
-use deltic_engine::assemble::{self, Parts, WriteBlock, WriteBuffer};
+use deltic_engine::assemble::{self, BlockPieces, WriteBlock, WriteBuffer};
 use deltic_engine::check::{all_proven, chunks, small_digest};
-use deltic_engine::gap::{BlockSums, Deltas, Rebuilt};
-use deltic_engine::pack::{Packing, unpacked};
+use deltic_engine::gap::{GapBlockSums, GapDeltas, GapRebuild};
+use deltic_engine::pack::{PayloadPacker, unpacked};
 use deltic_engine::sums::WholeDigest;
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::message::Payload;
@@ -23,13 +23,13 @@ use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
 /// Terms that both ends agreed on.
 #[derive(Clone)]
-pub(crate) struct Agreed {
+pub(crate) struct SharedTerms {
     names: Fingerprinter,
     gap_seed: u64,
-    packing: Packing,
+    packing: PayloadPacker,
 }
 
-impl Agreed {
+impl SharedTerms {
     /// Negotiates the terms of two equal ends.
     pub(crate) fn new(options: &Options) -> Self {
         let hello = Hello::ours(Key::from_bytes([7; 32]));
@@ -37,7 +37,7 @@ impl Agreed {
         Self {
             names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
-            packing: Packing::new(CompressionChoice::AsAsked, None, terms.zeros(&options.strategy)),
+            packing: PayloadPacker::new(Compression::AsAsked, None, terms.zeros(&options.strategy)),
         }
     }
 }
@@ -74,12 +74,12 @@ fn part(bytes: &[u8], span: Span) -> &[u8] {
 }
 
 /// The sender's file with a worker.
-pub(crate) struct Source {
-    pub(crate) agreed: Agreed,
+pub(crate) struct MemorySource {
+    pub(crate) agreed: SharedTerms,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Source {
+impl MemorySource {
     pub(crate) fn perform(&mut self, work: sender::Work) -> sender::Answer {
         use sender::{Answer, Work};
         let Self { agreed, bytes } = self;
@@ -96,7 +96,7 @@ impl Source {
             })),
             Work::Scan { spec, segment, .. } => {
                 let read = &bytes[segment.own.start as usize..segment.read_end as usize];
-                Answer::Scanned(Ok(scan::cut((&spec, &agreed.names), &segment, read)))
+                Answer::Scanned(Ok(scan::cut(&spec, &agreed.names, &segment, read)))
             }
             Work::Seal { proof, .. } => Answer::Sealed(Ok(Sealed::from(match proof {
                 Sealing::Chunks(chunks) => digest_of(chunks.iter()),
@@ -113,7 +113,7 @@ impl Source {
                 Answer::Read(Ok((agreed.packing.pack_as_asked(read, None), named)))
             }
             Work::Mend { gaps, .. } => {
-                let told = perform(bytes, Deltas::new(&gaps, agreed.gap_seed));
+                let told = perform(bytes, GapDeltas::new(&gaps, agreed.gap_seed));
                 let (deltas, compared) = told.expect("memory does not shrink");
                 let len = deltas.len() as u32;
                 let payload = agreed.packing.pack_as_asked(deltas, None);
@@ -126,16 +126,16 @@ impl Source {
 }
 
 /// The receiver's file, if any, with a worker.
-pub(crate) struct Destination {
-    pub(crate) agreed: Agreed,
+pub(crate) struct MemoryDestination {
+    pub(crate) agreed: SharedTerms,
     pub(crate) file: Option<Vec<u8>>,
-    growing: HashMap<Handle, Growing>,
+    growing: HashMap<Handle, NewVersion>,
     /// Literal bytes received.
     pub(crate) literal: u64,
 }
 
 /// A new version that is being written.
-struct Growing {
+struct NewVersion {
     buffer: WriteBuffer,
     bytes: Vec<u8>,
 }
@@ -148,8 +148,8 @@ fn unproven() -> Setback {
     Setback { trouble, then: Then::Retry }
 }
 
-impl Destination {
-    pub(crate) fn new(agreed: Agreed, file: Option<Vec<u8>>) -> Self {
+impl MemoryDestination {
+    pub(crate) fn new(agreed: SharedTerms, file: Option<Vec<u8>>) -> Self {
         Self { agreed, file, growing: HashMap::new(), literal: 0 }
     }
 
@@ -171,10 +171,10 @@ impl Destination {
             }
             Work::Index { segment, spec, .. } => {
                 let read = &old[segment.own.start as usize..segment.read_end as usize];
-                Answer::Indexed(Ok(scan::cut((&spec, &self.agreed.names), &segment, read)))
+                Answer::Indexed(Ok(scan::cut(&spec, &self.agreed.names, &segment, read)))
             }
             Work::Survey { gaps, .. } => {
-                let Ok(sums) = perform(old, BlockSums::new(&gaps, self.agreed.gap_seed));
+                let Ok(sums) = perform(old, GapBlockSums::new(&gaps, self.agreed.gap_seed));
                 Answer::Surveyed(Ok(sums))
             }
             Work::Copy { handle, new, runs, .. } => {
@@ -211,13 +211,13 @@ impl Destination {
     }
 
     /// Writes pieces to the new version, in whole blocks.
-    fn place(&mut self, (handle, len): (Handle, u64), pieces: Vec<assemble::Piece<'_>>) {
+    fn place(&mut self, (handle, len): (Handle, u64), pieces: Vec<assemble::WritePiece<'_>>) {
         let old = self.file.as_deref().unwrap_or_default();
-        let growing = self.growing.entry(handle).or_insert_with(|| Growing {
+        let growing = self.growing.entry(handle).or_insert_with(|| NewVersion {
             buffer: WriteBuffer::new(len, 1 << 20),
             bytes: vec![0; len as usize],
         });
-        for block in growing.buffer.take(Parts::new(pieces), &[]) {
+        for block in growing.buffer.take(BlockPieces::new(pieces), &[]) {
             write(&mut growing.bytes, old, &block);
         }
     }
@@ -225,14 +225,14 @@ impl Destination {
     /// Copies ranges within the new version.
     fn repeat(&mut self, handle: Handle, runs: &[CopyRun]) {
         let old = self.file.as_deref().unwrap_or_default();
-        let Some(Growing { buffer, bytes }) = self.growing.get_mut(&handle) else { return };
+        let Some(NewVersion { buffer, bytes }) = self.growing.get_mut(&handle) else { return };
         for block in buffer.take_known() {
             write(bytes, old, &block);
         }
         for CopyRun { old, new_start } in runs {
             bytes.copy_within(old.start as usize..old.end() as usize, *new_start as usize);
-            let from = assemble::Source::Written(old.len.into());
-            buffer.take(Parts::new([assemble::Piece { start: *new_start, from }]), &[]);
+            let from = assemble::PieceSource::Written(old.len.into());
+            buffer.take(BlockPieces::new([assemble::WritePiece { start: *new_start, from }]), &[]);
         }
     }
 
@@ -259,7 +259,7 @@ impl Destination {
     ) -> Done<Vec<receiver::Mended>> {
         let old = self.file.as_deref().unwrap_or_default();
         let deltas = unpacked(payload, len as usize).ok_or_else(unproven)?;
-        let rebuilt = perform(old, Rebuilt::new(&self.agreed.names, gaps, &deltas));
+        let rebuilt = perform(old, GapRebuild::new(&self.agreed.names, gaps, &deltas));
         let (patched, new) = rebuilt.map_err(|_| unproven())?;
         let each = gaps.iter().zip(&patched);
         let each = each.flat_map(|(gap, patched)| gap.pieces.iter().zip(&patched.fingerprints));
@@ -296,10 +296,10 @@ fn proven(bytes: &[u8], proof: &receiver::Proof) -> Done<()> {
     if holds { Ok(()) } else { Err(unproven()) }
 }
 
-fn copies(runs: &[CopyRun]) -> Vec<assemble::Piece<'static>> {
-    let copy = |run: &CopyRun| assemble::Piece {
+fn copies(runs: &[CopyRun]) -> Vec<assemble::WritePiece<'static>> {
+    let copy = |run: &CopyRun| assemble::WritePiece {
         start: run.new_start,
-        from: assemble::Source::Old(run.old),
+        from: assemble::PieceSource::Old(run.old),
     };
     runs.iter().map(copy).collect()
 }
@@ -308,11 +308,14 @@ fn copies(runs: &[CopyRun]) -> Vec<assemble::Piece<'static>> {
 fn sent<'a>(
     pieces: impl Iterator<Item = &'a Piece>,
     mut bytes: &'a [u8],
-) -> impl Iterator<Item = assemble::Piece<'a>> {
+) -> impl Iterator<Item = assemble::WritePiece<'a>> {
     pieces.map(move |piece| {
         let (chunk, behind) = bytes.split_at(piece.span.len as usize);
         bytes = behind;
-        assemble::Piece { start: piece.span.start, from: assemble::Source::Sent(chunk.into()) }
+        assemble::WritePiece {
+            start: piece.span.start,
+            from: assemble::PieceSource::Sent(chunk.into()),
+        }
     })
 }
 

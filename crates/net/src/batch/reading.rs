@@ -15,7 +15,7 @@ use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 use deltic_store_local::LocalSnapshot;
-use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use super::frames::{At, Bad, Frames, check_magic};
@@ -209,7 +209,9 @@ impl List {
                 self.bytes = self.bytes.saturating_add(meta.len);
             }
             let first = match meta.linked() {
-                Some(Linked::Back(back)) => self.entries.checked_sub(back).ok_or(Bad::Malformed)?,
+                Some(HardLink::Back(back)) => {
+                    self.entries.checked_sub(back).ok_or(Bad::Malformed)?
+                }
                 _ => self.entries,
             };
             if meta.linked().is_some() {
@@ -232,13 +234,13 @@ impl List {
     fn relink(&self, number: u64, meta: &mut Meta) {
         let first = match meta.linked() {
             None => return,
-            Some(Linked::Back(back)) => number.saturating_sub(back),
+            Some(HardLink::Back(back)) => number.saturating_sub(back),
             Some(_) => number,
         };
         let Some(of) = self.firsts.get(&first) else { return };
-        let Some(Linked::First(names)) = of.linked() else { return };
+        let Some(HardLink::First(names)) = of.linked() else { return };
         *meta = of.clone();
-        meta.set_linked(Some(Linked::Inode(Inode { device: 0, number: first }, names)));
+        meta.set_linked(Some(HardLink::Inode(Inode { device: 0, number: first }, names)));
     }
 }
 
@@ -479,7 +481,7 @@ mod tests {
         RelPath::parse(text.as_bytes()).unwrap()
     }
 
-    fn entry(name: &str, kind: Kind, linked: Option<Linked>) -> Entry {
+    fn entry(name: &str, kind: Kind, linked: Option<HardLink>) -> Entry {
         let mut meta = Meta::plain(kind, 5, Timestamp { secs: 1, nanos: 0 }, 0o644);
         meta.set_linked(linked);
         Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
@@ -514,9 +516,9 @@ mod tests {
 
     #[test]
     fn names_of_one_file_say_which_it_is_wherever_they_are_told() {
-        let first = entry("a", Kind::File, Some(Linked::First(2)));
+        let first = entry("a", Kind::File, Some(HardLink::First(2)));
         let dir = entry("d", Kind::Dir, None);
-        let back = entry("z", Kind::File, Some(Linked::Back(3)));
+        let back = entry("z", Kind::File, Some(HardLink::Back(3)));
         let frames = [
             listing("", vec![first, dir], Extent::Last),
             listing("d", vec![entry("y", Kind::File, None)], Extent::More),
@@ -525,7 +527,7 @@ mod tests {
         ];
         let batch = Batch(Arc::new(read(&frames, 0).unwrap()));
         let [root, below] = ["", "d"].map(|dir| batch.list(&path(dir)).unwrap());
-        let linked = Some(Linked::Inode(Inode { device: 0, number: 0 }, 2));
+        let linked = Some(HardLink::Inode(Inode { device: 0, number: 0 }, 2));
         assert_eq!(root.entries[0].meta.linked(), linked);
         assert_eq!((below.entries[1].meta.linked(), below.entries[1].meta.len), (linked, 5));
         assert_eq!(below.entries[0].meta.linked(), None);
@@ -537,7 +539,7 @@ mod tests {
     fn a_batch_that_contradicts_itself_is_damaged_though_its_digest_is_right() {
         let file = |name: &str| entry(name, Kind::File, None);
         let root = |entries| listing("", entries, Extent::Last);
-        let back = |back| entry("b", Kind::File, Some(Linked::Back(back)));
+        let back = |back| entry("b", Kind::File, Some(HardLink::Back(back)));
         let literal =
             |len, bytes: usize| Part::Literal { len, payload: Payload::Plain(vec![7; bytes]) };
         let copy = |start, len| Part::Copy { span: Span { start, len } };

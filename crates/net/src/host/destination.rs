@@ -11,7 +11,7 @@ use deltic_store_local::{
     Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, Trust, UnderWay,
     Writing, check_path, create_above, create_root,
 };
-use deltic_tree::rule::{Rule, Rules, Side};
+use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
@@ -59,7 +59,7 @@ pub(crate) fn local_options(
     Ok(LocalOptions {
         one_shot: false,
         durability: durability(options),
-        rules: Filter::new(&options.rules, Side::Receiver),
+        rules: Filter::new(&options.rules, FilterSide::Receiver),
         see,
         backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options)),
         one_file_system: options.select.mounts != Mounts::Enter,
@@ -198,7 +198,7 @@ pub(crate) fn open_alternates(
     // All names in them count, but not all attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
     let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
-    let rules = Filter::new(&Rules { list, ..options.rules }, Side::Receiver);
+    let rules = Filter::new(&Rules { list, ..options.rules }, FilterSide::Receiver);
     let option = match options.compare.alternates.usage {
         AlternateUse::Compare => "--compare-dest",
         AlternateUse::Copy => "--copy-dest",

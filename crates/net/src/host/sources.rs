@@ -19,7 +19,7 @@ use deltic_store_local::{
     NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
 };
 use deltic_tree::path::{BadPath, printable, shortened};
-use deltic_tree::rule::Side;
+use deltic_tree::rule::FilterSide;
 use deltic_tree::{Name, glob};
 
 use crate::error::SyncError;
@@ -111,11 +111,11 @@ fn shown_bytes(path: &[u8]) -> String {
 fn source_options(options: &Options) -> SourceOptions {
     let select = options.select;
     SourceOptions {
-        rules: Filter::new(&options.rules, Side::Sender),
+        rules: Filter::new(&options.rules, FilterSide::Sender),
         recursive: options.recursive,
         dirs: select.dirs || !select.relative,
         prune_empty_dirs: select.prune_empty_dirs,
-        protects: Filter::new(&options.rules, Side::Receiver),
+        protects: Filter::new(&options.rules, FilterSide::Receiver),
         mounts: select.mounts,
         plain_implied_dirs: select.plain_implied_dirs,
         ignore_missing: select.missing != Missing::Fail,

@@ -94,7 +94,8 @@ impl<S: Store> Alternates<S> {
     fn similar(&self, store: &S, path: &RelPath, elsewhere: &Elsewhere) -> Named<S> {
         let (dir, name) = path.split_last()?;
         let candidates = self.candidates(store, &dir, elsewhere.fuzzy);
-        let (tree, best) = most_similar(&name, elsewhere.new, &candidates)?;
+        let (len, modified) = elsewhere.new;
+        let (tree, best) = most_similar(&name, len, modified, &candidates)?;
         let path = dir.join(best).ok()?;
         let opened = match tree {
             None => store.open(&path).ok(),

@@ -21,7 +21,7 @@ use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, W
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Link, Store, StoreError};
-use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
+use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::{Alternates, Beside};
 use super::kept::Kept;
@@ -56,7 +56,7 @@ pub(crate) struct DestinationWorker<S: Store> {
     keep: Keep,
     owners: Owners,
     /// The key of directory digests, and what they cover.
-    tallied: (DirDigestKey, Compared),
+    tallied: (DirDigestKey, ComparedAttributes),
     found: Found,
     agreed: Agreed,
     /// True if an interrupted transfer may go on; strategies of the papers begin anew.

@@ -16,7 +16,7 @@ use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
 use deltic_store_local::cache::{Moment, RunCache};
 use deltic_tree::names::SortedNames;
-use deltic_tree::{Compared, Entry, RelPath};
+use deltic_tree::{ComparedAttributes, Entry, RelPath};
 
 use super::Buffers;
 use super::rest::{is_restless, rested};
@@ -59,7 +59,7 @@ pub(super) fn list<T: Tree>(
     tree: &T,
     dir: &RelPath,
     rest: Option<Box<SortedNames>>,
-    compared: Option<Compared>,
+    compared: Option<ComparedAttributes>,
 ) -> Result<Listing, StoreError> {
     if rest.is_none() && compared.is_some_and(|compared| compared.contents) {
         tree.list_versions(dir)
@@ -250,7 +250,7 @@ impl Digests {
     pub(super) fn compared(
         &self,
         listing: &Listing,
-        compared: Compared,
+        compared: ComparedAttributes,
     ) -> Option<Vec<Option<Digest>>> {
         if compared.contents { self.known(listing) } else { Some(Vec::new()) }
     }

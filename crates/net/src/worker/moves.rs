@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use deltic_engine::moves::{MoveIndex, Walk, near};
+use deltic_engine::moves::{DirQueue, MoveIndex, near};
 use deltic_protocol::receiver::{Charted, Kinship, Unseen};
 use deltic_store::{Snapshot, Store};
 use deltic_tree::{RelPath, Timestamp};
@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// An index of a destination, as far as it was walked.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    walk: Mutex<Walk>,
+    walk: Mutex<DirQueue>,
     files: Mutex<MoveIndex>,
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
-use deltic_engine::pack::{Packing, Tried, measured, pack_for};
+use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_engine::pack::{CodecTrial, PayloadPacker, measured, pack_for};
 use deltic_protocol::message::Payload;
 
 use crate::lock::lock;
@@ -13,18 +13,14 @@ use crate::monitor::{Stage, within};
 /// Packs payloads, by what compressing was worth of late.
 #[derive(Debug)]
 pub(super) struct Packer {
-    packing: Packing,
-    tried: Mutex<Tried>,
+    packing: PayloadPacker,
+    tried: Mutex<CodecTrial>,
 }
 
 impl Packer {
-    /// The arguments are those of [`Packing::new`].
-    pub(super) fn new(
-        compression: CompressionChoice,
-        link: Option<LinkModel>,
-        zeros: bool,
-    ) -> Self {
-        Self { packing: Packing::new(compression, link, zeros), tried: Mutex::default() }
+    /// The arguments are those of [`PayloadPacker::new`].
+    pub(super) fn new(compression: Compression, link: Option<Link>, zeros: bool) -> Self {
+        Self { packing: PayloadPacker::new(compression, link, zeros), tried: Mutex::default() }
     }
 
     /// Packs bytes at the level that is `asked` for, or else as the link says.

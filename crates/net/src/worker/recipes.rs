@@ -103,7 +103,7 @@ impl Recipes {
         terms: Terms,
     ) -> Option<Kept> {
         let read = |notes: &[u8]| {
-            let recipe = recipe::read(notes, (old.meta(), terms));
+            let recipe = recipe::read(notes, old.meta(), terms);
             recipe.filter(|recipe| recipe.spec == spec)
         };
         let len = old.meta().len;
@@ -125,10 +125,10 @@ impl Recipes {
         let recent = self.recent(new.len);
         let is_kept = recent.is_some() || journal::is_kept(new.len);
         let chunks = || proof.chunks().into_iter().flatten();
-        if !is_kept || !is_cut || new.from > 0 || !recipe::is_of_use(new, chunks()) {
+        if !is_kept || !is_cut || new.from > 0 || !recipe::is_usable(new, chunks()) {
             return;
         }
-        let notes = || recipe::written((new, key, terms), chunks());
+        let notes = || recipe::written(new, key, terms, chunks());
         if let Some(recent) = recent.filter(|_| begun.is_past(version.modified)) {
             recent.note(*version, notes().collect::<Vec<_>>().concat().into());
         }

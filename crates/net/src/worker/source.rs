@@ -12,8 +12,8 @@ use deltic_core::{
 };
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
-use deltic_engine::sums::{Portions, StrongSums};
-use deltic_engine::{Short, gap};
+use deltic_engine::sums::{PortionSummer, StrongSums};
+use deltic_engine::{FileShrank, gap};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
@@ -29,7 +29,9 @@ use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
-use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
+use deltic_tree::{
+    ComparedAttributes, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath,
+};
 
 mod searching;
 
@@ -54,7 +56,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     root: ListedRoot,
     called: Called,
     /// The key of directory digests and what they cover, if runs of these options send some.
-    tallied: Option<(DirDigestKey, Compared)>,
+    tallied: Option<(DirDigestKey, ComparedAttributes)>,
     options: Options,
     /// The level of compression, where that is asked for.
     level: i32,
@@ -358,7 +360,7 @@ impl<T: Tree> SourceWorker<T> {
     fn tally(
         &self,
         listing: &Listing,
-        (key, compared): (DirDigestKey, Compared),
+        (key, compared): (DirDigestKey, ComparedAttributes),
     ) -> Option<DirDigest> {
         let contents = self.kept.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
@@ -546,7 +548,7 @@ impl<T: Tree> SourceWorker<T> {
         let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
         let stored = stored_sums(&self.options.strategy, &**snapshot, &portion);
         let stored = stored.map_err(|error| trouble(&error))?;
-        let portions = Portions { summing, key, file_len, stored };
+        let portions = PortionSummer { summing, key, file_len, stored };
         let work = (portion, digest.as_deref_mut());
         let summed = sum_portion(&self.buffers, &**snapshot, &portions, work);
         let summed = summed.map_err(|error| trouble(&error))?;
@@ -560,10 +562,10 @@ impl<T: Tree> SourceWorker<T> {
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
-        let task = StrongSums::new((strong, &self.agreed().key), spans);
+        let task = StrongSums::new(strong, &self.agreed().key, spans);
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let sums = perform(&self.buffers, Stage::Sum, task, read);
-        sums.map_err(|error| trouble(&error))?.map_err(|Short| shrunk(&**snapshot))
+        sums.map_err(|error| trouble(&error))?.map_err(|FileShrank| shrunk(&**snapshot))
     }
 
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
@@ -572,7 +574,7 @@ impl<T: Tree> SourceWorker<T> {
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let told = perform(&self.buffers, Stage::Search, task, read);
         let told = told.map_err(|error| trouble(&error))?;
-        let (deltas, compared) = told.map_err(|Short| shrunk(&**snapshot))?;
+        let (deltas, compared) = told.map_err(|FileShrank| shrunk(&**snapshot))?;
         let bytes = deltas.len() as u32;
         let payload = self.packer().pack_as_asked(deltas, zstd);
         Ok(Deltas { payload, bytes, compared })

@@ -4,12 +4,10 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::search::SharedBlocks;
-use deltic_core::strategy::{Conversation, SumSource};
-use deltic_core::{
-    AtEnd, BlockSumSpec, ChunkerSpec, Digest, Fingerprinter, Span, StoredSums, Strategy,
-};
-use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
+use deltic_core::search::Blocks;
+use deltic_core::strategy::{Conversation, Sums};
+use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Span, StoredSums, Strategy};
+use deltic_engine::sums::{self, PortionSummer, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::Terms;
 use deltic_protocol::summing::{Portion, Summed};
@@ -40,7 +38,7 @@ pub(super) fn read_one(
 pub(super) fn cut_segment(
     buffers: &Buffers,
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
-    by: (&ChunkerSpec, &Fingerprinter),
+    (spec, names): (&ChunkerSpec, &Fingerprinter),
     segment: &Segment,
 ) -> Result<Option<SegmentChunks<Chunk>>, StoreError> {
     let read_at = |at, room: &mut [u8]| within(Stage::Read, || read_at(at, room));
@@ -49,8 +47,9 @@ pub(super) fn cut_segment(
         Ok(_) => Err(None),
         Err(error) => Err(Some(error)),
     };
-    let run = buffers
-        .with(segment.read_len(), |buffer| scan::cut_while_reading(by, segment, buffer, read));
+    let run = buffers.with(segment.read_len(), |buffer| {
+        scan::cut_while_reading(spec, names, segment, buffer, read)
+    });
     match run {
         Ok(run) => Ok(Some(run)),
         Err(None) => Ok(None),
@@ -109,7 +108,7 @@ pub(super) fn asking_pays(snapshot: &impl Snapshot) -> bool {
 pub(super) fn sum_portion(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
-    portions: &Portions<'_>,
+    portions: &PortionSummer<'_>,
     (portion, digest): (Portion, Option<&mut FileDigest>),
 ) -> Result<Option<Summed>, StoreError> {
     let range = sums::read_range(&portion);

@@ -1,6 +1,6 @@
 //! Runs in which a directory's tally may stand for the list of its entries.
 
-use deltic_tree::{Compared, Follow};
+use deltic_tree::{ComparedAttributes, Follow};
 
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 
@@ -10,7 +10,7 @@ impl Options {
     /// entry, or compare more than a tally says, or where each is to be told. An option of a group has its word here,
     /// or nothing builds.
     #[must_use]
-    pub fn tallied(&self) -> Option<Compared> {
+    pub fn tallied(&self) -> Option<ComparedAttributes> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
         let Self { remove, select, compare, tells_unchanged, .. } = self;
         let Self { dry_run: _, delete: _, rules: _, links: _, durable: _, whole_file: _, .. } =
@@ -55,7 +55,7 @@ impl Options {
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
-        (*recursive && quick && links && named && kept).then_some(Compared {
+        (*recursive && quick && links && named && kept).then_some(ComparedAttributes {
             contents: *checksum,
             file_times: *times || !checksum,
             modes: *modes,
@@ -69,7 +69,7 @@ impl Options {
 
 impl Metadata {
     /// Metadata that a tally compares; `None` where a run compares more.
-    fn tallied(&self) -> Option<Compared> {
+    fn tallied(&self) -> Option<ComparedAttributes> {
         let Self {
             users,
             groups,
@@ -95,13 +95,13 @@ impl Metadata {
         } = self;
         let noted = *reads_notes || *writes_notes;
         let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
-        plain.then_some(Compared {
+        plain.then_some(ComparedAttributes {
             executability: *executability,
             dir_times: !omit_dir_times,
             link_times: !omit_link_times,
             users: *users,
             groups: *groups,
-            ..Compared::default()
+            ..ComparedAttributes::default()
         })
     }
 }

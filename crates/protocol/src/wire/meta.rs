@@ -2,8 +2,8 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{
-    AclEntry, Device, DeviceClass, IdKind, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES,
-    Unread,
+    AclEntry, Device, DeviceClass, HardLink, IdKind, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES,
+    UnreadReason,
 };
 use deltic_tree::{Acl, Entry, ExtraMeta, Kind, Meta, Name, RelPath, Timestamp, Xattr};
 
@@ -105,7 +105,7 @@ const ON_THE_WAY: u32 = 1 << 20;
 
 impl Wire for Meta {
     fn put(&self, to: &mut Vec<u8>) {
-        if let Some(Linked::Back(back)) = self.linked() {
+        if let Some(HardLink::Back(back)) = self.linked() {
             to.put_u8(BACK);
             return back.put(to);
         }
@@ -132,7 +132,7 @@ impl Wire for Meta {
         self.user.iter().chain(&self.group).for_each(|id| id.put(to));
         more.accessed.iter().for_each(|time| time.put(to));
         // Which inode it is here is nobody's business there.
-        if let Some(Linked::First(names) | Linked::Inode(_, names)) = more.linked {
+        if let Some(HardLink::First(names) | HardLink::Inode(_, names)) = more.linked {
             names.put(to);
         }
         more.access_acl.iter().chain(&more.default_acl).for_each(|acl| acl.put(to));
@@ -144,7 +144,7 @@ impl Wire for Meta {
         let number = from.u8()?;
         if number == BACK {
             let back = Some(from.varint()?).filter(|back| *back > 0);
-            let linked = Some(Linked::Back(back.ok_or(CodecError::OutOfRange)?));
+            let linked = Some(HardLink::Back(back.ok_or(CodecError::OutOfRange)?));
             let mut meta = Self::plain(Kind::File, 0, Timestamp::default(), 0);
             meta.set_linked(linked);
             return Ok(meta);
@@ -167,7 +167,7 @@ impl Wire for Meta {
                 .map(checked_xattrs)
                 .transpose()?
                 .unwrap_or_default(),
-            unread: (bits & UNREAD != 0).then_some(Unread::Other),
+            unread: (bits & UNREAD != 0).then_some(UnreadReason::Other),
             implied: bits & ON_THE_WAY != 0,
             owner: None,
         };
@@ -181,8 +181,8 @@ fn take_if<T: Wire>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, Bad> {
 }
 
 /// A file of several names has two at least.
-fn first_of(names: u32) -> Result<Linked, Bad> {
-    if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(Linked::First(names)) }
+fn first_of(names: u32) -> Result<HardLink, Bad> {
+    if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(HardLink::First(names)) }
 }
 
 /// Checks that there is one, few bytes, in order of name.

@@ -2,15 +2,15 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::rule::{
-    self, DirMerge, FileSyntax, MAX_DIR_MERGES, Modifiers, PatternRule, Rule, Rules,
+    self, DirMerge, FileSyntax, MAX_DIR_MERGES, PatternRule, Rule, RuleModifiers, Rules,
 };
 
 use super::codec::{Bad, Wire, closed_set};
 use super::limits::MAX_RULES;
 
 closed_set!(rule::Action: Include = 0, Exclude = 1);
-closed_set!(rule::Sides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
-closed_set!(rule::Syntax: Rules = 0, Excludes = 1, Includes = 2, Cvs = 3, Git = 4);
+closed_set!(rule::RuleSides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
+closed_set!(rule::LineSyntax: Rules = 0, Excludes = 1, Includes = 2, Cvs = 3, Git = 4);
 
 impl Wire for Rule {
     fn put(&self, to: &mut Vec<u8>) {
@@ -51,7 +51,7 @@ impl Wire for Rule {
     }
 }
 
-impl Wire for Modifiers {
+impl Wire for RuleModifiers {
     fn put(&self, to: &mut Vec<u8>) {
         self.sides.put(to);
         let bits = [self.absolute, self.perishable, self.xattr];

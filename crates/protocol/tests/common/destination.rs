@@ -22,7 +22,7 @@ use deltic_protocol::receiver::{
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
-use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{DirDigest, Kind, Meta, Name, RelPath};
 
 use super::source::{bytes_digest, packed, segment, sum, tally_of};
@@ -432,7 +432,7 @@ impl Destination {
         if identity.is_none() {
             self.inodes += 1;
             let inode = Inode { device: 2, number: self.inodes };
-            first.meta.set_linked(Some(Linked::Inode(inode, 2)));
+            first.meta.set_linked(Some(HardLink::Inode(inode, 2)));
             self.tree.0.insert(leader.clone(), first.clone());
         }
         self.put(path, first);
@@ -455,7 +455,7 @@ impl Destination {
         }
     }
 
-    fn set_meta_of(&mut self, path: &RelPath, meta: &Meta, linked: Option<Linked>) {
+    fn set_meta_of(&mut self, path: &RelPath, meta: &Meta, linked: Option<HardLink>) {
         let node = self.tree.0.get_mut(path).unwrap_or_else(|| panic!("{path} is not there"));
         if self.options.times {
             node.meta.modified = meta.modified;

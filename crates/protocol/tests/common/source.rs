@@ -25,7 +25,7 @@ use deltic_protocol::sums::{PatchStep, Sum, Summing};
 use deltic_protocol::work::Handle;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{
-    Compared, DirDigest, DirDigestKey, DirHasher, Entry, Meta, Name, Names, RelPath,
+    ComparedAttributes, DirDigest, DirDigestKey, DirHasher, Entry, Meta, Name, Names, RelPath,
 };
 
 use super::tree::{Node, Tree};
@@ -54,7 +54,7 @@ pub struct Source {
     pub roots: Option<HashSet<Name>>,
     pub faults: SourceFaults,
     /// What tallies are taken of.
-    pub compared: Compared,
+    pub compared: ComparedAttributes,
     pub dice: Dice,
     /// Every content that a name ever had.
     pub versions: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
@@ -144,7 +144,7 @@ pub fn sum(
 /// As both ends take it.
 pub fn tally_of(
     entries: &[Entry],
-    compared: Compared,
+    compared: ComparedAttributes,
     content: impl Fn(&Name) -> Option<Digest>,
 ) -> DirDigest {
     let key = DirDigestKey::of(&Key::from_bytes([9; 32]));
@@ -185,7 +185,7 @@ impl Source {
             own,
             roots: None,
             faults: SourceFaults::default(),
-            compared: Compared::default(),
+            compared: ComparedAttributes::default(),
             dice,
             changes: 0,
             tells_holes: false,

@@ -29,10 +29,10 @@ use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
 use deltic_tree::meta::{
-    AclEntry, Device, DeviceClass, IdKind, IdRules, Linked, ModeRules, Owner, Unread,
+    AclEntry, Device, DeviceClass, HardLink, IdKind, IdRules, ModeRules, Owner, UnreadReason,
 };
 use deltic_tree::path::printable;
-use deltic_tree::rule::{self, DirMerge, FileSyntax, Modifiers, PatternRule, Rule, Rules};
+use deltic_tree::rule::{self, DirMerge, FileSyntax, PatternRule, Rule, RuleModifiers, Rules};
 use deltic_tree::{
     Acl, DirDigest, Entry, ExtraMeta, Follow, Kind, Meta, Mounts, Name, RelPath, Timestamp, Xattr,
 };
@@ -69,11 +69,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         group: Some(1000),
         more: ExtraMeta {
             accessed: Some(when),
-            linked: Some(Linked::First(300)),
+            linked: Some(HardLink::First(300)),
             access_acl: Some(acl.clone()),
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
-            unread: Some(Unread::Other),
+            unread: Some(UnreadReason::Other),
             implied: true,
             owner: None,
         }
@@ -113,7 +113,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         differs: Differs::default(),
         facts: Facts { linked: RelPath::parse(b"dir/a").ok(), ..Facts::of(&meta_of(2)) },
     };
-    let linked = |linked: Linked| {
+    let linked = |linked: HardLink| {
         let mut meta = meta_of(2);
         meta.set_linked(Some(linked));
         meta
@@ -288,8 +288,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 dir: RelPath::root(),
                 own: None,
                 entries: vec![
-                    entry("a", &linked(Linked::First(3))),
-                    entry("b", &linked(Linked::Back(1))),
+                    entry("a", &linked(HardLink::First(3))),
+                    entry("b", &linked(HardLink::Back(1))),
                 ],
                 extent: Extent::Last,
             }
@@ -751,27 +751,34 @@ fn options() -> impl Strategy<Value = Options> {
 
 /// One rule of each kind.
 fn rules() -> Rules {
-    let marks =
-        Modifiers { sides: rule::Sides::Receiver, perishable: true, ..Modifiers::default() };
-    let reading = FileSyntax { syntax: rule::Syntax::Cvs, words: true, marks };
+    let marks = RuleModifiers {
+        sides: rule::RuleSides::Receiver,
+        perishable: true,
+        ..RuleModifiers::default()
+    };
+    let reading = FileSyntax { syntax: rule::LineSyntax::Cvs, words: true, marks };
     let merge = DirMerge { file: b".cvsignore"[..].into(), reading, inherited: false };
     let list = vec![Rule::plain(rule::Action::Exclude, b"*.o"), Rule::DirMerge(merge)];
     Rules { list, delete_excluded: true, from0: false }
 }
 
 fn any_rules() -> impl Strategy<Value = Rules> {
-    let sides =
-        of(&[rule::Sides::Unsaid, rule::Sides::Sender, rule::Sides::Receiver, rule::Sides::Both]);
+    let sides = of(&[
+        rule::RuleSides::Unsaid,
+        rule::RuleSides::Sender,
+        rule::RuleSides::Receiver,
+        rule::RuleSides::Both,
+    ]);
     let syntax = of(&[
-        rule::Syntax::Rules,
-        rule::Syntax::Excludes,
-        rule::Syntax::Includes,
-        rule::Syntax::Cvs,
-        rule::Syntax::Git,
+        rule::LineSyntax::Rules,
+        rule::LineSyntax::Excludes,
+        rule::LineSyntax::Includes,
+        rule::LineSyntax::Cvs,
+        rule::LineSyntax::Git,
     ]);
     let rule = (any::<[bool; 6]>(), sides, syntax, bytes()).prop_map(
         |([merge, one, other, absolute, perishable, xattr], sides, syntax, text)| {
-            let marks = Modifiers { sides, absolute, perishable, xattr };
+            let marks = RuleModifiers { sides, absolute, perishable, xattr };
             let action = if one { rule::Action::Include } else { rule::Action::Exclude };
             let reading = FileSyntax { syntax, words: one, marks };
             match merge {
@@ -1069,7 +1076,7 @@ fn time() -> impl Strategy<Value = Timestamp> {
 }
 
 fn more() -> impl Strategy<Value = ExtraMeta> {
-    let linked = (2..=u32::MAX).prop_map(Linked::First);
+    let linked = (2..=u32::MAX).prop_map(HardLink::First);
     let xattrs = btree_map("(user|security|trusted)[.][a-z]{1,4}", vec(any::<u8>(), 0..9), 0..3);
     let xattr = |(name, value): (String, Vec<u8>)| Xattr {
         name: name.into_bytes().into(),
@@ -1085,7 +1092,7 @@ fn more() -> impl Strategy<Value = ExtraMeta> {
             access_acl,
             default_acl,
             xattrs,
-            unread: unread.then_some(Unread::Other),
+            unread: unread.then_some(UnreadReason::Other),
             implied,
             owner: None,
         },
@@ -1124,7 +1131,7 @@ fn rel_path() -> impl Strategy<Value = RelPath> {
 fn entry() -> impl Strategy<Value = Entry> {
     let back = (1..=u64::MAX).prop_map(|back| {
         let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-        meta.set_linked(Some(Linked::Back(back)));
+        meta.set_linked(Some(HardLink::Back(back)));
         meta
     });
     (name(), prop_oneof![9 => meta(), 1 => back]).prop_map(|(name, meta)| Entry { name, meta })

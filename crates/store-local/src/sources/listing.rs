@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deltic_core::packed::StringSlot;
-use deltic_tree::meta::Linked;
+use deltic_core::packed::Slot;
+use deltic_tree::meta::HardLink;
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
@@ -150,9 +150,9 @@ impl Sources {
         listing.entries.iter_mut().for_each(sift);
         if self.names_of_one > 1 {
             for Entry { meta, .. } in &mut listing.entries {
-                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                if let Some(HardLink::Inode(inode, names)) = meta.linked() {
                     let names = names.saturating_mul(self.names_of_one);
-                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                    meta.set_linked(Some(HardLink::Inode(inode, names)));
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use deltic_tree::Entry;
 use deltic_tree::meta::{MetaMask, XattrScope};
-use deltic_tree::rule::{Action, Rule, Rules, Side};
+use deltic_tree::rule::{Action, FilterSide, Rule, Rules};
 
 use super::*;
 use crate::list::PART_NAMES;
@@ -99,7 +99,7 @@ fn a_huge_directory_is_listed_by_parts() {
         fs::write(huge.join(format!("name-{n:05}")), "").unwrap();
     }
     let list = vec![Rule::plain(Action::Exclude, b"*77")];
-    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Sender);
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Sender);
     let top = huge.to_str().unwrap();
     for (arg, dir) in [(format!("{top}/"), ""), (top.to_owned(), "huge")] {
         let sources = sources(&[&arg], rules.clone());
@@ -233,7 +233,7 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
 fn a_filter_judges_arguments_as_well() {
     let (_root, top) = tree();
     let list = vec![Rule::plain(Action::Exclude, b"two")];
-    let rules = Filter::new(&Rules { list, ..Rules::default() }, Side::Sender);
+    let rules = Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Sender);
     let some = sources(&[&format!("{top}/a"), &format!("{top}/b/two")], rules);
     assert_eq!(names(&some, ""), ["a"]);
     assert_eq!(names(&some, "a"), ["one"]);

@@ -1,18 +1,18 @@
 //! What git reads in a `.gitignore` (`man gitignore`): the last pattern that matches decides.
 
-use deltic_tree::rule::{Action, Modifiers};
+use deltic_tree::rule::{Action, RuleModifiers};
 
 use super::pattern::Pattern;
 use super::{Compiled, Node};
 
 /// The patterns of a file, the last one first, so that the first that matches decides.
-pub(super) fn nodes(bytes: &[u8], marks: Modifiers) -> Vec<Node> {
+pub(super) fn nodes(bytes: &[u8], marks: RuleModifiers) -> Vec<Node> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let patterns = bytes.split(|byte| *byte == b'\n').rev();
     patterns.filter_map(|line| compile(line, marks)).map(Node::Rule).collect()
 }
 
-fn compile(line: &[u8], marks: Modifiers) -> Option<Compiled> {
+fn compile(line: &[u8], marks: RuleModifiers) -> Option<Compiled> {
     let line = without_trailing_spaces(line.strip_suffix(b"\r").unwrap_or(line));
     let (action, pattern) = match line {
         [] | [b'#', ..] => return None,

@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::path::printable;
-use deltic_tree::rule::{self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Rule, Syntax};
+use deltic_tree::rule::{
+    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, Rule, RuleLine,
+};
 use deltic_tree::{Meta, Name, RelPath};
 
 use super::dirs::{Place, dirs_between, resolved};
@@ -251,7 +253,7 @@ impl Scope {
                     self.decide(&layer.nodes, &Text { anchor: layer.anchor, ..*text }, fate)
                 });
                 // What git does not ignore may be left out by another rule.
-                let is_git = slot.merge.reading.syntax == Syntax::Git;
+                let is_git = slot.merge.reading.syntax == LineSyntax::Git;
                 action.filter(|action| !(is_git && *action == Action::Include))
             }
         })
@@ -325,7 +327,7 @@ impl Chain<'_> {
     /// for.
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
-            (_, Syntax::Git) => {
+            (_, LineSyntax::Git) => {
                 let is_top =
                     |dir: &&[u8]| self.reads.above(dir).is_some_and(|dir| dir.has(&git_dir()));
                 let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
@@ -403,13 +405,13 @@ impl Chain<'_> {
         if !merge.inherited {
             changed = scope.0[n].layer.take().is_some();
         }
-        if merge.reading.syntax == Syntax::Git {
+        if merge.reading.syntax == LineSyntax::Git {
             changed |= self.fill_from_git(scope, n, place)?;
         }
         let file = place.file(merge.name.as_bytes())?;
         // git follows no link to its files, and does without them.
         let linked = match merge.reading.syntax {
-            Syntax::Git => Linked::Ignore,
+            LineSyntax::Git => Linked::Ignore,
             _ => Linked::Follow,
         };
         let bytes = match place.reads.read(&file, linked) {
@@ -427,7 +429,7 @@ impl Chain<'_> {
             above: scope.0[n].layer.clone(),
         };
         match merge.reading.syntax {
-            Syntax::Git => draft.nodes = git::nodes(&bytes, merge.reading.marks),
+            LineSyntax::Git => draft.nodes = git::nodes(&bytes, merge.reading.marks),
             _ => {
                 let text = Source { bytes: &bytes, reading: &merge.reading, file: &file };
                 self.read(&mut draft, scope, (place, &text), 0)?;
@@ -464,26 +466,28 @@ impl Chain<'_> {
         depth: usize,
     ) -> Result<(), StoreError> {
         let end = if self.book.from0 { LineEnd::Nul } else { LineEnd::Line };
-        let lines = rule::read(text.bytes, text.reading, end).map_err(|bad| StoreError::Rules {
-            file: place.shown(text.file),
-            // What it says is nobody's business: a link may lead to what who wrote it there may not read.
-            why: format!("line {}: {}", bad.line, bad.why.kind()),
+        let lines = rule::parse_rules(text.bytes, text.reading, end).map_err(|bad| {
+            StoreError::Rules {
+                file: place.shown(text.file),
+                // What it says is nobody's business: a link may lead to what who wrote it there may not read.
+                why: format!("line {}: {}", bad.line, bad.why.kind()),
+            }
         })?;
         for line in lines {
             match line {
-                Line::Rule(rule) => self.add(draft, scope, &rule, place.path),
-                Line::CvsDefaults(marks) => {
+                RuleLine::Rule(rule) => self.add(draft, scope, &rule, place.path),
+                RuleLine::CvsDefaults(marks) => {
                     for line in rule::cvs_defaults(marks) {
-                        if let Line::Rule(rule) = line {
+                        if let RuleLine::Rule(rule) = line {
                             self.add(draft, scope, &rule, place.path);
                         }
                     }
                 }
-                Line::Clear => {
+                RuleLine::Clear => {
                     draft.nodes.clear();
                     draft.above = None;
                 }
-                Line::Merge { file, reading } => {
+                RuleLine::Merge { file, reading } => {
                     place.check(text.file, depth < MAX_DEPTH, "too many files within files")?;
                     let inner = place.merged(text.file, &file)?;
                     let missing = || StoreError::Rules {

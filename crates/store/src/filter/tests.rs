@@ -6,15 +6,15 @@ use std::path::Path;
 use std::process::Command;
 
 use deltic_tree::RelPath;
-use deltic_tree::rule::{self, Line};
+use deltic_tree::rule::{self, RuleLine};
 
 use super::*;
 use crate::StoreError;
 use proptest::prelude::*;
 
-fn filter_at(rules: &[&str], side: Side) -> Filter {
-    let rule = |text: &&str| match rule::rule(text.as_bytes()).unwrap().remove(0) {
-        Line::Rule(rule) => rule,
+fn filter_at(rules: &[&str], side: FilterSide) -> Filter {
+    let rule = |text: &&str| match rule::parse_rule(text.as_bytes()).unwrap().remove(0) {
+        RuleLine::Rule(rule) => rule,
         line => panic!("{line:?}"),
     };
     let list = rules.iter().map(rule).collect();
@@ -22,7 +22,7 @@ fn filter_at(rules: &[&str], side: Side) -> Filter {
 }
 
 fn filter(rules: &[&str]) -> Filter {
-    filter_at(rules, Side::Sender)
+    filter_at(rules, FilterSide::Sender)
 }
 
 /// A tree of just these files of rules.
@@ -107,7 +107,7 @@ fn the_first_rule_that_matches_decides() {
 #[test]
 fn a_name_need_not_be_text() {
     let rules = Rules { list: vec![Rule::plain(Action::Exclude, b"\xff*")], ..Rules::default() };
-    let filter = Filter::new(&rules, Side::Sender);
+    let filter = Filter::new(&rules, FilterSide::Sender);
     assert!(!admits(&filter, &RelPath::parse(b"\xffa\xfe").unwrap(), false));
 }
 
@@ -130,15 +130,17 @@ fn a_rule_counts_at_its_side_unless_excluded_names_go() {
         ("-! y", false, false, true),
         ("R x", true, true, true),
     ] {
-        let Line::Rule(parsed) = rule::rule(rule.as_bytes()).unwrap().remove(0) else { panic!() };
+        let RuleLine::Rule(parsed) = rule::parse_rule(rule.as_bytes()).unwrap().remove(0) else {
+            panic!()
+        };
         let judge = |side, delete_excluded| {
             let rules = Rules { list: vec![parsed.clone()], delete_excluded, from0: false };
             admits(&Filter::new(&rules, side), &path("x"), false)
         };
-        assert_eq!(judge(Side::Sender, false), sent, "{rule}");
-        assert_eq!(judge(Side::Sender, true), sent, "{rule}");
-        assert_eq!(judge(Side::Receiver, false), deleted, "{rule}");
-        assert_eq!(judge(Side::Receiver, true), deleted_though, "{rule}");
+        assert_eq!(judge(FilterSide::Sender, false), sent, "{rule}");
+        assert_eq!(judge(FilterSide::Sender, true), sent, "{rule}");
+        assert_eq!(judge(FilterSide::Receiver, false), deleted, "{rule}");
+        assert_eq!(judge(FilterSide::Receiver, true), deleted_though, "{rule}");
     }
 }
 
@@ -224,9 +226,9 @@ fn a_file_that_a_directory_names_is_looked_for_above_it_from_where_its_path_says
 #[test]
 fn a_second_rule_about_one_file_is_none_whichever_side_the_first_is_for() {
     let files = Files(&[(".r", "- a")]);
-    let both = filter_at(&[":s .r", ": .r"], Side::Receiver);
+    let both = filter_at(&[":s .r", ": .r"], FilterSide::Receiver);
     assert!(admits_in(&both, &files, &path("a"), false));
-    let second = filter_at(&[":r .r", ": .r"], Side::Receiver);
+    let second = filter_at(&[":r .r", ": .r"], FilterSide::Receiver);
     assert!(!admits_in(&second, &files, &path("a"), false));
 }
 
@@ -283,7 +285,7 @@ fn rules_about_attributes_judge_nothing_else() {
 
 #[test]
 fn perishable_rules_do_not_count_in_what_is_being_deleted() {
-    let filter = filter_at(&["P,p *.o", "P keep"], Side::Receiver);
+    let filter = filter_at(&["P,p *.o", "P keep"], FilterSide::Receiver);
     let scopes = Scopes::new(filter, Box::default(), Start::Root);
     let mut judge = scopes.top(&path("gone"));
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();

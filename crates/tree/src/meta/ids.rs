@@ -6,17 +6,17 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRules {
     text: String,
-    rules: Vec<(From, IdTarget)>,
+    rules: Vec<(IdSource, IdTarget)>,
 }
 
 /// Error of [`IdRules::parse`], with the invalid pair.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no pair FROM:TO of names or numbers")]
+#[error("'{0}' is not a pair FROM:TO of names or numbers")]
 pub struct BadIdRules(String);
 
 /// FROM of a pair: users or groups at the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum From {
+enum IdSource {
     /// A range of ids.
     Ids(RangeInclusive<u32>),
     /// A glob for names. Ids without a name have the empty name.
@@ -64,15 +64,15 @@ impl IdRules {
     /// Returns the TO for the sender's `id` with the sender's `name`. `name` is empty if the id has none.
     #[must_use]
     pub fn target(&self, id: u32, name: &[u8]) -> Option<&IdTarget> {
-        let fits = |(from, _): &&(From, IdTarget)| match from {
-            From::Ids(ids) => ids.contains(&id),
-            From::Names(pattern) => matches(pattern, name),
+        let fits = |(from, _): &&(IdSource, IdTarget)| match from {
+            IdSource::Ids(ids) => ids.contains(&id),
+            IdSource::Names(pattern) => matches(pattern, name),
         };
         self.rules.iter().find(fits).map(|(_, to)| to)
     }
 }
 
-fn rule(pair: &str) -> Option<(From, IdTarget)> {
+fn rule(pair: &str) -> Option<(IdSource, IdTarget)> {
     let (from, to) = pair.split_once(':')?;
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -80,9 +80,9 @@ fn rule(pair: &str) -> Option<(From, IdTarget)> {
     };
     let from = if from.starts_with(|c: char| c.is_ascii_digit()) {
         let (low, high) = from.split_once('-').unwrap_or((from, from));
-        From::Ids(number(low)?..=number(high)?)
+        IdSource::Ids(number(low)?..=number(high)?)
     } else {
-        From::Names(from.as_bytes().into())
+        IdSource::Names(from.as_bytes().into())
     };
     let to = if to.bytes().all(|b| b.is_ascii_digit()) {
         IdTarget::Id(number(to)?)

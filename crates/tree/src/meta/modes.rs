@@ -7,7 +7,7 @@ use super::{EXECUTE_BITS, Kind};
 pub struct ModeRules {
     text: String,
     umask: u32,
-    rules: Vec<Rule>,
+    rules: Vec<ModeRule>,
 }
 
 /// Error of [`ModeRules::parse`], with the invalid item.
@@ -17,9 +17,9 @@ pub struct BadModeRules(String);
 
 /// A mode change: one item between commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rule {
-    of: Kinds,
-    op: Op,
+struct ModeRule {
+    of: EntryClass,
+    op: ModeOp,
     /// Classes that the change applies to, as their execute bits. 0 if the item names no class.
     who: u32,
     /// Bits to set, add or remove.
@@ -31,14 +31,14 @@ struct Rule {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kinds {
+enum EntryClass {
     All,
     Dirs,
     Others,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
+enum ModeOp {
     Add,
     Remove,
     Assign,
@@ -52,7 +52,7 @@ impl ModeRules {
     /// # Errors
     /// [`BadModeRules`] with the first invalid item.
     pub fn parse(text: &str, umask: u32) -> Result<Self, BadModeRules> {
-        let rule = |item: &str| Rule::parse(item).ok_or_else(|| BadModeRules(item.into()));
+        let rule = |item: &str| ModeRule::parse(item).ok_or_else(|| BadModeRules(item.into()));
         let rules = text.split(',').map(rule).collect::<Result<_, _>>()?;
         Ok(Self { text: text.into(), umask: umask & 0o777, rules })
     }
@@ -83,31 +83,31 @@ impl ModeRules {
         }
         let is_dir = *kind == Kind::Dir;
         let executes = is_dir || mode & EXECUTE_BITS != 0;
-        let fits = |rule: &&Rule| match rule.of {
-            Kinds::All => true,
-            Kinds::Dirs => is_dir,
-            Kinds::Others => !is_dir,
+        let fits = |rule: &&ModeRule| match rule.of {
+            EntryClass::All => true,
+            EntryClass::Dirs => is_dir,
+            EntryClass::Others => !is_dir,
         };
-        let change = |mode, rule: &Rule| rule.applied(mode, self.umask, executes);
+        let change = |mode, rule: &ModeRule| rule.applied(mode, self.umask, executes);
         self.rules.iter().filter(fits).fold(mode, change)
     }
 }
 
-impl Rule {
+impl ModeRule {
     fn parse(item: &str) -> Option<Self> {
         let of = match item.as_bytes().first() {
-            Some(b'D') => Kinds::Dirs,
-            Some(b'F') => Kinds::Others,
-            _ => Kinds::All,
+            Some(b'D') => EntryClass::Dirs,
+            Some(b'F') => EntryClass::Others,
+            _ => EntryClass::All,
         };
         let rest = item.trim_start_matches(of.letter());
         let op_at = rest.find(['+', '-', '=']);
         let Some(op_at) = op_at else { return Self::octal(of, rest) };
         let (who, special) = who(&rest[..op_at])?;
         let op = match rest.as_bytes()[op_at] {
-            b'+' => Op::Add,
-            b'-' => Op::Remove,
-            _ => Op::Assign,
+            b'+' => ModeOp::Add,
+            b'-' => ModeOp::Remove,
+            _ => ModeOp::Assign,
         };
         let mut rule = Self { of, op, who, bits: 0, conditional: false, copy: None };
         let mut is_letter = false;
@@ -131,16 +131,16 @@ impl Rule {
         Some(rule)
     }
 
-    fn octal(of: Kinds, digits: &str) -> Option<Self> {
+    fn octal(of: EntryClass, digits: &str) -> Option<Self> {
         let is_octal = !digits.is_empty() && digits.bytes().all(|b| matches!(b, b'0'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|bits| *bits <= 0o7777)?;
-        let rule = Self { of, op: Op::Set, who: 0, bits, conditional: false, copy: None };
+        let rule = Self { of, op: ModeOp::Set, who: 0, bits, conditional: false, copy: None };
         is_octal.then_some(rule)
     }
 
     fn applied(&self, mode: u32, umask: u32, executes: bool) -> u32 {
         let Self { op, who, .. } = *self;
-        if op == Op::Set {
+        if op == ModeOp::Set {
             return self.bits;
         }
         let whom = if who == 0 { 0o111 } else { who };
@@ -149,8 +149,8 @@ impl Rule {
         let copied = self.copy.map_or(0, |place| ((mode >> place & 7) * whom) & open);
         let bits = (self.bits & (open | 0o7000)) | copied;
         match op {
-            Op::Add => mode | bits & !hidden,
-            Op::Remove => mode & !bits,
+            ModeOp::Add => mode | bits & !hidden,
+            ModeOp::Remove => mode & !bits,
             _ => (mode & !self.replaced(whom)) | bits & !hidden,
         }
     }
@@ -166,7 +166,7 @@ impl Rule {
     }
 }
 
-impl Kinds {
+impl EntryClass {
     const fn letter(self) -> char {
         match self {
             Self::All => '\0',

@@ -1,11 +1,13 @@
 //! Parser of rsync's filter rules (`man rsync`, "FILTER RULES").
 
-use super::{Action, DirMerge, FileSyntax, Modifiers, PatternRule, Rule, Sides, Syntax};
+use super::{
+    Action, DirMerge, FileSyntax, LineSyntax, PatternRule, Rule, RuleModifiers, RuleSides,
+};
 use crate::path::{MAX_PATH_BYTES, Name, printable};
 
 /// A parsed line of a filter file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum RuleLine {
     /// A rule.
     Rule(Rule),
     /// Reads the rules of another file in place of this line (`.`).
@@ -16,7 +18,7 @@ pub enum Line {
         reading: FileSyntax,
     },
     /// The default exclusions of `-C` in place of this line.
-    CvsDefaults(Modifiers),
+    CvsDefaults(RuleModifiers),
     /// Removes all rules before this line (`!`).
     Clear,
 }
@@ -93,10 +95,10 @@ pub struct BadLine {
 ///
 /// # Errors
 /// [`BadRule`] if the text is not a valid rule.
-pub fn rule(text: &[u8]) -> Result<Vec<Line>, BadRule> {
+pub fn parse_rule(text: &[u8]) -> Result<Vec<RuleLine>, BadRule> {
     match text {
         b"" => Ok(Vec::new()),
-        _ => one_rule(text, &FileSyntax::default()),
+        _ => parse_line(text, &FileSyntax::default()),
     }
 }
 
@@ -104,17 +106,17 @@ pub fn rule(text: &[u8]) -> Result<Vec<Line>, BadRule> {
 ///
 /// # Errors
 /// [`BadRule`] if the text is not a valid pattern.
-pub fn old_rule(text: &[u8], action: Action) -> Result<Option<Line>, BadRule> {
+pub fn parse_pattern(text: &[u8], action: Action) -> Result<Option<RuleLine>, BadRule> {
     let (action, pattern) = match text {
         b"" => return Ok(None),
-        b"!" => return Ok(Some(Line::Clear)),
+        b"!" => return Ok(Some(RuleLine::Clear)),
         [b'-', b' ', pattern @ ..] => (Action::Exclude, pattern),
         [b'+', b' ', pattern @ ..] => (Action::Include, pattern),
         pattern => (action, pattern),
     };
     match pattern.len() {
         0 => Err(BadRule::Unfinished(printable(text))),
-        1..=MAX_PATH_BYTES => Ok(Some(Line::Rule(Rule::plain(action, pattern)))),
+        1..=MAX_PATH_BYTES => Ok(Some(RuleLine::Rule(Rule::plain(action, pattern)))),
         _ => Err(BadRule::TooLong),
     }
 }
@@ -123,11 +125,15 @@ pub fn old_rule(text: &[u8], action: Action) -> Result<Option<Line>, BadRule> {
 ///
 /// # Errors
 /// [`BadLine`] with the first invalid line.
-pub fn read_old(bytes: &[u8], action: Action, end: LineEnd) -> Result<Vec<Line>, BadLine> {
+pub fn parse_patterns(
+    bytes: &[u8],
+    action: Action,
+    end: LineEnd,
+) -> Result<Vec<RuleLine>, BadLine> {
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
         if !is_comment(line) {
-            read.extend(old_rule(line, action).map_err(|why| BadLine { line: n, why })?);
+            read.extend(parse_pattern(line, action).map_err(|why| BadLine { line: n, why })?);
         }
     }
     Ok(read)
@@ -137,13 +143,17 @@ pub fn read_old(bytes: &[u8], action: Action, end: LineEnd) -> Result<Vec<Line>,
 ///
 /// # Errors
 /// [`BadLine`] with the first invalid line.
-pub fn read(bytes: &[u8], reading: &FileSyntax, end: LineEnd) -> Result<Vec<Line>, BadLine> {
+pub fn parse_rules(
+    bytes: &[u8],
+    reading: &FileSyntax,
+    end: LineEnd,
+) -> Result<Vec<RuleLine>, BadLine> {
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
         let step = match reading.words {
             true => words(line, reading, &mut read),
             false if line.is_empty() || is_comment(line) => Ok(()),
-            false => one_rule(line, reading).map(|rules| read.extend(rules)),
+            false => parse_line(line, reading).map(|rules| read.extend(rules)),
         };
         step.map_err(|why| BadLine { line: n, why })?;
     }
@@ -152,10 +162,10 @@ pub fn read(bytes: &[u8], reading: &FileSyntax, end: LineEnd) -> Result<Vec<Line
 
 /// Returns the default exclusions of `-C`.
 #[must_use]
-pub fn cvs_defaults(marks: Modifiers) -> Vec<Line> {
-    let marks = Modifiers { perishable: true, ..marks };
-    let reading = FileSyntax { syntax: Syntax::Cvs, words: true, marks };
-    read(CVS_DEFAULTS, &reading, LineEnd::Line).expect("the list is well-formed")
+pub fn cvs_defaults(marks: RuleModifiers) -> Vec<RuleLine> {
+    let marks = RuleModifiers { perishable: true, ..marks };
+    let reading = FileSyntax { syntax: LineSyntax::Cvs, words: true, marks };
+    parse_rules(CVS_DEFAULTS, &reading, LineEnd::Line).expect("the list is well-formed")
 }
 
 fn lines(bytes: &[u8], end: LineEnd) -> impl Iterator<Item = (usize, &[u8])> {
@@ -173,14 +183,16 @@ const fn is_comment(line: &[u8]) -> bool {
 }
 
 /// Parses rules that end at white space. If a word is only a rule prefix, the next word is its pattern.
-fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<Line>) -> Result<(), BadRule> {
+fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<RuleLine>) -> Result<(), BadRule> {
     let is_space = |byte: &u8| matches!(*byte, b' ' | 9..=13);
     let mut words = line.split(is_space).filter(|word| !word.is_empty());
     while let Some(word) = words.next() {
-        match one_rule(word, reading) {
+        match parse_line(word, reading) {
             Err(BadRule::Unfinished(_)) => {
-                let Some(pattern) = words.next() else { return one_rule(word, reading).map(drop) };
-                read.extend(one_rule(&[word, b" ", pattern].concat(), reading)?);
+                let Some(pattern) = words.next() else {
+                    return parse_line(word, reading).map(drop);
+                };
+                read.extend(parse_line(&[word, b" ", pattern].concat(), reading)?);
             }
             rules => read.extend(rules?),
         }
@@ -190,7 +202,7 @@ fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<Line>) -> Result<(), 
 
 /// Kind of a rule, from its name or letter.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum RuleKind {
     Pattern(Action),
     Merge,
     DirMerge,
@@ -198,11 +210,11 @@ enum Kind {
 }
 
 /// Name and modifiers of a rule: the text before the pattern or file name.
-struct Prefix {
-    kind: Kind,
-    marks: Modifiers,
+struct RulePrefix {
+    kind: RuleKind,
+    marks: RuleModifiers,
     /// Syntax of the merged file.
-    syntax: Syntax,
+    syntax: LineSyntax,
     negated: bool,
     cvs: bool,
     words: bool,
@@ -210,12 +222,12 @@ struct Prefix {
     excludes_self: bool,
 }
 
-fn one_rule(text: &[u8], reading: &FileSyntax) -> Result<Vec<Line>, BadRule> {
+fn parse_line(text: &[u8], reading: &FileSyntax) -> Result<Vec<RuleLine>, BadRule> {
     let (prefix, rest) = match reading.syntax {
-        Syntax::Rules => prefix(text)?,
-        Syntax::Cvs if text == b"!" => return Ok(vec![Line::Clear]),
-        Syntax::Includes => (Prefix::of(Kind::Pattern(Action::Include)), text),
-        _ => (Prefix::of(Kind::Pattern(Action::Exclude)), text),
+        LineSyntax::Rules => parse_prefix(text)?,
+        LineSyntax::Cvs if text == b"!" => return Ok(vec![RuleLine::Clear]),
+        LineSyntax::Includes => (RulePrefix::of(RuleKind::Pattern(Action::Include)), text),
+        _ => (RulePrefix::of(RuleKind::Pattern(Action::Exclude)), text),
     };
     if rest.len() > MAX_PATH_BYTES {
         return Err(BadRule::TooLong);
@@ -226,11 +238,11 @@ fn one_rule(text: &[u8], reading: &FileSyntax) -> Result<Vec<Line>, BadRule> {
 }
 
 /// Combines the modifiers of a rule and of its file. Returns `None` if both name a side.
-fn joined(own: Modifiers, file: Modifiers) -> Option<Modifiers> {
-    let ((Sides::Unsaid, sides) | (sides, Sides::Unsaid)) = (own.sides, file.sides) else {
+fn joined(own: RuleModifiers, file: RuleModifiers) -> Option<RuleModifiers> {
+    let ((RuleSides::Unsaid, sides) | (sides, RuleSides::Unsaid)) = (own.sides, file.sides) else {
         return None;
     };
-    Some(Modifiers {
+    Some(RuleModifiers {
         sides,
         absolute: own.absolute || file.absolute,
         perishable: own.perishable || file.perishable,
@@ -238,12 +250,12 @@ fn joined(own: Modifiers, file: Modifiers) -> Option<Modifiers> {
     })
 }
 
-impl Prefix {
-    fn of(kind: Kind) -> Self {
+impl RulePrefix {
+    fn of(kind: RuleKind) -> Self {
         Self {
             kind,
-            marks: Modifiers::default(),
-            syntax: Syntax::default(),
+            marks: RuleModifiers::default(),
+            syntax: LineSyntax::default(),
             negated: false,
             cvs: false,
             words: false,
@@ -253,20 +265,22 @@ impl Prefix {
     }
 
     const fn is_merge(&self) -> bool {
-        matches!(self.kind, Kind::Merge | Kind::DirMerge)
+        matches!(self.kind, RuleKind::Merge | RuleKind::DirMerge)
     }
 
     /// Adds a modifier. Returns false if the modifier does not fit the rule or an earlier modifier.
     fn takes(&mut self, modifier: u8, side_is_said: bool) -> bool {
-        let (merge, open) = (self.is_merge(), self.syntax == Syntax::Rules);
+        let (merge, open) = (self.is_merge(), self.syntax == LineSyntax::Rules);
         match modifier {
-            b'-' if merge && open => self.syntax = Syntax::Excludes,
-            b'+' if merge && open => self.syntax = Syntax::Includes,
+            b'-' if merge && open => self.syntax = LineSyntax::Excludes,
+            b'+' if merge && open => self.syntax = LineSyntax::Includes,
             b'C' if merge && open => {
-                (self.syntax, self.words, self.inherited) = (Syntax::Cvs, true, false);
+                (self.syntax, self.words, self.inherited) = (LineSyntax::Cvs, true, false);
             }
-            b'C' if self.kind == Kind::Pattern(Action::Exclude) && !side_is_said => self.cvs = true,
-            b'g' if self.kind == Kind::DirMerge && open => self.syntax = Syntax::Git,
+            b'C' if self.kind == RuleKind::Pattern(Action::Exclude) && !side_is_said => {
+                self.cvs = true
+            }
+            b'g' if self.kind == RuleKind::DirMerge && open => self.syntax = LineSyntax::Git,
             b'e' if merge => self.excludes_self = true,
             b'n' if merge => self.inherited = false,
             b'w' if merge => self.words = true,
@@ -274,44 +288,48 @@ impl Prefix {
             b'/' => self.marks.absolute = true,
             b'p' => self.marks.perishable = true,
             b'x' => self.marks.xattr = true,
-            b's' if !side_is_said => self.marks.sides = and(self.marks.sides, Sides::Sender),
-            b'r' if !side_is_said => self.marks.sides = and(self.marks.sides, Sides::Receiver),
+            b's' if !side_is_said => self.marks.sides = and(self.marks.sides, RuleSides::Sender),
+            b'r' if !side_is_said => self.marks.sides = and(self.marks.sides, RuleSides::Receiver),
             _ => return false,
         }
         // A `.gitignore` file has no words, absolute paths or attribute patterns.
-        self.syntax != Syntax::Git || !(self.words || self.marks.absolute || self.marks.xattr)
+        self.syntax != LineSyntax::Git || !(self.words || self.marks.absolute || self.marks.xattr)
     }
 
-    fn finish(self, marks: Modifiers, rest: &[u8]) -> Result<Vec<Line>, fn(String) -> BadRule> {
+    fn finish(
+        self,
+        marks: RuleModifiers,
+        rest: &[u8],
+    ) -> Result<Vec<RuleLine>, fn(String) -> BadRule> {
         let default: &[u8] = match self.syntax {
-            Syntax::Cvs => b".cvsignore",
-            Syntax::Git => b".gitignore",
+            LineSyntax::Cvs => b".cvsignore",
+            LineSyntax::Git => b".gitignore",
             _ => b"",
         };
         let file: Box<[u8]> = if rest.is_empty() { default } else { rest }.into();
         match self.kind {
-            Kind::Clear if rest.is_empty() => return Ok(vec![Line::Clear]),
-            Kind::Clear => return Err(BadRule::Trailing),
-            Kind::Pattern(_) if self.cvs && rest.is_empty() => {
-                return Ok(vec![Line::CvsDefaults(marks)]);
+            RuleKind::Clear if rest.is_empty() => return Ok(vec![RuleLine::Clear]),
+            RuleKind::Clear => return Err(BadRule::Trailing),
+            RuleKind::Pattern(_) if self.cvs && rest.is_empty() => {
+                return Ok(vec![RuleLine::CvsDefaults(marks)]);
             }
-            Kind::Pattern(_) if self.cvs => return Err(BadRule::Trailing),
+            RuleKind::Pattern(_) if self.cvs => return Err(BadRule::Trailing),
             _ if file.is_empty() => return Err(BadRule::Unfinished),
-            Kind::Pattern(action) => {
+            RuleKind::Pattern(action) => {
                 let rule = PatternRule { action, negated: self.negated, marks, pattern: file };
-                return Ok(vec![Line::Rule(Rule::Pattern(rule))]);
+                return Ok(vec![RuleLine::Rule(Rule::Pattern(rule))]);
             }
-            Kind::Merge | Kind::DirMerge => {}
+            RuleKind::Merge | RuleKind::DirMerge => {}
         }
         let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if Name::new(name).is_err() {
             return Err(BadRule::NoFile);
         }
-        let own = Line::Rule(Rule::plain(Action::Exclude, name));
+        let own = RuleLine::Rule(Rule::plain(Action::Exclude, name));
         let reading = FileSyntax { syntax: self.syntax, words: self.words, marks };
         let merge = match self.kind {
-            Kind::Merge => Line::Merge { file: file.clone(), reading },
-            _ => Line::Rule(Rule::DirMerge(DirMerge {
+            RuleKind::Merge => RuleLine::Merge { file: file.clone(), reading },
+            _ => RuleLine::Rule(Rule::DirMerge(DirMerge {
                 file: file.clone(),
                 reading,
                 inherited: self.inherited,
@@ -321,17 +339,17 @@ impl Prefix {
     }
 }
 
-const fn and(one: Sides, other: Sides) -> Sides {
+const fn and(one: RuleSides, other: RuleSides) -> RuleSides {
     match (one, other) {
-        (Sides::Unsaid, only) => only,
-        (Sides::Sender, Sides::Sender) => Sides::Sender,
-        (Sides::Receiver, Sides::Receiver) => Sides::Receiver,
-        _ => Sides::Both,
+        (RuleSides::Unsaid, only) => only,
+        (RuleSides::Sender, RuleSides::Sender) => RuleSides::Sender,
+        (RuleSides::Receiver, RuleSides::Receiver) => RuleSides::Receiver,
+        _ => RuleSides::Both,
     }
 }
 
 /// Parses name and modifiers of a rule. Returns the text after the separating space or underscore.
-fn prefix(text: &[u8]) -> Result<(Prefix, &[u8]), BadRule> {
+fn parse_prefix(text: &[u8]) -> Result<(RulePrefix, &[u8]), BadRule> {
     let named = NAMES.iter().find_map(|(name, letter)| {
         let rest = text.strip_prefix(name.as_bytes())?;
         matches!(rest, [] | [b' ' | b'_' | b',', ..]).then_some((*letter, rest))
@@ -339,27 +357,27 @@ fn prefix(text: &[u8]) -> Result<(Prefix, &[u8]), BadRule> {
     let letter = text.split_first().map(|(letter, rest)| (*letter, rest));
     let (letter, rest) = named.or(letter).ok_or_else(|| BadRule::Unfinished(String::new()))?;
     let (kind, sides) = match letter {
-        b'-' => (Kind::Pattern(Action::Exclude), Sides::Unsaid),
-        b'+' => (Kind::Pattern(Action::Include), Sides::Unsaid),
-        b'H' => (Kind::Pattern(Action::Exclude), Sides::Sender),
-        b'S' => (Kind::Pattern(Action::Include), Sides::Sender),
-        b'P' => (Kind::Pattern(Action::Exclude), Sides::Receiver),
-        b'R' => (Kind::Pattern(Action::Include), Sides::Receiver),
-        b'.' => (Kind::Merge, Sides::Unsaid),
-        b':' => (Kind::DirMerge, Sides::Unsaid),
-        b'!' => (Kind::Clear, Sides::Unsaid),
+        b'-' => (RuleKind::Pattern(Action::Exclude), RuleSides::Unsaid),
+        b'+' => (RuleKind::Pattern(Action::Include), RuleSides::Unsaid),
+        b'H' => (RuleKind::Pattern(Action::Exclude), RuleSides::Sender),
+        b'S' => (RuleKind::Pattern(Action::Include), RuleSides::Sender),
+        b'P' => (RuleKind::Pattern(Action::Exclude), RuleSides::Receiver),
+        b'R' => (RuleKind::Pattern(Action::Include), RuleSides::Receiver),
+        b'.' => (RuleKind::Merge, RuleSides::Unsaid),
+        b':' => (RuleKind::DirMerge, RuleSides::Unsaid),
+        b'!' => (RuleKind::Clear, RuleSides::Unsaid),
         _ => return Err(BadRule::Unknown(printable(text))),
     };
-    let mut prefix = Prefix::of(kind);
+    let mut prefix = RulePrefix::of(kind);
     prefix.marks.sides = sides;
-    if kind == Kind::Clear {
+    if kind == RuleKind::Clear {
         return Ok((prefix, rest));
     }
     let modifiers = rest.strip_prefix(b",").unwrap_or(rest);
     let end = modifiers.iter().position(|byte| matches!(byte, b' ' | b'_'));
     let (modifiers, rest) = modifiers.split_at(end.unwrap_or(modifiers.len()));
     for modifier in modifiers {
-        if !prefix.takes(*modifier, sides != Sides::Unsaid) {
+        if !prefix.takes(*modifier, sides != RuleSides::Unsaid) {
             let (modifier, rule) = (printable(&[*modifier]), printable(text));
             return Err(BadRule::Modifier { modifier, rule });
         }
@@ -387,22 +405,22 @@ const CVS_DEFAULTS: &[u8] = b"RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .ma
 mod tests {
     use super::*;
 
-    fn only(text: &str) -> Line {
-        let mut lines = rule(text.as_bytes()).unwrap_or_else(|why| panic!("{text}: {why}"));
+    fn only(text: &str) -> RuleLine {
+        let mut lines = parse_rule(text.as_bytes()).unwrap_or_else(|why| panic!("{text}: {why}"));
         assert_eq!(lines.len(), 1, "{text}");
         lines.remove(0)
     }
 
     fn pattern(text: &str) -> PatternRule {
         match only(text) {
-            Line::Rule(Rule::Pattern(rule)) => rule,
+            RuleLine::Rule(Rule::Pattern(rule)) => rule,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     fn merge(text: &str) -> DirMerge {
         match only(text) {
-            Line::Rule(Rule::DirMerge(merge)) => merge,
+            RuleLine::Rule(Rule::DirMerge(merge)) => merge,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -442,26 +460,26 @@ mod tests {
     fn modifiers_set_sides_and_syntax() {
         let rule = pattern("-!/srpx a");
         assert!(rule.negated && rule.marks.absolute && rule.marks.perishable && rule.marks.xattr);
-        assert_eq!(rule.marks.sides, Sides::Both);
-        assert_eq!(pattern("R a").marks.sides, Sides::Receiver);
-        assert_eq!(pattern("-s a").marks.sides, Sides::Sender);
+        assert_eq!(rule.marks.sides, RuleSides::Both);
+        assert_eq!(pattern("R a").marks.sides, RuleSides::Receiver);
+        assert_eq!(pattern("-s a").marks.sides, RuleSides::Sender);
         let list = merge(":sC");
         assert_eq!((&*list.file, list.inherited), (&b".cvsignore"[..], false));
-        assert_eq!((list.reading.syntax, list.reading.words), (Syntax::Cvs, true));
-        assert_eq!(list.reading.marks.sides, Sides::Sender);
+        assert_eq!((list.reading.syntax, list.reading.words), (LineSyntax::Cvs, true));
+        assert_eq!(list.reading.marks.sides, RuleSides::Sender);
         assert!(!merge(":n- x").inherited);
-        assert_eq!(merge(":g").reading.syntax, Syntax::Git);
+        assert_eq!(merge(":g").reading.syntax, LineSyntax::Git);
         assert_eq!(
             only("-pC"),
-            Line::CvsDefaults(Modifiers { perishable: true, ..Modifiers::default() })
+            RuleLine::CvsDefaults(RuleModifiers { perishable: true, ..RuleModifiers::default() })
         );
         let own = rule_lines("dir-merge,e sub/.rules");
-        assert_eq!(own[0], Line::Rule(Rule::plain(Action::Exclude, b".rules")));
+        assert_eq!(own[0], RuleLine::Rule(Rule::plain(Action::Exclude, b".rules")));
         assert_eq!(own.len(), 2);
     }
 
-    fn rule_lines(text: &str) -> Vec<Line> {
-        rule(text.as_bytes()).unwrap()
+    fn rule_lines(text: &str) -> Vec<RuleLine> {
+        parse_rule(text.as_bytes()).unwrap()
     }
 
     #[test]
@@ -487,15 +505,15 @@ mod tests {
             (":gw x", "invalid modifier 'w'"),
             ("-\x1b x", "invalid modifier '\\u{1b}'"),
         ] {
-            let refusal = rule(text.as_bytes()).unwrap_err().to_string();
+            let refusal = parse_rule(text.as_bytes()).unwrap_err().to_string();
             assert!(refusal.contains(why), "{text}: {refusal}");
         }
-        assert_eq!(rule(&[b"- ", &[b'a'; 5000][..]].concat()), Err(BadRule::TooLong));
+        assert_eq!(parse_rule(&[b"- ", &[b'a'; 5000][..]].concat()), Err(BadRule::TooLong));
     }
 
-    fn patterns(lines: &[Line]) -> Vec<(Action, String)> {
-        let pattern = |line: &Line| match line {
-            Line::Rule(Rule::Pattern(rule)) => {
+    fn patterns(lines: &[RuleLine]) -> Vec<(Action, String)> {
+        let pattern = |line: &RuleLine| match line {
+            RuleLine::Rule(Rule::Pattern(rule)) => {
                 (rule.action, String::from_utf8_lossy(&rule.pattern).into())
             }
             other => panic!("{other:?}"),
@@ -507,12 +525,12 @@ mod tests {
     fn files_have_comments_and_errors_name_the_line() {
         let reading = FileSyntax::default();
         let file = b"; one\n# two\n\n- a\r\n+ b #c\n";
-        let lines = read(file, &reading, LineEnd::Line).unwrap();
+        let lines = parse_rules(file, &reading, LineEnd::Line).unwrap();
         let wanted = [(Action::Exclude, "a".into()), (Action::Include, "b #c".into())];
         assert_eq!(patterns(&lines), wanted);
-        let bad = read(b"- a\r\n- b\n\nfoo\n", &reading, LineEnd::Line).unwrap_err();
+        let bad = parse_rules(b"- a\r\n- b\n\nfoo\n", &reading, LineEnd::Line).unwrap_err();
         assert_eq!(bad.to_string(), "line 4: unknown filter rule: 'foo'");
-        let lines = read(b"- a\nb\0#c\0- d", &reading, LineEnd::Nul).unwrap();
+        let lines = parse_rules(b"- a\nb\0#c\0- d", &reading, LineEnd::Nul).unwrap();
         assert_eq!(
             patterns(&lines),
             [(Action::Exclude, "a\nb".into()), (Action::Exclude, "d".into())]
@@ -522,32 +540,34 @@ mod tests {
     #[test]
     fn words_need_no_line_ends() {
         let words = |syntax| FileSyntax { syntax, words: true, ..FileSyntax::default() };
-        let lines = read(b"- foo + bar\n-_#x", &words(Syntax::Rules), LineEnd::Line).unwrap();
+        let (rules, cvs) = (words(LineSyntax::Rules), words(LineSyntax::Cvs));
+        let lines = parse_rules(b"- foo + bar\n-_#x", &rules, LineEnd::Line).unwrap();
         let wanted = [
             (Action::Exclude, "foo".into()),
             (Action::Include, "bar".into()),
             (Action::Exclude, "#x".into()),
         ];
         assert_eq!(patterns(&lines), wanted);
-        let lines = read(b"a !x\n\t#b ", &words(Syntax::Cvs), LineEnd::Line).unwrap();
+        let lines = parse_rules(b"a !x\n\t#b ", &cvs, LineEnd::Line).unwrap();
         assert_eq!(patterns(&lines).len(), 3);
-        assert_eq!(read(b"a ! b", &words(Syntax::Cvs), LineEnd::Line).unwrap()[1], Line::Clear);
-        assert!(read(b"foo + ", &words(Syntax::Rules), LineEnd::Line).is_err());
-        assert!(read(b"- foo +", &words(Syntax::Rules), LineEnd::Line).is_err());
+        assert_eq!(parse_rules(b"a ! b", &cvs, LineEnd::Line).unwrap()[1], RuleLine::Clear);
+        assert!(parse_rules(b"foo + ", &rules, LineEnd::Line).is_err());
+        assert!(parse_rules(b"- foo +", &rules, LineEnd::Line).is_err());
     }
 
     #[test]
     fn rules_in_a_file_with_a_side_may_not_name_sides() {
-        let marks = Modifiers { sides: Sides::Sender, absolute: true, ..Modifiers::default() };
+        let marks =
+            RuleModifiers { sides: RuleSides::Sender, absolute: true, ..RuleModifiers::default() };
         let reading = FileSyntax { marks, ..FileSyntax::default() };
-        let Line::Rule(Rule::Pattern(rule)) =
-            read(b"-p a", &reading, LineEnd::Line).unwrap().remove(0)
+        let RuleLine::Rule(Rule::Pattern(rule)) =
+            parse_rules(b"-p a", &reading, LineEnd::Line).unwrap().remove(0)
         else {
             panic!("a pattern")
         };
-        assert_eq!(rule.marks, Modifiers { perishable: true, ..marks });
+        assert_eq!(rule.marks, RuleModifiers { perishable: true, ..marks });
         assert!(matches!(
-            read(b"P a", &reading, LineEnd::Line).unwrap_err().why,
+            parse_rules(b"P a", &reading, LineEnd::Line).unwrap_err().why,
             BadRule::Sided(_)
         ));
     }
@@ -555,8 +575,8 @@ mod tests {
     #[test]
     fn old_patterns_may_have_a_prefix_or_clear() {
         let file = b"a\n+ b\n- c\n!\n;d\n!e\n";
-        let lines = read_old(file, Action::Exclude, LineEnd::Line).unwrap();
-        assert_eq!(lines[3], Line::Clear);
+        let lines = parse_patterns(file, Action::Exclude, LineEnd::Line).unwrap();
+        assert_eq!(lines[3], RuleLine::Clear);
         assert_eq!(
             patterns(&[&lines[..3], &lines[4..]].concat()),
             [
@@ -566,17 +586,15 @@ mod tests {
                 (Action::Exclude, "!e".into()),
             ]
         );
-        assert_eq!(read_old(b"- ", Action::Exclude, LineEnd::Line).unwrap_err().line, 1);
+        assert_eq!(parse_patterns(b"- ", Action::Exclude, LineEnd::Line).unwrap_err().line, 1);
     }
 
     #[test]
     fn default_exclusions_of_cvs_are_perishable() {
-        let lines = cvs_defaults(Modifiers::default());
+        let lines = cvs_defaults(RuleModifiers::default());
         assert!(patterns(&lines).contains(&(Action::Exclude, ".git/".into())));
-        assert!(
-            lines.iter().all(
-                |line| matches!(line, Line::Rule(Rule::Pattern(rule)) if rule.marks.perishable)
-            )
-        );
+        assert!(lines.iter().all(
+            |line| matches!(line, RuleLine::Rule(Rule::Pattern(rule)) if rule.marks.perishable)
+        ));
     }
 }

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
-use deltic_engine::gap::BlockSums;
-use deltic_engine::sums::{Portions, StrongSums};
-use deltic_engine::{Short, journal, search};
+use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_engine::gap::GapBlockSums;
+use deltic_engine::sums::{PortionSummer, StrongSums};
+use deltic_engine::{FileShrank, journal, search};
 use deltic_protocol::receiver::{
     Elsewhere, Extra, Facing, Kept, Kinship, New, NewFiles, OldLens, Rolled, Similar, Unlisted,
 };
@@ -236,7 +236,7 @@ impl<S: Store> DestinationWorker<S> {
         let (key, file_len) = (&self.agreed.key, old.meta().len);
         let stored = stored_sums(&self.options.strategy, old, &portion);
         let stored = stored.map_err(|error| setback(&error))?;
-        let portions = Portions { summing, key, file_len, stored };
+        let portions = PortionSummer { summing, key, file_len, stored };
         let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
         summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
@@ -247,11 +247,11 @@ impl<S: Store> DestinationWorker<S> {
         strong: StrongKind,
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Setback> {
-        let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.agreed.key), spans));
+        let (slot, task) = (self.slot(handle), StrongSums::new(strong, &self.agreed.key, spans));
         let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         });
-        sums.map_err(|error| setback(&error))?.map_err(|Short| shrunk())
+        sums.map_err(|error| setback(&error))?.map_err(|FileShrank| shrunk())
     }
 
     pub(super) fn roll(
@@ -271,7 +271,7 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         gaps: &[Facing],
     ) -> Result<Vec<GapSums>, StoreError> {
-        let (slot, task) = (self.slot(handle), BlockSums::new(gaps, self.agreed.gap_seed));
+        let (slot, task) = (self.slot(handle), GapBlockSums::new(gaps, self.agreed.gap_seed));
         let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         })?;

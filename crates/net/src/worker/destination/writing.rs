@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::recipe::Chunk;
 use deltic_core::{DataMap, Fingerprint, Fingerprinter, Key, Span};
-use deltic_engine::assemble::{Parts, Piece, Source, WriteBlock, WriteBuffer};
+use deltic_engine::assemble::{BlockPieces, PieceSource, WriteBlock, WriteBuffer, WritePiece};
 use deltic_engine::check::all_proven;
-use deltic_engine::gap::Rebuilt;
+use deltic_engine::gap::GapRebuild;
 use deltic_engine::pack::unpacked;
-use deltic_engine::{Unproven, journal};
+use deltic_engine::{ContentMismatch, journal};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
@@ -101,11 +101,11 @@ impl<S: Store> DestinationWorker<S> {
                     let from = if shared {
                         let copy = || rebuild.copy(snapshot, part.clone(), place.start);
                         self.deferred.with_room(copy).map_err(|error| setback(&error))?;
-                        Source::Written(len)
+                        PieceSource::Written(len)
                     } else {
-                        Source::Old(Span::new(at, len as u32))
+                        PieceSource::Old(Span::new(at, len as u32))
                     };
-                    pieces.push(Piece { start, from });
+                    pieces.push(WritePiece { start, from });
                     (at, start) = (at + len, start + len);
                 }
             }
@@ -134,8 +134,8 @@ impl<S: Store> DestinationWorker<S> {
                     self.write_at(growing, new_start + from, bytes)
                 })?;
             }
-            let from = Source::Written(old.len.into());
-            pieces.push(Piece { start: *new_start, from });
+            let from = PieceSource::Written(old.len.into());
+            pieces.push(WritePiece { start: *new_start, from });
         }
         self.add(site, pieces, Vec::new())
     }
@@ -176,11 +176,11 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<Vec<Mended>, Setback> {
         let deltas = within(Stage::Pack, || unpacked(&payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
-        let task = Rebuilt::new(self.names(slot), gaps, &deltas);
+        let task = GapRebuild::new(self.names(slot), gaps, &deltas);
         let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
         let rebuilt = perform(&self.buffers, Stage::Sum, task, read);
         let rebuilt = rebuilt.map_err(|error| setback(&error))?;
-        let (mended, new) = rebuilt.map_err(|Unproven| unproven(path))?;
+        let (mended, new) = rebuilt.map_err(|ContentMismatch| unproven(path))?;
         let gaps = gaps.iter().zip(&mended);
         let chunks = gaps.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
         let chunks = chunks.filter_map(|(piece, of)| Some((piece, of.as_ref()?)));
@@ -221,12 +221,12 @@ impl<S: Store> DestinationWorker<S> {
         let mut gathered = Vec::with_capacity(pieces.len());
         for (start, bytes) in pieces {
             let from = if held {
-                Source::Sent(bytes.into())
+                PieceSource::Sent(bytes.into())
             } else {
                 self.write_at(growing, start, bytes)?;
-                Source::Written(bytes.len() as u64)
+                PieceSource::Written(bytes.len() as u64)
             };
-            gathered.push(Piece { start, from });
+            gathered.push(WritePiece { start, from });
         }
         self.add((slot, growing), gathered, kept)
     }
@@ -235,7 +235,7 @@ impl<S: Store> DestinationWorker<S> {
     fn add(
         &self,
         (slot, growing): Site<'_, S>,
-        pieces: Vec<Piece<'_>>,
+        pieces: Vec<WritePiece<'_>>,
         chunks: Vec<KeptChunk>,
     ) -> Result<(), Setback> {
         let Some(buffer) = &growing.buffer else {
@@ -243,7 +243,7 @@ impl<S: Store> DestinationWorker<S> {
             return Ok(());
         };
         let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
-        let parts = Parts::new(pieces);
+        let parts = BlockPieces::new(pieces);
         let complete = lock(buffer).take(parts, noted);
         self.write_blocks((slot, growing), complete)
     }

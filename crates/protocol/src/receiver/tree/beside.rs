@@ -1,6 +1,6 @@
 //! An entry in a reference directory, and how much of it is as it should be.
 
-use deltic_tree::meta::Linked;
+use deltic_tree::meta::HardLink;
 use deltic_tree::{Kind, Meta};
 
 use crate::options::Options;
@@ -54,7 +54,7 @@ impl Beside {
 
 /// True where what stands in a place is known to be a name of the file in the reference directory.
 pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
-    let inode = |meta: &Meta| meta.linked().and_then(Linked::inode);
+    let inode = |meta: &Meta| meta.linked().and_then(HardLink::inode);
     seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
 }
 

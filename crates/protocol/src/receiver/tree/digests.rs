@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_tree::{Compared, RelPath};
+use deltic_tree::{ComparedAttributes, RelPath};
 
 use crate::limits::{MAX_BATCH, TALLY_WINDOW};
 use crate::message::{NameLine, ToSender};
@@ -15,7 +15,7 @@ use super::final_dirs::FinalMeta;
 /// DirDigests that were told.
 #[derive(Debug, Default)]
 pub(super) struct DirDigests {
-    pub(super) compared: Option<Compared>,
+    pub(super) compared: Option<ComparedAttributes>,
     pub(super) next: u32,
     /// Directories that are being compared, or that no listing has named yet.
     pub(super) open: HashMap<RelPath, Told>,
@@ -46,7 +46,7 @@ pub(super) enum State {
 }
 
 impl DirDigests {
-    pub(super) fn new(compared: Option<Compared>) -> Self {
+    pub(super) fn new(compared: Option<ComparedAttributes>) -> Self {
         Self { compared, ..Self::default() }
     }
 

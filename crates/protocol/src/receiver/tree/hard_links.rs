@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use deltic_tree::meta::{ExtraMeta, Inode, Linked};
+use deltic_tree::meta::{ExtraMeta, HardLink, Inode};
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
@@ -80,7 +80,7 @@ impl LaterName {
 /// The number of the first name that was told of the file that an entry is a later name of.
 pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
     match meta.linked() {
-        Some(Linked::Back(back)) => file.0.checked_sub(back).map(FileNo),
+        Some(HardLink::Back(back)) => file.0.checked_sub(back).map(FileNo),
         _ => None,
     }
 }
@@ -212,20 +212,20 @@ impl HardLinks {
         for (nth, entry) in section.entries.iter_mut().enumerate() {
             let file = FileNo(section.first + nth as u64);
             match entry.meta.linked() {
-                Some(Linked::First(names)) => {
+                Some(HardLink::First(names)) => {
                     let path = section.dir.join(&entry.name);
                     let path =
                         path.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
                     self.open(file, path, (&entry.meta, names));
                 }
-                linked @ Some(Linked::Back(_)) => {
+                linked @ Some(HardLink::Back(_)) => {
                     let first = first_of(file, &entry.meta);
                     let said = first.and_then(|first| self.meet(first));
                     let unknown = PeerError::Unexpected("another name of a file that was not told");
                     entry.meta = said.ok_or(unknown)?;
                     entry.meta.set_linked(linked);
                 }
-                Some(Linked::Inode(..)) | None => {}
+                Some(HardLink::Inode(..)) | None => {}
             }
         }
         if self.open > MAX_LINKED || self.open_bytes > MAX_LINKED_BYTES {
@@ -237,7 +237,7 @@ impl HardLinks {
     /// Keeps what the first names of a section bring as this end understands it: whom their ACLs name.
     pub(super) fn know(&mut self, section: &Section) {
         for (nth, entry) in section.entries.iter().enumerate() {
-            if matches!(entry.meta.linked(), Some(Linked::First(_)))
+            if matches!(entry.meta.linked(), Some(HardLink::First(_)))
                 && let Some(shared) = self.files.get_mut(&FileNo(section.first + nth as u64))
             {
                 shared.more = more_of(&entry.meta);
@@ -254,8 +254,8 @@ impl HardLinks {
             let old = || old.as_ref().ok().and_then(Option::as_ref);
             let standing = || Standing::of(options, &entry.meta, old());
             match entry.meta.linked() {
-                Some(Linked::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
-                Some(Linked::Back(_)) => {
+                Some(HardLink::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
+                Some(HardLink::Back(_)) => {
                     let first = first_of(*file, &entry.meta);
                     let first = first.and_then(|first| firsts.get_mut(&first));
                     let Some((_, best)) = first else { continue };
@@ -274,7 +274,7 @@ impl HardLinks {
             self.stand_back(first);
             let mut plain = looked[best].entry.meta.clone();
             let linked = plain.linked();
-            plain.set_linked(Some(Linked::Back(0)));
+            plain.set_linked(Some(HardLink::Back(0)));
             let mut said = std::mem::replace(&mut looked[at].entry.meta, plain);
             said.set_linked(linked);
             looked[best].entry.meta = said;
@@ -301,7 +301,7 @@ impl HardLinks {
     pub(super) fn stays(&mut self, file: FileNo, is: &Meta) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
-            shared.inode = is.linked().and_then(Linked::inode);
+            shared.inode = is.linked().and_then(HardLink::inode);
         }
     }
 
@@ -344,8 +344,8 @@ impl HardLinks {
         };
         let Placed { file, path, mut meta, seen } = placed;
         leaders.remove(&file);
-        if !matches!(meta.linked(), Some(Linked::Back(_))) {
-            meta.set_linked(Some(Linked::Back(0)));
+        if !matches!(meta.linked(), Some(HardLink::Back(_))) {
+            meta.set_linked(Some(HardLink::Back(0)));
         }
         let more = shared.more.clone();
         names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });

@@ -1,6 +1,6 @@
 //! Names that are made other names of a file that is here, or lead in its place.
 
-use deltic_tree::meta::Linked;
+use deltic_tree::meta::HardLink;
 use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
@@ -151,7 +151,7 @@ impl Entries {
     ) {
         let shared = self.links.leader(first);
         let seen = name.seen.as_ref();
-        let is = seen.and_then(Meta::linked).and_then(Linked::inode);
+        let is = seen.and_then(Meta::linked).and_then(HardLink::inode);
         if is.is_some() && is == shared.inode {
             let leader = shared.path.clone();
             tx.cx.unchanged(&name.path, &name.meta, Some(leader));

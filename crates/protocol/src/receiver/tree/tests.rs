@@ -148,7 +148,7 @@ fn nothing_goes_that_could_not_be_flushed() {
     }
 }
 
-fn file(name: &str, linked: Option<deltic_tree::meta::Linked>) -> Entry {
+fn file(name: &str, linked: Option<deltic_tree::meta::HardLink>) -> Entry {
     let mut meta = Meta::plain(Kind::File, 1, Timestamp::default(), 0o644);
     meta.set_linked(linked);
     Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
@@ -160,13 +160,13 @@ fn listing(entries: Vec<Entry>, extent: Extent) -> ToReceiver {
 
 #[test]
 fn a_list_that_is_only_shown_keeps_nothing_of_files_of_several_names() {
-    use deltic_tree::meta::Linked;
+    use deltic_tree::meta::HardLink;
     let metadata = Metadata { hard_links: true, ..Metadata::default() };
     let select = Select { list_only: true, ..Select::default() };
     let options = Options { recursive: true, metadata, select, ..Options::default() };
     let mut driver = Driver::new(options, 0);
     for names in [["a", "b"], ["c", "d"]] {
-        let linked = [Linked::First(2), Linked::Back(1)];
+        let linked = [HardLink::First(2), HardLink::Back(1)];
         let entries = names.into_iter().zip(linked).map(|(name, linked)| file(name, Some(linked)));
         driver.handle(listing(entries.collect(), Extent::More));
         let links = &driver.tree.entries.links;

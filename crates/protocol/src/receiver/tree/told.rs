@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use deltic_tree::meta::OWNER_BITS;
-use deltic_tree::{Compared, DirDigest, RelPath};
+use deltic_tree::{ComparedAttributes, DirDigest, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
@@ -26,7 +26,7 @@ impl Dirs {
         dir: RelPath,
         tally: DirDigest,
     ) -> Result<(), PeerError> {
-        let fits = |compared: Compared| {
+        let fits = |compared: ComparedAttributes| {
             (compared.users, compared.groups) == (tally.users.is_some(), tally.groups.is_some())
         };
         if !self.digests.compared.is_some_and(fits) {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use deltic_tree::Meta;
-use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::meta::{HardLink, Inode};
 
 /// The last files of several names that got other attributes, and what they got.
 #[derive(Debug, Default)]
@@ -13,12 +13,12 @@ pub(super) struct Touched(HashMap<Inode, Meta>);
 impl Touched {
     /// True if what is here as `old` got other attributes.
     pub(super) fn knows(&self, old: &Meta) -> bool {
-        old.linked().and_then(Linked::inode).is_some_and(|inode| self.0.contains_key(&inode))
+        old.linked().and_then(HardLink::inode).is_some_and(|inode| self.0.contains_key(&inode))
     }
 
     /// Notes that what is here as `old` gets `meta`. True if it gets just that by another name already.
     pub(super) fn is_again(&mut self, old: &Meta, meta: &Meta) -> bool {
-        let Some(inode) = old.linked().and_then(Linked::inode) else { return false };
+        let Some(inode) = old.linked().and_then(HardLink::inode) else { return false };
         let mut meta = meta.clone();
         meta.set_linked(None);
         if self.0.get(&inode) == Some(&meta) {
@@ -49,7 +49,7 @@ mod tests {
         let file = |secs| Meta::plain(Kind::File, 5, Timestamp { secs, nanos: 0 }, 0o644);
         let named = |number, secs| {
             let mut meta = file(secs);
-            meta.set_linked(Some(Linked::Inode(Inode { device: 1, number }, 2)));
+            meta.set_linked(Some(HardLink::Inode(Inode { device: 1, number }, 2)));
             meta
         };
         let mut touched = Touched::default();

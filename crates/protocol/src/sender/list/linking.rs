@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::packed::StringSlot;
-use deltic_core::{CodecError, Put, Reader, StringSlab};
-use deltic_tree::meta::{Inode, Linked};
+use deltic_core::packed::Slot;
+use deltic_core::{CodecError, Put, Reader, Slab};
+use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
@@ -49,12 +49,12 @@ pub(super) enum Told {
 impl Linking {
     /// Says in `meta`, which is of entry number `entry` at `path`, which file it is of, where a tree has said so.
     pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
-        let Some(Linked::Inode(inode, names)) = meta.linked() else { return Told::Alone };
+        let Some(HardLink::Inode(inode, names)) = meta.linked() else { return Told::Alone };
         if let Some(at) = self.open.remove(&inode) {
             let mut first = First::of(&self.firsts.take(at)).expect("it was put there");
             self.bytes -= first.path_bytes;
             (meta.len, meta.modified, meta.mode) = first.said;
-            meta.set_linked(Some(Linked::Back(entry - first.entry)));
+            meta.set_linked(Some(HardLink::Back(entry - first.entry)));
             first.left -= 1;
             if first.left > 0 {
                 // Where there is no room for it the next name is a first one.
@@ -70,7 +70,7 @@ impl Linking {
             let said = std::mem::replace(&mut self.crowded, true);
             return if said { Told::Alone } else { Told::Crowded };
         }
-        meta.set_linked(Some(Linked::First(names)));
+        meta.set_linked(Some(HardLink::First(names)));
         Told::Linked
     }
 
@@ -108,7 +108,7 @@ impl First {
 
 /// Takes out of a later name what was said of the first.
 pub(super) fn leave_said(meta: &mut Meta) {
-    if let linked @ Some(Linked::Back(_)) = meta.linked() {
+    if let linked @ Some(HardLink::Back(_)) = meta.linked() {
         *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
         meta.set_linked(linked);
     }
@@ -118,10 +118,10 @@ pub(super) fn leave_said(meta: &mut Meta) {
 mod tests {
     use super::*;
 
-    fn told(linking: &mut Linking, entry: u64, (number, names): (u64, u32)) -> Option<Linked> {
+    fn told(linking: &mut Linking, entry: u64, (number, names): (u64, u32)) -> Option<HardLink> {
         let inode = Inode { device: 1, number };
         let mut meta = Meta::plain(Kind::File, entry, Timestamp::default(), 0o644);
-        meta.set_linked(Some(Linked::Inode(inode, names)));
+        meta.set_linked(Some(HardLink::Inode(inode, names)));
         let path = RelPath::parse(format!("dir/{entry}").as_bytes()).unwrap();
         linking.tell((entry, &path), &mut meta);
         meta.linked()
@@ -130,19 +130,19 @@ mod tests {
     #[test]
     fn later_names_refer_to_the_first_and_the_last_is_forgotten() {
         let mut linking = Linking::default();
-        assert_eq!(told(&mut linking, 3, (7, 3)), Some(Linked::First(3)));
-        assert_eq!(told(&mut linking, 4, (8, 2)), Some(Linked::First(2)));
-        assert_eq!(told(&mut linking, 5, (7, 3)), Some(Linked::Back(2)));
-        assert_eq!(told(&mut linking, 9, (7, 3)), Some(Linked::Back(6)));
+        assert_eq!(told(&mut linking, 3, (7, 3)), Some(HardLink::First(3)));
+        assert_eq!(told(&mut linking, 4, (8, 2)), Some(HardLink::First(2)));
+        assert_eq!(told(&mut linking, 5, (7, 3)), Some(HardLink::Back(2)));
+        assert_eq!(told(&mut linking, 9, (7, 3)), Some(HardLink::Back(6)));
         assert_eq!((linking.open.len(), linking.bytes), (1, "dir/4".len()));
         // A name that it got meanwhile.
-        assert_eq!(told(&mut linking, 10, (7, 4)), Some(Linked::First(4)));
+        assert_eq!(told(&mut linking, 10, (7, 4)), Some(HardLink::First(4)));
     }
 
     #[test]
     fn a_later_name_is_what_was_said_of_the_first() {
         let mut linking = Linking::default();
-        let linked = Some(Linked::Inode(Inode { device: 1, number: 1 }, 2));
+        let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
         let tell = |linking: &mut Linking, entry: u64, len| {
             let mut meta = Meta::plain(Kind::File, len, Timestamp::default(), 0);
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn files_beyond_the_limit_stay_alone_and_that_is_said_once() {
         let mut linking = Linking { bytes: MAX_LINKED_BYTES, ..Linking::default() };
-        let linked = Some(Linked::Inode(Inode { device: 1, number: 1 }, 2));
+        let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
         for (entry, expected) in [(0, Told::Crowded), (1, Told::Alone)] {
             let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use deltic_tree::links::MUNGED;
-use deltic_tree::meta::{Linked, Unread};
+use deltic_tree::meta::{HardLink, UnreadReason};
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Xattr};
 
@@ -52,7 +52,7 @@ impl Lister {
         if let Some(own) = &mut ready.own
             && fit_frame(cx, weight(own), own)
         {
-            cx.trouble(unread_attributes(&ready.dir, Unread::TooMuch));
+            cx.trouble(unread_attributes(&ready.dir, UnreadReason::TooMuch));
         }
         let mut entries = self.take_frame(cx, leaving, &mut ready);
         let (dir, own, tallied) = (ready.dir.clone(), ready.own.take(), ready.tallied);
@@ -166,11 +166,11 @@ impl Lister {
 
     /// Refers a later name of a file to its first.
     fn link(&mut self, cx: &mut Context, path: &RelPath, meta: &mut Meta) {
-        if let Some(Linked::Inode(inode, _)) = meta.linked()
+        if let Some(HardLink::Inode(inode, _)) = meta.linked()
             && cx.options.follow.follow != Follow::Never
         {
             // By a link to a directory, a file is met under more names than it has.
-            meta.set_linked(Some(Linked::Inode(inode, u32::MAX)));
+            meta.set_linked(Some(HardLink::Inode(inode, u32::MAX)));
         }
         if self.linking.tell((self.next, path), meta) == Told::Crowded {
             let words = |path: &str| {
@@ -215,11 +215,11 @@ fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
     Trouble::at(TroubleKind::Failed, dir, words)
 }
 
-fn unread_attributes(path: &RelPath, unread: Unread) -> Trouble {
+fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
     let why = match unread {
-        Unread::Denied => "permission denied",
-        Unread::TooMuch => "they are more than can be sent",
-        Unread::Other => "the system does not give them",
+        UnreadReason::Denied => "permission denied",
+        UnreadReason::TooMuch => "they are more than can be sent",
+        UnreadReason::Other => "the system does not give them",
     };
     let words = |path: &str| format!("cannot read attributes of {path}: {why}");
     Trouble::at(TroubleKind::Failed, path, words)
@@ -236,7 +236,7 @@ fn is_held(cx: &Context, ready: &Ready) -> bool {
 fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
     let is_long = weight > cx.limits.entry_bytes();
     if is_long {
-        meta.leave_out_attributes(Unread::TooMuch);
+        meta.leave_out_attributes(UnreadReason::TooMuch);
     }
     is_long
 }

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use deltic_tree::Compared;
+use deltic_tree::ComparedAttributes;
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
@@ -40,7 +40,7 @@ struct Thrift {
 /// Directories that wait for answers, or for the receiver to know what they are below.
 #[derive(Debug)]
 pub(super) struct Tallies {
-    compared: Option<Compared>,
+    compared: Option<ComparedAttributes>,
     thrift: Thrift,
     next: u32,
     /// Those not answered, and those whose listings are owed.
