@@ -570,7 +570,7 @@ impl<T: Tree> SourceWorker<T> {
 
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
-        let task = gap::Deltas::new(gaps, self.agreed().gap_seed);
+        let task = gap::GapDeltas::new(gaps, self.agreed().gap_seed);
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let told = perform(&self.buffers, Stage::Search, task, read);
         let told = told.map_err(|error| trouble(&error))?;
