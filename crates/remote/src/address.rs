@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::system::System;
-use crate::{Env, RemoteError, azure, gcs, hdfs, moosefs, rados, s3, seaweed};
+use crate::system::StorageSystem;
+use crate::{Environment, RemoteError, azure, gcs, hdfs, moosefs, rados, s3, seaweed};
 
 /// A kind of system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SystemKind {
     /// `s3://BUCKET/PATH`.
     S3,
     /// `hdfs://NAMENODE:PORT/PATH`.
@@ -26,23 +26,23 @@ pub enum Kind {
 
 /// The kind of system that a scheme stands for: `s3` of `s3://bucket`.
 #[must_use]
-pub fn kind_of(scheme: &[u8]) -> Option<Kind> {
+pub fn kind_of(scheme: &[u8]) -> Option<SystemKind> {
     match scheme {
-        b"s3" => Some(Kind::S3),
-        b"hdfs" | b"webhdfs" => Some(Kind::Hdfs),
-        b"azure" | b"az" => Some(Kind::Azure),
-        b"gs" | b"gcs" => Some(Kind::Gcs),
-        b"seaweedfs" | b"weed" => Some(Kind::Seaweed),
-        b"moosefs" | b"mfs" => Some(Kind::MooseFs),
-        b"rados" => Some(Kind::Rados),
+        b"s3" => Some(SystemKind::S3),
+        b"hdfs" | b"webhdfs" => Some(SystemKind::Hdfs),
+        b"azure" | b"az" => Some(SystemKind::Azure),
+        b"gs" | b"gcs" => Some(SystemKind::Gcs),
+        b"seaweedfs" | b"weed" => Some(SystemKind::Seaweed),
+        b"moosefs" | b"mfs" => Some(SystemKind::MooseFs),
+        b"rados" => Some(SystemKind::Rados),
         _ => None,
     }
 }
 
-impl Kind {
+impl SystemKind {
     /// The form in which people write it.
     #[must_use]
-    pub const fn form(self) -> &'static str {
+    pub const fn url_form(self) -> &'static str {
         match self {
             Self::S3 => "s3://BUCKET/PATH",
             Self::Hdfs => "hdfs://NAMENODE:PORT/PATH",
@@ -56,22 +56,25 @@ impl Kind {
 
     /// True if no host stands between the slashes.
     #[must_use]
-    pub const fn is_here(self) -> bool {
+    pub const fn is_local_mount(self) -> bool {
         matches!(self, Self::MooseFs)
     }
 
     /// Reaches the system that `SCHEME://HOST` names; nothing is asked yet.
-    pub(crate) fn open(url: &str, env: &dyn Env) -> Result<Arc<dyn System>, RemoteError> {
+    pub(crate) fn open(
+        url: &str,
+        env: &dyn Environment,
+    ) -> Result<Arc<dyn StorageSystem>, RemoteError> {
         let unknown = || RemoteError::Address(format!("{url}: no system that can be read"));
         let (scheme, host) = url.split_once("://").ok_or_else(unknown)?;
         Ok(match kind_of(scheme.as_bytes()).ok_or_else(unknown)? {
-            Self::S3 => Arc::new(s3::S3::open(host, env)?),
-            Self::Hdfs => Arc::new(hdfs::Hdfs::open(host, env)?),
-            Self::Azure => Arc::new(azure::Azure::open(host, env)?),
-            Self::Gcs => Arc::new(gcs::Gcs::open(host, env)?),
-            Self::Seaweed => Arc::new(seaweed::Seaweed::open(host)?),
-            Self::MooseFs => Arc::new(moosefs::MooseFs::open(host)?),
-            Self::Rados => Arc::new(rados::Rados::open(host)?),
+            Self::S3 => Arc::new(s3::S3Bucket::open(host, env)?),
+            Self::Hdfs => Arc::new(hdfs::HdfsCluster::open(host, env)?),
+            Self::Azure => Arc::new(azure::AzureContainer::open(host, env)?),
+            Self::Gcs => Arc::new(gcs::GcsBucket::open(host, env)?),
+            Self::Seaweed => Arc::new(seaweed::SeaweedFiler::open(host)?),
+            Self::MooseFs => Arc::new(moosefs::MooseFsMounts::open(host)?),
+            Self::Rados => Arc::new(rados::RadosPool::open(host)?),
         })
     }
 }

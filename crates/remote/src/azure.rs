@@ -15,12 +15,15 @@ use jiff::Timestamp as Instant;
 use roxmltree::Node;
 
 use crate::http::{
-    Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header, xml,
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, bare_tag, escaped,
+    range_header, xml,
 };
-use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit};
+use crate::system::{
+    ObjectVersion, PageSummary, StorageSystem, SystemEntry, list_pages, prefix_of,
+};
 use crate::tree::UNTIMED;
-use crate::{Env, RemoteError, instant};
+use crate::{Environment, RemoteError, timestamps};
 
 /// Version of the interface.
 const VERSION: &str = "2021-12-02";
@@ -29,38 +32,38 @@ const NAMES: usize = 2500;
 
 /// A container.
 #[derive(Debug)]
-pub(crate) struct Azure {
-    client: Client,
+pub(crate) struct AzureContainer {
+    client: HttpClient,
     container: String,
-    account: Account,
+    account: AzureAccount,
 }
 
 /// Parameters or headers of a request, by their names.
 type Pairs<'a> = [(&'a str, String)];
 
 /// An account, and where it is.
-struct Account {
+struct AzureAccount {
     name: String,
     /// URL of the account, without a slash at its end.
     base: String,
-    who: Who,
+    auth: AzureAuth,
 }
 
-enum Who {
+enum AzureAuth {
     Key(Vec<u8>),
     /// The parameters of a shared access signature.
     Shared(String),
-    Anybody,
+    Anonymous,
 }
 
-impl std::fmt::Debug for Account {
+impl std::fmt::Debug for AzureAccount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Account({})", self.name)
     }
 }
 
-impl Account {
-    fn find(env: &dyn Env) -> Result<Self, RemoteError> {
+impl AzureAccount {
+    fn find(env: &dyn Environment) -> Result<Self, RemoteError> {
         let bad = |why: &str| RemoteError::Address(why.into());
         let var = |names: &[&str]| {
             names.iter().find_map(|name| env.var(name).filter(|value| !value.is_empty()))
@@ -81,17 +84,17 @@ impl Account {
         let base = base.unwrap_or_else(|| format!("{scheme}://{name}.blob.{suffix}"));
         let key = var(&["AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"]);
         let shared = var(&["AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS"]);
-        let who = match (key.or_else(|| part("AccountKey")), shared) {
+        let auth = match (key.or_else(|| part("AccountKey")), shared) {
             (Some(key), _) => {
                 let key = BASE64.decode(key.trim());
-                Who::Key(key.map_err(|_| bad("the key of the account is not base 64"))?)
+                AzureAuth::Key(key.map_err(|_| bad("the key of the account is not base 64"))?)
             }
             (None, shared) => match shared.or_else(|| part("SharedAccessSignature")) {
-                Some(shared) => Who::Shared(shared.trim_start_matches('?').to_owned()),
-                None => Who::Anybody,
+                Some(shared) => AzureAuth::Shared(shared.trim_start_matches('?').to_owned()),
+                None => AzureAuth::Anonymous,
             },
         };
-        Ok(Self { name, base: base.trim_end_matches('/').to_owned(), who })
+        Ok(Self { name, base: base.trim_end_matches('/').to_owned(), auth })
     }
 
     /// The value of `Authorization` for a request, whose headers and parameters ascend.
@@ -120,15 +123,15 @@ impl Account {
     }
 }
 
-impl Azure {
-    pub(crate) fn open(container: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+impl AzureContainer {
+    pub(crate) fn open(container: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         if !container.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'$')) {
             let why = "not the name of a container; write azure://CONTAINER/PATH";
             return Err(RemoteError::Address(format!("azure://{container}: {why}")));
         }
-        let (client, container) = (Client::new(Redirects::Tell), container.to_owned());
-        Ok(Self { client, container, account: Account::find(env)? })
+        let (client, container) = (HttpClient::new(RedirectPolicy::Tell), container.to_owned());
+        Ok(Self { client, container, account: AzureAccount::find(env)? })
     }
 
     /// A request about a blob, or the container; parameters and headers ascend.
@@ -139,7 +142,7 @@ impl Azure {
         (query, headers): (&Pairs<'_>, &Pairs<'_>),
     ) -> Result<Request<()>, RemoteError> {
         let bad = |why: String| RemoteError::Address(format!("{}: {why}", self.url(path)));
-        let Account { base, who, .. } = &self.account;
+        let AzureAccount { base, auth, .. } = &self.account;
         let slash = if path.is_empty() { "" } else { "/" };
         let url = format!("{base}/{}{slash}{}", self.container, escaped(path, true));
         let uri: Uri = url.parse().map_err(|_| bad("its endpoint is no URL".into()))?;
@@ -150,13 +153,13 @@ impl Azure {
         headers.sort();
         let mut pairs: Vec<String> =
             query.iter().map(|(name, value)| format!("{name}={}", escaped(value, false))).collect();
-        match who {
-            Who::Key(key) => {
+        match auth {
+            AzureAuth::Key(key) => {
                 let signed = self.account.signed(key, (method, uri.path()), (query, &headers));
                 headers.push(("authorization", signed));
             }
-            Who::Shared(shared) => pairs.push(shared.clone()),
-            Who::Anybody => {}
+            AzureAuth::Shared(shared) => pairs.push(shared.clone()),
+            AzureAuth::Anonymous => {}
         }
         let mark = if pairs.is_empty() { "" } else { "?" };
         let request =
@@ -170,11 +173,11 @@ impl Azure {
         method: &str,
         path: &str,
         with: (&Pairs<'_>, &Pairs<'_>),
-    ) -> Result<Answer, RemoteError> {
+    ) -> Result<HttpAnswer, RemoteError> {
         self.client.ask(&|| self.request(method, path, with))
     }
 
-    fn refused(&self, answer: &Answer) -> RemoteError {
+    fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let code = answer.header("x-ms-error-code").unwrap_or_default().to_owned();
         let why = match (answer.status.as_u16(), code.as_str()) {
             (404, "ContainerNotFound") => {
@@ -182,7 +185,7 @@ impl Azure {
             }
             (404, _) => return RemoteError::NotFound,
             (412, _) => return RemoteError::Changed,
-            (401 | 403, _) if matches!(self.account.who, Who::Anybody) => format!(
+            (401 | 403, _) if matches!(self.account.auth, AzureAuth::Anonymous) => format!(
                 "{code}; no key was found: AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
                  AZURE_STORAGE_CONNECTION_STRING"
             ),
@@ -196,7 +199,7 @@ impl Azure {
         &self,
         prefix: &str,
         (most, marker): (usize, Option<&str>),
-        each: &mut dyn FnMut(String, Found),
+        each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(usize, Option<String>), RemoteError> {
         let mut query = vec![
             ("comp", "list".to_owned()),
@@ -220,7 +223,7 @@ impl Azure {
 fn page_of(
     text: &str,
     prefix: &str,
-    each: &mut dyn FnMut(String, Found),
+    each: &mut dyn FnMut(String, SystemEntry),
 ) -> Result<(usize, Option<String>), RemoteError> {
     let document = xml(text, "a list")?;
     let root = document.root_element();
@@ -236,13 +239,13 @@ fn page_of(
         let Some(name) = name.strip_prefix(prefix) else { continue };
         names += 1;
         let found = match node.tag_name().name() {
-            "BlobPrefix" => Found::Dir { modified: UNTIMED },
+            "BlobPrefix" => SystemEntry::Dir { modified: UNTIMED },
             _ if name.is_empty() => continue,
-            _ => Found::Object(object_in(node)?),
+            _ => SystemEntry::Object(object_in(node)?),
         };
         let name = match found {
-            Found::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
-            Found::Object(_) | Found::Other => name,
+            SystemEntry::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
+            SystemEntry::Object(_) | SystemEntry::Other => name,
         };
         each(name.to_owned(), found);
     }
@@ -250,33 +253,37 @@ fn page_of(
     Ok((names, next.filter(|next| !next.is_empty()).map(str::to_owned)))
 }
 
-impl System for Azure {
+impl StorageSystem for AzureContainer {
     fn url(&self, path: &str) -> String {
         format!("azure://{}/{path}", self.container)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
             let answer = self.ask("HEAD", path, (&[], &[]))?;
             match answer.status {
-                StatusCode::OK => return object_of(&answer).map(Found::Object).map(Some),
+                StatusCode::OK => return object_of(&answer).map(SystemEntry::Object).map(Some),
                 StatusCode::NOT_FOUND => {}
                 _ => return Err(self.refused(&answer)),
             }
         }
         let (names, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
-        Ok((names > 0 || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
+        Ok((names > 0 || path.is_empty()).then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         list_pages(path, |prefix, marker| {
             let (names, next) = self.page(prefix, (NAMES, marker), each)?;
             // Accounts with directories sort otherwise than those without, so the order says nothing.
-            Ok(Listed { names, is_there: names > 0, last: None, next })
+            Ok(PageSummary { names, is_there: names > 0, last: None, next })
         })
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let query = [("blocklisttype", "committed".to_owned()), ("comp", "blocklist".to_owned())];
         let answer = self.ask("GET", path, (&query, &[]))?;
         match answer.status.as_u16() {
@@ -285,7 +292,7 @@ impl System for Azure {
             }
             200 => {}
             // A blob of pages, or one that is appended to.
-            400 | 409 => return Ok(Sums::default()),
+            400 | 409 => return Ok(ObjectSums::default()),
             _ => return Err(self.refused(&answer)),
         }
         let text = answer.text();
@@ -294,31 +301,31 @@ impl System for Azure {
         let units = blocks.filter_map(|node| {
             let len: u64 = child(node, "Size")?.text()?.parse().ok()?;
             let id = child(node, "Name")?.text()?;
-            (len > 0).then(|| Unit::new(len, named_sum(id)))
+            (len > 0).then(|| SummedUnit::new(len, named_sum(id)))
         });
-        let units: Vec<Unit> = units.collect();
+        let units: Vec<SummedUnit> = units.collect();
         let is_known = units.iter().all(|unit| unit.sum.is_some()) && !units.is_empty();
         if is_known {
-            return Ok(Sums { units, whole: None });
+            return Ok(ObjectSums { units, whole: None });
         }
         let answer = self.ask("HEAD", path, (&[], &[("if-match", object.token.clone())]))?;
         let whole = answer
             .header("content-md5")
-            .and_then(|text| Sum::new(Algorithm::Md5, &BASE64.decode(text).ok()?).ok());
-        Ok(whole.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)))
+            .and_then(|text| ContentSum::new(SumAlgorithm::Md5, &BASE64.decode(text).ok()?).ok());
+        Ok(whole.map_or_else(ObjectSums::default, |sum| ObjectSums::of_whole(object.len, sum)))
     }
 
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let headers = [("if-match", object.token.clone()), ("x-ms-range", range_header(&range))];
         let make = || self.request("GET", path, (&[], &headers));
-        let version = Version::Tag(&object.token);
-        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        let version = ExpectedVersion::Tag(&object.token);
+        let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| self.refused(&answer))
     }
@@ -329,7 +336,7 @@ impl System for Azure {
 }
 
 /// The sum that the id of a block is: SHA-256 in lower hexadecimal digits. Digits alone may count blocks.
-fn named_sum(id: &str) -> Option<Sum> {
+fn named_sum(id: &str) -> Option<ContentSum> {
     let text = BASE64.decode(id).ok()?;
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 64 || !text.iter().all(is_hex) || text.iter().all(u8::is_ascii_digit) {
@@ -338,25 +345,26 @@ fn named_sum(id: &str) -> Option<Sum> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
     let bytes: Vec<u8> = text.chunks_exact(2).map(byte).collect::<Option<_>>()?;
-    Sum::new(Algorithm::Sha256, &bytes).ok()
+    ContentSum::new(SumAlgorithm::Sha256, &bytes).ok()
 }
 
-fn object_of(answer: &Answer) -> Result<Object, RemoteError> {
+fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
     let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
     let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
     let token = quoted(answer.header("etag").ok_or_else(|| wrong("an entity tag"))?);
-    let modified = answer.header("last-modified").and_then(instant::of_http).unwrap_or(UNTIMED);
-    Ok(Object { len, modified, token })
+    let modified =
+        answer.header("last-modified").and_then(timestamps::from_http).unwrap_or(UNTIMED);
+    Ok(ObjectVersion { len, modified, token })
 }
 
-fn object_in(node: Node<'_, '_>) -> Result<Object, RemoteError> {
+fn object_in(node: Node<'_, '_>) -> Result<ObjectVersion, RemoteError> {
     let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
     let properties = child(node, "Properties").ok_or_else(|| wrong("properties"))?;
     let word = |name: &str| child(properties, name).and_then(|node| node.text());
     let len = word("Content-Length").and_then(|len| len.parse().ok());
-    Ok(Object {
+    Ok(ObjectVersion {
         len: len.ok_or_else(|| wrong("a length"))?,
-        modified: word("Last-Modified").and_then(instant::of_http).unwrap_or(UNTIMED),
+        modified: word("Last-Modified").and_then(timestamps::from_http).unwrap_or(UNTIMED),
         token: quoted(word("Etag").ok_or_else(|| wrong("an entity tag"))?),
     })
 }
@@ -373,9 +381,9 @@ fn child<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Option<Node<'a, 'b>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Vars;
-    use crate::testing::conformance::{self, Says};
-    use crate::testing::fake::{Asked, Fake, Kept, Served, Told};
+    use crate::testing::TestEnvironment;
+    use crate::testing::conformance::{self, SumHonesty};
+    use crate::testing::fake::{FakeServer, ServedSystem, StoredObject, TestAnswer, TestRequest};
     use md5::Md5;
     use sha2::{Digest as _, Sha256};
 
@@ -402,7 +410,7 @@ mod tests {
     }
 
     /// Blocks that are called by their SHA-256.
-    fn blocks(fake: &Fake, kept: &Kept) -> String {
+    fn blocks(fake: &FakeServer, kept: &StoredObject) -> String {
         let block = |part: &[u8]| {
             let sum = Sha256::digest(&*fake.summed(part));
             let id: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -413,8 +421,8 @@ mod tests {
         format!("<BlockList><CommittedBlocks>{all}</CommittedBlocks></BlockList>")
     }
 
-    fn list(fake: &Fake) -> String {
-        let blob = |(name, kept): (String, Kept)| {
+    fn list(fake: &FakeServer) -> String {
+        let blob = |(name, kept): (String, StoredObject)| {
             let (len, tag, date) = (kept.bytes.len(), kept.tag(), kept.date());
             format!(
                 "<Blob><Name>{name}</Name><Properties><Content-Length>{len}</Content-Length>\
@@ -426,18 +434,18 @@ mod tests {
         format!("<EnumerationResults><Blobs>{all}</Blobs><NextMarker /></EnumerationResults>")
     }
 
-    fn told(fake: &Fake, asked: &Asked) -> Told {
+    fn respond(fake: &FakeServer, asked: &TestRequest) -> TestAnswer {
         let Some(name) = asked.path.strip_prefix("/container/") else {
-            return Told::of(200, list(fake));
+            return TestAnswer::of(200, list(fake));
         };
-        let Some(kept) = fake.get(name) else { return Told::of(404, "") };
+        let Some(kept) = fake.get(name) else { return TestAnswer::of(404, "") };
         if asked.header("if-match").is_some_and(|tag| tag != kept.tag()) {
-            return Told::of(412, "");
+            return TestAnswer::of(412, "");
         }
         let told = match (asked.query("comp"), asked.header("x-ms-range")) {
-            (Some("blocklist"), _) => Told::of(200, blocks(fake, &kept)),
+            (Some("blocklist"), _) => TestAnswer::of(200, blocks(fake, &kept)),
             (_, Some(range)) => fake.ranged(&kept, range),
-            _ => Told::of(200, kept.bytes.clone()),
+            _ => TestAnswer::of(200, kept.bytes.clone()),
         };
         // Of blocks nobody sums all.
         let told = match kept.parts().next() {
@@ -451,13 +459,14 @@ mod tests {
 
     #[test]
     fn a_container_keeps_the_laws() {
-        conformance::run(&[Algorithm::Md5, Algorithm::Sha256], |says| {
-            let fake = Fake::new(says == Says::Lies);
-            let endpoint = format!("http://{}", fake.serve(told));
+        conformance::run(&[SumAlgorithm::Md5, SumAlgorithm::Sha256], |says| {
+            let fake = FakeServer::new(says == SumHonesty::Lies);
+            let endpoint = format!("http://{}", fake.serve(respond));
             let vars =
                 [("AZURE_STORAGE_ACCOUNT", "me"), ("AZURE_STORAGE_BLOB_ENDPOINT", &endpoint)];
-            let system = Azure::open("container", &Vars::of(&vars)).unwrap().into();
-            Served { fake, system }
+            let system =
+                AzureContainer::open("container", &TestEnvironment::of(&vars)).unwrap().into();
+            ServedSystem { fake, system }
         });
     }
 }

@@ -37,24 +37,24 @@ const CONNECTIONS: usize = 32;
 
 /// A client of HTTP, which all requests to a system share.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     agent: Agent,
-    redirects: Redirects,
+    redirects: RedirectPolicy,
     received: Arc<AtomicU64>,
 }
 
 /// A range of one version of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RangeRequest<'a> {
     pub(crate) range: Range<u64>,
     /// Length of the object in bytes.
     pub(crate) of: u64,
-    pub(crate) version: Version<'a>,
+    pub(crate) version: ExpectedVersion<'a>,
 }
 
 /// The version that an answer must be of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Version<'a> {
+pub(crate) enum ExpectedVersion<'a> {
     /// Its entity tag must be this.
     Tag(&'a str),
     /// A header must say this, if there is one.
@@ -65,7 +65,7 @@ pub(crate) enum Version<'a> {
 
 /// An answer that was read.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
@@ -73,15 +73,15 @@ pub(crate) struct Answer {
 
 /// Whether an answer leads elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Redirects {
+pub(crate) enum RedirectPolicy {
     /// It is followed, by `http`; to this machine or its wire only from there.
     Follow,
     /// It is an answer: what is signed for one host is of no use to another.
     Tell,
 }
 
-impl Client {
-    pub(crate) fn new(redirects: Redirects) -> Self {
+impl HttpClient {
+    pub(crate) fn new(redirects: RedirectPolicy) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::PlatformVerifier)
@@ -119,11 +119,11 @@ impl Client {
     pub(crate) fn ask(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
-    ) -> Result<Answer, RemoteError> {
-        self.tried(make, |answer| {
+    ) -> Result<HttpAnswer, RemoteError> {
+        self.send_with_retries(make, |answer| {
             let is_success = answer.status().is_success();
             let most = if is_success { MAX_ANSWER_BYTES + 1 } else { MAX_WHY_BYTES };
-            let answer = Answer::read(answer, most)?;
+            let answer = HttpAnswer::read(answer, most)?;
             self.received.fetch_add(answer.body.len() as u64, Ordering::Relaxed);
             if is_success && answer.body.len() as u64 == most {
                 let why = format!("an answer of more than {MAX_ANSWER_BYTES} bytes");
@@ -136,30 +136,30 @@ impl Client {
     /// Posts a form, once.
     ///
     /// # Errors
-    /// As [`Client::ask`].
-    pub(crate) fn post_form(&self, url: &str, form: &str) -> Result<Answer, RemoteError> {
+    /// As [`HttpClient::ask`].
+    pub(crate) fn post_form(&self, url: &str, form: &str) -> Result<HttpAnswer, RemoteError> {
         let kind = "application/x-www-form-urlencoded";
         let sent = self.agent.post(url).content_type(kind).send(form);
         let unreachable = |why: String| RemoteError::Unreachable { server: url.to_owned(), why };
-        let answer = sent.map_err(|error| unreachable(said(&error)))?;
-        Answer::read(answer, MAX_WHY_BYTES).map_err(unreachable)
+        let answer = sent.map_err(|error| unreachable(error_text(&error)))?;
+        HttpAnswer::read(answer, MAX_WHY_BYTES).map_err(unreachable)
     }
 
     /// Reads a range into `buf`, which is as long; what else comes is an answer for `refuse` to put into words.
     ///
     /// # Errors
-    /// As [`Client::ask`]; [`RemoteError::Wrong`] where another range comes, [`RemoteError::Changed`] where it is of
+    /// As [`HttpClient::ask`]; [`RemoteError::Wrong`] where another range comes, [`RemoteError::Changed`] where it is of
     /// another version.
     pub(crate) fn range(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
-        wanted: &Wanted<'_>,
+        wanted: &RangeRequest<'_>,
         buf: &mut [u8],
-    ) -> Result<Result<(), Answer>, RemoteError> {
-        self.tried(make, |mut answer| {
+    ) -> Result<Result<(), HttpAnswer>, RemoteError> {
+        self.send_with_retries(make, |mut answer| {
             let status = answer.status();
             if !status.is_success() {
-                return Answer::read(answer, MAX_WHY_BYTES).map(|answer| Ok(Err(answer)));
+                return HttpAnswer::read(answer, MAX_WHY_BYTES).map(|answer| Ok(Err(answer)));
             }
             if let Err(error) = wanted.check(status, answer.headers()) {
                 return Ok(Err(error));
@@ -174,7 +174,7 @@ impl Client {
         })?
     }
 
-    fn tried<T>(
+    fn send_with_retries<T>(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
         read: impl FnMut(http::Response<Body>) -> Result<T, String>,
@@ -184,12 +184,12 @@ impl Client {
         loop {
             let request = make()?;
             let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-            let answered = match self.followed(request)? {
-                Ok(answer) if tries < TRIES && is_passing(answer.status()) => {
+            let answered = match self.send_following_redirects(request)? {
+                Ok(answer) if tries < TRIES && is_transient(answer.status()) => {
                     Err(format!("status {}", answer.status()))
                 }
                 Ok(answer) => read(answer),
-                Err(error) => Err(said(&error)),
+                Err(error) => Err(error_text(&error)),
             };
             match answered {
                 Ok(answer) => return Ok(answer),
@@ -204,9 +204,9 @@ impl Client {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Makes a request, and those that its answers lead to.
-    fn followed(
+    fn send_following_redirects(
         &self,
         request: Request<()>,
     ) -> Result<Result<http::Response<Body>, ureq::Error>, RemoteError> {
@@ -214,7 +214,8 @@ impl Client {
         let mut answered = self.agent.run(request);
         for _ in 0..MAX_REDIRECTS {
             let Ok(answer) = &answered else { break };
-            let is_over = !answer.status().is_redirection() || self.redirects == Redirects::Tell;
+            let is_over =
+                !answer.status().is_redirection() || self.redirects == RedirectPolicy::Tell;
             if is_over {
                 break;
             }
@@ -251,7 +252,7 @@ pub(crate) fn is_near(ip: IpAddr) -> bool {
     }
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Reads the body, of which what is behind `most` bytes is left out.
     fn read(mut answer: http::Response<Body>, most: u64) -> Result<Self, String> {
         let mut body = Vec::new();
@@ -282,18 +283,18 @@ fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// True for what is most likely over soon.
-fn is_passing(status: StatusCode) -> bool {
+fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504)
 }
 
-fn said(error: &ureq::Error) -> String {
+fn error_text(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => deltic_store::reason(error),
         other => other.to_string(),
     }
 }
 
-impl Wanted<'_> {
+impl RangeRequest<'_> {
     fn wrong(&self, what: &str) -> RemoteError {
         let Range { start, end } = self.range;
         RemoteError::Wrong(format!("bytes {start} to {end} of {} were asked for; {what}", self.of))
@@ -302,17 +303,17 @@ impl Wanted<'_> {
     /// Checks that an answer is the range, of the version.
     fn check(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), RemoteError> {
         match self.version {
-            Version::Tag(tag) => match header_of(headers, header::ETAG.as_str()) {
+            ExpectedVersion::Tag(tag) => match header_of(headers, header::ETAG.as_str()) {
                 Some(now) if bare_tag(now) == bare_tag(tag) => {}
                 Some(_) => return Err(RemoteError::Changed),
                 None => return Err(self.wrong("the answer has no entity tag")),
             },
-            Version::Header(name, value) => {
+            ExpectedVersion::Header(name, value) => {
                 if header_of(headers, name).is_some_and(|now| now != value) {
                     return Err(RemoteError::Changed);
                 }
             }
-            Version::Untold => {}
+            ExpectedVersion::Untold => {}
         }
         match status {
             StatusCode::PARTIAL_CONTENT => match content_range(headers) {
@@ -324,7 +325,7 @@ impl Wanted<'_> {
                 None => Err(self.wrong("the answer does not say which bytes came")),
             },
             // Who is asked for a range in the query answers it as a whole.
-            StatusCode::OK if matches!(self.version, Version::Untold) || self.is_all() => {
+            StatusCode::OK if matches!(self.version, ExpectedVersion::Untold) || self.is_all() => {
                 let len = header_of(headers, header::CONTENT_LENGTH.as_str());
                 match len.and_then(|len| len.parse::<u64>().ok()) {
                     Some(len) if len == self.range.end - self.range.start => Ok(()),
@@ -390,11 +391,11 @@ mod tests {
     use super::*;
     use crate::testing::answers;
 
-    fn read(answer: &str, version: Version<'_>) -> Result<Vec<u8>, String> {
+    fn read(answer: &str, version: ExpectedVersion<'_>) -> Result<Vec<u8>, String> {
         let server = answers(vec![answer.to_owned()]);
-        let client = Client::new(Redirects::Tell);
+        let client = HttpClient::new(RedirectPolicy::Tell);
         let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
-        let (mut buf, wanted) = (vec![0; 4], Wanted { range: 2..6, of: 9, version });
+        let (mut buf, wanted) = (vec![0; 4], RangeRequest { range: 2..6, of: 9, version });
         match client.range(&make, &wanted, &mut buf) {
             Ok(Ok(())) => Ok(buf),
             Ok(Err(answer)) => Err(answer.status.to_string()),
@@ -405,7 +406,7 @@ mod tests {
     #[test]
     fn only_the_range_of_the_version_that_was_asked_for_is_taken() {
         let part = "HTTP/1.1 206 Partial\r\nconnection: close\r\n";
-        let tag = Version::Tag("\"a\"");
+        let tag = ExpectedVersion::Tag("\"a\"");
         let right = format!("{part}etag: a\r\ncontent-range: bytes 2-5/9\r\n");
         let taken = read(&format!("{right}content-length: 4\r\n\r\n2345"), tag);
         assert_eq!(taken.unwrap(), b"2345");
@@ -430,7 +431,7 @@ mod tests {
         let ask = |first: String| {
             let server = answers(vec![first]);
             let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
-            Client::new(Redirects::Follow).ask(&make).map(|answer| answer.text())
+            HttpClient::new(RedirectPolicy::Follow).ask(&make).map(|answer| answer.text())
         };
         assert_eq!(ask(to(&format!("http://{}/x", answers(vec![end])))).unwrap(), "here");
         for bad in ["https://127.0.0.1:1/", "file:///etc/passwd", "/x", ""] {
@@ -453,13 +454,17 @@ mod tests {
     #[test]
     fn a_whole_answer_says_its_length_and_is_that_long() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
-        let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), Version::Untold);
+        let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), ExpectedVersion::Untold);
         assert_eq!(taken.unwrap(), b"2345");
         for (head, version, why) in [
-            ("x: 1\r\n", Version::Untold, "how many"),
-            ("content-length: 5\r\n", Version::Untold, "5 bytes came"),
-            ("content-length: 4\r\n", Version::Header("x-goog-generation", "1"), "200 OK"),
-            ("x-goog-generation: 2\r\n", Version::Header("x-goog-generation", "1"), "changed"),
+            ("x: 1\r\n", ExpectedVersion::Untold, "how many"),
+            ("content-length: 5\r\n", ExpectedVersion::Untold, "5 bytes came"),
+            ("content-length: 4\r\n", ExpectedVersion::Header("x-goog-generation", "1"), "200 OK"),
+            (
+                "x-goog-generation: 2\r\n",
+                ExpectedVersion::Header("x-goog-generation", "1"),
+                "changed",
+            ),
         ] {
             let told = read(&format!("{all}{head}\r\n23456"), version).unwrap_err();
             assert!(told.contains(why), "{head}: {told}");

@@ -2,27 +2,26 @@
 //! system keeps, and read by ranges.
 //!
 //! [`Remote`] is such a place. Its [`RemoteTree`] takes part in an ordinary session, whose other end is in this process
-//! too. [`Alike`] sums files here as the system sums its own: so even a first sync over an old version reads what
+//! too. [`LocalSums`] sums files here as the system sums its own: so even a first sync over an old version reads what
 //! differs and no more, and equal contents are seen by their sums, which the file system here may keep as well
 //! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums`
 //! names what is equal. Nothing is written there. Why so: docs/decisions/0041, 0044. [`layout`] shows what any storage
 //! says of one file, and compares two by that.
 
 mod address;
-mod ahead;
-mod alike;
-mod at_once;
 mod azure;
 mod error;
 mod evidence;
 mod gcs;
 mod hdfs;
-mod here;
 mod http;
-mod instant;
 pub mod layout;
+mod local_file;
+mod local_sums;
 mod moosefs;
+mod parallel;
 mod rados;
+mod read_ahead;
 mod s3;
 mod seaweed;
 mod session;
@@ -30,20 +29,21 @@ mod sums;
 mod system;
 #[cfg(test)]
 mod testing;
+mod timestamps;
 mod tree;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use address::{Kind, kind_of};
-pub use alike::Alike;
+pub use address::{SystemKind, kind_of};
 pub use error::RemoteError;
-pub use evidence::{By, Compared, Counted, Evidence};
-pub use session::Remote;
-pub use sums::{Algorithm, Sum, Sums, Unit, hex};
-pub use tree::{RemoteSnapshot, RemoteTree, Takes};
+pub use evidence::{ComparedBy, ComparedContents, Evidence, FileCount};
+pub use local_sums::LocalSums;
+pub use session::RemoteSystem;
+pub use sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit, hex};
+pub use tree::{RemoteSnapshot, RemoteTree, TreeOptions};
 
 /// What a program knows of its surroundings.
-pub trait Env {
+pub trait Environment {
     /// A variable.
     fn var(&self, name: &str) -> Option<String>;
     /// The text of a file, if there is one.
@@ -52,9 +52,9 @@ pub trait Env {
 
 /// The surroundings of this process.
 #[derive(Clone, Copy, Debug)]
-pub struct OfProcess;
+pub struct ProcessEnvironment;
 
-impl Env for OfProcess {
+impl Environment for ProcessEnvironment {
     fn var(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }

@@ -13,11 +13,11 @@ use deltic_protocol::options::Options;
 use deltic_store::Filter;
 use deltic_tree::rule::FilterSide;
 
-use crate::alike::{Alike, Far};
 use crate::evidence::Evidence;
-use crate::system::System;
-use crate::tree::{RemoteTree, Takes};
-use crate::{Env, Kind, RemoteError};
+use crate::local_sums::{LocalSums, SystemSums};
+use crate::system::StorageSystem;
+use crate::tree::{RemoteTree, TreeOptions};
+use crate::{Environment, RemoteError, SystemKind};
 
 /// Files that are asked for at once: each waits for its answer.
 const AT_ONCE: usize = 16;
@@ -26,24 +26,24 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// A system that a URL names.
 #[derive(Clone, Debug)]
-pub struct Remote {
-    pub(crate) system: Arc<dyn System>,
+pub struct RemoteSystem {
+    pub(crate) system: Arc<dyn StorageSystem>,
 }
 
-impl Remote {
+impl RemoteSystem {
     /// The system at `SCHEME://HOST`. Nothing is asked yet.
     ///
     /// # Errors
     /// [`RemoteError::Address`] where that is none, or its credentials make no sense.
-    pub fn new(url: &str, env: &dyn Env) -> Result<Self, RemoteError> {
-        Ok(Self { system: Kind::open(url, env)? })
+    pub fn new(url: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
+        Ok(Self { system: SystemKind::open(url, env)? })
     }
 
     /// The tree of these paths.
     ///
     /// # Errors
     /// [`RemoteError::Address`] where one is none.
-    pub fn tree(&self, paths: &[Vec<u8>], takes: Takes) -> Result<RemoteTree, RemoteError> {
+    pub fn tree(&self, paths: &[Vec<u8>], takes: TreeOptions) -> Result<RemoteTree, RemoteError> {
         RemoteTree::new(Arc::clone(&self.system), paths, takes)
     }
 
@@ -63,21 +63,22 @@ impl Remote {
     /// tells `reasons` why it reads what it reads. Tells what contents are compared by besides.
     #[must_use]
     pub fn dial(&self, cache: Option<PathBuf>, reasons: Option<Reasons>) -> (Dial, Evidence) {
-        let alike = Arc::new(Alike::default());
-        let (remote, sums, evidence) = (self.clone(), Arc::clone(&alike), alike.evidence());
-        let open = move || remote.connect((cache.clone(), reasons.clone()), &alike);
+        let local_sums = Arc::new(LocalSums::default());
+        let (remote, sums, evidence) =
+            (self.clone(), Arc::clone(&local_sums), local_sums.evidence());
+        let open = move || remote.connect((cache.clone(), reasons.clone()), &local_sums);
         (Dial::new(open).with_old_sums(sums), evidence)
     }
 
     fn connect(
         &self,
         (cache, reasons): (Option<PathBuf>, Option<Reasons>),
-        alike: &Arc<Alike>,
+        local_sums: &Arc<LocalSums>,
     ) -> Dialling {
-        let (remote, alike) = (self.clone(), Arc::clone(alike));
+        let (remote, local_sums) = (self.clone(), Arc::clone(local_sums));
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-            let old_sums: Arc<dyn OldSums> = Arc::new(Far(Arc::clone(&alike)));
+            let old_sums: Arc<dyn OldSums> = Arc::new(SystemSums(Arc::clone(&local_sums)));
             let known = Knowledge { cache, old_sums, reasons };
             // Threads here wait for a network, and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
@@ -85,7 +86,7 @@ impl Remote {
             let open = move |paths: Vec<Vec<u8>>, options: &Options| {
                 let tree = remote.tree(&paths, takes(options)).map_err(refused)?;
                 let (own, single) = (tree.root(), tree.single());
-                alike.send(&tree);
+                local_sums.set_tree(&tree);
                 Ok(Served { own: own.map_err(refused)?, single: single.map_err(refused)?, tree })
             };
             tokio::spawn(async move {
@@ -98,9 +99,9 @@ impl Remote {
     }
 }
 
-fn takes(options: &Options) -> Takes {
-    Takes {
-        rules: Filter::new(&options.rules, FilterSide::Sender),
+fn takes(options: &Options) -> TreeOptions {
+    TreeOptions {
+        rules: Filter::new(&options.rules, Side::Sender),
         recursive: options.recursive,
         dirs: options.select.dirs,
     }

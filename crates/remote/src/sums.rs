@@ -17,7 +17,7 @@ use crate::RemoteError;
 
 /// A kind of sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Algorithm {
+pub enum SumAlgorithm {
     /// CRC-32 of IEEE 802.3, as zlib has it.
     Crc32,
     /// CRC-32C (Castagnoli).
@@ -44,35 +44,35 @@ pub enum Algorithm {
 
 /// A sum: bytes, most significant first where it is a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Sum {
+pub struct ContentSum {
     /// How it was taken.
-    pub algorithm: Algorithm,
+    pub algorithm: SumAlgorithm,
     /// The sum itself.
     pub bytes: Box<[u8]>,
 }
 
 /// A part of an object, and its sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct SummedUnit {
     /// Length in bytes, never 0.
     pub len: u64,
     /// Length that zeros fill it up to before it is summed, if that is longer.
     pub padded: u64,
     /// Its sum, where there is one.
-    pub sum: Option<Sum>,
+    pub sum: Option<ContentSum>,
 }
 
 /// All that is known of an object's content without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct ObjectSums {
     /// Units from the first byte to the last; none where nothing is known.
-    pub units: Vec<Unit>,
+    pub units: Vec<SummedUnit>,
     /// The sum of all bytes.
-    pub whole: Option<Sum>,
+    pub whole: Option<ContentSum>,
 }
 
 /// A sum that is being taken.
-pub(crate) enum Summer {
+pub(crate) enum SumHasher {
     Crc32(crc32fast::Hasher),
     Crc32c(u32),
     Crc64Nvme(crc64fast_nvme::Digest),
@@ -82,22 +82,22 @@ pub(crate) enum Summer {
     Xxh64(Xxh64),
 }
 
-impl Algorithm {
-    pub(crate) fn summer(self) -> Option<Summer> {
+impl SumAlgorithm {
+    pub(crate) fn summer(self) -> Option<SumHasher> {
         Some(match self {
-            Self::Crc32 => Summer::Crc32(crc32fast::Hasher::new()),
-            Self::Crc32c => Summer::Crc32c(0),
-            Self::Crc64Nvme => Summer::Crc64Nvme(crc64fast_nvme::Digest::new()),
-            Self::Md5 => Summer::Md5(md5::Md5::new()),
-            Self::Sha1 => Summer::Sha1(sha1::Sha1::new()),
-            Self::Sha256 => Summer::Sha256(sha2::Sha256::new()),
+            Self::Crc32 => SumHasher::Crc32(crc32fast::Hasher::new()),
+            Self::Crc32c => SumHasher::Crc32c(0),
+            Self::Crc64Nvme => SumHasher::Crc64Nvme(crc64fast_nvme::Digest::new()),
+            Self::Md5 => SumHasher::Md5(md5::Md5::new()),
+            Self::Sha1 => SumHasher::Sha1(sha1::Sha1::new()),
+            Self::Sha256 => SumHasher::Sha256(sha2::Sha256::new()),
             Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1 => return None,
-            Self::Xxh64 => Summer::Xxh64(Xxh64::new(0)),
+            Self::Xxh64 => SumHasher::Xxh64(Xxh64::new(0)),
         })
     }
 
     /// True if bytes here can be summed so.
-    const fn can_be_taken(self) -> bool {
+    const fn is_computable(self) -> bool {
         !matches!(self, Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1)
     }
 
@@ -144,7 +144,7 @@ impl Algorithm {
     }
 }
 
-impl Summer {
+impl SumHasher {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         match self {
             Self::Crc32(sum) => sum.update(bytes),
@@ -170,12 +170,12 @@ impl Summer {
     }
 }
 
-impl Sum {
+impl ContentSum {
     /// A sum of the right length.
     ///
     /// # Errors
     /// [`RemoteError::Wrong`].
-    pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, RemoteError> {
+    pub fn new(algorithm: SumAlgorithm, bytes: &[u8]) -> Result<Self, RemoteError> {
         if algorithm.len().is_some_and(|len| len != bytes.len()) {
             let why = format!("a sum of {} bytes, which {algorithm:?} has not", bytes.len());
             return Err(RemoteError::Wrong(why));
@@ -184,15 +184,15 @@ impl Sum {
     }
 }
 
-impl Unit {
+impl SummedUnit {
     /// A unit without padding.
     #[must_use]
-    pub const fn new(len: u64, sum: Option<Sum>) -> Self {
+    pub const fn new(len: u64, sum: Option<ContentSum>) -> Self {
         Self { len, padded: len, sum }
     }
 
     /// What its bytes are called: the same for all bytes of that length and sum, whoever keeps them.
-    pub(crate) fn is(&self, sum: Option<&Sum>) -> Is {
+    pub(crate) fn identity(&self, sum: Option<&ContentSum>) -> Is {
         let Some(sum) = sum else { return Is::Unknown };
         let mut hasher = Blake3::new_derive_key(CONTEXT);
         hasher.update(&[sum.algorithm as u8]);
@@ -206,7 +206,7 @@ impl Unit {
     }
 
     /// The kind of its sum.
-    pub(crate) fn algorithm(&self) -> Option<Algorithm> {
+    pub(crate) fn algorithm(&self) -> Option<SumAlgorithm> {
         self.sum.as_ref().map(|sum| sum.algorithm)
     }
 }
@@ -227,7 +227,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Feeds so many zeros.
-pub(crate) fn pad(summer: &mut Summer, mut zeros: u64) {
+pub(crate) fn pad(summer: &mut SumHasher, mut zeros: u64) {
     const ZEROS: [u8; 4096] = [0; 4096];
     while zeros > 0 {
         let some = zeros.min(ZEROS.len() as u64);
@@ -236,11 +236,11 @@ pub(crate) fn pad(summer: &mut Summer, mut zeros: u64) {
     }
 }
 
-impl Sums {
+impl ObjectSums {
     /// One sum of everything.
     #[must_use]
-    pub fn of_whole(len: u64, sum: Sum) -> Self {
-        Self { units: vec![Unit::new(len.max(1), Some(sum.clone()))], whole: Some(sum) }
+    pub fn of_whole(len: u64, sum: ContentSum) -> Self {
+        Self { units: vec![SummedUnit::new(len.max(1), Some(sum.clone()))], whole: Some(sum) }
     }
 
     /// True if anything of it can be compared.
@@ -274,22 +274,22 @@ impl Sums {
         }
         let mut extents = Extents::new(STORE);
         for unit in &self.units {
-            extents.push(unit.len, unit.is(unit.sum.as_ref())).ok()?;
+            extents.push(unit.len, unit.identity(unit.sum.as_ref())).ok()?;
         }
         (extents.len() == len).then_some(extents)
     }
 
     /// Name of the content of an object of `len` bytes, by all sums of it; `None` where they do not tell it.
     pub(crate) fn name(&self, len: u64) -> Option<Digest> {
-        if self.ways(len).is_empty() {
+        if self.comparable_units(len).is_empty() {
             return None;
         }
         let mut hasher = Blake3::new_derive_key(CONTENT);
         hasher.update(&len.to_le_bytes());
-        let whole = self.whole.iter().map(|sum| (Unit::new(len, None), Some(sum)));
+        let whole = self.whole.iter().map(|sum| (SummedUnit::new(len, None), Some(sum)));
         let units = self.units.iter().map(|unit| (unit.clone(), unit.sum.as_ref()));
         for (unit, sum) in units.chain(whole) {
-            match unit.is(sum) {
+            match unit.identity(sum) {
                 Is::Id { id, .. } => hasher.update(id.map(u64::to_le_bytes).as_flattened()),
                 Is::Zero | Is::Unknown => hasher.update(&unit.len.to_le_bytes()),
             };
@@ -298,17 +298,19 @@ impl Sums {
     }
 
     /// Units by which all of an object of `len` bytes can be compared with bytes here: each way to do it.
-    pub(crate) fn ways(&self, len: u64) -> Vec<Cow<'_, [Unit]>> {
+    pub(crate) fn comparable_units(&self, len: u64) -> Vec<Cow<'_, [SummedUnit]>> {
         let whole =
-            self.whole.iter().map(|sum| Cow::Owned(vec![Unit::new(len, Some(sum.clone()))]));
-        let ways = [Cow::Borrowed(&self.units[..])].into_iter().chain(whole);
-        ways.filter(|way| {
-            let is_known = |unit: &Unit| unit.algorithm().is_some_and(Algorithm::can_be_taken);
-            len > 0
-                && way.iter().map(|unit| unit.len).sum::<u64>() == len
-                && way.iter().all(is_known)
-        })
-        .collect()
+            self.whole.iter().map(|sum| Cow::Owned(vec![SummedUnit::new(len, Some(sum.clone()))]));
+        let comparable_units = [Cow::Borrowed(&self.units[..])].into_iter().chain(whole);
+        comparable_units
+            .filter(|way| {
+                let is_known =
+                    |unit: &SummedUnit| unit.algorithm().is_some_and(SumAlgorithm::is_computable);
+                len > 0
+                    && way.iter().map(|unit| unit.len).sum::<u64>() == len
+                    && way.iter().all(is_known)
+            })
+            .collect()
     }
 }
 

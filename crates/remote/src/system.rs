@@ -6,11 +6,11 @@ use std::ops::Range;
 use deltic_tree::Timestamp;
 
 use crate::RemoteError;
-use crate::sums::Sums;
+use crate::sums::ObjectSums;
 
 /// A system of files or objects, which is read. Paths are names joined by slashes, without one at either end; the root
 /// is empty. Calls block, on any thread.
-pub(crate) trait System: Debug + Send + Sync + 'static {
+pub(crate) trait StorageSystem: Debug + Send + Sync + 'static {
     /// The URL of a path, for people.
     fn url(&self, path: &str) -> String;
 
@@ -18,20 +18,24 @@ pub(crate) trait System: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Where nobody can say.
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError>;
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError>;
 
     /// Tells `each` the name of everything in the directory at a path, in any order. A name may be none that a file can
     /// have here.
     ///
     /// # Errors
     /// [`RemoteError::NotFound`] where there is no such directory; what was told until then is of no use.
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError>;
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError>;
 
     /// The sums of an object; none where there are none.
     ///
     /// # Errors
     /// [`RemoteError::Changed`] where it is another by now.
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError>;
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError>;
 
     /// Fills `buf` with a range of an object, which is as long, and never empty.
     ///
@@ -40,7 +44,7 @@ pub(crate) trait System: Debug + Send + Sync + 'static {
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError>;
@@ -49,7 +53,7 @@ pub(crate) trait System: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`RemoteError::Changed`].
-    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+    fn check(&self, path: &str, object: &ObjectVersion) -> Result<(), RemoteError> {
         let _ = (path, object);
         Ok(())
     }
@@ -65,31 +69,31 @@ pub(crate) trait System: Debug + Send + Sync + 'static {
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SystemEntry {
     /// A directory, or a prefix that stands for one.
     Dir {
         /// When it was changed, if that is known.
         modified: Timestamp,
     },
     /// An object.
-    Object(Object),
+    Object(ObjectVersion),
     /// What is neither, and is only listed: it is refused, since a name that is missing would be deleted elsewhere.
     Other,
 }
 
 /// A name that stands for one that is no text: no file can have it, so it is refused where it is listed.
-pub(crate) fn no_text(shown: &str) -> String {
+pub(crate) fn mark_not_utf8(shown: &str) -> String {
     format!("{shown}\0")
 }
 
 /// True if a name stands for one that is no text.
-pub(crate) fn is_no_text(name: &str) -> bool {
+pub(crate) fn is_not_utf8(name: &str) -> bool {
     name.ends_with('\0')
 }
 
 /// A version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Object {
+pub(crate) struct ObjectVersion {
     /// Length in bytes.
     pub(crate) len: u64,
     /// When it was written.
@@ -105,13 +109,13 @@ const MAX_EMPTY: usize = 1000;
 
 /// Watches that the pages of a list come to an end.
 #[derive(Debug, Default)]
-pub(crate) struct Pages {
+pub(crate) struct PageGuard {
     names: usize,
     empty: usize,
     last: String,
 }
 
-impl Pages {
+impl PageGuard {
     /// Takes a page of so many names.
     ///
     /// # Errors
@@ -148,7 +152,7 @@ impl Pages {
 }
 
 /// A page of a list.
-pub(crate) struct Listed {
+pub(crate) struct PageSummary {
     /// Names in it.
     pub(crate) names: usize,
     /// True if it shows that the directory is there.
@@ -166,10 +170,10 @@ pub(crate) struct Listed {
 /// where the list does not end.
 pub(crate) fn list_pages(
     path: &str,
-    mut page: impl FnMut(&str, Option<&str>) -> Result<Listed, RemoteError>,
+    mut page: impl FnMut(&str, Option<&str>) -> Result<PageSummary, RemoteError>,
 ) -> Result<(), RemoteError> {
     let prefix = prefix_of(path);
-    let (mut word, mut is_there, mut pages) = (None, path.is_empty(), Pages::default());
+    let (mut word, mut is_there, mut pages) = (None, path.is_empty(), PageGuard::default());
     loop {
         let listed = page(&prefix, word.as_deref())?;
         is_there |= listed.is_there;
@@ -177,7 +181,7 @@ pub(crate) fn list_pages(
         pages.ascend(listed.last.as_deref())?;
         match listed.next {
             Some(next) if word.as_ref() != Some(&next) => word = Some(next),
-            Some(_) => return Err(Pages::endless()),
+            Some(_) => return Err(PageGuard::endless()),
             None if is_there => return Ok(()),
             None => return Err(RemoteError::NotFound),
         }
@@ -195,13 +199,13 @@ mod tests {
 
     #[test]
     fn a_list_comes_to_an_end() {
-        let mut pages = Pages::default();
+        let mut pages = PageGuard::default();
         pages.ascend(Some("a")).unwrap();
         pages.ascend(None).unwrap();
         pages.ascend(Some("b")).unwrap();
         assert!(pages.ascend(Some("b")).is_err() && pages.ascend(Some("a")).is_err());
         assert!((0..=MAX_EMPTY).any(|_| pages.take(0).is_err()));
-        let mut pages = Pages::default();
+        let mut pages = PageGuard::default();
         assert!(pages.take(MAX_NAMES).is_ok() && pages.take(1).is_err());
     }
 }

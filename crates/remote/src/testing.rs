@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex};
 
 use deltic_tree::Timestamp;
 
-use conformance::Place;
+use conformance::TestPlace;
 
-use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Object, System};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit};
+use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::tree::UNTIMED;
-use crate::{Env, RemoteError};
+use crate::{Environment, RemoteError};
 
 /// Variables and files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Vars {
+pub(crate) struct TestEnvironment {
     vars: HashMap<String, String>,
     files: HashMap<String, String>,
 }
 
-impl Vars {
+impl TestEnvironment {
     pub(crate) fn of(vars: &[(&str, &str)]) -> Self {
         vars.iter().fold(Self::default(), |all, (name, value)| all.with(name, value))
     }
@@ -42,7 +42,7 @@ impl Vars {
     }
 }
 
-impl Env for Vars {
+impl Environment for TestEnvironment {
     fn var(&self, name: &str) -> Option<String> {
         self.vars.get(name).cloned()
     }
@@ -54,7 +54,7 @@ impl Env for Vars {
 
 /// Objects in memory, which are summed in units; it counts the bytes that are read, and can change or lie.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct MemorySystem {
     pub(crate) objects: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Length of units in bytes; 0 where nothing is summed.
     pub(crate) unit: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Shelf {
     pub(crate) next: Mutex<Option<(String, Vec<u8>)>>,
 }
 
-impl Shelf {
+impl MemorySystem {
     pub(crate) fn with(self, path: &str, bytes: &[u8]) -> Self {
         self.put(path, bytes);
         self
@@ -79,47 +79,51 @@ impl Shelf {
         self.objects.lock().unwrap().insert(path.into(), bytes.into());
     }
 
-    fn object(bytes: &[u8]) -> Object {
+    fn object(bytes: &[u8]) -> ObjectVersion {
         let token = blake3::hash(bytes).to_string();
-        Object { len: bytes.len() as u64, modified: Timestamp { secs: 7, nanos: 0 }, token }
+        ObjectVersion { len: bytes.len() as u64, modified: Timestamp { secs: 7, nanos: 0 }, token }
     }
 }
 
 /// End of names that are neither objects nor directories.
 pub(crate) const LINK: char = '@';
 
-impl Place for Arc<Shelf> {
-    type System = Shelf;
+impl TestPlace for Arc<MemorySystem> {
+    type System = MemorySystem;
 
     fn system(&self) -> Self {
         Self::clone(self)
     }
 
     fn put(&self, path: &str, bytes: &[u8]) {
-        Shelf::put(self, path, bytes);
+        MemorySystem::put(self, path, bytes);
     }
 
-    fn put_once_read(&self, path: &str, bytes: &[u8]) -> bool {
+    fn put_during_read(&self, path: &str, bytes: &[u8]) -> bool {
         *self.next.lock().unwrap() = Some((path.into(), bytes.into()));
         true
     }
 }
 
-impl System for Shelf {
+impl StorageSystem for MemorySystem {
     fn url(&self, path: &str) -> String {
         format!("shelf://{path}")
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         self.asked.fetch_add(u64::from(!path.is_empty()), Ordering::Relaxed);
         let objects = self.objects.lock().unwrap();
-        let object = objects.get(path).map(|bytes| Found::Object(Self::object(bytes)));
+        let object = objects.get(path).map(|bytes| SystemEntry::Object(Self::object(bytes)));
         let below = format!("{path}/");
         let is_dir = path.is_empty() || objects.keys().any(|key| key.starts_with(&below));
-        Ok(object.or_else(|| is_dir.then_some(Found::Dir { modified: UNTIMED })))
+        Ok(object.or_else(|| is_dir.then_some(SystemEntry::Dir { modified: UNTIMED })))
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let objects = self.objects.lock().unwrap();
         let mut dirs = BTreeSet::new();
@@ -127,15 +131,15 @@ impl System for Shelf {
             let Some(name) = key.strip_prefix(&prefix) else { continue };
             match name.split_once('/') {
                 Some((dir, _)) => drop(dirs.insert(dir)),
-                None if name.ends_with(LINK) => each(name.into(), Found::Other),
-                None => each(name.into(), Found::Object(Self::object(bytes))),
+                None if name.ends_with(LINK) => each(name.into(), SystemEntry::Other),
+                None => each(name.into(), SystemEntry::Object(Self::object(bytes))),
             }
         }
-        dirs.into_iter().for_each(|dir| each(dir.into(), Found::Dir { modified: UNTIMED }));
+        dirs.into_iter().for_each(|dir| each(dir.into(), SystemEntry::Dir { modified: UNTIMED }));
         Ok(())
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let objects = self.objects.lock().unwrap();
         let bytes = objects.get(path).ok_or(RemoteError::NotFound)?;
@@ -143,26 +147,27 @@ impl System for Shelf {
             return Err(RemoteError::Changed);
         }
         if self.unit == 0 && !self.whole {
-            return Ok(Sums::default());
+            return Ok(ObjectSums::default());
         }
         let sum = |bytes: &[u8]| {
-            let mut summer = Algorithm::Crc32c.summer().unwrap();
+            let mut summer = SumAlgorithm::Crc32c.summer().unwrap();
             summer.push(bytes);
             let mut sum = summer.finish();
             sum[0] ^= u8::from(self.lies);
-            Sum::new(Algorithm::Crc32c, &sum).ok()
+            ContentSum::new(SumAlgorithm::Crc32c, &sum).ok()
         };
         if self.whole {
-            return Ok(sum(bytes).map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)));
+            return Ok(sum(bytes)
+                .map_or_else(ObjectSums::default, |sum| ObjectSums::of_whole(object.len, sum)));
         }
-        let unit = |bytes: &[u8]| Unit::new(bytes.len() as u64, sum(bytes));
-        Ok(Sums { units: bytes.chunks(self.unit as usize).map(unit).collect(), whole: None })
+        let unit = |bytes: &[u8]| SummedUnit::new(bytes.len() as u64, sum(bytes));
+        Ok(ObjectSums { units: bytes.chunks(self.unit as usize).map(unit).collect(), whole: None })
     }
 
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {

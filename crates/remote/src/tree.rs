@@ -10,9 +10,9 @@ use deltic_store::filter::{Linked, Reads, Scopes, Start, read_bounded};
 use deltic_store::{Extents, Filter, Listing, Snapshot, StoreError, Tree, is_staging_name};
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
-use crate::ahead::Ahead;
-use crate::sums::Sums;
-use crate::system::{Found, Object, System};
+use crate::read_ahead::ReadAhead;
+use crate::sums::ObjectSums;
+use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
 
 /// Objects of which what a list said is kept until they are opened.
@@ -24,36 +24,36 @@ const MAX_TOLD: usize = 64;
 
 /// Paths of a system, as one tree: `dir` stands for an entry of that name, `dir/` for what is in it.
 #[derive(Clone, Debug)]
-pub struct RemoteTree(Arc<Inner>);
+pub struct RemoteTree(Arc<TreeInner>);
 
 /// What the top of a tree holds.
 #[derive(Default)]
-struct Top {
-    found: Vec<(Name, Found)>,
+struct TopLevel {
+    found: Vec<(Name, SystemEntry)>,
     errors: Vec<StoreError>,
     /// True if one of the directories whose content was named has none.
     has_empty: bool,
 }
 
 #[derive(Debug)]
-struct Inner {
-    system: Arc<dyn System>,
-    roots: Vec<Root>,
-    takes: Takes,
+struct TreeInner {
+    system: Arc<dyn StorageSystem>,
+    roots: Vec<NamedPath>,
+    takes: TreeOptions,
     scopes: Scopes,
     /// Which root a name at the top came from.
     tops: Mutex<HashMap<Name, usize>>,
-    seen: Mutex<HashMap<RelPath, Object>>,
+    seen: Mutex<HashMap<RelPath, ObjectVersion>>,
     /// Sums that old versions were just summed by: whoever opens the object next needs them too.
-    told: Mutex<HashMap<RelPath, (Object, Sums)>>,
+    recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
 }
 
 /// What a directory holds, and why names in it are left out.
-type Held = (Vec<(Name, Found)>, Vec<StoreError>);
+type DirContent = (Vec<(Name, SystemEntry)>, Vec<StoreError>);
 
 /// A path that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Root {
+struct NamedPath {
     /// The path, without a slash at its end.
     path: String,
     /// Its own name; nothing where it stands for what is in it.
@@ -62,7 +62,7 @@ struct Root {
 
 /// Which directories take part.
 #[derive(Clone, Debug, Default)]
-pub struct Takes {
+pub struct TreeOptions {
     /// Names that take part.
     pub rules: Filter,
     /// Directories take part with all that is below them.
@@ -77,12 +77,12 @@ pub struct RemoteSnapshot {
     tree: RemoteTree,
     at: RelPath,
     path: String,
-    object: Object,
+    object: ObjectVersion,
     meta: Meta,
-    sums: OnceLock<Sums>,
+    sums: OnceLock<ObjectSums>,
     /// Held by whoever asks for them, so that it is asked once.
     asks: Mutex<()>,
-    ahead: Ahead,
+    ahead: ReadAhead,
 }
 
 impl RemoteTree {
@@ -91,14 +91,14 @@ impl RemoteTree {
     /// # Errors
     /// [`RemoteError::Address`] where a path is none.
     pub(crate) fn new(
-        system: Arc<dyn System>,
+        system: Arc<dyn StorageSystem>,
         paths: &[Vec<u8>],
-        takes: Takes,
+        takes: TreeOptions,
     ) -> Result<Self, RemoteError> {
-        let roots = paths.iter().map(|path| Root::new(path)).collect::<Result<_, _>>()?;
+        let roots = paths.iter().map(|path| NamedPath::new(path)).collect::<Result<_, _>>()?;
         let scopes = Scopes::new(takes.rules.clone(), Box::default(), Start::Root);
-        let (tops, seen, told) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { system, roots, takes, scopes, tops, seen, told })))
+        let (tops, seen, recent_sums) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(TreeInner { system, roots, takes, scopes, tops, seen, recent_sums })))
     }
 
     /// The name of the one object that was named, if nothing else was.
@@ -106,9 +106,9 @@ impl RemoteTree {
     /// # Errors
     /// Where nobody can say what it is.
     pub fn single(&self) -> Result<Option<Name>, RemoteError> {
-        let [Root { path, name: Some(name) }] = &self.0.roots[..] else { return Ok(None) };
-        let found = self.looked(path)?;
-        Ok(matches!(found, Some(Found::Object(_))).then(|| name.clone()))
+        let [NamedPath { path, name: Some(name) }] = &self.0.roots[..] else { return Ok(None) };
+        let found = self.look_up(path)?;
+        Ok(matches!(found, Some(SystemEntry::Object(_))).then(|| name.clone()))
     }
 
     /// The directory of which the content was named, if it is there.
@@ -119,8 +119,8 @@ impl RemoteTree {
         let Some(root) = self.0.roots.iter().find(|root| root.name.is_none()) else {
             return Ok(None);
         };
-        let found = self.looked(&root.path)?;
-        Ok(found.filter(|found| matches!(found, Found::Dir { .. })).as_ref().map(meta_of))
+        let found = self.look_up(&root.path)?;
+        Ok(found.filter(|found| matches!(found, SystemEntry::Dir { .. })).as_ref().map(meta_of))
     }
 
     /// The path in the system.
@@ -142,26 +142,26 @@ impl RemoteTree {
         }
     }
 
-    fn look(&self, at: &RelPath) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, at: &RelPath) -> Result<Option<SystemEntry>, RemoteError> {
         let Some(path) = self.path_of(at) else { return Ok(None) };
-        self.looked(&path)
+        self.look_up(&path)
     }
 
     /// Looks at a path of the system.
-    fn looked(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look_up(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         let found = self.0.system.look(path)?;
-        found.as_ref().map_or(Ok(()), bounded)?;
+        found.as_ref().map_or(Ok(()), check_len)?;
         Ok(found)
     }
 
     /// What the top holds.
-    fn top(&self) -> Result<Top, StoreError> {
-        let mut top = Top::default();
+    fn top(&self) -> Result<TopLevel, StoreError> {
+        let mut top = TopLevel::default();
         let mut tops = HashMap::new();
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
-                None => self.listed(&root.path),
-                Some(name) => match self.looked(&root.path) {
+                None => self.list_dir(&root.path),
+                Some(name) => match self.look_up(&root.path) {
                     Ok(Some(found)) => Ok((vec![(name.clone(), found)], Vec::new())),
                     Ok(None) => Err(RemoteError::NotFound),
                     Err(error) => Err(error),
@@ -184,8 +184,8 @@ impl RemoteTree {
     }
 
     /// The directory at a path of the system, and what of it has no name that a file can have.
-    fn listed(&self, path: &str) -> Result<Held, RemoteError> {
-        let (mut found, mut errors) = (HashMap::<Name, Found>::new(), Vec::new());
+    fn list_dir(&self, path: &str) -> Result<DirContent, RemoteError> {
+        let (mut found, mut errors) = (HashMap::<Name, SystemEntry>::new(), Vec::new());
         let mut more = 0_usize;
         let unusable = |name: &str, why: &str| StoreError::Argument {
             action: "read",
@@ -199,10 +199,10 @@ impl RemoteTree {
         self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
             Err(bad) => refuse(&text, &bad.to_string()),
             Ok(name) if is_staging_name(name.as_bytes()) => {}
-            Ok(_) if is == Found::Other => refuse(&text, "neither a file nor a directory"),
-            Ok(_) if bounded(&is).is_err() => refuse(&text, TOO_LONG),
+            Ok(_) if is == SystemEntry::Other => refuse(&text, "neither a file nor a directory"),
+            Ok(_) if check_len(&is).is_err() => refuse(&text, TOO_LONG),
             Ok(name) => {
-                let is_object = matches!(is, Found::Object(_));
+                let is_object = matches!(is, SystemEntry::Object(_));
                 match found.insert(name.clone(), is) {
                     None => {}
                     // One of them is an object, the other what is below it.
@@ -234,23 +234,23 @@ impl RemoteTree {
         let seen = lock(&self.0.seen).get(at).cloned();
         let object = match seen {
             Some(object) => object,
-            None => match self.looked(&path)? {
-                Some(Found::Object(object)) => object,
-                Some(Found::Dir { .. } | Found::Other) => {
+            None => match self.look_up(&path)? {
+                Some(SystemEntry::Object(object)) => object,
+                Some(SystemEntry::Dir { .. } | SystemEntry::Other) => {
                     return Err(RemoteError::Wrong("not a regular file".into()));
                 }
                 None => return Err(RemoteError::NotFound),
             },
         };
-        let ahead = Ahead::new(Arc::clone(&self.0.system), path.clone(), object.clone());
-        let meta = meta_of(&Found::Object(object.clone()));
+        let ahead = ReadAhead::new(Arc::clone(&self.0.system), path.clone(), object.clone());
+        let meta = meta_of(&SystemEntry::Object(object.clone()));
         let (tree, at) = (self.clone(), at.clone());
         let (sums, asks) = (OnceLock::new(), Mutex::default());
         Ok(RemoteSnapshot { tree, at, path, object, meta, sums, asks, ahead })
     }
 
     /// Forgets what a list said of an object: whoever opens it again looks for what it is by then.
-    fn forget(&self, at: &RelPath, object: &Object) {
+    fn forget(&self, at: &RelPath, object: &ObjectVersion) {
         let mut seen = lock(&self.0.seen);
         if seen.get(at) == Some(object) {
             seen.remove(at);
@@ -259,9 +259,9 @@ impl RemoteTree {
 
     /// The path in this tree of what comes to be at `at`: one object comes under the name that the destination gives
     /// it.
-    pub(crate) fn own(&self, at: &RelPath) -> RelPath {
+    pub(crate) fn source_path(&self, at: &RelPath) -> RelPath {
         let only = match &self.0.roots[..] {
-            [Root { name: Some(name), .. }] if at.components().count() == 1 => {
+            [NamedPath { name: Some(name), .. }] if at.components().count() == 1 => {
                 RelPath::root().join(name).ok()
             }
             _ => None,
@@ -270,15 +270,16 @@ impl RemoteTree {
     }
 
     /// The sums of the object at a path of the tree, or what comes to be there, if there are any.
-    pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<Sums>, RemoteError> {
-        let at = &self.own(at);
+    pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
+        let at = &self.source_path(at);
         let Some(path) = self.path_of(at) else { return Ok(None) };
         let seen = lock(&self.0.seen).get(at).cloned();
-        let found = seen.map_or_else(|| self.look(at), |object| Ok(Some(Found::Object(object))))?;
-        let Some(Found::Object(object)) = found else { return Ok(None) };
+        let found =
+            seen.map_or_else(|| self.look(at), |object| Ok(Some(SystemEntry::Object(object))))?;
+        let Some(SystemEntry::Object(object)) = found else { return Ok(None) };
         let sums = self.0.system.sums(&path, &object).and_then(|sums| sums.check(object.len));
         let sums = sums.inspect_err(|_| self.forget(at, &object))?;
-        let mut told = lock(&self.0.told);
+        let mut told = lock(&self.0.recent_sums);
         if told.len() < MAX_TOLD {
             told.insert(at.clone(), (object, sums.clone()));
         }
@@ -286,7 +287,7 @@ impl RemoteTree {
     }
 }
 
-impl Root {
+impl NamedPath {
     fn new(path: &[u8]) -> Result<Self, RemoteError> {
         let shown = deltic_tree::path::printable(path);
         let bad = |why: &str| RemoteError::Address(format!("{shown}: {why}"));
@@ -313,15 +314,16 @@ impl Tree for RemoteTree {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         let mut listing = Listing::default();
         let found = if dir.is_root() {
-            let Top { found, errors, has_empty } = self.top()?;
+            let TopLevel { found, errors, has_empty } = self.top()?;
             listing.is_empty_source = has_empty && self.0.takes.recursive;
             listing.errors = errors;
             found
         } else {
             let path = self.path_of(dir).ok_or_else(|| RemoteError::NotFound.at("list", dir))?;
-            let (mut found, errors) = self.listed(&path).map_err(|error| error.at("list", dir))?;
+            let (mut found, errors) =
+                self.list_dir(&path).map_err(|error| error.at("list", dir))?;
             // A directory that was named, with all in it.
-            let is_root = |root: &Root| {
+            let is_root = |root: &NamedPath| {
                 root.name.as_ref().is_some_and(|name| dir.as_bytes() == name.as_bytes())
             };
             let is_empty = found.is_empty() && errors.is_empty() && self.0.takes.recursive;
@@ -333,7 +335,7 @@ impl Tree for RemoteTree {
         let mut judge = self.0.scopes.judge(dir, self)?;
         let mut seen = lock(&self.0.seen);
         for (name, found) in found {
-            let is_dir = matches!(found, Found::Dir { .. });
+            let is_dir = matches!(found, SystemEntry::Dir { .. });
             if !judge.admits(&name, is_dir) {
                 continue;
             }
@@ -351,7 +353,7 @@ impl Tree for RemoteTree {
                 continue;
             }
             let meta = meta_of(&found);
-            if let Found::Object(object) = found
+            if let SystemEntry::Object(object) = found
                 && seen.len() < MAX_SEEN
             {
                 seen.insert(path, object);
@@ -386,7 +388,7 @@ impl RemoteSnapshot {
         error.at(action, &self.at)
     }
 
-    fn known(&self) -> Result<&Sums, StoreError> {
+    fn load_sums(&self) -> Result<&ObjectSums, StoreError> {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
         }
@@ -394,7 +396,8 @@ impl RemoteSnapshot {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
         }
-        let told = lock(&self.tree.0.told).remove(&self.at).filter(|(of, _)| *of == self.object);
+        let told =
+            lock(&self.tree.0.recent_sums).remove(&self.at).filter(|(of, _)| *of == self.object);
         let sums = match told {
             Some((_, sums)) => Ok(sums),
             None => self.tree.0.system.sums(&self.path, &self.object),
@@ -412,7 +415,7 @@ impl Snapshot for RemoteSnapshot {
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         if start < self.object.len && !buf.is_empty() && !self.ahead.is_planned() {
-            let sums = self.known()?;
+            let sums = self.load_sums()?;
             // From the first byte on, whoever comes first: a sum may be of all of them.
             self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums);
         }
@@ -420,7 +423,7 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn will_read(&self, ranges: &[Range<u64>]) {
-        if let Ok(sums) = self.known() {
+        if let Ok(sums) = self.load_sums() {
             self.ahead.plan(ranges, sums);
         }
     }
@@ -432,7 +435,7 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
-        Ok(self.known()?.extents(self.object.len))
+        Ok(self.load_sums()?.extents(self.object.len))
     }
 
     fn lack(&self) -> String {
@@ -447,18 +450,18 @@ impl Drop for RemoteSnapshot {
 }
 
 /// What a tree says of what was found. Modes are those of new files here.
-fn meta_of(found: &Found) -> Meta {
+fn meta_of(found: &SystemEntry) -> Meta {
     match found {
-        Found::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
-        Found::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
-        Found::Other => unreachable!("it is refused where it is listed"),
+        SystemEntry::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
+        SystemEntry::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
+        SystemEntry::Other => unreachable!("it is refused where it is listed"),
     }
 }
 
 /// Refuses an object of more bytes than any file has.
-fn bounded(found: &Found) -> Result<(), RemoteError> {
+fn check_len(found: &SystemEntry) -> Result<(), RemoteError> {
     match found {
-        Found::Object(object) if object.len > i64::MAX as u64 => {
+        SystemEntry::Object(object) if object.len > i64::MAX as u64 => {
             Err(RemoteError::Wrong(TOO_LONG.into()))
         }
         _ => Ok(()),

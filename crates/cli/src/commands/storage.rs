@@ -9,8 +9,10 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use deltic_core::stored::SumStrength;
 use deltic_net::{LocalSnapshot, Trust};
-use deltic_remote::layout::{Comparison, Cover, Kind, Layout, Part, here, zfs};
-use deltic_remote::{Algorithm, hex};
+use deltic_remote::layout::{
+    Comparison, Layout, LayoutPart, LayoutSource, PartContent, local, zfs,
+};
+use deltic_remote::{SumAlgorithm, hex};
 use indicatif::HumanBytes;
 use serde::{Serialize, Serializer};
 
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
 /// Layouts of both. Those of files here are of one moment: places of one count only while the other has its own.
 fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> {
     let mut layout = read(new, trust)?;
-    if Kind::of(new).is_some() {
+    if LayoutSource::of(new).is_some() {
         return Ok((layout, read(old, trust)?));
     }
     for _ in 0..TRIES {
@@ -61,8 +63,8 @@ const TRIES: usize = 5;
 /// The layout of one file.
 fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot tell what storage knows of {}", shown(word));
-    match Kind::of(word) {
-        Some((Kind::Zfs, word)) => {
+    match LayoutSource::of(word) {
+        Some((LayoutSource::Zfs, word)) => {
             let object = zfs::object(word).ok_or_else(|| {
                 Misused(format!("'{}' is no POOL/DATASET@SNAPSHOT:INODE", shown(word)))
             })?;
@@ -82,7 +84,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
             let file = opened_to_read(Path::new(word), trust)?;
             let snapshot = LocalSnapshot::held(file.into()).with_context(failed)?;
             let snapshot = snapshot.ok_or_else(no_file).with_context(failed)?;
-            here::layout(&snapshot).map_err(|why| anyhow!(why))
+            local::layout(&snapshot).map_err(|why| anyhow!(why))
         }
     }
     .with_context(failed)
@@ -128,16 +130,18 @@ enum Event<'a> {
 
 /// The sums of a part.
 #[derive(Debug)]
-struct Sums<'a>(&'a Cover);
+struct Sums<'a>(&'a PartContent);
 
 impl Serialize for Sums<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Cover::Units(units) => {
+            PartContent::Units(units) => {
                 serializer.collect_seq((0..units.count()).filter_map(|no| units.sum(no).map(hex)))
             }
-            Cover::Whole(sum) | Cover::Encoded(_, sum) => serializer.collect_seq([hex(&sum.bytes)]),
-            Cover::Zero | Cover::Unknown => serializer.collect_seq([(); 0]),
+            PartContent::Whole(sum) | PartContent::Encoded(_, sum) => {
+                serializer.collect_seq([hex(&sum.bytes)])
+            }
+            PartContent::Zero | PartContent::Unknown => serializer.collect_seq([(); 0]),
         }
     }
 }
@@ -167,7 +171,7 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
             continue;
         }
         say(output, format!("{offset:>16} {:>14}  {}", part.len, words(part)));
-        if let (true, Cover::Units(units)) = (args.sums, &part.cover) {
+        if let (true, PartContent::Units(units)) = (args.sums, &part.content) {
             for no in 0..units.count() {
                 let (at, sum) = (offset + no * u64::from(units.bytes), units.sum(no));
                 say(output, format!("{at:>16}   {}", hex(sum.unwrap_or_default())));
@@ -199,41 +203,41 @@ fn event(args: &StorageArgs, layout: &Layout, compared: Option<Compared>) -> Str
     serde_json::to_string(&event).expect("it is plain")
 }
 
-fn part_event(offset: u64, part: &Part, with_sums: bool) -> Event<'_> {
-    let (cover, sum, units, packed) = match &part.cover {
-        Cover::Units(units) => ("units", Some(units.algorithm), Some(units), None),
-        Cover::Whole(sum) => ("whole", Some(sum.algorithm), None, None),
-        Cover::Encoded(how, sum) => ("encoded", Some(sum.algorithm), None, Some(&**how)),
-        Cover::Zero => ("zero", None, None, None),
-        Cover::Unknown => ("unknown", None, None, None),
+fn part_event(offset: u64, part: &LayoutPart, with_sums: bool) -> Event<'_> {
+    let (cover, sum, units, packed) = match &part.content {
+        PartContent::Units(units) => ("units", Some(units.algorithm), Some(units), None),
+        PartContent::Whole(sum) => ("whole", Some(sum.algorithm), None, None),
+        PartContent::Encoded(how, sum) => ("encoded", Some(sum.algorithm), None, Some(&**how)),
+        PartContent::Zero => ("zero", None, None, None),
+        PartContent::Unknown => ("unknown", None, None, None),
     };
     Event::Part {
         offset,
         length: part.len,
         cover,
-        sum: sum.map(Algorithm::name),
+        sum: sum.map(SumAlgorithm::name),
         unit_bytes: units.map(|units| units.bytes),
         padded: units.map(|units| units.padded),
         salt: units.filter(|units| !units.salt.is_empty()).map(|units| hex(&units.salt)),
         packed,
-        sums: with_sums.then_some(Sums(&part.cover)),
+        sums: with_sums.then_some(Sums(&part.content)),
         identity: part.id.map(|id| [id.of[0], id.of[1], id.of[2], id.from]),
     }
 }
 
 /// `16 sums CRC-32C of 4,096 bytes, at 13631488:7:0 + 4096`.
-fn words(part: &Part) -> String {
-    let cover = match &part.cover {
-        Cover::Units(units) => {
+fn words(part: &LayoutPart) -> String {
+    let cover = match &part.content {
+        PartContent::Units(units) => {
             let sums = counted(units.count(), "sum");
             format!("{sums} {} of {} bytes", units.algorithm.name(), units.bytes)
         }
-        Cover::Whole(sum) => format!("{} {}", sum.algorithm.name(), hex(&sum.bytes)),
-        Cover::Encoded(how, sum) => {
+        PartContent::Whole(sum) => format!("{} {}", sum.algorithm.name(), hex(&sum.bytes)),
+        PartContent::Encoded(how, sum) => {
             format!("{how}, {} {}", sum.algorithm.name(), hex(&sum.bytes))
         }
-        Cover::Zero => "zeros".into(),
-        Cover::Unknown => "unknown".into(),
+        PartContent::Zero => "zeros".into(),
+        PartContent::Unknown => "unknown".into(),
     };
     match part.id {
         Some(id) if id.of == [0; 3] => format!("{cover}, at {}", id.from),

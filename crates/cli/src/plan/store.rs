@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
-use deltic_remote::{Evidence, OfProcess, Remote};
+use deltic_remote::{Evidence, ProcessEnvironment, RemoteSystem};
 
 use crate::words::place::is_store;
 
@@ -18,7 +18,7 @@ pub(crate) struct Store {
     /// Evidence by which its contents are compared.
     pub(crate) evidence: Evidence,
     /// The store itself.
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteSystem,
 }
 
 /// Reaches the store of a run, if it has one, and fits the options to what such a store keeps.
@@ -36,7 +36,7 @@ pub(crate) fn dial(
     if options.remove.sources {
         bail!("--remove-source-files: nothing is removed from {host}");
     }
-    let remote = Remote::new(host, &OfProcess)?;
+    let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
     // A recipe would cost reading all of what is far away; both ends are here, so nothing is packed.
     options.whole_file = true;
     options.compress = false;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use deltic_remote::{Kind, kind_of};
+use deltic_remote::{SystemKind, kind_of};
 use deltic_serve::client::Address;
 use deltic_tree::path::printable;
 
@@ -75,12 +75,12 @@ fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
 }
 
 /// A store that a URL names, and a path there.
-fn at_store(shown: &str, kind: Kind, (scheme, rest): (&[u8], &[u8])) -> Result<Place> {
+fn at_store(shown: &str, kind: SystemKind, (scheme, rest): (&[u8], &[u8])) -> Result<Place> {
     let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
         None => (rest, &b""[..]),
     };
-    ensure!(host.is_empty() == kind.is_here(), "'{shown}': write {}", kind.form());
+    ensure!(host.is_empty() == kind.is_local_mount(), "'{shown}': write {}", kind.url_form());
     let host = [scheme, b"://", host].concat();
     let host = String::from_utf8(host).map_err(|_| anyhow!("'{shown}': not UTF-8"))?;
     let path = if path.is_empty() { b"./" } else { path };

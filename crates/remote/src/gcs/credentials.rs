@@ -9,8 +9,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Value, json};
 
-use crate::http::{Client, escaped};
-use crate::{Env, RemoteError, lock};
+use crate::http::{HttpClient, escaped};
+use crate::{Environment, RemoteError, lock};
 
 /// Rights that a token is asked for.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
@@ -21,34 +21,34 @@ const HOUR_SECS: u64 = 3600;
 
 /// Who asks.
 #[derive(Debug)]
-pub(super) enum Credentials {
+pub(super) enum GoogleCredentials {
     /// Some buckets are for everybody.
-    Anybody,
+    Anonymous,
     /// A token that somebody bought.
-    Given(String),
+    Token(String),
     /// A file that buys tokens.
-    Buys(Box<Buyer>),
+    File(Box<TokenSource>),
 }
 
 /// The content of a file of credentials, and the last token.
-pub(super) struct Buyer {
+pub(super) struct TokenSource {
     file: Value,
     last: Mutex<Option<(String, Instant)>>,
 }
 
-impl std::fmt::Debug for Buyer {
+impl std::fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Buyer")
     }
 }
 
-impl Credentials {
+impl GoogleCredentials {
     /// Finds what the environment names, or what `gcloud auth application-default login` left.
-    pub(super) fn find(env: &dyn Env) -> Result<Self, RemoteError> {
+    pub(super) fn find(env: &dyn Environment) -> Result<Self, RemoteError> {
         let var = |name: &str| env.var(name).filter(|value| !value.is_empty());
         let given = var("GOOGLE_OAUTH_ACCESS_TOKEN").or_else(|| var("CLOUDSDK_AUTH_ACCESS_TOKEN"));
         if let Some(token) = given {
-            return Ok(Self::Given(token));
+            return Ok(Self::Token(token));
         }
         let text = match var("GOOGLE_APPLICATION_CREDENTIALS") {
             Some(path) => Some(env.read(&path).ok_or_else(|| {
@@ -58,7 +58,7 @@ impl Credentials {
                 env.read(&format!("{home}/.config/gcloud/application_default_credentials.json"))
             }),
         };
-        let Some(text) = text else { return Ok(Self::Anybody) };
+        let Some(text) = text else { return Ok(Self::Anonymous) };
         let file: Value = serde_json::from_str(&text)
             .map_err(|_| RemoteError::Address("the file of credentials is no JSON".into()))?;
         let kind = file["type"].as_str().unwrap_or_default();
@@ -68,21 +68,21 @@ impl Credentials {
                 "{why}; `gcloud auth print-access-token` gives one for GOOGLE_OAUTH_ACCESS_TOKEN"
             )));
         }
-        Ok(Self::Buys(Box::new(Buyer { file, last: Mutex::default() })))
+        Ok(Self::File(Box::new(TokenSource { file, last: Mutex::default() })))
     }
 
     /// The token of a request, if it has one.
-    pub(super) fn token(&self, client: &Client) -> Result<Option<String>, RemoteError> {
+    pub(super) fn token(&self, client: &HttpClient) -> Result<Option<String>, RemoteError> {
         match self {
-            Self::Anybody => Ok(None),
-            Self::Given(token) => Ok(Some(token.clone())),
-            Self::Buys(buyer) => buyer.token(client).map(Some),
+            Self::Anonymous => Ok(None),
+            Self::Token(token) => Ok(Some(token.clone())),
+            Self::File(buyer) => buyer.token(client).map(Some),
         }
     }
 }
 
-impl Buyer {
-    fn token(&self, client: &Client) -> Result<String, RemoteError> {
+impl TokenSource {
+    fn token(&self, client: &HttpClient) -> Result<String, RemoteError> {
         let mut last = lock(&self.last);
         if let Some((token, until)) = last.as_ref().filter(|(_, until)| *until > Instant::now()) {
             let _ = until;

@@ -11,29 +11,33 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
-use crate::sums::{Algorithm, Sum, Sums};
-use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
+use crate::http::{
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, escaped, range_header,
+};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm};
+use crate::system::{
+    ObjectVersion, PageSummary, StorageSystem, SystemEntry, list_pages, prefix_of,
+};
 use crate::tree::UNTIMED;
-use crate::{Env, RemoteError, instant};
+use crate::{Environment, RemoteError, timestamps};
 
-use credentials::Credentials;
+use credentials::GoogleCredentials;
 
 /// Names that are asked for at once.
 const NAMES: usize = 1000;
 
 /// A bucket.
 #[derive(Debug)]
-pub(crate) struct Gcs {
-    client: Client,
+pub(crate) struct GcsBucket {
+    client: HttpClient,
     bucket: String,
     /// URL of the server, without a slash at its end.
     base: String,
-    credentials: Credentials,
+    credentials: GoogleCredentials,
 }
 
-impl Gcs {
-    pub(crate) fn open(bucket: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+impl GcsBucket {
+    pub(crate) fn open(bucket: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if !bucket.bytes().all(is_plain) {
             let why = "not the name of a bucket; write gs://BUCKET/PATH";
@@ -41,12 +45,17 @@ impl Gcs {
         }
         let emulator = env.var("STORAGE_EMULATOR_HOST").filter(|host| !host.is_empty());
         let (base, credentials) = match emulator {
-            Some(host) if host.contains("://") => (host, Credentials::Anybody),
-            Some(host) => (format!("http://{host}"), Credentials::Anybody),
-            None => ("https://storage.googleapis.com".to_owned(), Credentials::find(env)?),
+            Some(host) if host.contains("://") => (host, GoogleCredentials::Anonymous),
+            Some(host) => (format!("http://{host}"), GoogleCredentials::Anonymous),
+            None => ("https://storage.googleapis.com".to_owned(), GoogleCredentials::find(env)?),
         };
         let base = base.trim_end_matches('/').to_owned();
-        Ok(Self { client: Client::new(Redirects::Tell), bucket: bucket.into(), base, credentials })
+        Ok(Self {
+            client: HttpClient::new(RedirectPolicy::Tell),
+            bucket: bucket.into(),
+            base,
+            credentials,
+        })
     }
 
     fn request(
@@ -73,13 +82,13 @@ impl Gcs {
             .map_err(|_| RemoteError::Wrong("an answer that is no JSON".into()))
     }
 
-    fn refused(&self, answer: &Answer) -> RemoteError {
+    fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let words = told["error"]["message"].as_str().unwrap_or_default();
         let why = match answer.status.as_u16() {
             404 => return RemoteError::NotFound,
             412 => return RemoteError::Changed,
-            401 | 403 if matches!(self.credentials, Credentials::Anybody) => format!(
+            401 | 403 if matches!(self.credentials, GoogleCredentials::Anonymous) => format!(
                 "{words}; no credentials were found: GOOGLE_APPLICATION_CREDENTIALS, \
                  `gcloud auth application-default login`, GOOGLE_OAUTH_ACCESS_TOKEN"
             ),
@@ -92,7 +101,7 @@ impl Gcs {
         &self,
         prefix: &str,
         (most, token): (usize, Option<&str>),
-        each: &mut dyn FnMut(String, Found),
+        each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(Option<String>, Option<String>), RemoteError> {
         let mut query =
             format!("delimiter=%2F&maxResults={most}&prefix={}", escaped(prefix, false));
@@ -117,7 +126,7 @@ impl Gcs {
             let Some(name) = key.strip_prefix(prefix) else { continue };
             last = last.max(Some(key));
             if !name.is_empty() {
-                each(name.to_owned(), Found::Object(object_of(item)?));
+                each(name.to_owned(), SystemEntry::Object(object_of(item)?));
             }
         }
         for key in told["prefixes"].as_array().into_iter().flatten() {
@@ -125,31 +134,35 @@ impl Gcs {
             let Some(name) = key.strip_prefix(prefix) else { continue };
             last = last.max(Some(key));
             let name = name.strip_suffix('/').unwrap_or(name);
-            each(name.to_owned(), Found::Dir { modified: UNTIMED });
+            each(name.to_owned(), SystemEntry::Dir { modified: UNTIMED });
         }
         let last = last.map(str::to_owned);
         Ok((last, told["nextPageToken"].as_str().map(str::to_owned)))
     }
 }
 
-impl System for Gcs {
+impl StorageSystem for GcsBucket {
     fn url(&self, path: &str) -> String {
         format!("gs://{}/{path}", self.bucket)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
             match self.ask((Some(path), "")) {
-                Ok(told) => return object_of(&told).map(Found::Object).map(Some),
+                Ok(told) => return object_of(&told).map(SystemEntry::Object).map(Some),
                 Err(RemoteError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
         let (last, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
-        Ok((last.is_some() || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
+        Ok((last.is_some() || path.is_empty()).then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         list_pages(path, |prefix, token| {
             let mut names = 0;
             let mut counted = |name, found| {
@@ -157,11 +170,11 @@ impl System for Gcs {
                 each(name, found);
             };
             let (last, next) = self.page(prefix, (NAMES, token), &mut counted)?;
-            Ok(Listed { names, is_there: last.is_some(), last, next })
+            Ok(PageSummary { names, is_there: last.is_some(), last, next })
         })
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let told = match self.ask((Some(path), "")) {
             Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
             told => told?,
@@ -171,19 +184,20 @@ impl System for Gcs {
         }
         let sum = |name: &str, algorithm| {
             let bytes = BASE64.decode(told[name].as_str()?).ok()?;
-            Sum::new(algorithm, &bytes).ok()
+            ContentSum::new(algorithm, &bytes).ok()
         };
         // What was composed of others has no MD5. Stores here may keep CRC-32C as well.
-        let whole = sum("crc32c", Algorithm::Crc32c);
-        let first = sum("md5Hash", Algorithm::Md5).or_else(|| whole.clone());
-        let sums = first.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum));
-        Ok(Sums { whole: whole.or(sums.whole), ..sums })
+        let whole = sum("crc32c", SumAlgorithm::Crc32c);
+        let first = sum("md5Hash", SumAlgorithm::Md5).or_else(|| whole.clone());
+        let sums =
+            first.map_or_else(ObjectSums::default, |sum| ObjectSums::of_whole(object.len, sum));
+        Ok(ObjectSums { whole: whole.or(sums.whole), ..sums })
     }
 
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
@@ -191,8 +205,8 @@ impl System for Gcs {
         // Else what is kept compressed comes as other bytes than those that are summed.
         let headers = [("accept-encoding", "gzip".to_owned()), ("range", range_header(&range))];
         let make = || self.request((Some(path), &query), &headers);
-        let version = Version::Header("x-goog-generation", &object.token);
-        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        let version = ExpectedVersion::Header("x-goog-generation", &object.token);
+        let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| match self.refused(&answer) {
             // That generation is gone.
@@ -206,22 +220,22 @@ impl System for Gcs {
     }
 }
 
-fn object_of(told: &Value) -> Result<Object, RemoteError> {
+fn object_of(told: &Value) -> Result<ObjectVersion, RemoteError> {
     let wrong = |what: &str| RemoteError::Wrong(format!("an object without {what}"));
     let text = |name: &str| told[name].as_str();
     let len = text("size").and_then(|size| size.parse().ok()).ok_or_else(|| wrong("a size"))?;
     let token = text("generation").filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let token = token.ok_or_else(|| wrong("a generation"))?.to_owned();
-    let modified = text("updated").and_then(instant::of_iso).unwrap_or(UNTIMED);
-    Ok(Object { len, modified, token })
+    let modified = text("updated").and_then(timestamps::from_iso).unwrap_or(UNTIMED);
+    Ok(ObjectVersion { len, modified, token })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::conformance::{self, Says};
-    use crate::testing::fake::{Asked, Fake, Kept, Served, Told};
-    use crate::testing::{Vars, answers};
+    use crate::testing::conformance::{self, SumHonesty};
+    use crate::testing::fake::{FakeServer, ServedSystem, StoredObject, TestAnswer, TestRequest};
+    use crate::testing::{TestEnvironment, answers};
     use md5::{Digest as _, Md5};
 
     #[test]
@@ -229,7 +243,9 @@ mod tests {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
         let list = format!("{all}{{\"kind\": \"storage#objects\"}}");
         let server = answers(vec![list, format!("{all}{{}}")]);
-        let gcs = Gcs::open("bucket", &Vars::of(&[("STORAGE_EMULATOR_HOST", &server)])).unwrap();
+        let gcs =
+            GcsBucket::open("bucket", &TestEnvironment::of(&[("STORAGE_EMULATOR_HOST", &server)]))
+                .unwrap();
         gcs.list("", &mut |name, _| panic!("{name}")).unwrap();
         let told = gcs.list("", &mut |name, _| panic!("{name}")).unwrap_err().to_string();
         assert!(told.contains("something else came"), "{told}");
@@ -242,7 +258,7 @@ mod tests {
         assert!(of("1&x=").is_err());
     }
 
-    fn item(fake: &Fake, name: &str, kept: &Kept) -> Value {
+    fn item(fake: &FakeServer, name: &str, kept: &StoredObject) -> Value {
         let summed = fake.summed(&kept.bytes);
         serde_json::json!({
             "name": name,
@@ -254,30 +270,30 @@ mod tests {
         })
     }
 
-    fn told(fake: &Fake, asked: &Asked) -> Told {
+    fn respond(fake: &FakeServer, asked: &TestRequest) -> TestAnswer {
         let path = asked.path.strip_prefix("/storage/v1/b/bucket/o").unwrap();
         let Some(name) = path.strip_prefix('/') else {
             let items: Vec<_> =
                 fake.all().iter().map(|(name, kept)| item(fake, name, kept)).collect();
             let list = serde_json::json!({"kind": "storage#objects", "items": items});
-            return Told::of(200, list.to_string());
+            return TestAnswer::of(200, list.to_string());
         };
-        let Some(kept) = fake.get(name) else { return Told::of(404, "") };
+        let Some(kept) = fake.get(name) else { return TestAnswer::of(404, "") };
         match (asked.query("generation"), asked.header("range")) {
-            (Some(no), _) if no != kept.no.to_string() => Told::of(404, ""),
+            (Some(no), _) if no != kept.no.to_string() => TestAnswer::of(404, ""),
             (_, Some(range)) => fake.ranged(&kept, range),
-            _ => Told::of(200, item(fake, name, &kept).to_string()),
+            _ => TestAnswer::of(200, item(fake, name, &kept).to_string()),
         }
         .with("x-goog-generation", kept.no.to_string())
     }
 
     #[test]
     fn a_bucket_keeps_the_laws() {
-        conformance::run(&[Algorithm::Crc32c, Algorithm::Md5], |says| {
-            let fake = Fake::new(says == Says::Lies);
-            let vars = Vars::of(&[("STORAGE_EMULATOR_HOST", &fake.serve(told))]);
-            let system = Gcs::open("bucket", &vars).unwrap().into();
-            Served { fake, system }
+        conformance::run(&[SumAlgorithm::Crc32c, SumAlgorithm::Md5], |says| {
+            let fake = FakeServer::new(says == SumHonesty::Lies);
+            let vars = TestEnvironment::of(&[("STORAGE_EMULATOR_HOST", &fake.serve(respond))]);
+            let system = GcsBucket::open("bucket", &vars).unwrap().into();
+            ServedSystem { fake, system }
         });
     }
 }

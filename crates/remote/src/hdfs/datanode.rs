@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::RemoteError;
 use crate::http::is_near;
-use crate::sums::{Algorithm, Sum, Unit};
+use crate::sums::{ContentSum, SumAlgorithm, SummedUnit};
 
 const VERSION: u16 = 28;
 const BLOCK_CHECKSUM: u8 = 85;
@@ -24,7 +24,7 @@ const MAX_HOSTS: usize = 3;
 
 /// A block of a file, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct HdfsBlock {
     pool: String,
     id: u64,
     stamp: u64,
@@ -32,12 +32,12 @@ pub(super) struct Block {
     hosts: Vec<(String, u16)>,
 }
 
-impl Block {
+impl HdfsBlock {
     /// From the JSON of `GET_BLOCK_LOCATIONS`; nothing where only programs with a token may ask.
     pub(super) fn parse(told: &Value) -> Option<Self> {
         let block = &told["block"];
         let number = |name: &str| block[name].as_u64();
-        if told["isCorrupt"].as_bool() == Some(true) || has_token(&told["blockToken"]) {
+        if told["isCorrupt"].as_bool() == Some(true) || needs_token(&told["blockToken"]) {
             return None;
         }
         let host = |at: &Value| {
@@ -69,7 +69,7 @@ impl Block {
         &self,
         unit: u64,
         (patience, may): (Duration, bool),
-    ) -> Result<Option<Vec<Unit>>, RemoteError> {
+    ) -> Result<Option<Vec<SummedUnit>>, RemoteError> {
         let mut last = None;
         for (host, port) in &self.hosts {
             match self.ask((host, *port), unit, (patience, may)) {
@@ -124,29 +124,30 @@ impl Block {
     }
 
     /// Reads the answer.
-    fn units(&self, answer: &[u8], unit: u64) -> Result<Option<Vec<Unit>>, RemoteError> {
-        let odd = || RemoteError::Wrong("an answer of a datanode that is none".into());
-        let fields = Fields::parse(answer).ok_or_else(odd)?;
+    fn units(&self, answer: &[u8], unit: u64) -> Result<Option<Vec<SummedUnit>>, RemoteError> {
+        let malformed = || RemoteError::Wrong("an answer of a datanode that is none".into());
+        let fields = MessageFields::parse(answer).ok_or_else(malformed)?;
         match fields.number(1) {
             None | Some(0) => {}
             // The token is wrong, or it has no such block any more.
             Some(_) => return Ok(None),
         }
-        let told = Fields::parse(fields.bytes(3).ok_or_else(odd)?).ok_or_else(odd)?;
+        let told =
+            MessageFields::parse(fields.bytes(3).ok_or_else(malformed)?).ok_or_else(malformed)?;
         let algorithm = match told.number(4) {
-            Some(1) => Algorithm::Crc32,
-            Some(2) => Algorithm::Crc32c,
+            Some(1) => SumAlgorithm::Crc32,
+            Some(2) => SumAlgorithm::Crc32c,
             _ => return Ok(None),
         };
-        let kind = told.bytes(5).and_then(Fields::parse).and_then(|of| of.number(1));
-        let sums = told.bytes(3).ok_or_else(odd)?;
+        let kind = told.bytes(5).and_then(MessageFields::parse).and_then(|of| of.number(1));
+        let sums = told.bytes(3).ok_or_else(malformed)?;
         let count = self.len.div_ceil(unit);
         if kind != Some(COMPOSITE) || sums.len() as u64 != count * 4 {
             return Ok(None);
         }
         let each = sums.chunks_exact(4).zip(0..count).map(|(sum, no)| {
             let len = unit.min(self.len - no * unit);
-            Ok(Unit::new(len, Some(Sum::new(algorithm, sum)?)))
+            Ok(SummedUnit::new(len, Some(ContentSum::new(algorithm, sum)?)))
         });
         each.collect::<Result<_, RemoteError>>().map(Some)
     }
@@ -160,32 +161,32 @@ fn is_pool(pool: &str) -> bool {
 }
 
 /// True if a token in the form of WebHDFS says who may ask: one that says nothing is four empty texts.
-fn has_token(token: &Value) -> bool {
+fn needs_token(token: &Value) -> bool {
     token["urlString"]
         .as_str()
         .is_some_and(|text| text.trim_end_matches('=').bytes().any(|b| b != b'A'))
 }
 
 /// The fields of a message, as far as they are used.
-struct Fields<'a>(Vec<(u64, Field<'a>)>);
+struct MessageFields<'a>(Vec<(u64, FieldValue<'a>)>);
 
-enum Field<'a> {
+enum FieldValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn parse(mut rest: &'a [u8]) -> Option<Self> {
         let mut fields = Vec::new();
         while !rest.is_empty() {
             let key = take_varint(&mut rest)?;
             let field = match key & 7 {
-                0 => Field::Number(take_varint(&mut rest)?),
+                0 => FieldValue::Number(take_varint(&mut rest)?),
                 2 => {
                     let len = usize::try_from(take_varint(&mut rest)?).ok()?;
                     let (bytes, behind) = rest.split_at_checked(len)?;
                     rest = behind;
-                    Field::Bytes(bytes)
+                    FieldValue::Bytes(bytes)
                 }
                 _ => return None,
             };
@@ -196,14 +197,14 @@ impl<'a> Fields<'a> {
 
     fn number(&self, no: u64) -> Option<u64> {
         self.0.iter().find_map(|(at, field)| match field {
-            Field::Number(value) if *at == no => Some(*value),
+            FieldValue::Number(value) if *at == no => Some(*value),
             _ => None,
         })
     }
 
     fn bytes(&self, no: u64) -> Option<&'a [u8]> {
         self.0.iter().find_map(|(at, field)| match field {
-            Field::Bytes(bytes) if *at == no => Some(*bytes),
+            FieldValue::Bytes(bytes) if *at == no => Some(*bytes),
             _ => None,
         })
     }
@@ -259,19 +260,20 @@ pub(super) mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    use crate::testing::fake::{Fake, PART};
+    use crate::testing::fake::{FakeServer, PART};
 
     /// Answers as a datanode that keeps each part of a version as a block, and nothing of those that are gone.
-    pub(in super::super) fn told(fake: &Fake, mut stream: TcpStream) {
+    pub(in super::super) fn respond(fake: &FakeServer, mut stream: TcpStream) {
         let mut head = [0; 3];
         stream.read_exact(&mut head).unwrap();
         assert_eq!(head, [0, 28, BLOCK_CHECKSUM]);
         let mut asked = vec![0; read_varint(&mut stream).unwrap() as usize];
         stream.read_exact(&mut asked).unwrap();
-        let [header, options] = [1, 2]
-            .map(|no| Fields::parse(Fields::parse(&asked).unwrap().bytes(no).unwrap()).unwrap());
+        let [header, options] = [1, 2].map(|no| {
+            MessageFields::parse(MessageFields::parse(&asked).unwrap().bytes(no).unwrap()).unwrap()
+        });
         let (id, unit) = (
-            Fields::parse(header.bytes(1).unwrap()).unwrap().number(2).unwrap(),
+            MessageFields::parse(header.bytes(1).unwrap()).unwrap().number(2).unwrap(),
             options.number(2).unwrap() as usize,
         );
         let answer = match fake.version(id / 1000) {
@@ -291,9 +293,9 @@ pub(super) mod tests {
         stream.write_all(&framed).unwrap();
     }
 
-    fn block(pool: &str, port: u16) -> Option<Block> {
+    fn block(pool: &str, port: u16) -> Option<HdfsBlock> {
         let at = serde_json::json!({"ipAddr": "127.0.0.1", "xferPort": port});
-        Block::parse(&serde_json::json!({
+        HdfsBlock::parse(&serde_json::json!({
             "block": {"blockPoolId": pool, "blockId": 1, "generationStamp": 2, "numBytes": 3},
             "locations": [at, at, at, at],
         }))
@@ -332,11 +334,11 @@ pub(super) mod tests {
     #[test]
     fn units_are_those_of_the_recorded_answer() {
         const UNIT: u64 = 64 << 10;
-        let block = Block::parse(&serde_json::from_str(LOCATED).unwrap()).unwrap();
+        let block = HdfsBlock::parse(&serde_json::from_str(LOCATED).unwrap()).unwrap();
         let file: Vec<u8> = (0..150_001_u32).map(|at| (at % 251) as u8).collect();
         let sum = |bytes: &[u8]| {
             let crc = crc32c::crc32c(bytes).to_be_bytes();
-            Unit::new(bytes.len() as u64, Sum::new(Algorithm::Crc32c, &crc).ok())
+            SummedUnit::new(bytes.len() as u64, ContentSum::new(SumAlgorithm::Crc32c, &crc).ok())
         };
         let units: Vec<_> = file.chunks(UNIT as usize).map(sum).collect();
         assert_eq!(block.units(&RECORDED, UNIT).unwrap(), Some(units));

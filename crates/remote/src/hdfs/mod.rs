@@ -12,13 +12,15 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::at_once::at_once;
-use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, is_near};
-use crate::sums::{Sums, unit_bytes};
-use crate::system::{Found, Object, Pages, System};
-use crate::{Env, RemoteError, instant};
+use crate::http::{
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, escaped, is_near,
+};
+use crate::parallel::map_parallel;
+use crate::sums::{ObjectSums, unit_bytes};
+use crate::system::{ObjectVersion, PageGuard, StorageSystem, SystemEntry};
+use crate::{Environment, RemoteError, timestamps};
 
-use datanode::Block;
+use datanode::HdfsBlock;
 
 /// Port of WebHDFS unless the URL says another.
 const PORT: u16 = 9870;
@@ -31,14 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cluster.
 #[derive(Debug)]
-pub(crate) struct Hdfs {
-    client: Client,
+pub(crate) struct HdfsCluster {
+    client: HttpClient,
     authority: String,
     user: String,
 }
 
-impl Hdfs {
-    pub(crate) fn open(authority: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+impl HdfsCluster {
+    pub(crate) fn open(authority: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
         let bad = |why: String| RemoteError::Address(format!("hdfs://{authority}: {why}"));
         let parsed: http::uri::Authority =
             authority.parse().map_err(|_| bad("write hdfs://NAMENODE:PORT/PATH".into()))?;
@@ -52,7 +54,7 @@ impl Hdfs {
         let authority = format!("{}:{}", parsed.host(), port.unwrap_or(PORT));
         let user = ["HADOOP_USER_NAME", "USER", "LOGNAME"].iter().find_map(|name| env.var(name));
         let user = user.unwrap_or_else(|| "root".into());
-        Ok(Self { client: Client::new(Redirects::Follow), authority, user })
+        Ok(Self { client: HttpClient::new(RedirectPolicy::Follow), authority, user })
     }
 
     fn request(&self, path: &str, query: &str) -> Result<Request<()>, RemoteError> {
@@ -73,7 +75,7 @@ impl Hdfs {
         }
     }
 
-    fn refused(&self, answer: &Answer) -> RemoteError {
+    fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let told = &told["RemoteException"];
         let words = told["message"].as_str().unwrap_or_default();
@@ -96,7 +98,11 @@ impl Hdfs {
     }
 
     /// The blocks of a file, as far as their datanodes may be asked for sums.
-    fn blocks(&self, path: &str, object: &Object) -> Result<Option<Vec<Block>>, RemoteError> {
+    fn blocks(
+        &self,
+        path: &str,
+        object: &ObjectVersion,
+    ) -> Result<Option<Vec<HdfsBlock>>, RemoteError> {
         let told = match self.ask(path, "GET_BLOCK_LOCATIONS") {
             Ok(told) => told,
             // A namenode that does not know the operation, or a list that is too long; data can still be read.
@@ -111,29 +117,33 @@ impl Hdfs {
             return Ok(None);
         }
         let Some(blocks) = located["locatedBlocks"].as_array() else { return Ok(None) };
-        let blocks: Option<Vec<Block>> = blocks.iter().map(Block::parse).collect();
-        let len = |blocks: &Vec<Block>| {
+        let blocks: Option<Vec<HdfsBlock>> = blocks.iter().map(HdfsBlock::parse).collect();
+        let len = |blocks: &Vec<HdfsBlock>| {
             blocks.iter().try_fold(0_u64, |all, block| all.checked_add(block.len()))
         };
         Ok(blocks.filter(|blocks| len(blocks) == Some(object.len)))
     }
 }
 
-impl System for Hdfs {
+impl StorageSystem for HdfsCluster {
     fn url(&self, path: &str) -> String {
         format!("hdfs://{}/{path}", self.authority)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         match self.ask(path, "GETFILESTATUS") {
-            Ok(told) => found(&told["FileStatus"]).map(Some),
+            Ok(told) => parse_status(&told["FileStatus"]).map(Some),
             Err(RemoteError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let (mut after, mut pages) = (String::new(), Pages::default());
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
+        let (mut after, mut pages) = (String::new(), PageGuard::default());
         loop {
             let query = match after.is_empty() {
                 true => "LISTSTATUS_BATCH".to_owned(),
@@ -142,19 +152,19 @@ impl System for Hdfs {
             let told = self.ask(path, &query)?;
             let listing = &told["DirectoryListing"];
             let entries = &listing["partialListing"]["FileStatuses"]["FileStatus"];
-            let entries = entries.as_array().ok_or_else(|| odd("a list"))?;
+            let entries = entries.as_array().ok_or_else(|| malformed("a list"))?;
             for entry in entries {
-                let name = entry["pathSuffix"].as_str().ok_or_else(|| odd("a name"))?;
+                let name = entry["pathSuffix"].as_str().ok_or_else(|| malformed("a name"))?;
                 if name.is_empty() {
                     // It is a file, of which one asked for the list.
                     return Err(RemoteError::NotFound);
                 }
-                if !is_behind(name, &after) {
-                    return Err(Pages::endless());
+                if !is_after(name, &after) {
+                    return Err(PageGuard::endless());
                 }
                 name.clone_into(&mut after);
                 if entry["type"] != "SYMLINK" {
-                    each(name.to_owned(), found(entry)?);
+                    each(name.to_owned(), parse_status(entry)?);
                 }
             }
             pages.take(entries.len())?;
@@ -164,23 +174,23 @@ impl System for Hdfs {
         }
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         // Those are sums of what is stored. That it is still this version, the end checks.
         if object.len == 0 || object.token.ends_with(CODED) {
-            return Ok(Sums::default());
+            return Ok(ObjectSums::default());
         }
-        let Some(blocks) = self.blocks(path, object)? else { return Ok(Sums::default()) };
+        let Some(blocks) = self.blocks(path, object)? else { return Ok(ObjectSums::default()) };
         let near = self.is_near();
         let unit = unit_bytes(object.len);
-        let asked = at_once(&blocks, |block| {
+        let asked = map_parallel(&blocks, |block| {
             let units = block.sums(unit, (PATIENCE, near)).map_err(Some)?.ok_or(None)?;
             self.client.count(units.len() as u64 * 4);
             Ok(units)
         });
         match asked {
-            Ok(units) => Ok(Sums { units: units.concat(), whole: None }),
+            Ok(units) => Ok(ObjectSums { units: units.concat(), whole: None }),
             // A datanode that knows no such sums.
-            Err(None) => Ok(Sums::default()),
+            Err(None) => Ok(ObjectSums::default()),
             Err(Some(error)) => Err(error),
         }
     }
@@ -188,20 +198,20 @@ impl System for Hdfs {
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let query = format!("OPEN&offset={}&length={}", range.start, range.end - range.start);
         let make = || self.request(path, &query);
-        let wanted = Wanted { range, of: object.len, version: Version::Untold };
+        let wanted = RangeRequest { range, of: object.len, version: ExpectedVersion::Untold };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| self.refused(&answer))
     }
 
-    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+    fn check(&self, path: &str, object: &ObjectVersion) -> Result<(), RemoteError> {
         match self.look(path)? {
-            Some(Found::Object(now)) if now == *object => Ok(()),
+            Some(SystemEntry::Object(now)) if now == *object => Ok(()),
             _ => Err(RemoteError::Changed),
         }
     }
@@ -216,72 +226,75 @@ impl System for Hdfs {
 }
 
 /// True if a name is behind another in a list of a namenode, which compares bytes with signs.
-fn is_behind(name: &str, after: &str) -> bool {
+fn is_after(name: &str, after: &str) -> bool {
     let signed = |text: &str| text.bytes().map(u8::cast_signed).collect::<Vec<_>>();
     signed(name) > signed(after)
 }
 
-fn json(answer: &Answer) -> Result<Value, RemoteError> {
-    serde_json::from_slice(&answer.body).map_err(|_| odd("JSON"))
+fn json(answer: &HttpAnswer) -> Result<Value, RemoteError> {
+    serde_json::from_slice(&answer.body).map_err(|_| malformed("JSON"))
 }
 
-fn odd(what: &str) -> RemoteError {
+fn malformed(what: &str) -> RemoteError {
     RemoteError::Wrong(format!("an answer of WebHDFS without {what}"))
 }
 
-fn found(status: &Value) -> Result<Found, RemoteError> {
-    let millis = status["modificationTime"].as_i64().ok_or_else(|| odd("a time"))?;
-    let modified = instant::of_millis(millis);
+fn parse_status(status: &Value) -> Result<SystemEntry, RemoteError> {
+    let millis = status["modificationTime"].as_i64().ok_or_else(|| malformed("a time"))?;
+    let modified = timestamps::from_millis(millis);
     match status["type"].as_str() {
-        Some("DIRECTORY") => Ok(Found::Dir { modified }),
+        Some("DIRECTORY") => Ok(SystemEntry::Dir { modified }),
         Some("FILE") => {
-            let len = status["length"].as_u64().ok_or_else(|| odd("a length"))?;
+            let len = status["length"].as_u64().ok_or_else(|| malformed("a length"))?;
             // It is encrypted, or lies in stripes.
             let is = |name: &str| status[name].as_bool() == Some(true);
             let coded = if is("encBit") || is("ecBit") { CODED } else { "" };
             let token = format!("{}:{len}:{millis}{coded}", status["fileId"]);
-            Ok(Found::Object(Object { len, modified, token }))
+            Ok(SystemEntry::Object(ObjectVersion { len, modified, token }))
         }
-        _ => Err(odd("the type of an entry")),
+        _ => Err(malformed("the type of an entry")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sums::Algorithm;
-    use crate::testing::Vars;
-    use crate::testing::conformance::{self, Says};
-    use crate::testing::fake::{Asked, Fake, Kept, PART, Served, Told};
+    use crate::sums::SumAlgorithm;
+    use crate::testing::TestEnvironment;
+    use crate::testing::conformance::{self, SumHonesty};
+    use crate::testing::fake::{
+        FakeServer, PART, ServedSystem, StoredObject, TestAnswer, TestRequest,
+    };
 
     #[test]
     fn a_file_that_is_stored_otherwise_is_asked_for_no_sums() {
-        let cluster = Hdfs::open("127.0.0.1:1", &crate::testing::Vars::default()).unwrap();
+        let cluster =
+            HdfsCluster::open("127.0.0.1:1", &crate::testing::TestEnvironment::default()).unwrap();
         for coded in ["encBit", "ecBit"] {
             let told = serde_json::json!({
                 "type": "FILE", "length": 5, "modificationTime": 1, "fileId": 7, coded: true,
             });
-            let Ok(Found::Object(object)) = found(&told) else { panic!("no file") };
-            assert_eq!(cluster.sums("img", &object).unwrap(), Sums::default());
+            let Ok(SystemEntry::Object(object)) = parse_status(&told) else { panic!("no file") };
+            assert_eq!(cluster.sums("img", &object).unwrap(), ObjectSums::default());
         }
     }
 
     #[test]
     fn names_of_a_list_ascend_as_a_namenode_compares_them() {
-        assert!(is_behind("a", "") && is_behind("b", "a") && is_behind("ab", "a"));
+        assert!(is_after("a", "") && is_after("b", "a") && is_after("ab", "a"));
         // Bytes have signs there.
-        assert!(is_behind("z", "\u{e4}") && is_behind("\u{e4}", ""));
-        assert!(!is_behind("a", "a") && !is_behind("a", "b") && !is_behind("", ""));
+        assert!(is_after("z", "\u{e4}") && is_after("\u{e4}", ""));
+        assert!(!is_after("a", "a") && !is_after("a", "b") && !is_after("", ""));
     }
 
-    fn status(name: &str, kept: &Kept) -> Value {
+    fn status(name: &str, kept: &StoredObject) -> Value {
         serde_json::json!({
             "type": "FILE", "pathSuffix": name, "length": kept.bytes.len(), "fileId": 7,
             "modificationTime": kept.secs() * 1000,
         })
     }
 
-    fn located(kept: &Kept, port: u16) -> Value {
+    fn located(kept: &StoredObject, port: u16) -> Value {
         let block = |(at, part): (usize, &[u8])| {
             let id = kept.no * 1000 + at as u64;
             serde_json::json!({
@@ -295,11 +308,11 @@ mod tests {
         }})
     }
 
-    fn told(fake: &Fake, asked: &Asked) -> Told {
+    fn respond(fake: &FakeServer, asked: &TestRequest) -> TestAnswer {
         let name = asked.path.strip_prefix("/webhdfs/v1/").unwrap();
         let refused = |status, exception: &str| {
             let told = serde_json::json!({"RemoteException": {"exception": exception}});
-            Told::of(status, told.to_string())
+            TestAnswer::of(status, told.to_string())
         };
         let all =
             || -> Vec<_> { fake.all().iter().map(|(name, kept)| status(name, kept)).collect() };
@@ -308,7 +321,7 @@ mod tests {
                 let list = serde_json::json!({"DirectoryListing": {
                     "partialListing": {"FileStatuses": {"FileStatus": all()}}, "remainingEntries": 0,
                 }});
-                return Told::of(200, list.to_string());
+                return TestAnswer::of(200, list.to_string());
             }
             (_, None) => return refused(404, "FileNotFoundException"),
             (_, Some(kept)) => kept,
@@ -316,25 +329,32 @@ mod tests {
         let number = |name: &str| asked.query(name).map(|text| text.parse::<usize>().unwrap());
         match (asked.query("op").unwrap(), number("offset"), number("length")) {
             ("OPEN", Some(start), Some(len)) if start + len <= kept.bytes.len() => {
-                Told::of(200, fake.content(&kept, start..start + len))
+                TestAnswer::of(200, fake.content(&kept, start..start + len))
             }
             // As far as there are bytes.
             ("OPEN", Some(start), _) if start < kept.bytes.len() => {
-                Told::of(200, fake.content(&kept, start..kept.bytes.len()))
+                TestAnswer::of(200, fake.content(&kept, start..kept.bytes.len()))
             }
             ("OPEN", ..) => refused(403, "IOException"),
-            ("GET_BLOCK_LOCATIONS", ..) => Told::of(200, located(&kept, fake.port()).to_string()),
-            _ => Told::of(200, serde_json::json!({"FileStatus": status("", &kept)}).to_string()),
+            ("GET_BLOCK_LOCATIONS", ..) => {
+                TestAnswer::of(200, located(&kept, fake.port()).to_string())
+            }
+            _ => TestAnswer::of(
+                200,
+                serde_json::json!({"FileStatus": status("", &kept)}).to_string(),
+            ),
         }
     }
 
     #[test]
     fn a_cluster_keeps_the_laws() {
-        conformance::run(&[Algorithm::Crc32c], |says| {
-            let fake = Fake::new(says == Says::Lies);
-            fake.answer_besides(datanode::tests::told);
-            let system = Hdfs::open(&fake.serve(told), &Vars::default()).unwrap().into();
-            Served { fake, system }
+        conformance::run(&[SumAlgorithm::Crc32c], |says| {
+            let fake = FakeServer::new(says == SumHonesty::Lies);
+            fake.serve_second_port(datanode::tests::respond);
+            let system = HdfsCluster::open(&fake.serve(respond), &TestEnvironment::default())
+                .unwrap()
+                .into();
+            ServedSystem { fake, system }
         });
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::parts::{Cover, Layout, LayoutError, Part, Units};
-use crate::sums::{Algorithm, Sum};
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums};
+use crate::sums::{ContentSum, SumAlgorithm};
 
 /// The layout of an object.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
@@ -20,15 +20,19 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let extents = onode["extents"].as_array().ok_or_else(|| wrong("no extents"))?;
     let mut layout = Layout::new("BlueStore", [0; 32]);
     for extent in extents {
-        let extent = Extent::read(extent).ok_or_else(|| wrong("an extent"))?;
+        let extent = BlobExtent::read(extent).ok_or_else(|| wrong("an extent"))?;
         if extent.logical.start < layout.len() {
             return Err(wrong("extents that overlap"));
         }
         let hole = extent.logical.start.min(len) - layout.len();
-        layout.push(Part { len: hole, id: None, cover: Cover::Zero })?;
+        layout.push(LayoutPart { len: hole, id: None, content: PartContent::Zero })?;
         extent.push(&mut layout, len)?;
     }
-    layout.push(Part { len: len.saturating_sub(layout.len()), id: None, cover: Cover::Zero })?;
+    layout.push(LayoutPart {
+        len: len.saturating_sub(layout.len()),
+        id: None,
+        content: PartContent::Zero,
+    })?;
     let info = &told["info"];
     layout.token = info["version"].as_str().unwrap_or_default().to_owned();
     layout.about = vec![format!("object {}", info["oid"]["oid"].as_str().unwrap_or("?"))];
@@ -36,7 +40,7 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
 }
 
 /// A piece of an object, and the blob that it is in.
-struct Extent {
+struct BlobExtent {
     logical: Range<u64>,
     /// Offset into the blob.
     from: u64,
@@ -47,7 +51,7 @@ struct Extent {
     sums: Vec<u32>,
 }
 
-impl Extent {
+impl BlobExtent {
     fn read(extent: &Value) -> Option<Self> {
         const COMPRESSED: u64 = 2;
         const CRC32C: u64 = 4;
@@ -75,15 +79,15 @@ impl Extent {
     fn push(&self, layout: &mut Layout, len: u64) -> Result<(), LayoutError> {
         let end = self.logical.end.min(len);
         let all = end.saturating_sub(self.logical.start.min(end));
-        let (summed, cover) = match (self.packed, self.chunk) {
+        let (summed, content) = match (self.packed, self.chunk) {
             (Some((unpacked, packed)), Some(chunk)) => {
                 let sums = packed.div_ceil(chunk.into());
                 let is_summed = packed > 0 && self.sums.len() as u64 >= sums;
                 let is_whole = is_summed && self.from == 0 && unpacked == all;
                 let bytes = self.sums.iter().flat_map(|sum| (!sum).to_be_bytes()).collect();
-                let sum = Sum { algorithm: Algorithm::Crc32c, bytes };
+                let sum = ContentSum { algorithm: SumAlgorithm::Crc32c, bytes };
                 let how = format!("packed to {packed} bytes");
-                (if is_whole { all } else { 0 }, Cover::Encoded(how, sum))
+                (if is_whole { all } else { 0 }, PartContent::Encoded(how, sum))
             }
             (None, Some(chunk)) => {
                 let bytes = u64::from(chunk);
@@ -93,13 +97,13 @@ impl Extent {
                     sums.and_then(|(first, count)| self.sums.get(first..first.checked_add(count)?));
                 let sums = sums.filter(|_| self.from.is_multiple_of(bytes)).unwrap_or_default();
                 let told = sums.iter().flat_map(|sum| (!sum).to_be_bytes()).collect();
-                let units = Units::plain(Algorithm::Crc32c, chunk, told);
-                (sums.len() as u64 * bytes, Cover::Units(units))
+                let units = UnitSums::plain(SumAlgorithm::Crc32c, chunk, told);
+                (sums.len() as u64 * bytes, PartContent::Units(units))
             }
-            (_, None) => (0, Cover::Unknown),
+            (_, None) => (0, PartContent::Unknown),
         };
-        layout.push(Part { len: summed, id: None, cover })?;
-        layout.push(Part { len: all - summed, id: None, cover: Cover::Unknown })
+        layout.push(LayoutPart { len: summed, id: None, content })?;
+        layout.push(LayoutPart { len: all - summed, id: None, content: PartContent::Unknown })
     }
 }
 

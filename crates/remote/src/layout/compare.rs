@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use deltic_core::stored::SumStrength;
 
-use super::parts::{Cover, Id, Layout, Part, Units};
-use crate::sums::Sum;
+use super::parts::{Layout, LayoutPart, PartContent, StorageId, UnitSums};
+use crate::sums::ContentSum;
 
 /// Ranges in which two versions may differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,8 +56,11 @@ impl Layout {
                 while before.next_if(|(from, old)| from + old.len <= at).is_some() {}
                 let (len, same) = match before.peek() {
                     Some((from, was)) => {
-                        let here = At { part, offset: at - start };
-                        here.same(At { part: was, offset: at - from }, (weakest, one_history))
+                        let here = PartOffset { part, offset: at - start };
+                        here.same(
+                            PartOffset { part: was, offset: at - from },
+                            (weakest, one_history),
+                        )
                     }
                     None => (end - at, None),
                 };
@@ -71,15 +74,15 @@ impl Layout {
 
 /// A place in a part.
 #[derive(Clone, Copy)]
-struct At<'a> {
-    part: &'a Part,
+struct PartOffset<'a> {
+    part: &'a LayoutPart,
     offset: u64,
 }
 
-impl At<'_> {
+impl PartOffset<'_> {
     /// The storage that it lies in, and the place there.
     fn place(self) -> Option<([u64; 3], u64)> {
-        self.part.id.map(|Id { of, from }| (of, from + self.offset))
+        self.part.id.map(|StorageId { of, from }| (of, from + self.offset))
     }
 
     /// Bytes of the part from here on.
@@ -105,20 +108,15 @@ impl At<'_> {
     }
 
     /// The same by what covers both, of `most` bytes.
-    fn same_by_sums(
-        self,
-        old: Self,
-        most: u64,
-        weakest: SumStrength,
-    ) -> (u64, Option<SumStrength>) {
-        match (&self.part.cover, &old.part.cover) {
-            (Cover::Zero, Cover::Zero) => (most, Some(weakest)),
-            (Cover::Units(units), Cover::Units(was)) if units.are_like(was) => {
+    fn same_by_sums(self, old: Self, most: u64, weakest: Strength) -> (u64, Option<Strength>) {
+        match (&self.part.content, &old.part.content) {
+            (PartContent::Zero, PartContent::Zero) => (most, Some(weakest)),
+            (PartContent::Units(units), PartContent::Units(was)) if units.are_like(was) => {
                 let [here, there] = [self.unit(units), old.unit(was)];
                 let is_same = here.sum.is_some() && here == there;
                 (here.left.min(most), is_same.then(|| units.algorithm.strength()))
             }
-            (Cover::Encoded(how, sum), Cover::Encoded(was_how, was)) => {
+            (PartContent::Encoded(how, sum), PartContent::Encoded(was_how, was)) => {
                 let starts = (self.offset, old.offset, self.part.len) == (0, 0, old.part.len);
                 let is_same = starts && (how, sum) == (was_how, was);
                 (most, is_same.then(|| sum.algorithm.strength()))
@@ -128,26 +126,26 @@ impl At<'_> {
     }
 
     /// The unit that it is in.
-    fn unit(self, units: &Units) -> Unit<'_> {
+    fn unit(self, units: &UnitSums) -> UnitRest<'_> {
         let bytes = u64::from(units.bytes);
         let into = self.offset % bytes;
         let len = bytes.min(self.part.len - (self.offset - into));
         let sum = units.sum(self.offset / bytes).filter(|_| into == 0);
-        Unit { sum, left: len - into }
+        UnitRest { sum, left: len - into }
     }
 }
 
 /// Rest of a unit in bytes, and its sum where the rest is all of it.
 #[derive(PartialEq, Eq)]
-struct Unit<'a> {
+struct UnitRest<'a> {
     sum: Option<&'a [u8]>,
     left: u64,
 }
 
 /// The length and the sum of a part that has one of all its bytes.
-fn chunk(part: &Part) -> Option<(u64, &Sum)> {
-    match &part.cover {
-        Cover::Whole(sum) => Some((part.len, sum)),
+fn chunk(part: &LayoutPart) -> Option<(u64, &ContentSum)> {
+    match &part.content {
+        PartContent::Whole(sum) => Some((part.len, sum)),
         _ => None,
     }
 }

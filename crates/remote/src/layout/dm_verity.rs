@@ -12,12 +12,12 @@
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::parts::{Cover, Layout, LayoutError, Part, Units, half, word};
-use crate::sums::{Algorithm, hex};
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_le, u64_le};
+use crate::sums::{SumAlgorithm, hex};
 
 /// The layout of the image that a hash device is of.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
-    let head = Head::read(file).ok_or_else(|| wrong("it does not begin like one"))?;
+    let head = VerityHeader::read(file).ok_or_else(|| wrong("it does not begin like one"))?;
     if head.kind != 1 {
         return Err(LayoutError(format!(
             "hashes of type {}: those of Chrome OS are not known",
@@ -25,20 +25,20 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
         )));
     }
     let algorithm = match head.algorithm {
-        b"sha256" => Algorithm::Sha256,
-        b"sha1" => Algorithm::Sha1,
+        b"sha256" => SumAlgorithm::Sha256,
+        b"sha1" => SumAlgorithm::Sha1,
         other => {
             let name = String::from_utf8_lossy(other);
             return Err(LayoutError(format!("hashes of {name:?}: SHA-256 and SHA-1 are known")));
         }
     };
-    let tree = Tree { file, head: &head, algorithm };
+    let tree = HashTree { file, head: &head, algorithm };
     let (root, sums) = tree.leaves()?;
     let len = head.blocks.checked_mul(head.data_bytes.into()).ok_or_else(|| wrong("its length"))?;
     let mut layout = Layout::new("dm-verity", [0; 32]);
     let salt = head.salt.into();
-    let cover = Units { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
-    layout.push(Part { len, id: None, cover: Cover::Units(cover) })?;
+    let content = UnitSums { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
+    layout.push(LayoutPart { len, id: None, content: PartContent::Units(content) })?;
     layout.token = format!("root hash {}", hex(&root));
     layout.about =
         vec!["what the image was when this was made".into(), format!("salt {}", hex(head.salt))];
@@ -49,7 +49,7 @@ fn wrong(what: &str) -> LayoutError {
     LayoutError(format!("no hash device of dm-verity: {what}"))
 }
 
-struct Head<'a> {
+struct VerityHeader<'a> {
     kind: u32,
     algorithm: &'a [u8],
     data_bytes: u32,
@@ -58,11 +58,12 @@ struct Head<'a> {
     salt: &'a [u8],
 }
 
-impl<'a> Head<'a> {
+impl<'a> VerityHeader<'a> {
     fn read(file: &'a [u8]) -> Option<Self> {
-        let is_known = file.starts_with(b"verity\0\0") && half(file, 8)? == 1;
+        let is_known = file.starts_with(b"verity\0\0") && u32_le(file, 8)? == 1;
         let algorithm = file.get(32..64)?.split(|byte| *byte == 0).next()?;
-        let (data_bytes, hash_bytes, blocks) = (half(file, 64)?, half(file, 68)?, word(file, 72)?);
+        let (data_bytes, hash_bytes, blocks) =
+            (u32_le(file, 64)?, u32_le(file, 68)?, u64_le(file, 72)?);
         let salt_bytes = u16::from_le_bytes(*file.get(80..)?.first_chunk()?);
         let salt = file.get(88..88 + usize::from(salt_bytes)).filter(|_| salt_bytes <= 256)?;
         let are_blocks = [data_bytes, hash_bytes]
@@ -71,7 +72,7 @@ impl<'a> Head<'a> {
         // The root of one block is its own hash, which is nowhere in the file.
         let is_some = blocks > 1 && blocks <= file.len() as u64;
         (is_known && are_blocks && is_some).then_some(Self {
-            kind: half(file, 12)?,
+            kind: u32_le(file, 12)?,
             algorithm,
             data_bytes,
             hash_bytes,
@@ -84,13 +85,13 @@ impl<'a> Head<'a> {
 /// Lengths of blocks that the kernel takes.
 const BLOCKS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-struct Tree<'a> {
+struct HashTree<'a> {
     file: &'a [u8],
-    head: &'a Head<'a>,
-    algorithm: Algorithm,
+    head: &'a VerityHeader<'a>,
+    algorithm: SumAlgorithm,
 }
 
-impl Tree<'_> {
+impl HashTree<'_> {
     /// The blocks of hashes of each level, the highest first; `None` where the file has not all of them.
     fn levels(&self, per_block: u64) -> Option<Vec<&[u8]>> {
         let len = self.head.hash_bytes as usize;
@@ -131,7 +132,7 @@ impl Tree<'_> {
     fn hash(&self, block: &[u8]) -> Vec<u8> {
         let salt = self.head.salt;
         match self.algorithm {
-            Algorithm::Sha1 => {
+            SumAlgorithm::Sha1 => {
                 Sha1::new().chain_update(salt).chain_update(block).finalize().to_vec()
             }
             _ => Sha256::new().chain_update(salt).chain_update(block).finalize().to_vec(),

@@ -1,24 +1,24 @@
 //! `.meta` files of blocks of an HDFS datanode: `version` of 2 bytes, `type` of 1, `bytesPerChecksum` of 4, then a
 //! CRC of 4 bytes for each unit. Numbers have their most significant byte first.
 
-use super::parts::{Cover, Layout, LayoutError, Part, Units, half_be};
-use crate::sums::Algorithm;
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_be};
+use crate::sums::SumAlgorithm;
 
 /// The layout of the block that the file is of. It does not tell how long the last unit is: as long as the others here.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let wrong = |what: &str| LayoutError(format!("no .meta file of HDFS: {what}"));
     let (head, sums) = file.split_at_checked(7).ok_or_else(|| wrong("it is too short"))?;
     let algorithm = match head[..3] {
-        [0, 1, 1] => Algorithm::Crc32,
-        [0, 1, 2] => Algorithm::Crc32c,
+        [0, 1, 1] => SumAlgorithm::Crc32,
+        [0, 1, 2] => SumAlgorithm::Crc32c,
         _ => return Err(wrong("another version, or no CRC")),
     };
-    let bytes = half_be(head, 3).filter(|bytes| UNITS.contains(bytes));
+    let bytes = u32_be(head, 3).filter(|bytes| UNITS.contains(bytes));
     let bytes = bytes.ok_or_else(|| wrong("units that nobody has"))?;
     let len = (sums.len() as u64 / 4) * u64::from(bytes);
-    let cover = Cover::Units(Units::plain(algorithm, bytes, sums.to_vec()));
+    let content = PartContent::Units(UnitSums::plain(algorithm, bytes, sums.to_vec()));
     let mut layout = Layout::new("HDFS", [0; 32]);
-    layout.push(Part { len, id: None, cover })?;
+    layout.push(LayoutPart { len, id: None, content })?;
     layout.token = blake3::hash(file).to_string();
     layout.about = vec!["the last unit is taken for a whole one: the file does not tell".into()];
     Ok(layout)

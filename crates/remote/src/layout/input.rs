@@ -12,14 +12,14 @@ pub(super) fn bytes(file: &mut dyn Read) -> Result<Vec<u8>, LayoutError> {
 /// The same of one that has no more than `most` bytes.
 pub(super) fn bytes_to(file: &mut dyn Read, most: u64) -> Result<Vec<u8>, LayoutError> {
     let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(unread)?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > most {
         return Err(LayoutError(format!("it has more than {most} bytes")));
     }
     Ok(bytes)
 }
 
-pub(super) fn unread(error: std::io::Error) -> LayoutError {
+pub(super) fn read_error(error: std::io::Error) -> LayoutError {
     LayoutError(deltic_store::reason(&error))
 }
 

@@ -9,8 +9,8 @@ mod bluestore;
 mod compare;
 mod dm_verity;
 mod hdfs;
-pub mod here;
 mod input;
+pub mod local;
 mod moosefs;
 mod parts;
 mod recipe;
@@ -21,13 +21,13 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
 pub use compare::Comparison;
-pub use parts::{Cover, Id, Layout, LayoutError, Part, Units};
+pub use parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
 
-use input::{bytes, bytes_to, unread};
+use input::{bytes, bytes_to, read_error};
 
 /// Kinds of files in which systems keep sums, and of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LayoutSource {
     /// The hash device of an image (`veritysetup`).
     DmVerity,
     /// `POOL/DATASET@SNAPSHOT:INODE`, by `zdb`.
@@ -44,7 +44,7 @@ pub enum Kind {
     BlueStore,
 }
 
-impl Kind {
+impl LayoutSource {
     /// All, each with the word in front of its colon.
     pub const ALL: [(&'static str, Self); 7] = [
         ("dm-verity", Self::DmVerity),
@@ -80,7 +80,7 @@ impl Kind {
             Self::MooseFsChunk => {
                 // The chunk itself follows what is kept of it.
                 let mut head = Vec::new();
-                file.take(moosefs::HEAD_BYTES as u64).read_to_end(&mut head).map_err(unread)?;
+                file.take(moosefs::HEAD_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
                 moosefs::read(&head, len)
             }
             // A dump of 4 MiB has less than a hundredth of it.

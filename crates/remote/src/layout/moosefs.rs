@@ -1,9 +1,9 @@
 //! Files of chunks of a MooseFS chunk server: a head, then CRC-32 of 1,024 blocks of 64 KiB, then the blocks. What
 //! behind the end of a file is nothing counts as zeros.
 
-use super::parts::{Cover, Layout, LayoutError, Part, Units, half_be};
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_be};
 use crate::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
-use crate::sums::{Algorithm, hex};
+use crate::sums::{SumAlgorithm, hex};
 
 /// The layout of a chunk, by the first bytes of its file, which has `len` of them.
 pub(super) fn read(head: &[u8], len: u64) -> Result<Layout, LayoutError> {
@@ -12,14 +12,14 @@ pub(super) fn read(head: &[u8], len: u64) -> Result<Layout, LayoutError> {
     if !is_new || head.len() < HEAD_BYTES || !head.starts_with(b"MFSC 1.0") {
         return Err(LayoutError("no file of a chunk of MooseFS 3, or of an old version".into()));
     }
-    let cover = Cover::Units(Units::plain(
-        Algorithm::Crc32,
+    let content = PartContent::Units(UnitSums::plain(
+        SumAlgorithm::Crc32,
         BLOCK_BYTES as u32,
         head[TABLE..HEAD_BYTES].to_vec(),
     ));
     let mut layout = Layout::new("MooseFS", [0; 32]);
-    layout.push(Part { len: CHUNK_BYTES, id: None, cover })?;
-    let version = half_be(head, 16).unwrap_or_default();
+    layout.push(LayoutPart { len: CHUNK_BYTES, id: None, content })?;
+    let version = u32_be(head, 16).unwrap_or_default();
     layout.about = vec![
         format!("chunk {}, version {version}", hex(&head[8..16])),
         "a server that runs may know newer sums".into(),

@@ -3,7 +3,7 @@
 use deltic_core::stored::SumStrength;
 use deltic_store::StoreError;
 
-use crate::sums::{Algorithm, Sum};
+use crate::sums::{ContentSum, SumAlgorithm};
 
 /// The parts of a version, from its first byte to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,24 +18,24 @@ pub struct Layout {
     pub identities: SumStrength,
     /// The history in which identities are unique.
     pub(super) history: [u8; 32],
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<LayoutPart>,
     len: u64,
 }
 
 /// A part of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct LayoutPart {
     /// Length in bytes, never 0.
     pub len: u64,
     /// Its place in storage, if that tells it from other bytes.
-    pub id: Option<Id>,
+    pub id: Option<StorageId>,
     /// Knowledge of its bytes.
-    pub cover: Cover,
+    pub content: PartContent,
 }
 
 /// A place in storage: equal offsets into equal identities are equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Id {
+pub struct StorageId {
     /// Identity of the whole storage, of which the part is a piece.
     pub of: [u64; 3],
     /// Offset of the part in it, in bytes.
@@ -44,13 +44,13 @@ pub struct Id {
 
 /// Knowledge of the bytes of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
+pub enum PartContent {
     /// A sum for each unit.
-    Units(Units),
+    Units(UnitSums),
     /// Sum of all of it.
-    Whole(Sum),
+    Whole(ContentSum),
     /// Method by which it is packed, and the sum of the packed bytes.
-    Encoded(String, Sum),
+    Encoded(String, ContentSum),
     /// Zeros.
     Zero,
     /// Unknown: only reading tells.
@@ -59,9 +59,9 @@ pub enum Cover {
 
 /// Sums of units of one length, one behind the other. The last unit may be shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Units {
+pub struct UnitSums {
     /// Kind of the sums.
-    pub algorithm: Algorithm,
+    pub algorithm: SumAlgorithm,
     /// Length of a unit in bytes, never 0.
     pub bytes: u32,
     /// True if a shorter unit is filled up with zeros before it is summed.
@@ -98,7 +98,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`LayoutError`] of a part too many, of one that ends behind 2^63 bytes, and of sums that are not one a unit.
-    pub fn push(&mut self, part: Part) -> Result<(), LayoutError> {
+    pub fn push(&mut self, part: LayoutPart) -> Result<(), LayoutError> {
         if part.len == 0 {
             return Ok(());
         }
@@ -109,12 +109,12 @@ impl Layout {
             let why = format!("it has more than {MAX_PARTS} parts, or ends nowhere");
             return Err(LayoutError(why));
         }
-        let fits = match &part.cover {
-            Cover::Units(units) => units.fit(part.len),
-            Cover::Whole(sum) => sum.algorithm.len() == Some(sum.bytes.len()),
+        let fits = match &part.content {
+            PartContent::Units(units) => units.fit(part.len),
+            PartContent::Whole(sum) => sum.algorithm.len() == Some(sum.bytes.len()),
             // There may be one for each piece of it.
-            Cover::Encoded(_, sum) => !sum.bytes.is_empty(),
-            Cover::Zero | Cover::Unknown => true,
+            PartContent::Encoded(_, sum) => !sum.bytes.is_empty(),
+            PartContent::Zero | PartContent::Unknown => true,
         };
         if !fits {
             return Err(LayoutError(format!("other sums than a part of {} bytes has", part.len)));
@@ -140,7 +140,7 @@ impl Layout {
     }
 
     /// The parts, each with the place of its first byte.
-    pub fn parts(&self) -> impl Iterator<Item = (u64, &Part)> {
+    pub fn parts(&self) -> impl Iterator<Item = (u64, &LayoutPart)> {
         let mut next = 0;
         self.parts.iter().map(move |part| {
             let start = next;
@@ -150,17 +150,18 @@ impl Layout {
     }
 }
 
-impl Part {
+impl LayoutPart {
     /// True if `next` lies right behind it, and is covered in the same way.
     fn is_continued_by(&self, next: &Self) -> bool {
         let place = self.id.map(|id| (id.of, id.from.checked_add(self.len)));
         let is_next = place == next.id.map(|id| (id.of, Some(id.from)));
         is_next
-            && match (&self.cover, &next.cover) {
-                (Cover::Units(units), Cover::Units(more)) => {
+            && match (&self.content, &next.content) {
+                (PartContent::Units(units), PartContent::Units(more)) => {
                     units.are_like(more) && self.len.is_multiple_of(units.bytes.into())
                 }
-                (Cover::Zero, Cover::Zero) | (Cover::Unknown, Cover::Unknown) => true,
+                (PartContent::Zero, PartContent::Zero)
+                | (PartContent::Unknown, PartContent::Unknown) => true,
                 _ => false,
             }
     }
@@ -168,16 +169,18 @@ impl Part {
     /// Takes a part that continues it.
     fn extend(&mut self, next: Self) {
         self.len += next.len;
-        if let (Cover::Units(units), Cover::Units(more)) = (&mut self.cover, next.cover) {
+        if let (PartContent::Units(units), PartContent::Units(more)) =
+            (&mut self.content, next.content)
+        {
             units.sums.extend(more.sums);
         }
     }
 }
 
-impl Units {
+impl UnitSums {
     /// Sums of units of `bytes`, without a salt; the last unit is summed as it is.
     #[must_use]
-    pub fn plain(algorithm: Algorithm, bytes: u32, sums: Vec<u8>) -> Self {
+    pub fn plain(algorithm: SumAlgorithm, bytes: u32, sums: Vec<u8>) -> Self {
         Self { algorithm, bytes, padded: false, salt: Box::default(), sums }
     }
 
@@ -214,18 +217,18 @@ impl Units {
 }
 
 /// A number at `at`, little-endian.
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn u64_le(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The same of four bytes.
-pub(super) fn half(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_le(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The same, most significant byte first.
-pub(super) fn half_be(bytes: &[u8], at: usize) -> Option<u32> {
-    half(bytes, at).map(u32::swap_bytes)
+pub(super) fn u32_be(bytes: &[u8], at: usize) -> Option<u32> {
+    u32_le(bytes, at).map(u32::swap_bytes)
 }
 
 /// Parts of a version at most.

@@ -9,19 +9,19 @@
 //! Numbers are little-endian on the machines where the programs run. The fingerprint is multi-buffer SHA-1 of ISA-L.
 //! A file has no mark and no version: what is none is refused only where its lengths make no sense.
 
-use super::parts::{Cover, Layout, LayoutError, Part, word};
-use crate::sums::{Algorithm, Sum};
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, u64_le};
+use crate::sums::{ContentSum, SumAlgorithm};
 
 /// The layout of the backup that a recipe of MFDedup is of.
 pub(super) fn mfdedup(file: &[u8]) -> Result<Layout, LayoutError> {
-    chunks("MFDedup", file, 32, |record| word(record, 24))
+    chunks("MFDedup", file, 32, |record| u64_le(record, 24))
 }
 
 /// The same of MeGA.
 pub(super) fn mega(file: &[u8]) -> Result<Layout, LayoutError> {
     chunks("MeGA", file, 64, |record| {
-        let told = word(record, 24)?;
-        if told & 1 == 1 { word(record, 32) } else { Some(told >> 1) }
+        let told = u64_le(record, 24)?;
+        if told & 1 == 1 { u64_le(record, 32) } else { Some(told >> 1) }
     })
 }
 
@@ -39,8 +39,8 @@ fn chunks(
     let mut layout = Layout::new(system, [0; 32]);
     for record in file.chunks_exact(bytes) {
         let len = len(record).filter(|len| LENS.contains(len)).ok_or_else(wrong)?;
-        let sum = Sum { algorithm: Algorithm::MultiSha1, bytes: record[..20].into() };
-        layout.push(Part { len, id: None, cover: Cover::Whole(sum) })?;
+        let sum = ContentSum { algorithm: SumAlgorithm::MultiSha1, bytes: record[..20].into() };
+        layout.push(LayoutPart { len, id: None, content: PartContent::Whole(sum) })?;
     }
     layout.about = vec!["experimental: what a backup was, which no file need be now".into()];
     layout.token = blake3::hash(file).to_string();

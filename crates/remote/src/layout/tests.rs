@@ -9,8 +9,8 @@ use deltic_core::stored::SumStrength;
 use sha2::{Digest, Sha256};
 
 use super::parts::MAX_PARTS;
-use super::{Comparison, Cover, Id, Kind, Layout, Part, Units, zfs};
-use crate::sums::{Algorithm, Sum};
+use super::{Comparison, Layout, LayoutPart, LayoutSource, PartContent, StorageId, UnitSums, zfs};
+use crate::sums::{ContentSum, SumAlgorithm};
 
 /// The stream that all fixtures are of.
 fn stream(len: usize) -> Vec<u8> {
@@ -26,8 +26,8 @@ fn stream(len: usize) -> Vec<u8> {
     bytes
 }
 
-fn layout(kind: Kind, mut file: &[u8]) -> Layout {
-    let len = if kind == Kind::MooseFsChunk { 8192 + (4 << 16) } else { file.len() as u64 };
+fn layout(kind: LayoutSource, mut file: &[u8]) -> Layout {
+    let len = if kind == LayoutSource::MooseFsChunk { 8192 + (4 << 16) } else { file.len() as u64 };
     kind.read(&mut file, len).unwrap()
 }
 
@@ -38,13 +38,13 @@ macro_rules! fixture {
 }
 
 /// Checks the sums of all units against `bytes`; says how many bytes had one.
-fn check(layout: &Layout, bytes: &[u8], sum: impl Fn(&Units, &[u8]) -> Vec<u8>) -> u64 {
+fn check(layout: &Layout, bytes: &[u8], sum: impl Fn(&UnitSums, &[u8]) -> Vec<u8>) -> u64 {
     let mut seen = 0;
     for (start, part) in layout.parts() {
         let end = bytes.len().min((start + part.len) as usize);
         let content = &bytes[start as usize..end];
-        match &part.cover {
-            Cover::Units(units) => {
+        match &part.content {
+            PartContent::Units(units) => {
                 for (no, unit) in content.chunks(units.bytes as usize).enumerate() {
                     let mut unit = unit.to_vec();
                     if units.padded {
@@ -58,22 +58,22 @@ fn check(layout: &Layout, bytes: &[u8], sum: impl Fn(&Units, &[u8]) -> Vec<u8>) 
                 }
                 seen += content.len() as u64;
             }
-            Cover::Zero => assert!(content.iter().all(|byte| *byte == 0), "zeros at {start}"),
-            Cover::Whole(_) | Cover::Encoded(..) | Cover::Unknown => {}
+            PartContent::Zero => assert!(content.iter().all(|byte| *byte == 0), "zeros at {start}"),
+            PartContent::Whole(_) | PartContent::Encoded(..) | PartContent::Unknown => {}
         }
     }
     seen
 }
 
-fn crc32c(_: &Units, unit: &[u8]) -> Vec<u8> {
+fn crc32c(_: &UnitSums, unit: &[u8]) -> Vec<u8> {
     crc32c::crc32c(unit).to_be_bytes().to_vec()
 }
 
-fn crc32(_: &Units, unit: &[u8]) -> Vec<u8> {
+fn crc32(_: &UnitSums, unit: &[u8]) -> Vec<u8> {
     crc32fast::hash(unit).to_be_bytes().to_vec()
 }
 
-fn fletcher4(_: &Units, record: &[u8]) -> Vec<u8> {
+fn fletcher4(_: &UnitSums, record: &[u8]) -> Vec<u8> {
     let mut sums = [0_u64; 4];
     for word in record.chunks_exact(4) {
         let mut add = u64::from(u32::from_le_bytes(word.try_into().unwrap()));
@@ -92,9 +92,9 @@ fn one(range: Range<u64>) -> Vec<Range<u64>> {
 
 #[test]
 fn a_hash_device_has_the_sums_of_its_image() {
-    let new = layout(Kind::DmVerity, fixture!("dm-verity-v2.hash"));
-    let old = layout(Kind::DmVerity, fixture!("dm-verity.hash"));
-    let salted = |units: &Units, block: &[u8]| {
+    let new = layout(LayoutSource::DmVerity, fixture!("dm-verity-v2.hash"));
+    let old = layout(LayoutSource::DmVerity, fixture!("dm-verity.hash"));
+    let salted = |units: &UnitSums, block: &[u8]| {
         Sha256::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
     };
     assert_eq!(check(&old, &stream(819_200), salted), 819_200);
@@ -107,9 +107,9 @@ fn a_hash_device_has_the_sums_of_its_image() {
         "root hash 3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16"
     );
     let differs = vec![4096..8192, 696_320..700_416];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
-    let short = layout(Kind::DmVerity, fixture!("dm-verity-sha1.hash"));
-    let salted = |units: &Units, block: &[u8]| {
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    let short = layout(LayoutSource::DmVerity, fixture!("dm-verity-sha1.hash"));
+    let salted = |units: &UnitSums, block: &[u8]| {
         sha1::Sha1::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
     };
     assert_eq!(check(&short, &stream(10_240), salted), 10_240);
@@ -119,46 +119,47 @@ fn a_hash_device_has_the_sums_of_its_image() {
     // One bit of any hash but the root's own shows.
     let mut damaged = fixture!("dm-verity.hash").to_vec();
     damaged[8192 + 77] ^= 1;
-    assert!(Kind::DmVerity.read(&mut &damaged[..], 0).unwrap_err().0.contains("damaged"));
-    let old_type = Kind::DmVerity.read(&mut fixture!("dm-verity-type0.hash"), 0).unwrap_err();
+    assert!(LayoutSource::DmVerity.read(&mut &damaged[..], 0).unwrap_err().0.contains("damaged"));
+    let old_type =
+        LayoutSource::DmVerity.read(&mut fixture!("dm-verity-type0.hash"), 0).unwrap_err();
     assert!(old_type.0.contains("type"), "{old_type}");
 }
 
 #[test]
 fn stores_that_keep_crcs_have_those_of_the_content() {
     let bytes = stream(300_000);
-    let hdfs = layout(Kind::HdfsMeta, fixture!("hdfs.meta"));
+    let hdfs = layout(LayoutSource::HdfsMeta, fixture!("hdfs.meta"));
     assert_eq!((check(&hdfs, &bytes[..10_000], crc32c), hdfs.len()), (10_000, 10_240));
-    let hdfs = layout(Kind::HdfsMeta, fixture!("hdfs-crc32.meta"));
+    let hdfs = layout(LayoutSource::HdfsMeta, fixture!("hdfs-crc32.meta"));
     assert_eq!(check(&hdfs, &bytes[..10_000], crc32), 10_000);
     let mut chunk = bytes[..200_000].to_vec();
     chunk.resize(64 << 20, 0);
     assert_eq!(
-        check(&layout(Kind::MooseFsChunk, fixture!("moosefs.chunk")), &chunk, crc32),
+        check(&layout(LayoutSource::MooseFsChunk, fixture!("moosefs.chunk")), &chunk, crc32),
         64 << 20
     );
     let mut object = bytes.clone();
     object[100_000..105_000].fill(0x55);
-    let bluestore = layout(Kind::BlueStore, fixture!("bluestore.json"));
+    let bluestore = layout(LayoutSource::BlueStore, fixture!("bluestore.json"));
     let seen = check(&bluestore, &object, crc32c);
     assert_eq!(bluestore.len(), 300_000);
     assert!(seen > 280_000, "{seen}");
     // What was cut keeps old bytes under the sum of its last chunk, which does not count.
-    let cut = layout(Kind::BlueStore, fixture!("bluestore-cut.json"));
+    let cut = layout(LayoutSource::BlueStore, fixture!("bluestore-cut.json"));
     assert_eq!((check(&cut, &bytes[..250_001], crc32c), cut.len()), (249_856, 250_001));
-    let packed = layout(Kind::BlueStore, fixture!("bluestore-compressed.json"));
+    let packed = layout(LayoutSource::BlueStore, fixture!("bluestore-compressed.json"));
     assert_eq!(packed.len(), 300_000);
-    assert!(packed.parts().any(|(_, part)| matches!(part.cover, Cover::Encoded(..))));
-    assert_eq!(packed.differing(&packed).by, Some(SumStrength::Hint));
+    assert!(packed.parts().any(|(_, part)| matches!(part.content, PartContent::Encoded(..))));
+    assert_eq!(packed.differing(&packed).by, Some(Strength::Hint));
     // Where sums are missing nothing is equal.
     let mut dump: serde_json::Value =
         serde_json::from_slice(fixture!("bluestore-compressed.json")).unwrap();
     for extent in dump["onode"]["extents"].as_array_mut().unwrap() {
         extent["blob"]["csum_data"] = serde_json::json!([]);
     }
-    let none = layout(Kind::BlueStore, dump.to_string().as_bytes());
+    let none = layout(LayoutSource::BlueStore, dump.to_string().as_bytes());
     assert_eq!((none.differing(&none).bytes(), none.len()), (300_000, 300_000));
-    let old = Kind::MooseFsChunk.read(&mut fixture!("moosefs.chunk"), 5120 + (4 << 16));
+    let old = LayoutSource::MooseFsChunk.read(&mut fixture!("moosefs.chunk"), 5120 + (4 << 16));
     assert!(old.unwrap_err().0.contains("old version"));
     let mut content = bytes[..100_000].to_vec();
     let words: Vec<u8> = stream(600_000)[100_000..].to_vec();
@@ -218,15 +219,15 @@ fn recipes_have_the_chunks_of_their_backups() {
     let first = stream(400_000);
     let second = [&first[..150_000], &[0x55; 100], &first[150_000..]].concat();
     let recipes = [
-        (Kind::Mega, fixture!("mega-Recipe1"), fixture!("mega-Recipe2")),
-        (Kind::MfDedup, fixture!("mfdedup-Recipe1"), fixture!("mfdedup-Recipe2")),
+        (LayoutSource::Mega, fixture!("mega-Recipe1"), fixture!("mega-Recipe2")),
+        (LayoutSource::MfDedup, fixture!("mfdedup-Recipe1"), fixture!("mfdedup-Recipe2")),
     ];
     for (kind, old, new) in recipes {
         let [old, new] = [layout(kind, old), layout(kind, new)];
         for (layout, bytes) in [(&old, &first), (&new, &second)] {
             assert_eq!(layout.len(), bytes.len() as u64);
             for (start, part) in layout.parts() {
-                let Cover::Whole(sum) = &part.cover else { panic!("{part:?}") };
+                let PartContent::Whole(sum) = &part.content else { panic!("{part:?}") };
                 let chunk = &bytes[start as usize..][..part.len as usize];
                 assert_eq!(*sum.bytes, multi_sha1(chunk), "{kind:?} at {start}");
             }
@@ -237,32 +238,33 @@ fn recipes_have_the_chunks_of_their_backups() {
         assert!(found.differs[0].contains(&150_000) && found.bytes() < 40_000, "{found:?}");
     }
     // One more chunk that is kept as a delta has the length of what it stands for.
-    assert_eq!(layout(Kind::Mega, fixture!("mega-Recipe3")).len(), second.len() as u64);
+    assert_eq!(layout(LayoutSource::Mega, fixture!("mega-Recipe3")).len(), second.len() as u64);
 }
 
 #[test]
 fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let [old, new] = [fixture!("zfs/file-a.txt"), fixture!("zfs/file-b.txt")]
-        .map(|file| layout(Kind::Zfs, file));
+        .map(|file| layout(LayoutSource::Zfs, file));
     let mut bytes = stream(1_000_000);
     assert_eq!(check(&old, &bytes, fletcher4), 1_000_000);
     bytes[5000] ^= 0xff;
     bytes[700_000] ^= 0xff;
     assert_eq!(check(&new, &bytes, fletcher4), 1_000_000);
     let differs = vec![0..131_072, 655_360..786_432];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
-    let sparse = layout(Kind::Zfs, fixture!("zfs/sparse.txt"));
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    let sparse = layout(LayoutSource::Zfs, fixture!("zfs/sparse.txt"));
     let mut bytes = vec![0; 1 << 20];
     bytes.extend(stream(200_000));
     bytes.resize(3 << 20, 0);
     assert_eq!((check(&sparse, &bytes, fletcher4), sparse.len()), (262_144, 3 << 20));
-    let small = layout(Kind::Zfs, fixture!("zfs/small.txt"));
+    let small = layout(LayoutSource::Zfs, fixture!("zfs/small.txt"));
     assert_eq!((check(&small, &stream(700), fletcher4), small.len()), (700, 700));
-    let sha256 = layout(Kind::Zfs, fixture!("zfs/sha256.txt"));
-    let sum = |_: &Units, record: &[u8]| Sha256::digest(record).to_vec();
+    let sha256 = layout(LayoutSource::Zfs, fixture!("zfs/sha256.txt"));
+    let sum = |_: &UnitSums, record: &[u8]| Sha256::digest(record).to_vec();
     assert_eq!(check(&sha256, &stream(sha256.len() as usize), sum), sha256.len());
-    let packed = layout(Kind::Zfs, fixture!("zfs/packed.txt"));
-    let lzjb = |part: &Part| matches!(&part.cover, Cover::Encoded(how, _) if how == "lzjb");
+    let packed = layout(LayoutSource::Zfs, fixture!("zfs/packed.txt"));
+    let lzjb =
+        |part: &LayoutPart| matches!(&part.content, PartContent::Encoded(how, _) if how == "lzjb");
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
     assert_eq!(packed.differing(&packed).by, Some(SumStrength::Proof), "a place needs no sum");
     // What zdb could not read is not there, and no zeros.
@@ -286,7 +288,7 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let refused = zfs::read(&forged).unwrap_err();
     assert!(refused.0.contains("or two"), "{refused}");
     for no_file in [fixture!("zfs/directory.txt"), fixture!("zfs/no-object.txt")] {
-        Kind::Zfs.read(&mut &*no_file, 0).unwrap_err();
+        LayoutSource::Zfs.read(&mut &*no_file, 0).unwrap_err();
     }
 }
 
@@ -299,15 +301,15 @@ fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
         state >> 33
     };
     let whole = [
-        (Kind::DmVerity, fixture!("dm-verity.hash")),
-        (Kind::Zfs, fixture!("zfs/file-a.txt")),
-        (Kind::HdfsMeta, fixture!("hdfs.meta")),
-        (Kind::MooseFsChunk, fixture!("moosefs.chunk")),
-        (Kind::BlueStore, fixture!("bluestore.json")),
-        (Kind::BlueStore, fixture!("bluestore-compressed.json")),
-        (Kind::Zfs, fixture!("zfs/packed.txt")),
-        (Kind::Mega, fixture!("mega-Recipe2")),
-        (Kind::MfDedup, fixture!("mfdedup-Recipe2")),
+        (LayoutSource::DmVerity, fixture!("dm-verity.hash")),
+        (LayoutSource::Zfs, fixture!("zfs/file-a.txt")),
+        (LayoutSource::HdfsMeta, fixture!("hdfs.meta")),
+        (LayoutSource::MooseFsChunk, fixture!("moosefs.chunk")),
+        (LayoutSource::BlueStore, fixture!("bluestore.json")),
+        (LayoutSource::BlueStore, fixture!("bluestore-compressed.json")),
+        (LayoutSource::Zfs, fixture!("zfs/packed.txt")),
+        (LayoutSource::Mega, fixture!("mega-Recipe2")),
+        (LayoutSource::MfDedup, fixture!("mfdedup-Recipe2")),
     ];
     for (kind, file) in whole {
         for _ in 0..300 {
@@ -325,19 +327,19 @@ fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
         kind.read(&mut std::io::empty(), 0).unwrap_err();
     }
     // A file without an end is not read to it.
-    Kind::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40), 8192).unwrap_err();
+    LayoutSource::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40), 8192).unwrap_err();
 }
 
-fn part(len: u64, id: Option<Id>, cover: Cover) -> Part {
-    Part { len, id, cover }
+fn part(len: u64, id: Option<StorageId>, content: PartContent) -> LayoutPart {
+    LayoutPart { len, id, content }
 }
 
-fn crcs(sums: &[u32]) -> Cover {
+fn crcs(sums: &[u32]) -> PartContent {
     let bytes = sums.iter().flat_map(|sum| sum.to_be_bytes()).collect();
-    Cover::Units(Units::plain(Algorithm::Crc32c, 4096, bytes))
+    PartContent::Units(UnitSums::plain(SumAlgorithm::Crc32c, 4096, bytes))
 }
 
-fn of(history: u8, parts: &[Part]) -> Layout {
+fn of(history: u8, parts: &[LayoutPart]) -> Layout {
     let mut layout = Layout::new("test", [history; 32]);
     parts.iter().for_each(|part| layout.push(part.clone()).unwrap());
     layout
@@ -345,14 +347,14 @@ fn of(history: u8, parts: &[Part]) -> Layout {
 
 #[test]
 fn evidence_counts_as_the_policy_says() {
-    let id = |from| Some(Id { of: [7, 8, 9], from });
+    let id = |from| Some(StorageId { of: [7, 8, 9], from });
     let old = of(
         1,
         &[
             part(8192, id(0), crcs(&[1, 2])),
-            part(4096, None, Cover::Zero),
+            part(4096, None, PartContent::Zero),
             part(8192, None, crcs(&[3, 4])),
-            part(100, None, Cover::Unknown),
+            part(100, None, PartContent::Unknown),
         ],
     );
     let all = old.differing(&old);
@@ -362,37 +364,41 @@ fn evidence_counts_as_the_policy_says() {
     let found = moved.differing(&old);
     assert_eq!((found.differs, found.by), (one(4096..8192), Some(SumStrength::Hint)));
     // It is enough by itself, wherever parts begin.
-    let same = of(1, &[part(1000, id(0), Cover::Unknown), part(7192, id(1000), Cover::Unknown)]);
+    let same = of(
+        1,
+        &[part(1000, id(0), PartContent::Unknown), part(7192, id(1000), PartContent::Unknown)],
+    );
     let found = same.differing(&old);
     assert_eq!((found.differs, found.by), (vec![], Some(SumStrength::Proof)));
     // Of a hint and of proof for one part the proof counts.
     let hashes = |history| {
-        let sums = Units::plain(Algorithm::Sha256, 4096, vec![5; 32]);
-        let mut layout = of(history, &[part(4096, id(0), Cover::Units(sums))]);
-        layout.identities = SumStrength::Hint;
+        let sums = UnitSums::plain(SumAlgorithm::Sha256, 4096, vec![5; 32]);
+        let mut layout = of(history, &[part(4096, id(0), PartContent::Units(sums))]);
+        layout.identities = Strength::Hint;
         layout
     };
-    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(SumStrength::Proof));
-    let mut places = of(1, &[part(4096, id(0), Cover::Unknown), part(5, None, Cover::Zero)]);
-    places.identities = SumStrength::Hint;
-    assert_eq!(places.differing(&places).by, Some(SumStrength::Hint));
+    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(Strength::Proof));
+    let mut places =
+        of(1, &[part(4096, id(0), PartContent::Unknown), part(5, None, PartContent::Zero)]);
+    places.identities = Strength::Hint;
+    assert_eq!(places.differing(&places).by, Some(Strength::Hint));
     // Offsets into one place count, and so does where a unit begins.
     let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
     assert_eq!(shifted.differing(&old).differs, one(4096..4192));
-    let odd = of(3, &[part(100, None, Cover::Unknown), part(4096, None, crcs(&[1]))]);
+    let odd = of(3, &[part(100, None, PartContent::Unknown), part(4096, None, crcs(&[1]))]);
     assert_eq!(odd.differing(&old).differs, one(0..4196));
     // Chunks with a sum of their own may be anywhere.
     let chunk = |n: u8| {
-        let sum = Sum { algorithm: Algorithm::MultiSha1, bytes: [n; 20].into() };
-        part(10 + u64::from(n), None, Cover::Whole(sum))
+        let sum = ContentSum { algorithm: SumAlgorithm::MultiSha1, bytes: [n; 20].into() };
+        part(10 + u64::from(n), None, PartContent::Whole(sum))
     };
     let [new, was] = [[chunk(1), chunk(2), chunk(3)], [chunk(9), chunk(1), chunk(3)]];
     let found = of(0, &new).differing(&of(0, &was));
     assert_eq!((found.differs, found.by), (one(11..23), Some(SumStrength::AgainstAccidents)));
     // What is packed alike is one content, as far as its sum says.
     let packed = |how: &str, n| {
-        let sum = Sum { algorithm: Algorithm::Fletcher4, bytes: [n; 32].into() };
-        of(0, &[part(4096, None, Cover::Encoded(how.into(), sum))])
+        let sum = ContentSum { algorithm: SumAlgorithm::Fletcher4, bytes: [n; 32].into() };
+        of(0, &[part(4096, None, PartContent::Encoded(how.into(), sum))])
     };
     assert_eq!(packed("lzjb", 1).differing(&packed("lzjb", 1)).bytes(), 0);
     assert_eq!(packed("lzjb", 1).differing(&packed("gzip", 1)).bytes(), 4096);
@@ -401,22 +407,22 @@ fn evidence_counts_as_the_policy_says() {
 
 #[test]
 fn parts_join_where_they_go_on() {
-    let id = |from| Some(Id { of: [7, 8, 9], from });
+    let id = |from| Some(StorageId { of: [7, 8, 9], from });
     let joined = [
         part(4096, id(0), crcs(&[1])),
         part(4096, id(4096), crcs(&[2])),
         part(9, id(8192), crcs(&[3])),
         // The last unit was a short one.
         part(4096, id(8201), crcs(&[4])),
-        part(5, None, Cover::Zero),
-        part(5, None, Cover::Zero),
-        part(5, id(3), Cover::Unknown),
-        part(5, id(9), Cover::Unknown),
+        part(5, None, PartContent::Zero),
+        part(5, None, PartContent::Zero),
+        part(5, id(3), PartContent::Unknown),
+        part(5, id(9), PartContent::Unknown),
     ];
     let expected = [
         (0, part(8201, id(0), crcs(&[1, 2, 3]))),
         (8201, joined[3].clone()),
-        (12_297, part(10, None, Cover::Zero)),
+        (12_297, part(10, None, PartContent::Zero)),
         (12_307, joined[6].clone()),
         (12_312, joined[7].clone()),
     ];
@@ -430,13 +436,15 @@ fn parts_and_their_sums_are_bounded() {
     layout.push(part(0, None, crcs(&[]))).unwrap();
     layout.push(part(8192, None, crcs(&[1]))).unwrap_err();
     layout.push(part(4096, None, crcs(&[1, 2]))).unwrap_err();
-    layout.push(part(u64::MAX, None, Cover::Zero)).unwrap_err();
-    layout.push(part(2, Some(Id { of: [0; 3], from: u64::MAX }), Cover::Zero)).unwrap_err();
+    layout.push(part(u64::MAX, None, PartContent::Zero)).unwrap_err();
+    layout
+        .push(part(2, Some(StorageId { of: [0; 3], from: u64::MAX }), PartContent::Zero))
+        .unwrap_err();
     assert!(layout.is_empty());
-    let covers = [Cover::Unknown, Cover::Zero];
+    let covers = [PartContent::Unknown, PartContent::Zero];
     for no in 0..MAX_PARTS {
         layout.push(part(1, None, covers[no % 2].clone())).unwrap();
     }
-    layout.push(part(1, None, Cover::Unknown)).unwrap_err();
-    layout.push(part(1, None, Cover::Zero)).unwrap();
+    layout.push(part(1, None, PartContent::Unknown)).unwrap_err();
+    layout.push(part(1, None, PartContent::Zero)).unwrap();
 }

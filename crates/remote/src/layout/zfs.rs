@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use super::input::bytes;
-use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
-use crate::sums::{Algorithm, Sum};
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
+use crate::sums::{ContentSum, SumAlgorithm};
 
 /// The snapshot and the inode of `POOL/DATASET@SNAPSHOT:INODE`.
 #[must_use]
@@ -64,7 +64,7 @@ fn first_line(mut stream: impl Read) -> String {
 /// Reads what `zdb -ddddd -bbbbbb` prints of one file.
 pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     // The path of the file stands before all that counts here, and may have lines of its own.
-    let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| odd("no blocks"))?;
+    let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| not_understood("no blocks"))?;
     if !head.contains("  ZFS plain file") {
         return Err(LayoutError("zdb: it is no plain file".into()));
     }
@@ -72,7 +72,8 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
     let mut lens = head.lines().filter_map(|line| line.trim().strip_prefix("size\t"));
     let len = lens.next().and_then(|len| len.trim().parse().ok());
-    let len = len.filter(|_| lens.next().is_none()).ok_or_else(|| odd("no size, or two"))?;
+    let len =
+        len.filter(|_| lens.next().is_none()).ok_or_else(|| not_understood("no size, or two"))?;
     let pool = snapshot.split(['/', '@']).next().unwrap_or_default();
     let history = blake3::derive_key("deltic 2026-11 records of a pool of ZFS", pool.as_bytes());
     let mut layout = Layout::new("ZFS", history);
@@ -87,16 +88,18 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
 fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), LayoutError> {
     let mut fills: BTreeMap<u32, Option<u64>> = BTreeMap::new();
     for line in lines.lines().map(str::trim).take_while(|line| !line.starts_with("segment")) {
-        let Some(block) = Block::read(line).map_err(|()| odd(line))? else { continue };
+        let Some(block) = ZdbBlock::read(line).map_err(|()| not_understood(line))? else {
+            continue;
+        };
         let fill = fills.entry(block.level).or_insert(Some(0));
         *fill = fill.zip(block.fill).map(|(all, fill)| all.saturating_add(fill));
         let Some(record) = block.record else { continue };
         if record.start < layout.len() {
-            return Err(odd(line));
+            return Err(not_understood(line));
         }
         let end = record.start.saturating_add(record.len).min(len);
         let gap = record.start.min(len) - layout.len();
-        layout.push(Part { len: gap, id: None, cover: Cover::Zero })?;
+        layout.push(LayoutPart { len: gap, id: None, content: PartContent::Zero })?;
         let len = end.saturating_sub(record.start);
         layout.push(record.part(len))?;
     }
@@ -104,24 +107,24 @@ fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), Layout
     if fills.values().flatten().any(|fill| *fill != records) {
         return Err(LayoutError("zdb could not read all of its records".into()));
     }
-    layout.push(Part { len: len - layout.len(), id: None, cover: Cover::Zero })
+    layout.push(LayoutPart { len: len - layout.len(), id: None, content: PartContent::Zero })
 }
 
-fn odd(line: &str) -> LayoutError {
+fn not_understood(line: &str) -> LayoutError {
     LayoutError(format!("zdb prints what is not understood: {line:.200}"))
 }
 
 const BLOCKS: &str = "Indirect blocks:";
 
 /// A block of a file: a record, where it is of level 0 and not a hole.
-struct Block<'a> {
+struct ZdbBlock<'a> {
     level: u32,
     /// Records that it has below it, or is; `None` where that is not told.
     fill: Option<u64>,
-    record: Option<Record<'a>>,
+    record: Option<ZfsRecord<'a>>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> ZdbBlock<'a> {
     /// The block of a line; nothing of an empty line. An error of what is not understood.
     fn read(line: &'a str) -> Result<Option<Self>, ()> {
         let mut words = line.split_whitespace();
@@ -139,8 +142,8 @@ impl<'a> Block<'a> {
             fill => Some(fill.and_then(|fill| fill.parse().ok()).ok_or(())?),
         };
         let record = match level {
-            0 if is_embedded => Some(Record::unknown(start, &words)?),
-            0 => Some(Record::read(start, &words)?),
+            0 if is_embedded => Some(ZfsRecord::unknown(start, &words)?),
+            0 => Some(ZfsRecord::read(start, &words)?),
             _ => None,
         };
         Ok(Some(Self { level, fill, record }))
@@ -148,16 +151,16 @@ impl<'a> Block<'a> {
 }
 
 /// A record that lies on the devices.
-struct Record<'a> {
+struct ZfsRecord<'a> {
     start: u64,
     len: u64,
     id: Option<[u64; 3]>,
     /// Method by which it is packed, if it is.
     packed: Option<&'a str>,
-    sum: Option<Sum>,
+    sum: Option<ContentSum>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ZfsRecord<'a> {
     /// A record of which nothing but its length counts.
     fn unknown(start: u64, words: &[&'a str]) -> Result<Self, ()> {
         let (len, _) = lens(words)?;
@@ -191,20 +194,20 @@ impl<'a> Record<'a> {
     }
 
     /// The same, of which a file has `len` bytes.
-    fn part(self, len: u64) -> Part {
-        let id = self.id.map(|of| Id { of, from: 0 });
-        let cover = match (self.sum, self.packed) {
-            (Some(sum), Some(how)) => Cover::Encoded(how.to_owned(), sum),
+    fn part(self, len: u64) -> LayoutPart {
+        let id = self.id.map(|of| StorageId { of, from: 0 });
+        let content = match (self.sum, self.packed) {
+            (Some(sum), Some(how)) => PartContent::Encoded(how.to_owned(), sum),
             (Some(sum), None) => match u32::try_from(self.len) {
                 Ok(bytes) if bytes > 0 => {
-                    let units = Units::plain(sum.algorithm, bytes, sum.bytes.into());
-                    Cover::Units(Units { padded: true, ..units })
+                    let units = UnitSums::plain(sum.algorithm, bytes, sum.bytes.into());
+                    PartContent::Units(UnitSums { padded: true, ..units })
                 }
-                _ => Cover::Unknown,
+                _ => PartContent::Unknown,
             },
-            (None, _) => Cover::Unknown,
+            (None, _) => PartContent::Unknown,
         };
-        Part { len, id, cover }
+        LayoutPart { len, id, content }
     }
 }
 
@@ -220,14 +223,14 @@ fn lens(words: &[&str]) -> Result<(u64, bool), ()> {
 }
 
 /// A sum of four numbers.
-fn sum(kind: &str, told: &str) -> Option<Sum> {
+fn sum(kind: &str, told: &str) -> Option<ContentSum> {
     let algorithm = match kind {
-        "fletcher4" => Algorithm::Fletcher4,
-        "sha256" => Algorithm::Sha256,
+        "fletcher4" => SumAlgorithm::Fletcher4,
+        "sha256" => SumAlgorithm::Sha256,
         _ => return None,
     };
     let numbers = told.split(':').map(|number| u64::from_str_radix(number, 16).ok());
     let numbers: Vec<_> = numbers.collect::<Option<_>>()?;
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
-    (numbers.len() == 4).then(|| Sum { algorithm, bytes: bytes.into() })
+    (numbers.len() == 4).then(|| ContentSum { algorithm, bytes: bytes.into() })
 }

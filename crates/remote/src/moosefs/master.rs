@@ -30,7 +30,7 @@ const MAX_COPIES: usize = 3;
 
 /// A master, or what `mfsmount` listens with for it, and the session of a mount there.
 #[derive(Debug)]
-pub(super) struct Master {
+pub(super) struct MasterServer {
     address: SocketAddrV4,
     session: u32,
     stream: Mutex<Option<TcpStream>>,
@@ -38,20 +38,20 @@ pub(super) struct Master {
 
 /// A chunk, and where its copies are; of one that was never written nobody has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(super) struct ChunkLocation {
     pub(super) id: u64,
     pub(super) version: u32,
     pub(super) copies: Vec<SocketAddrV4>,
 }
 
-impl Chunk {
+impl ChunkLocation {
     /// True if it was never written.
     pub(super) const fn is_hole(&self) -> bool {
         self.id == 0 && self.version == 0
     }
 }
 
-impl Master {
+impl MasterServer {
     pub(super) const fn new(address: SocketAddrV4, session: u32) -> Self {
         Self { address, session, stream: Mutex::new(None) }
     }
@@ -60,7 +60,11 @@ impl Master {
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`].
-    pub(super) fn chunks(&self, inode: u32, count: u32) -> Result<Option<Vec<Chunk>>, RemoteError> {
+    pub(super) fn chunks(
+        &self,
+        inode: u32,
+        count: u32,
+    ) -> Result<Option<Vec<ChunkLocation>>, RemoteError> {
         if count == 0 {
             return Ok(Some(Vec::new()));
         }
@@ -99,8 +103,8 @@ fn ask_all(
     stream: &mut (impl Read + Write),
     inode: u32,
     count: u32,
-) -> io::Result<Option<Vec<Chunk>>> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
+) -> io::Result<Option<Vec<ChunkLocation>>> {
+    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
     let mut chunks = Vec::new();
     for first in (0..count).step_by(QUESTIONS as usize) {
         let numbers = first..count.min(first + QUESTIONS);
@@ -108,14 +112,14 @@ fn ask_all(
         stream.write_all(&numbers.clone().flat_map(question).collect::<Vec<_>>())?;
         for no in numbers {
             let told = answer(stream, CHECK)?;
-            chunks.push(parse_chunk(told.strip_prefix(&no.to_be_bytes()).ok_or_else(odd)?));
+            chunks.push(parse_chunk(told.strip_prefix(&no.to_be_bytes()).ok_or_else(mismatch)?));
         }
     }
     Ok(chunks.into_iter().collect())
 }
 
 /// From an answer: a state alone, or the chunk and its copies.
-fn parse_chunk(told: &[u8]) -> Option<Chunk> {
+fn parse_chunk(told: &[u8]) -> Option<ChunkLocation> {
     let (id, rest) = told.split_first_chunk::<8>()?;
     let (version, copies) = rest.split_first_chunk::<4>()?;
     if copies.len() % 7 != 0 {
@@ -127,7 +131,7 @@ fn parse_chunk(told: &[u8]) -> Option<Chunk> {
         SocketAddrV4::new(ip, u16::from_be_bytes([copy[4], copy[5]]))
     });
     let (id, version) = (u64::from_be_bytes(*id), u32::from_be_bytes(*version));
-    Some(Chunk { id, version, copies: copies.collect() })
+    Some(ChunkLocation { id, version, copies: copies.collect() })
 }
 
 pub(super) fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
@@ -190,15 +194,15 @@ mod tests {
     }
 
     /// A stream of which the answers are known; what is sent is forgotten.
-    struct Told<'a>(&'a [u8]);
+    struct CannedAnswers<'a>(&'a [u8]);
 
-    impl Read for Told<'_> {
+    impl Read for CannedAnswers<'_> {
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
             self.0.read(buf)
         }
     }
 
-    impl Write for Told<'_> {
+    impl Write for CannedAnswers<'_> {
         fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
             Ok(buf.len())
         }
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn answers_are_of_their_kind_and_bounded() {
-        let ask = |told: &[u8]| ask(&mut Told(told), CHECK, b"question");
+        let ask = |told: &[u8]| ask(&mut CannedAnswers(told), CHECK, b"question");
         let nop = message(NOP, b"");
         let answer = message(CHECK + 1, b"yes");
         let mut long = message(CHECK + 1, &vec![0; MAX_ANSWER as usize + 1]);
@@ -228,14 +232,14 @@ mod tests {
     }
 
     /// An answer to the question of this number: a chunk that nobody has.
-    fn told(no: u32, (id, version): (u64, u32)) -> Vec<u8> {
+    fn chunk_answer(no: u32, (id, version): (u64, u32)) -> Vec<u8> {
         let chunk = [&no.to_be_bytes()[..], &id.to_be_bytes(), &version.to_be_bytes()].concat();
         message(CHECK + 1, &chunk)
     }
 
-    impl Master {
+    impl MasterServer {
         /// A master that answers with these chunks, one for each connection.
-        pub(in super::super) fn saying(chunks: Vec<(u64, u32)>) -> Self {
+        pub(in super::super) fn with_chunks(chunks: Vec<(u64, u32)>) -> Self {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
             std::thread::spawn(move || {
@@ -247,7 +251,7 @@ mod tests {
                     stream.write_all(&message(REGISTER + 1, &[0])).unwrap();
                     let mut question = [0; 8 + 12];
                     stream.read_exact(&mut question).unwrap();
-                    stream.write_all(&told(0, chunk)).unwrap();
+                    stream.write_all(&chunk_answer(0, chunk)).unwrap();
                 }
             });
             Self::new(address, 7)
@@ -257,9 +261,9 @@ mod tests {
     #[test]
     fn each_answer_is_to_its_question() {
         let ask = |numbers: &[u32]| {
-            let told: Vec<_> = numbers.iter().flat_map(|no| told(*no, (9, *no))).collect();
+            let told: Vec<_> = numbers.iter().flat_map(|no| chunk_answer(*no, (9, *no))).collect();
             let count = numbers.len() as u32;
-            let chunks = ask_all(&mut Told(&told), 5, count).ok()??;
+            let chunks = ask_all(&mut CannedAnswers(&told), 5, count).ok()??;
             Some(chunks.iter().map(|chunk| chunk.version).collect::<Vec<_>>())
         };
         let many: Vec<_> = (0..QUESTIONS * 2 + 1).collect();
@@ -267,12 +271,15 @@ mod tests {
         assert_eq!((ask(&[1, 0]), ask(&[0, 1, 1])), (None, None));
         // One that is in parts of another kind.
         let state = message(CHECK + 1, &[0, 0, 0, 0, 6]);
-        assert_eq!(ask_all(&mut Told(&[state, told(1, (9, 1))].concat()), 5, 2).unwrap(), None);
+        assert_eq!(
+            ask_all(&mut CannedAnswers(&[state, chunk_answer(1, (9, 1))].concat()), 5, 2).unwrap(),
+            None
+        );
     }
 
     #[test]
     fn a_connection_that_is_over_is_made_again() {
-        let master = Master::saying(vec![(9, 0), (9, 1)]);
+        let master = MasterServer::with_chunks(vec![(9, 0), (9, 1)]);
         for version in [0, 1] {
             assert_eq!(master.chunks(9, 1).unwrap().unwrap()[0].version, version);
         }

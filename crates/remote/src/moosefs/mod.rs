@@ -21,13 +21,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use deltic_tree::Timestamp;
 use rustix::fs::OFlags;
 
-use crate::sums::{Sums, Unit};
-use crate::system::{Found, Object, Pages, System, no_text};
+use crate::sums::{ObjectSums, SummedUnit};
+use crate::system::{ObjectVersion, PageGuard, StorageSystem, SystemEntry, mark_not_utf8};
 use crate::{RemoteError, lock};
 
-use master::{Chunk, Master};
+use master::{ChunkLocation, MasterServer};
 pub(crate) use table::{BLOCK_BYTES, CHUNK_BYTES};
-use table::{Servers, seal};
+use table::{ChunkServers, seal};
 
 /// Number of the file of a mount that tells its master.
 const MASTER_INO: u64 = 0x7fff_ffff;
@@ -35,27 +35,27 @@ const MASTER_INFO: &str = ".masterinfo";
 /// Files of which it is known what their sums were.
 const MAX_KNOWN: usize = 1 << 12;
 /// A master gives a file its time when a write begins; what is written comes to a chunk server afterwards.
-const ON_ITS_WAY: Duration = Duration::from_millis(250);
+const WRITE_DELAY: Duration = Duration::from_millis(250);
 /// The clock of a master may be ahead by some of it.
-const MOST_LEFT: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
 const MAX_CHUNKS: u64 = 1 << 16;
 
 /// All mounts of MooseFS on this machine.
 #[derive(Debug, Default)]
-pub(crate) struct MooseFs {
+pub(crate) struct MooseFsMounts {
     /// Masters by the device that their mount is.
-    masters: Mutex<HashMap<u64, Arc<Master>>>,
-    servers: Servers,
+    masters: Mutex<HashMap<u64, Arc<MasterServer>>>,
+    servers: ChunkServers,
     /// Seals of the chunks of files, as they were when their sums were told.
     known: Mutex<HashMap<String, Vec<u32>>>,
     received: AtomicU64,
 }
 
 /// The units of a chunk, and its seal.
-type Told = (Vec<Unit>, u32);
+type ChunkSums = (Vec<SummedUnit>, u32);
 
-impl MooseFs {
+impl MooseFsMounts {
     pub(crate) fn open(host: &str) -> Result<Self, RemoteError> {
         if host.is_empty() {
             return Ok(Self::default());
@@ -65,7 +65,7 @@ impl MooseFs {
     }
 
     /// The master of what lies at a path.
-    fn master(&self, path: &Path, device: u64) -> Result<Arc<Master>, RemoteError> {
+    fn master(&self, path: &Path, device: u64) -> Result<Arc<MasterServer>, RemoteError> {
         if let Some(master) = lock(&self.masters).get(&device) {
             return Ok(Arc::clone(master));
         }
@@ -75,13 +75,13 @@ impl MooseFs {
     }
 
     /// Opens what must still be `object`.
-    fn file(&self, path: &str, object: &Object) -> Result<(File, Metadata), RemoteError> {
+    fn file(&self, path: &str, object: &ObjectVersion) -> Result<(File, Metadata), RemoteError> {
         // A link or a FIFO may have come in its place.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = File::options();
         let file = options.read(true).custom_flags(flags.bits() as i32).open(at(path));
-        let file = file.map_err(failed)?;
-        let meta = file.metadata().map_err(failed)?;
+        let file = file.map_err(io_failed)?;
+        let meta = file.metadata().map_err(io_failed)?;
         if !meta.is_file() || object_of(&meta) != *object {
             return Err(RemoteError::Changed);
         }
@@ -89,10 +89,10 @@ impl MooseFs {
     }
 
     /// Asks about each chunk of a file, which has a number; nothing where something is not known of one.
-    fn of_chunks<T>(
+    fn map_chunks<T>(
         &self,
-        (path, object): (&str, &Object),
-        ask: impl Fn(&Chunk, u32) -> Result<Option<T>, RemoteError>,
+        (path, object): (&str, &ObjectVersion),
+        ask: impl Fn(&ChunkLocation, u32) -> Result<Option<T>, RemoteError>,
     ) -> Result<Option<Vec<T>>, RemoteError> {
         let count = object.len.div_ceil(CHUNK_BYTES);
         if count > MAX_CHUNKS {
@@ -100,7 +100,7 @@ impl MooseFs {
         }
         let (file, meta) = self.file(path, object)?;
         // What this machine wrote and has not sent yet is in no sum.
-        file.sync_data().map_err(failed)?;
+        file.sync_data().map_err(io_failed)?;
         let master = self.master(&at(path), meta.dev())?;
         let inode = u32::try_from(meta.ino()).map_err(|_| RemoteError::Changed)?;
         let Some(chunks) = master.chunks(inode, count as u32)? else { return Ok(None) };
@@ -108,21 +108,25 @@ impl MooseFs {
     }
 
     /// The units of each chunk of a file, and its seal.
-    fn told(&self, path: &str, object: &Object) -> Result<Option<Vec<Told>>, RemoteError> {
-        self.of_chunks((path, object), |chunk, no| {
+    fn chunk_sums(
+        &self,
+        path: &str,
+        object: &ObjectVersion,
+    ) -> Result<Option<Vec<ChunkSums>>, RemoteError> {
+        self.map_chunks((path, object), |chunk, no| {
             let table = self.servers.table(chunk)?;
             Ok(table.map(|table| (table::units(&table, no, object.len), seal(&table))))
         })
     }
 }
 
-impl System for MooseFs {
+impl StorageSystem for MooseFsMounts {
     fn url(&self, path: &str) -> String {
         format!("moosefs:///{path}")
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
-        let meta = match fs::symlink_metadata(at(path)).map_err(failed) {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
+        let meta = match fs::symlink_metadata(at(path)).map_err(io_failed) {
             Ok(meta) => meta,
             Err(RemoteError::NotFound) => return Ok(None),
             Err(error) => return Err(error),
@@ -134,65 +138,69 @@ impl System for MooseFs {
         Ok(found)
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         let dir = at(path);
-        let meta = fs::symlink_metadata(&dir).map_err(failed)?;
+        let meta = fs::symlink_metadata(&dir).map_err(io_failed)?;
         if !meta.is_dir() {
             return Err(RemoteError::Changed);
         }
         let device = meta.dev();
         self.master(&dir, device)?;
-        let mut pages = Pages::default();
-        for entry in fs::read_dir(&dir).map_err(failed)? {
+        let mut pages = PageGuard::default();
+        for entry in fs::read_dir(&dir).map_err(io_failed)? {
             pages.take(1)?;
-            let entry = entry.map_err(failed)?;
-            let meta = match entry.metadata().map_err(failed) {
+            let entry = entry.map_err(io_failed)?;
+            let meta = match entry.metadata().map_err(io_failed) {
                 Err(RemoteError::NotFound) => continue,
                 meta => meta?,
             };
             // What is mounted on it is another system.
-            let found = found(&meta).filter(|_| meta.dev() == device).unwrap_or(Found::Other);
+            let found = found(&meta).filter(|_| meta.dev() == device).unwrap_or(SystemEntry::Other);
             let name = entry.file_name().into_string();
-            each(name.unwrap_or_else(|name| no_text(&name.to_string_lossy())), found);
+            each(name.unwrap_or_else(|name| mark_not_utf8(&name.to_string_lossy())), found);
         }
         Ok(())
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
-        let Some(told) = self.told(path, object)? else { return Ok(Sums::default()) };
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
+        let Some(told) = self.chunk_sums(path, object)? else { return Ok(ObjectSums::default()) };
         let (units, seals): (Vec<_>, Vec<_>) = told.into_iter().unzip();
         let mut known = lock(&self.known);
         if known.len() < MAX_KNOWN && !seals.is_empty() {
             known.insert(path.to_owned(), seals);
         }
-        Ok(Sums { units: units.concat(), whole: None })
+        Ok(ObjectSums { units: units.concat(), whole: None })
     }
 
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let (file, _) = self.file(path, object)?;
-        file.read_exact_at(buf, range.start).map_err(failed)?;
+        file.read_exact_at(buf, range.start).map_err(io_failed)?;
         self.received.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+    fn check(&self, path: &str, object: &ObjectVersion) -> Result<(), RemoteError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         std::thread::sleep(left_of_second(object.modified, now));
         let Some(known) = lock(&self.known).remove(path) else {
             return self.file(path, object).map(drop);
         };
-        let seals = self.of_chunks((path, object), |chunk, _| self.servers.seal(chunk));
+        let seals = self.map_chunks((path, object), |chunk, _| self.servers.seal(chunk));
         if seals.is_ok_and(|seals| seals.as_ref() == Some(&known)) {
             return Ok(());
         }
         // Who says no seals, or others, tells the sums again.
-        let told = self.told(path, object)?.unwrap_or_default();
+        let told = self.chunk_sums(path, object)?.unwrap_or_default();
         let is_same = told.iter().map(|(_, seal)| seal).eq(&known);
         if is_same { Ok(()) } else { Err(RemoteError::Changed) }
     }
@@ -207,10 +215,10 @@ impl System for MooseFs {
 }
 
 /// Looks for the file that tells the master, from a path upwards, as far as its mount reaches.
-fn find_master(path: &Path, device: u64) -> Result<Master, RemoteError> {
+fn find_master(path: &Path, device: u64) -> Result<MasterServer, RemoteError> {
     let shown = deltic_tree::path::printable(path.as_os_str().as_encoded_bytes());
     let other = || RemoteError::Address(format!("{shown} is not on a mount of MooseFS"));
-    let path = path.canonicalize().map_err(failed)?;
+    let path = path.canonicalize().map_err(io_failed)?;
     for dir in path.ancestors() {
         let info = dir.join(MASTER_INFO);
         let Ok(meta) = fs::symlink_metadata(&info) else { continue };
@@ -218,38 +226,38 @@ fn find_master(path: &Path, device: u64) -> Result<Master, RemoteError> {
             continue;
         }
         let mut told = Vec::new();
-        let file = File::open(&info).map_err(failed)?;
-        file.take(14).read_to_end(&mut told).map_err(failed)?;
+        let file = File::open(&info).map_err(io_failed)?;
+        file.take(14).read_to_end(&mut told).map_err(io_failed)?;
         return parse_master(&told).ok_or_else(other);
     }
     Err(other())
 }
 
 /// Address, port and session of a master.
-fn parse_master(told: &[u8]) -> Option<Master> {
+fn parse_master(told: &[u8]) -> Option<MasterServer> {
     let ip: [u8; 4] = told.get(..4)?.try_into().ok()?;
     let port = u16::from_be_bytes(told.get(4..6)?.try_into().ok()?);
     let session = u32::from_be_bytes(told.get(6..10)?.try_into().ok()?);
     let is_set = ip != [0; 4] && port != 0 && session != 0;
-    is_set.then(|| Master::new(SocketAddrV4::new(Ipv4Addr::from(ip), port), session))
+    is_set.then(|| MasterServer::new(SocketAddrV4::new(Ipv4Addr::from(ip), port), session))
 }
 
 fn at(path: &str) -> PathBuf {
     Path::new("/").join(path)
 }
 
-fn found(meta: &Metadata) -> Option<Found> {
+fn found(meta: &Metadata) -> Option<SystemEntry> {
     if meta.is_dir() {
-        return Some(Found::Dir { modified: modified(meta) });
+        return Some(SystemEntry::Dir { modified: modified(meta) });
     }
-    meta.is_file().then(|| Found::Object(object_of(meta)))
+    meta.is_file().then(|| SystemEntry::Object(object_of(meta)))
 }
 
-fn object_of(meta: &Metadata) -> Object {
+fn object_of(meta: &Metadata) -> ObjectVersion {
     let (dev, ino) = (meta.dev(), meta.ino());
     let changed = (meta.ctime(), meta.ctime_nsec());
     let token = format!("{dev}:{ino}:{}.{}", changed.0, changed.1);
-    Object { len: meta.len(), modified: modified(meta), token }
+    ObjectVersion { len: meta.len(), modified: modified(meta), token }
 }
 
 fn modified(meta: &Metadata) -> Timestamp {
@@ -263,12 +271,12 @@ fn left_of_second(modified: Timestamp, now: Duration) -> Duration {
     let end = u64::try_from(modified.secs).ok().and_then(|secs| secs.checked_add(1));
     let end = end
         .filter(|_| modified.nanos == 0)
-        .map_or(now, |secs| Duration::from_secs(secs) + ON_ITS_WAY);
+        .map_or(now, |secs| Duration::from_secs(secs) + WRITE_DELAY);
     // A time that somebody gave it, to come.
-    Some(end.saturating_sub(now)).filter(|left| *left <= MOST_LEFT).unwrap_or_default()
+    Some(end.saturating_sub(now)).filter(|left| *left <= MAX_WAIT).unwrap_or_default()
 }
 
-fn failed(error: std::io::Error) -> RemoteError {
+fn io_failed(error: std::io::Error) -> RemoteError {
     use std::io::ErrorKind;
     let why = deltic_store::reason(&error);
     match error.kind() {
@@ -282,20 +290,20 @@ fn failed(error: std::io::Error) -> RemoteError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sums::Algorithm;
-    use crate::testing::conformance::{self, Place};
+    use crate::sums::SumAlgorithm;
+    use crate::testing::conformance::{self, TestPlace};
 
     #[test]
     fn a_path_that_is_on_no_mount_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("img"), b"bytes").unwrap();
         let path = dir.path().to_str().unwrap().trim_start_matches('/').to_owned();
-        let system = MooseFs::open("").unwrap();
+        let system = MooseFsMounts::open("").unwrap();
         let why = system.look(&path).unwrap_err().to_string();
         assert!(why.contains("is not on a mount of MooseFS"), "{why}");
         assert!(system.list(&path, &mut |name, _| panic!("{name}")).is_err());
         assert_eq!(system.look(&format!("{path}/other")).unwrap(), None);
-        assert!(MooseFs::open("master:9421").is_err());
+        assert!(MooseFsMounts::open("master:9421").is_err());
     }
 
     #[test]
@@ -309,8 +317,8 @@ mod tests {
         let same = [(0, 0), (0, 0)];
         let other = [(0, 0), (9, 1), (9, 1)];
         for (chunks, is_same) in [(&same[..], true), (&other, false)] {
-            let system = MooseFs::default();
-            let master = Master::saying(chunks.to_vec());
+            let system = MooseFsMounts::default();
+            let master = MasterServer::with_chunks(chunks.to_vec());
             lock(&system.masters).insert(meta.dev(), Arc::new(master));
             assert_eq!(system.sums(&path, &object).unwrap().units.len(), 1);
             let checked = system.check(&path, &object);
@@ -334,7 +342,7 @@ mod tests {
         File::options().write(true).open(&img).unwrap().set_modified(UNIX_EPOCH + second).unwrap();
         let path = img.to_str().unwrap().trim_start_matches('/').to_owned();
         let object = object_of(&fs::metadata(&img).unwrap());
-        MooseFs::default().check(&path, &object).unwrap();
+        MooseFsMounts::default().check(&path, &object).unwrap();
         assert!(since() >= second + Duration::from_secs(1));
     }
 
@@ -351,7 +359,7 @@ mod tests {
     /// A directory of a mount.
     struct Mount {
         dir: PathBuf,
-        system: Arc<MooseFs>,
+        system: Arc<MooseFsMounts>,
         /// The directory, where it stands in the place of a mount.
         _gone: Option<tempfile::TempDir>,
     }
@@ -361,23 +369,24 @@ mod tests {
         /// look at it tells.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let system = MooseFs::default();
+            let system = MooseFsMounts::default();
             let device = fs::metadata(dir.path()).unwrap().dev();
-            lock(&system.masters).insert(device, Arc::new(Master::saying(vec![(9, 1); 1000])));
+            lock(&system.masters)
+                .insert(device, Arc::new(MasterServer::with_chunks(vec![(9, 1); 1000])));
             Self { dir: dir.path().into(), system: Arc::new(system), _gone: Some(dir) }
         }
 
         /// A mount of real servers, which `MOOSEFS_DIR` names.
         fn served() -> Self {
             let dir = std::env::var_os("MOOSEFS_DIR").expect("it names a directory").into();
-            Self { dir, system: Arc::new(MooseFs::open("").unwrap()), _gone: None }
+            Self { dir, system: Arc::new(MooseFsMounts::open("").unwrap()), _gone: None }
         }
     }
 
-    impl Place for Mount {
-        type System = MooseFs;
+    impl TestPlace for Mount {
+        type System = MooseFsMounts;
 
-        fn system(&self) -> Arc<MooseFs> {
+        fn system(&self) -> Arc<MooseFsMounts> {
             Arc::clone(&self.system)
         }
 
@@ -387,7 +396,7 @@ mod tests {
             fs::rename(beside, at(path)).unwrap();
         }
 
-        fn put_once_read(&self, _: &str, _: &[u8]) -> bool {
+        fn put_during_read(&self, _: &str, _: &[u8]) -> bool {
             false
         }
 
@@ -406,6 +415,6 @@ mod tests {
     #[test]
     #[ignore = "takes a mount"]
     fn a_mount_keeps_the_laws() {
-        conformance::run_honest(&[Algorithm::Crc32], Mount::served);
+        conformance::run_honest(&[SumAlgorithm::Crc32], Mount::served);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
 
-use super::master::{Chunk, ask, connect};
+use super::master::{ChunkLocation, ask, connect};
 use crate::http::is_near;
-use crate::sums::{Algorithm, Sum, Unit, unit_bytes};
+use crate::sums::{ContentSum, SumAlgorithm, SummedUnit, unit_bytes};
 use crate::{RemoteError, lock};
 
 /// The sums of all blocks of a chunk, and their length in bytes.
@@ -27,12 +27,12 @@ const MAX_SERVERS: usize = 64;
 
 /// Servers of chunks, which are asked for sums.
 #[derive(Debug, Default)]
-pub(super) struct Servers {
+pub(super) struct ChunkServers {
     kept: Mutex<HashMap<SocketAddrV4, TcpStream>>,
     received: AtomicU64,
 }
 
-impl Servers {
+impl ChunkServers {
     /// Bytes of sums that came.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
@@ -42,9 +42,9 @@ impl Servers {
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] where none answers.
-    pub(super) fn table(&self, chunk: &Chunk) -> Result<Option<Vec<u32>>, RemoteError> {
+    pub(super) fn table(&self, chunk: &ChunkLocation) -> Result<Option<Vec<u32>>, RemoteError> {
         if chunk.is_hole() {
-            return Ok(Some(hole()));
+            return Ok(Some(hole_table()));
         }
         Ok(self.first(chunk, TABLE)?.map(|told| numbers(&told)))
     }
@@ -53,15 +53,19 @@ impl Servers {
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] where none answers.
-    pub(super) fn seal(&self, chunk: &Chunk) -> Result<Option<u32>, RemoteError> {
+    pub(super) fn seal(&self, chunk: &ChunkLocation) -> Result<Option<u32>, RemoteError> {
         if chunk.is_hole() {
-            return Ok(Some(seal(&hole())));
+            return Ok(Some(seal(&hole_table())));
         }
         Ok(self.first(chunk, SEAL)?.and_then(|told| numbers(&told).pop()))
     }
 
     /// The answer of the first server that has a chunk.
-    fn first(&self, chunk: &Chunk, kind: (u32, usize)) -> Result<Option<Vec<u8>>, RemoteError> {
+    fn first(
+        &self,
+        chunk: &ChunkLocation,
+        kind: (u32, usize),
+    ) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut last = None;
         for server in &chunk.copies {
             // No chunk server has such an address, so whoever names one means another program.
@@ -83,7 +87,7 @@ impl Servers {
     fn ask(
         &self,
         server: SocketAddrV4,
-        chunk: &Chunk,
+        chunk: &ChunkLocation,
         (kind, len): (u32, usize),
     ) -> io::Result<Option<Vec<u8>>> {
         let question = [&chunk.id.to_be_bytes()[..], &chunk.version.to_be_bytes()].concat();
@@ -94,7 +98,7 @@ impl Servers {
             _ => connect(server).and_then(ask)?,
         };
         self.received.fetch_add(answer.len() as u64, Ordering::Relaxed);
-        let told = told(&answer, &question, len)?;
+        let told = answer_content(&answer, &question, len)?;
         let mut kept = lock(&self.kept);
         if kept.len() < MAX_SERVERS {
             kept.insert(server, stream);
@@ -109,18 +113,22 @@ pub(super) fn seal(table: &[u32]) -> u32 {
 }
 
 /// The sums of a chunk that was never written.
-fn hole() -> Vec<u32> {
+fn hole_table() -> Vec<u32> {
     vec![crc32fast::hash(&[0; BLOCK_BYTES as usize]); BLOCKS]
 }
 
 /// The content of an answer, which repeats the question: `len` bytes behind it, or why there are none.
-fn told<'a>(answer: &'a [u8], question: &[u8], len: usize) -> io::Result<Option<&'a [u8]>> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "sums of another chunk");
-    let told = answer.strip_prefix(question).ok_or_else(odd)?;
+fn answer_content<'a>(
+    answer: &'a [u8],
+    question: &[u8],
+    len: usize,
+) -> io::Result<Option<&'a [u8]>> {
+    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "sums of another chunk");
+    let told = answer.strip_prefix(question).ok_or_else(mismatch)?;
     match told.len() {
         1 => Ok(None),
         now if now == len => Ok(Some(told)),
-        _ => Err(odd()),
+        _ => Err(mismatch()),
     }
 }
 
@@ -130,13 +138,13 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// The units of the chunk of that number of a file of `len` bytes, joined from the sums of its blocks.
-pub(super) fn units(table: &[u32], no: u32, len: u64) -> Vec<Unit> {
+pub(super) fn units(table: &[u32], no: u32, len: u64) -> Vec<SummedUnit> {
     let unit = unit_bytes(len).clamp(BLOCK_BYTES, CHUNK_BYTES);
     joined(table, CHUNK_BYTES.min(len - u64::from(no) * CHUNK_BYTES), unit)
 }
 
 /// Units of `len` bytes of a chunk, joined from the sums of its blocks.
-fn joined(table: &[u32], len: u64, unit: u64) -> Vec<Unit> {
+fn joined(table: &[u32], len: u64, unit: u64) -> Vec<SummedUnit> {
     let each = table.chunks((unit / BLOCK_BYTES) as usize).zip((0..len).step_by(unit as usize));
     let units = each.map(|(sums, start)| {
         let bytes = unit.min(len - start);
@@ -145,8 +153,11 @@ fn joined(table: &[u32], len: u64, unit: u64) -> Vec<Unit> {
         for sum in &sums[..(padded / BLOCK_BYTES) as usize] {
             all.combine(&Hasher::new_with_initial_len(*sum, BLOCK_BYTES));
         }
-        let sum = Sum { algorithm: Algorithm::Crc32, bytes: all.finalize().to_be_bytes().into() };
-        Unit { len: bytes, padded, sum: Some(sum) }
+        let sum = ContentSum {
+            algorithm: SumAlgorithm::Crc32,
+            bytes: all.finalize().to_be_bytes().into(),
+        };
+        SummedUnit { len: bytes, padded, sum: Some(sum) }
     });
     units.collect()
 }
@@ -192,12 +203,12 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let std::net::SocketAddr::V4(at) = listener.local_addr().unwrap() else { panic!("IPv6") };
-        let chunk = Chunk { id: 1, version: 1, copies: vec![at] };
-        assert_eq!(Servers::default().table(&chunk).unwrap(), None);
+        let chunk = ChunkLocation { id: 1, version: 1, copies: vec![at] };
+        assert_eq!(ChunkServers::default().table(&chunk).unwrap(), None);
         assert!(listener.accept().is_err());
         // One that was never written needs nobody.
-        let hole = Chunk { id: 0, version: 0, copies: Vec::new() };
-        let table = Servers::default().table(&hole).unwrap().unwrap();
+        let hole = ChunkLocation { id: 0, version: 0, copies: Vec::new() };
+        let table = ChunkServers::default().table(&hole).unwrap().unwrap();
         assert_eq!(units(&table, 0, BLOCK_BYTES + 5).len(), 2);
         assert_eq!(units(&table, 1, CHUNK_BYTES + 5).len(), 1);
     }
@@ -205,11 +216,14 @@ mod tests {
     #[test]
     fn an_answer_of_another_chunk_is_none() {
         let (question, all) = RECORDED.split_at(12);
-        assert_eq!(told(RECORDED, question, TABLE.1).unwrap(), Some(all));
-        assert_eq!(told(&[question, &[19]].concat(), question, TABLE.1).unwrap(), None);
-        assert!(told(&RECORDED[..RECORDED.len() - 1], question, TABLE.1).is_err());
-        assert!(told(RECORDED, &[0; 12], TABLE.1).is_err());
-        assert!(told(&[], question, TABLE.1).is_err() && told(RECORDED, question, 4).is_err());
+        assert_eq!(answer_content(RECORDED, question, TABLE.1).unwrap(), Some(all));
+        assert_eq!(answer_content(&[question, &[19]].concat(), question, TABLE.1).unwrap(), None);
+        assert!(answer_content(&RECORDED[..RECORDED.len() - 1], question, TABLE.1).is_err());
+        assert!(answer_content(RECORDED, &[0; 12], TABLE.1).is_err());
+        assert!(
+            answer_content(&[], question, TABLE.1).is_err()
+                && answer_content(RECORDED, question, 4).is_err()
+        );
     }
 
     #[test]

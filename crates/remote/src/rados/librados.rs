@@ -23,9 +23,9 @@ type Text = *const c_char;
 macro_rules! calls {
     ($($name:ident($($arg:ty),*) $(-> $back:ty)?;)*) => {
         #[derive(Debug)]
-        struct Calls { $($name: unsafe extern "C" fn($($arg),*) $(-> $back)?,)* }
+        struct LibradosCalls { $($name: unsafe extern "C" fn($($arg),*) $(-> $back)?,)* }
 
-        impl Calls {
+        impl LibradosCalls {
             /// Looks all of them up.
             ///
             /// # Safety
@@ -69,39 +69,40 @@ pub(super) struct Errno(pub(super) c_int);
 
 /// A connection to a cluster.
 #[derive(Debug)]
-pub(super) struct Cluster {
-    calls: &'static Calls,
+pub(super) struct CephCluster {
+    calls: &'static LibradosCalls,
     handle: Handle,
 }
 
 // SAFETY: librados says of its handles that threads may share them; nothing here changes the pointer.
-unsafe impl Send for Cluster {}
+unsafe impl Send for CephCluster {}
 // SAFETY: the same.
-unsafe impl Sync for Cluster {}
+unsafe impl Sync for CephCluster {}
 
 /// A pool, for one call after the other.
 #[derive(Debug)]
-pub(super) struct Pool<'a> {
-    cluster: &'a Cluster,
+pub(super) struct PoolContext<'a> {
+    cluster: &'a CephCluster,
     handle: Handle,
 }
 
 /// Length of an object, when it was written, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(super) struct ObjectStat {
     pub(super) len: u64,
     pub(super) secs: i64,
     pub(super) version: u64,
 }
 
 /// The calls, once the library is loaded.
-fn calls() -> Result<&'static Calls, String> {
-    static LOADED: OnceLock<Result<Calls, String>> = OnceLock::new();
+fn calls() -> Result<&'static LibradosCalls, String> {
+    static LOADED: OnceLock<Result<LibradosCalls, String>> = OnceLock::new();
     let load = || {
         // SAFETY: the library of that name is Ceph's; what it does when it is loaded is to set up its own state.
         let library = unsafe { Library::new(LIBRARY) }.map_err(|error| error.to_string())?;
         // SAFETY: it is librados, and it is leaked: its threads may outlive whoever used it.
-        unsafe { Calls::find(Box::leak(Box::new(library))) }.map_err(|error| error.to_string())
+        unsafe { LibradosCalls::find(Box::leak(Box::new(library))) }
+            .map_err(|error| error.to_string())
     };
     LOADED.get_or_init(load).as_ref().map_err(Clone::clone)
 }
@@ -110,7 +111,7 @@ fn ok(code: c_int) -> Result<c_int, Errno> {
     if code < 0 { Err(Errno(-code)) } else { Ok(code) }
 }
 
-impl Cluster {
+impl CephCluster {
     /// Loads the library, reads its settings where it always looks for them, and makes them these.
     ///
     /// # Errors
@@ -149,33 +150,33 @@ impl Cluster {
     }
 
     /// A pool of it, which must be connected.
-    pub(super) fn pool(&self, name: &CStr) -> Result<Pool<'_>, Errno> {
+    pub(super) fn pool(&self, name: &CStr) -> Result<PoolContext<'_>, Errno> {
         let mut handle = ptr::null_mut();
         // SAFETY: the handle is connected, the name ends with a zero, and `handle` is written to.
         ok(unsafe {
             (self.calls.rados_ioctx_create)(self.handle, name.as_ptr(), &raw mut handle)
         })?;
-        Ok(Pool { cluster: self, handle })
+        Ok(PoolContext { cluster: self, handle })
     }
 }
 
-impl Drop for Cluster {
+impl Drop for CephCluster {
     fn drop(&mut self) {
         // SAFETY: pools borrow this, so none is left.
         unsafe { (self.calls.rados_shutdown)(self.handle) };
     }
 }
 
-impl Pool<'_> {
+impl PoolContext<'_> {
     /// Looks at an object.
-    pub(super) fn stat(&self, name: &CStr) -> Result<Stat, Errno> {
+    pub(super) fn stat(&self, name: &CStr) -> Result<ObjectStat, Errno> {
         let (mut len, mut secs) = (0, 0);
         let calls = self.cluster.calls;
         // SAFETY: the name ends with a zero, and both numbers are written to.
         ok(unsafe { (calls.rados_stat)(self.handle, name.as_ptr(), &raw mut len, &raw mut secs) })?;
         // SAFETY: it is the version that the last call of this pool saw, and nobody else calls it.
         let version = unsafe { (calls.rados_get_last_version)(self.handle) };
-        Ok(Stat { len, secs, version })
+        Ok(ObjectStat { len, secs, version })
     }
 
     /// Tells `each` the name of each object, as long as that says to go on.
@@ -218,7 +219,7 @@ impl Pool<'_> {
     ) -> Result<usize, Errno> {
         let (mut got, mut said) = (0, 0);
         let calls = self.cluster.calls;
-        let op = Op::new(calls, version);
+        let op = ReadOp::new(calls, version);
         // SAFETY: all three are written to while `operate` runs, which is before they end.
         unsafe {
             (calls.rados_read_op_read)(
@@ -247,7 +248,7 @@ impl Pool<'_> {
         let room = |part| (vec![0_u8; 4 + 8 * (len(part) / unit).max(1)], 0);
         let mut told: Vec<(Vec<u8>, c_int)> = parts.iter().map(room).collect();
         let calls = self.cluster.calls;
-        let op = Op::new(calls, version);
+        let op = ReadOp::new(calls, version);
         let seed = [0_u8; 8];
         for ((sums, said), part) in told.iter_mut().zip(parts) {
             // SAFETY: the seed is copied, and the answer is cut to the length of `sums`; both they and `said` are in
@@ -272,15 +273,15 @@ impl Pool<'_> {
         told.into_iter().map(|(sums, said)| ok(said).map(|_| sums)).collect()
     }
 
-    fn operate(&self, op: &Op, name: &CStr) -> Result<(), Errno> {
-        // SAFETY: the question was made by `Op::new`, the pool is open, and the name ends with a zero.
+    fn operate(&self, op: &ReadOp, name: &CStr) -> Result<(), Errno> {
+        // SAFETY: the question was made by `ReadOp::new`, the pool is open, and the name ends with a zero.
         let code =
             unsafe { (op.calls.rados_read_op_operate)(op.handle, self.handle, name.as_ptr(), 0) };
         ok(code).map(drop)
     }
 }
 
-impl Drop for Pool<'_> {
+impl Drop for PoolContext<'_> {
     fn drop(&mut self) {
         // SAFETY: it is of `rados_ioctx_create`, and not used again.
         unsafe { (self.cluster.calls.rados_ioctx_destroy)(self.handle) };
@@ -288,13 +289,13 @@ impl Drop for Pool<'_> {
 }
 
 /// A question about one version of an object.
-struct Op {
-    calls: &'static Calls,
+struct ReadOp {
+    calls: &'static LibradosCalls,
     handle: Handle,
 }
 
-impl Op {
-    fn new(calls: &'static Calls, version: u64) -> Self {
+impl ReadOp {
+    fn new(calls: &'static LibradosCalls, version: u64) -> Self {
         // SAFETY: it needs nothing.
         let handle = unsafe { (calls.rados_create_read_op)() };
         // SAFETY: the question was just made.
@@ -303,7 +304,7 @@ impl Op {
     }
 }
 
-impl Drop for Op {
+impl Drop for ReadOp {
     fn drop(&mut self) {
         // SAFETY: it is of `rados_create_read_op`, and not used again.
         unsafe { (self.calls.rados_release_read_op)(self.handle) };

@@ -13,13 +13,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_tree::Timestamp;
 
-use crate::at_once::at_once;
-use crate::sums::{Algorithm, Sum, Sums, Unit, unit_bytes};
-use crate::system::{Found, MAX_NAMES, Object, System, is_no_text, no_text, prefix_of};
+use crate::parallel::map_parallel;
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit, unit_bytes};
+use crate::system::{
+    MAX_NAMES, ObjectVersion, StorageSystem, SystemEntry, is_not_utf8, mark_not_utf8, prefix_of,
+};
 use crate::tree::UNTIMED;
 use crate::{RemoteError, lock};
 
-use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
+use librados::{CephCluster, Errno, NOT_FOUND, ObjectStat, text};
 
 /// Bytes of a part of which sums are asked for: a server holds them in memory, one part after the other.
 const PART_BYTES: u64 = 8 << 20;
@@ -38,17 +40,17 @@ const PATIENCE: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
 
 /// A pool of a cluster.
 #[derive(Debug)]
-pub(crate) struct Rados {
+pub(crate) struct RadosPool {
     pool: String,
     user: Option<String>,
-    cluster: OnceLock<Cluster>,
+    cluster: OnceLock<CephCluster>,
     connecting: Mutex<()>,
     /// Names of all objects, from the first list on: there is no shorter one.
     names: Mutex<Option<Arc<BTreeSet<String>>>>,
     received: AtomicU64,
 }
 
-impl Rados {
+impl RadosPool {
     pub(crate) fn open(host: &str) -> Result<Self, RemoteError> {
         let (user, pool) = match host.split_once('@') {
             Some((user, pool)) => (Some(user.to_owned()), pool),
@@ -69,14 +71,14 @@ impl Rados {
         })
     }
 
-    fn cluster(&self) -> Result<&Cluster, RemoteError> {
+    fn cluster(&self) -> Result<&CephCluster, RemoteError> {
         let _connecting = lock(&self.connecting);
         if let Some(cluster) = self.cluster.get() {
             return Ok(cluster);
         }
         let bad = |why: String| RemoteError::Address(format!("rados://{}: {why}", self.pool));
         let user = self.user.as_deref().and_then(text);
-        let cluster = Cluster::new(user.as_deref(), &PATIENCE).map_err(|why| {
+        let cluster = CephCluster::new(user.as_deref(), &PATIENCE).map_err(|why| {
             bad(format!(
                 "{} cannot be loaded ({why}); Debian has it in librados2",
                 librados::LIBRARY
@@ -91,14 +93,14 @@ impl Rados {
         // It says of a keyring that is missing what it says of an object.
         let connected =
             cluster.connect().map_err(|error| if error == NOT_FOUND { NO_KEY } else { error });
-        connected.map_err(|error| self.failed(error))?;
+        connected.map_err(|error| self.error_of(error))?;
         Ok(self.cluster.get_or_init(|| cluster))
     }
 
     /// Calls something on the pool, in a context of its own.
     fn with<T>(
         &self,
-        call: impl FnOnce(&librados::Pool<'_>) -> Result<T, Errno>,
+        call: impl FnOnce(&librados::PoolContext<'_>) -> Result<T, Errno>,
     ) -> Result<T, RemoteError> {
         let name = text(&self.pool).ok_or(RemoteError::NotFound)?;
         let pool = match self.cluster()?.pool(&name) {
@@ -106,12 +108,12 @@ impl Rados {
                 let why = format!("there is no pool {}", self.pool);
                 return Err(RemoteError::Refused { server: "ceph".into(), why });
             }
-            pool => pool.map_err(|error| self.failed(error))?,
+            pool => pool.map_err(|error| self.error_of(error))?,
         };
-        call(&pool).map_err(|error| self.failed(error))
+        call(&pool).map_err(|error| self.error_of(error))
     }
 
-    fn failed(&self, Errno(errno): Errno) -> RemoteError {
+    fn error_of(&self, Errno(errno): Errno) -> RemoteError {
         let (server, why) = ("ceph".to_owned(), reason(Errno(errno)));
         match errno {
             2 => RemoteError::NotFound,
@@ -119,22 +121,22 @@ impl Rados {
             34 | 75 => RemoteError::Changed,
             1 | 13 => RemoteError::Refused {
                 server,
-                why: format!("{why}; a keyring of {} is needed", self.who()),
+                why: format!("{why}; a keyring of {} is needed", self.client_name()),
             },
             22 | 95 => RemoteError::Refused { server, why },
             _ => RemoteError::Unreachable { server, why },
         }
     }
 
-    fn who(&self) -> String {
+    fn client_name(&self) -> String {
         format!("client.{}", self.user.as_deref().unwrap_or("admin"))
     }
 
-    fn stat(&self, path: &str) -> Result<Object, RemoteError> {
+    fn stat(&self, path: &str) -> Result<ObjectVersion, RemoteError> {
         let name = text(path).ok_or(RemoteError::NotFound)?;
-        let Stat { len, secs, version } = self.with(|pool| pool.stat(&name))?;
+        let ObjectStat { len, secs, version } = self.with(|pool| pool.stat(&name))?;
         let modified = Timestamp { secs, nanos: 0 };
-        Ok(Object { len, modified, token: version.to_string() })
+        Ok(ObjectVersion { len, modified, token: version.to_string() })
     }
 
     /// The names of all objects.
@@ -148,7 +150,7 @@ impl Rados {
             pool.names(&mut |name| {
                 bytes += name.count_bytes();
                 let text = name.to_str().map(str::to_owned);
-                names.insert(text.unwrap_or_else(|_| no_text(&name.to_string_lossy())));
+                names.insert(text.unwrap_or_else(|_| mark_not_utf8(&name.to_string_lossy())));
                 names.len() <= MAX_NAMES && bytes <= MAX_NAME_BYTES
             })
         })?;
@@ -160,12 +162,12 @@ impl Rados {
     }
 
     /// The sums of units of parts of an object, from one question.
-    fn asked(
+    fn request_sums(
         &self,
-        (path, object): (&str, &Object),
+        (path, object): (&str, &ObjectVersion),
         parts: &[Range<u64>],
         unit: u64,
-    ) -> Result<Vec<Unit>, RemoteError> {
+    ) -> Result<Vec<SummedUnit>, RemoteError> {
         let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
         let told = self.with(|pool| pool.sums((name.as_c_str(), version), parts, unit as usize))?;
         let bytes = told.iter().map(Vec::len).sum::<usize>() as u64;
@@ -174,14 +176,14 @@ impl Rados {
         for (part, told) in parts.iter().zip(told) {
             let len = part.end - part.start;
             let sums = parse_sums(&told, len.div_ceil(unit))?;
-            units.extend(sums.map(|sum| Unit::new(len.min(unit), Some(sum))));
+            units.extend(sums.map(|sum| SummedUnit::new(len.min(unit), Some(sum))));
         }
         Ok(units)
     }
 }
 
 /// Sums from an answer: their number, then each, both with the last byte first.
-fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = Sum>, RemoteError> {
+fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = ContentSum>, RemoteError> {
     let odd = || RemoteError::Wrong(format!("sums of Ceph that are not {count}"));
     let (number, sums) = told.split_first_chunk::<4>().ok_or_else(odd)?;
     if u64::from(u32::from_le_bytes(*number)) != count || sums.len() as u64 != count * 8 {
@@ -189,7 +191,7 @@ fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = Sum>, Remo
     }
     Ok(sums.chunks_exact(8).map(|sum| {
         let bytes: Vec<u8> = sum.iter().rev().copied().collect();
-        Sum { algorithm: Algorithm::Xxh64, bytes: bytes.into() }
+        ContentSum { algorithm: SumAlgorithm::Xxh64, bytes: bytes.into() }
     }))
 }
 
@@ -203,57 +205,62 @@ fn parts(len: u64, unit: u64) -> Vec<Range<u64>> {
     parts
 }
 
-impl System for Rados {
+impl StorageSystem for RadosPool {
     fn url(&self, path: &str) -> String {
         format!("rados://{}/{path}", self.pool)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if path.is_empty() {
-            return self.with(|_| Ok(Some(Found::Dir { modified: UNTIMED })));
+            return self.with(|_| Ok(Some(SystemEntry::Dir { modified: UNTIMED })));
         }
         match self.stat(path) {
-            Ok(object) => return Ok(Some(Found::Object(object))),
+            Ok(object) => return Ok(Some(SystemEntry::Object(object))),
             Err(RemoteError::NotFound) => {}
             Err(error) => return Err(error),
         }
         let (names, prefix) = (self.names()?, prefix_of(path));
         let first = names.range(prefix.clone()..).next();
         let is_dir = first.is_some_and(|name| name.starts_with(&prefix));
-        Ok(is_dir.then_some(Found::Dir { modified: UNTIMED }))
+        Ok(is_dir.then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         let names = self.names()?;
         let (dirs, objects) = children(&names, &prefix_of(path));
         if dirs.is_empty() && objects.is_empty() && !path.is_empty() {
             return Err(RemoteError::NotFound);
         }
-        dirs.into_iter().for_each(|name| each(name.into(), Found::Dir { modified: UNTIMED }));
+        dirs.into_iter().for_each(|name| each(name.into(), SystemEntry::Dir { modified: UNTIMED }));
         let look = |(name, full): &(&str, &str)| match self.stat(full) {
             Ok(object) => Ok(Some(((*name).to_owned(), object))),
             // One whose name is no text is told, and refused; any other is gone since.
             Err(RemoteError::NotFound) => {
-                Ok(is_no_text(full).then(|| ((*name).to_owned(), Object::default())))
+                Ok(is_not_utf8(full).then(|| ((*name).to_owned(), ObjectVersion::default())))
             }
             Err(error) => Err(error),
         };
-        for (name, object) in at_once(&objects, look)?.into_iter().flatten() {
-            each(name, Found::Object(object));
+        for (name, object) in map_parallel(&objects, look)?.into_iter().flatten() {
+            each(name, SystemEntry::Object(object));
         }
         Ok(())
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let unit = unit_bytes(object.len);
         let parts = parts(object.len, unit);
         let questions: Vec<_> = parts.chunks(PARTS).collect();
-        let asked = at_once(&questions, |parts| self.asked((path, object), parts, unit));
+        let asked =
+            map_parallel(&questions, |parts| self.request_sums((path, object), parts, unit));
         match asked {
-            Ok(units) => Ok(Sums { units: units.concat(), whole: None }),
+            Ok(units) => Ok(ObjectSums { units: units.concat(), whole: None }),
             Err(RemoteError::NotFound) => Err(RemoteError::Changed),
             // Servers that do not know the question, or not XXH64.
-            Err(RemoteError::Refused { .. }) => Ok(Sums::default()),
+            Err(RemoteError::Refused { .. }) => Ok(ObjectSums::default()),
             Err(error) => Err(error),
         }
     }
@@ -261,7 +268,7 @@ impl System for Rados {
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
@@ -301,7 +308,7 @@ fn children<'a>(
     (dirs, objects)
 }
 
-fn version_of(object: &Object) -> Result<u64, RemoteError> {
+fn version_of(object: &ObjectVersion) -> Result<u64, RemoteError> {
     object.token.parse().map_err(|_| RemoteError::NotFound)
 }
 
@@ -315,11 +322,11 @@ mod tests {
     use std::process::Command;
     use std::sync::Arc;
 
-    use crate::testing::conformance::{self, Place};
+    use crate::testing::conformance::{self, TestPlace};
 
     #[test]
     fn an_address_names_a_pool_and_perhaps_a_user() {
-        let open = |host: &str| Rados::open(host).map(|it| (it.pool, it.user));
+        let open = |host: &str| RadosPool::open(host).map(|it| (it.pool, it.user));
         assert_eq!(open("pool").unwrap(), ("pool".into(), None));
         assert_eq!(open("backup@pool").unwrap(), ("pool".into(), Some("backup".into())));
         for bad in ["", "@pool", "user@", "a@b@c", "host:6789"] {
@@ -383,12 +390,12 @@ mod tests {
     }
 
     /// A pool of a cluster, which `CEPH_CONF` tells.
-    struct Pool(Arc<Rados>);
+    struct TestPool(Arc<RadosPool>);
 
-    impl Place for Pool {
-        type System = Rados;
+    impl TestPlace for TestPool {
+        type System = RadosPool;
 
-        fn system(&self) -> Arc<Rados> {
+        fn system(&self) -> Arc<RadosPool> {
             Arc::clone(&self.0)
         }
 
@@ -400,7 +407,7 @@ mod tests {
             assert!(put.status.success(), "{put:?}");
         }
 
-        fn put_once_read(&self, _: &str, _: &[u8]) -> bool {
+        fn put_during_read(&self, _: &str, _: &[u8]) -> bool {
             false
         }
     }
@@ -409,8 +416,8 @@ mod tests {
     #[test]
     #[ignore = "takes a cluster"]
     fn a_pool_keeps_the_laws() {
-        conformance::run_honest(&[Algorithm::Xxh64], || {
-            Pool(Arc::new(Rados::open("pool").unwrap()))
+        conformance::run_honest(&[SumAlgorithm::Xxh64], || {
+            TestPool(Arc::new(RadosPool::open("pool").unwrap()))
         });
     }
 }

@@ -1,17 +1,17 @@
 //! Who asks S3, and where: from the environment and the files that the tools of AWS use.
 
-use crate::{Env, RemoteError};
+use crate::{Environment, RemoteError};
 
 /// Keys of an account.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct AccessKeys {
     pub(super) id: String,
     pub(super) secret: String,
     /// Of keys that are lent for a while.
     pub(super) token: Option<String>,
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for AccessKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({})", self.id)
     }
@@ -19,20 +19,20 @@ impl std::fmt::Debug for Keys {
 
 /// What is known of an account and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct S3Account {
     /// None where nothing is signed: some buckets are for everybody.
-    pub(super) keys: Option<Keys>,
+    pub(super) keys: Option<AccessKeys>,
     pub(super) region: String,
     /// URL of a server that is not Amazon's.
     pub(super) endpoint: Option<String>,
 }
 
-impl Account {
+impl S3Account {
     /// Finds what the environment says, and for what it does not say the profile.
     ///
     /// # Errors
     /// [`RemoteError::Address`] where a profile is named that is not there, or keys are half there.
-    pub(super) fn find(env: &dyn Env) -> Result<Self, RemoteError> {
+    pub(super) fn find(env: &dyn Environment) -> Result<Self, RemoteError> {
         let var = |name: &str| env.var(name).filter(|value| !value.is_empty());
         let named = var("AWS_PROFILE").or_else(|| var("AWS_DEFAULT_PROFILE"));
         let profile = named.as_deref().unwrap_or("default");
@@ -51,10 +51,12 @@ impl Account {
             found.or_else(|| value(config.as_deref()?, &in_config, name))
         };
         let keys = match (var("AWS_ACCESS_KEY_ID"), var("AWS_SECRET_ACCESS_KEY")) {
-            (Some(id), Some(secret)) => Some(Keys { id, secret, token: var("AWS_SESSION_TOKEN") }),
+            (Some(id), Some(secret)) => {
+                Some(AccessKeys { id, secret, token: var("AWS_SESSION_TOKEN") })
+            }
             (None, None) => match (kept("aws_access_key_id"), kept("aws_secret_access_key")) {
                 (Some(id), Some(secret)) => {
-                    Some(Keys { id, secret, token: kept("aws_session_token") })
+                    Some(AccessKeys { id, secret, token: kept("aws_session_token") })
                 }
                 _ => None,
             },
@@ -102,27 +104,27 @@ fn value(text: &str, section: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Vars;
+    use crate::testing::TestEnvironment;
 
     #[test]
     fn the_environment_counts_before_the_profile_and_half_a_key_is_refused() {
-        let files = Vars::of(&[("HOME", "/home/me")]).file(
+        let files = TestEnvironment::of(&[("HOME", "/home/me")]).file(
             "/home/me/.aws/credentials",
             "[default]\naws_access_key_id = A\naws_secret_access_key = B\n[work]\n\
              aws_access_key_id=C\naws_secret_access_key=D\nregion=eu-west-1\n",
         );
-        let account = Account::find(&files).unwrap();
+        let account = S3Account::find(&files).unwrap();
         assert_eq!(account.keys.unwrap().id, "A");
         assert_eq!(account.region, "us-east-1");
         let work = files.clone().with("AWS_PROFILE", "work");
-        let account = Account::find(&work).unwrap();
+        let account = S3Account::find(&work).unwrap();
         assert_eq!((account.keys.unwrap().id, account.region), ("C".into(), "eu-west-1".into()));
         let other = work.clone().with("AWS_ACCESS_KEY_ID", "E").with("AWS_SECRET_ACCESS_KEY", "F");
-        assert_eq!(Account::find(&other).unwrap().keys.unwrap().id, "E");
-        let half = Account::find(&work.with("AWS_ACCESS_KEY_ID", "E")).unwrap_err();
+        assert_eq!(S3Account::find(&other).unwrap().keys.unwrap().id, "E");
+        let half = S3Account::find(&work.with("AWS_ACCESS_KEY_ID", "E")).unwrap_err();
         assert!(half.to_string().contains("AWS_SECRET_ACCESS_KEY is not"), "{half}");
-        let lost = Account::find(&files.with("AWS_PROFILE", "lost")).unwrap_err();
+        let lost = S3Account::find(&files.with("AWS_PROFILE", "lost")).unwrap_err();
         assert!(lost.to_string().contains("the profile lost"), "{lost}");
-        assert_eq!(Account::find(&Vars::default()).unwrap().keys, None);
+        assert_eq!(S3Account::find(&TestEnvironment::default()).unwrap().keys, None);
     }
 }

@@ -15,15 +15,18 @@ use jiff::Timestamp as Instant;
 use roxmltree::Node;
 
 use crate::http::{
-    Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header, xml,
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, bare_tag, escaped,
+    range_header, xml,
 };
-use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit};
+use crate::system::{
+    ObjectVersion, PageSummary, StorageSystem, SystemEntry, list_pages, prefix_of,
+};
 use crate::tree::UNTIMED;
-use crate::{Env, RemoteError, instant};
+use crate::{Environment, RemoteError, timestamps};
 
-use credentials::Account;
-use sign::ToSign;
+use credentials::S3Account;
+use sign::UnsignedRequest;
 
 /// Parts of an object that are asked for at once, and most in all: S3 has no more.
 const PARTS: usize = 1000;
@@ -31,10 +34,10 @@ const MAX_PARTS: usize = 10_000;
 
 /// A bucket.
 #[derive(Debug)]
-pub(crate) struct S3 {
-    client: Client,
+pub(crate) struct S3Bucket {
+    client: HttpClient,
     bucket: String,
-    account: Account,
+    account: S3Account,
     /// Scheme, and host with port.
     base: (String, String),
     /// What stands before the key in a path: the bucket, where it is not in the host.
@@ -44,15 +47,15 @@ pub(crate) struct S3 {
 /// Parameters or headers of a request, by their names.
 type Pairs<'a> = [(&'a str, String)];
 
-impl S3 {
-    pub(crate) fn open(bucket: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+impl S3Bucket {
+    pub(crate) fn open(bucket: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
         let bad = |why: &str| RemoteError::Address(format!("s3://{bucket}: {why}"));
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         if bucket.len() < 3 || !bucket.bytes().all(is_plain) {
             return Err(bad("not the name of a bucket; write s3://BUCKET/PATH"));
         }
-        let account = Account::find(env)?;
+        let account = S3Account::find(env)?;
         let (base, above) = match &account.endpoint {
             Some(endpoint) => {
                 let uri: Uri = endpoint.parse().map_err(|_| bad("AWS_ENDPOINT_URL is no URL"))?;
@@ -73,7 +76,7 @@ impl S3 {
                 }
             }
         };
-        let client = Client::new(Redirects::Tell);
+        let client = HttpClient::new(RedirectPolicy::Tell);
         Ok(Self { client, bucket: bucket.into(), account, base, above })
     }
 
@@ -85,7 +88,7 @@ impl S3 {
     ) -> Result<Request<()>, RemoteError> {
         let (scheme, host) = &self.base;
         let path = format!("{}/{}", self.above, escaped(key, true));
-        let to_sign = ToSign { host, path: &path, query, headers };
+        let to_sign = UnsignedRequest { host, path: &path, query, headers };
         let with = (self.account.keys.as_ref(), self.account.region.as_str());
         let headers = to_sign.signed(method, with, Instant::now());
         let query = to_sign.query();
@@ -100,12 +103,12 @@ impl S3 {
         method: &str,
         key: &str,
         with: (&Pairs<'_>, &Pairs<'_>),
-    ) -> Result<Answer, RemoteError> {
+    ) -> Result<HttpAnswer, RemoteError> {
         self.client.ask(&|| self.request(method, key, with))
     }
 
     /// The error that an answer is.
-    fn refused(&self, answer: &Answer) -> RemoteError {
+    fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let text = answer.text();
         let document = xml(&text, "an error").ok();
         let word = |name: &str| {
@@ -139,7 +142,7 @@ impl S3 {
         &self,
         prefix: &str,
         (limit, token): (usize, Option<&str>),
-    ) -> Result<Page, RemoteError> {
+    ) -> Result<ListPage, RemoteError> {
         let mut query = vec![
             ("delimiter", "/".to_owned()),
             ("encoding-type", "url".to_owned()),
@@ -154,40 +157,44 @@ impl S3 {
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
-        Page::parse(&answer.text(), prefix)
+        ListPage::parse(&answer.text(), prefix)
     }
 }
 
-impl System for S3 {
+impl StorageSystem for S3Bucket {
     fn url(&self, path: &str) -> String {
         format!("s3://{}/{path}", self.bucket)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
             let answer = self.ask("HEAD", path, (&[], &[]))?;
             match answer.status {
-                StatusCode::OK => return object_of(&answer).map(Found::Object).map(Some),
+                StatusCode::OK => return object_of(&answer).map(SystemEntry::Object).map(Some),
                 StatusCode::NOT_FOUND => {}
                 _ => return Err(self.refused(&answer)),
             }
         }
         let page = self.page(&prefix_of(path), (1, None))?;
         let is_there = path.is_empty() || page.is_marked || !page.found.is_empty();
-        Ok(is_there.then_some(Found::Dir { modified: UNTIMED }))
+        Ok(is_there.then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
         list_pages(path, |prefix, token| {
-            let Page { found, next, last, is_marked } = self.page(prefix, (PARTS, token))?;
+            let ListPage { found, next, last, is_marked } = self.page(prefix, (PARTS, token))?;
             let (names, is_there) = (found.len(), is_marked || !found.is_empty());
             found.into_iter().for_each(|(name, found)| each(name, found));
-            Ok(Listed { names, is_there, last, next })
+            Ok(PageSummary { names, is_there, last, next })
         })
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
-        let (mut sums, mut marker) = (Sums::default(), 0);
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
+        let (mut sums, mut marker) = (ObjectSums::default(), 0);
         loop {
             let headers = [
                 ("x-amz-max-parts", PARTS.to_string()),
@@ -202,7 +209,7 @@ impl System for S3 {
                 _ => return Err(self.refused(&answer)),
             }
             let text = answer.text();
-            let Ok(attributes) = Attributes::parse(&text) else {
+            let Ok(attributes) = ObjectAttributes::parse(&text) else {
                 return self.sums_of_whole(path, object);
             };
             match attributes.etag {
@@ -224,7 +231,7 @@ impl System for S3 {
         let has_all = sums.units.iter().map(|unit| unit.len).sum::<u64>() == object.len;
         if !has_all || !sums.is_known() {
             return match sums.whole {
-                Some(whole) => Ok(Sums::of_whole(object.len, whole)),
+                Some(whole) => Ok(ObjectSums::of_whole(object.len, whole)),
                 None => self.sums_of_whole(path, object),
             };
         }
@@ -234,14 +241,14 @@ impl System for S3 {
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let headers = [("if-match", object.token.clone()), ("range", range_header(&range))];
         let make = || self.request("GET", path, (&[], &headers));
-        let version = Version::Tag(&object.token);
-        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        let version = ExpectedVersion::Tag(&object.token);
+        let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
     }
 
@@ -250,9 +257,9 @@ impl System for S3 {
     }
 }
 
-impl S3 {
+impl S3Bucket {
     /// The sum of the whole, as `HEAD` tells it.
-    fn sums_of_whole(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums_of_whole(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let headers =
             [("if-match", object.token.clone()), ("x-amz-checksum-mode", "ENABLED".to_owned())];
         let answer = self.ask("HEAD", path, (&[], &headers))?;
@@ -262,42 +269,43 @@ impl S3 {
         if answer.header("etag").map(bare_tag) != Some(bare_tag(&object.token)) {
             return Err(RemoteError::Changed);
         }
-        let of = |(name, algorithm): &(&str, Algorithm)| {
+        let of = |(name, algorithm): &(&str, SumAlgorithm)| {
             let header = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
             sum_of(answer.header(&header)?, *algorithm)
         };
         match SUMS.iter().find_map(of) {
-            Some(sum) => Ok(Sums::of_whole(object.len, sum)),
-            None => Ok(Sums::default()),
+            Some(sum) => Ok(ObjectSums::of_whole(object.len, sum)),
+            None => Ok(ObjectSums::default()),
         }
     }
 }
 
 /// Sums by their names, the strongest first.
-const SUMS: [(&str, Algorithm); 5] = [
-    ("SHA256", Algorithm::Sha256),
-    ("SHA1", Algorithm::Sha1),
-    ("CRC64NVME", Algorithm::Crc64Nvme),
-    ("CRC32C", Algorithm::Crc32c),
-    ("CRC32", Algorithm::Crc32),
+const SUMS: [(&str, SumAlgorithm); 5] = [
+    ("SHA256", SumAlgorithm::Sha256),
+    ("SHA1", SumAlgorithm::Sha1),
+    ("CRC64NVME", SumAlgorithm::Crc64Nvme),
+    ("CRC32C", SumAlgorithm::Crc32c),
+    ("CRC32", SumAlgorithm::Crc32),
 ];
 
 /// The sum in base 64; none where it is one of sums, which ends with the number of these.
-fn sum_of(text: &str, algorithm: Algorithm) -> Option<Sum> {
-    Sum::new(algorithm, &BASE64.decode(text).ok()?).ok()
+fn sum_of(text: &str, algorithm: SumAlgorithm) -> Option<ContentSum> {
+    ContentSum::new(algorithm, &BASE64.decode(text).ok()?).ok()
 }
 
-fn object_of(answer: &Answer) -> Result<Object, RemoteError> {
+fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
     let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
     let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
     let token = answer.header("etag").ok_or_else(|| wrong("an entity tag"))?.to_owned();
-    let modified = answer.header("last-modified").and_then(instant::of_http).unwrap_or(UNTIMED);
-    Ok(Object { len, modified, token })
+    let modified =
+        answer.header("last-modified").and_then(timestamps::from_http).unwrap_or(UNTIMED);
+    Ok(ObjectVersion { len, modified, token })
 }
 
 /// A page of a list.
-struct Page {
-    found: Vec<(String, Found)>,
+struct ListPage {
+    found: Vec<(String, SystemEntry)>,
     next: Option<String>,
     /// The last key or prefix of it.
     last: Option<String>,
@@ -305,7 +313,7 @@ struct Page {
     is_marked: bool,
 }
 
-impl Page {
+impl ListPage {
     fn parse(text: &str, prefix: &str) -> Result<Self, RemoteError> {
         let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
         let document = xml(text, "a list")?;
@@ -333,21 +341,21 @@ impl Page {
                         continue;
                     }
                     let len = child(node, "Size").and_then(|size| size.parse().ok());
-                    let object = Object {
+                    let object = ObjectVersion {
                         len: len.ok_or_else(|| wrong("a size"))?,
                         modified: child(node, "LastModified")
-                            .and_then(instant::of_iso)
+                            .and_then(timestamps::from_iso)
                             .unwrap_or(UNTIMED),
                         token: child(node, "ETag").ok_or_else(|| wrong("an entity tag"))?.into(),
                     };
-                    page.found.push((name.to_owned(), Found::Object(object)));
+                    page.found.push((name.to_owned(), SystemEntry::Object(object)));
                 }
                 "CommonPrefixes" => {
                     let key = named(child(node, "Prefix").ok_or_else(|| wrong("a prefix"))?);
                     page.last = page.last.max(Some(key.clone()));
                     let Some(name) = key.strip_prefix(prefix) else { continue };
                     let name = name.strip_suffix('/').unwrap_or(name);
-                    page.found.push((name.to_owned(), Found::Dir { modified: UNTIMED }));
+                    page.found.push((name.to_owned(), SystemEntry::Dir { modified: UNTIMED }));
                 }
                 _ => {}
             }
@@ -362,14 +370,14 @@ impl Page {
 }
 
 /// What `GetObjectAttributes` tells.
-struct Attributes {
+struct ObjectAttributes {
     etag: Option<String>,
-    whole: Option<Sum>,
-    parts: Vec<Unit>,
+    whole: Option<ContentSum>,
+    parts: Vec<SummedUnit>,
     next: Option<usize>,
 }
 
-impl Attributes {
+impl ObjectAttributes {
     fn parse(text: &str) -> Result<Self, RemoteError> {
         let document = xml(text, "attributes")?;
         let root = document.root_element();
@@ -389,7 +397,7 @@ impl Attributes {
         let whole = checksum.filter(|_| !is_composite).and_then(sums);
         let part = |node: Node<'_, '_>| {
             let len: u64 = child(node, "Size")?.parse().ok()?;
-            (len > 0).then(|| Unit::new(len, sums(node)))
+            (len > 0).then(|| SummedUnit::new(len, sums(node)))
         };
         let units = parts.into_iter().flat_map(|node| node.children());
         let units =
@@ -438,30 +446,30 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Vars;
-    use crate::testing::conformance::{self, Says};
-    use crate::testing::fake::{Asked, Fake, Kept, Served, Told};
+    use crate::testing::TestEnvironment;
+    use crate::testing::conformance::{self, SumHonesty};
+    use crate::testing::fake::{FakeServer, ServedSystem, StoredObject, TestAnswer, TestRequest};
 
     #[test]
     fn another_answer_is_no_empty_list() {
         let list = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
-        assert!(Page::parse(list, "").unwrap().found.is_empty());
+        assert!(ListPage::parse(list, "").unwrap().found.is_empty());
         for (other, why) in [
             ("<ListBucketResult/>", "without its end"),
             ("<html><IsTruncated>false</IsTruncated></html>", "html came"),
             (&list.replace("false", "true"), "its next token"),
         ] {
-            let told = Page::parse(other, "").err().unwrap().to_string();
+            let told = ListPage::parse(other, "").err().unwrap().to_string();
             assert!(told.contains(why), "{other}: {told}");
         }
     }
 
-    fn crc(fake: &Fake, bytes: &[u8]) -> String {
+    fn crc(fake: &FakeServer, bytes: &[u8]) -> String {
         let sum = BASE64.encode(crc32c::crc32c(&fake.summed(bytes)).to_be_bytes());
         format!("<ChecksumCRC32C>{sum}</ChecksumCRC32C>")
     }
 
-    fn attributes(fake: &Fake, kept: &Kept) -> String {
+    fn attributes(fake: &FakeServer, kept: &StoredObject) -> String {
         let part =
             |part: &[u8]| format!("<Part><Size>{}</Size>{}</Part>", part.len(), crc(fake, part));
         let parts: String = kept.parts().map(part).collect();
@@ -474,8 +482,8 @@ mod tests {
         )
     }
 
-    fn list(fake: &Fake) -> String {
-        let entry = |(key, kept): (String, Kept)| {
+    fn list(fake: &FakeServer) -> String {
+        let entry = |(key, kept): (String, StoredObject)| {
             let time = instant_of(&kept);
             let (len, tag) = (kept.bytes.len(), kept.tag());
             format!(
@@ -487,34 +495,39 @@ mod tests {
         format!("<ListBucketResult><IsTruncated>false</IsTruncated>{all}</ListBucketResult>")
     }
 
-    fn instant_of(kept: &Kept) -> Instant {
+    fn instant_of(kept: &StoredObject) -> Instant {
         Instant::from_second(kept.secs().cast_signed()).unwrap()
     }
 
-    fn told(fake: &Fake, asked: &Asked) -> Told {
+    fn respond(fake: &FakeServer, asked: &TestRequest) -> TestAnswer {
         let key = asked.path.strip_prefix("/bucket/").unwrap();
         if key.is_empty() {
-            return Told::of(200, list(fake));
+            return TestAnswer::of(200, list(fake));
         }
-        let Some(kept) = fake.get(key) else { return Told::of(404, "") };
+        let Some(kept) = fake.get(key) else { return TestAnswer::of(404, "") };
         if asked.header("if-match").is_some_and(|tag| tag != kept.tag()) {
-            return Told::of(412, "");
+            return TestAnswer::of(412, "");
         }
         let told = match asked.header("range") {
-            _ if asked.query("attributes").is_some() => Told::of(200, attributes(fake, &kept)),
+            _ if asked.query("attributes").is_some() => {
+                TestAnswer::of(200, attributes(fake, &kept))
+            }
             Some(range) => fake.ranged(&kept, range),
-            None => Told::of(200, kept.bytes.clone()),
+            None => TestAnswer::of(200, kept.bytes.clone()),
         };
         told.with("etag", kept.tag()).with("last-modified", kept.date())
     }
 
     #[test]
     fn a_bucket_keeps_the_laws() {
-        conformance::run(&[Algorithm::Crc32c], |says| {
-            let fake = Fake::new(says == Says::Lies);
-            let vars = Vars::of(&[("AWS_ENDPOINT_URL", &format!("http://{}", fake.serve(told)))]);
-            let system = S3::open("bucket", &vars).unwrap().into();
-            Served { fake, system }
+        conformance::run(&[SumAlgorithm::Crc32c], |says| {
+            let fake = FakeServer::new(says == SumHonesty::Lies);
+            let vars = TestEnvironment::of(&[(
+                "AWS_ENDPOINT_URL",
+                &format!("http://{}", fake.serve(respond)),
+            )]);
+            let system = S3Bucket::open("bucket", &vars).unwrap().into();
+            ServedSystem { fake, system }
         });
     }
 }

@@ -5,7 +5,7 @@ use http::Request;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::credentials::Keys;
+use super::credentials::AccessKeys;
 use crate::http::escaped;
 use crate::sums::hex;
 
@@ -13,7 +13,7 @@ use crate::sums::hex;
 const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// What is signed of a request without a body.
-pub(super) struct ToSign<'a> {
+pub(super) struct UnsignedRequest<'a> {
     pub(super) host: &'a str,
     /// Path with escapes.
     pub(super) path: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct ToSign<'a> {
     pub(super) headers: &'a [(&'a str, String)],
 }
 
-impl ToSign<'_> {
+impl UnsignedRequest<'_> {
     /// The query with escapes.
     pub(super) fn query(&self) -> String {
         let pair = |(name, value): &(&str, String)| {
@@ -36,7 +36,7 @@ impl ToSign<'_> {
     pub(super) fn signed(
         &self,
         method: &str,
-        (keys, region): (Option<&Keys>, &str),
+        (keys, region): (Option<&AccessKeys>, &str),
         now: Timestamp,
     ) -> Vec<(String, String)> {
         let mut headers: Vec<_> =
@@ -98,7 +98,7 @@ mod tests {
     /// The examples of "Signature Calculations for the Authorization Header" in the manual of Amazon S3.
     #[test]
     fn the_signatures_are_those_of_the_manual() {
-        let keys = Keys {
+        let keys = AccessKeys {
             id: "AKIAIOSFODNN7EXAMPLE".into(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
             token: None,
@@ -121,7 +121,7 @@ mod tests {
                 "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
             ),
         ] {
-            let to_sign = ToSign { host, path, query, headers };
+            let to_sign = UnsignedRequest { host, path, query, headers };
             let signed = to_sign.signed("GET", (Some(&keys), "us-east-1"), now);
             let (_, header) = signed.last().unwrap();
             assert!(header.ends_with(signature), "{header}");

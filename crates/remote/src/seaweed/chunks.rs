@@ -9,11 +9,11 @@ use blake3::Hasher;
 use serde_json::Value;
 
 use super::md5;
-use crate::sums::{Algorithm, Sum, Unit};
+use crate::sums::{ContentSum, SumAlgorithm, SummedUnit};
 
 /// A chunk of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(super) struct FileChunk {
     /// Its place in the file.
     pub(super) range: Range<u64>,
     /// True if it is a list of chunks instead of bytes.
@@ -23,10 +23,10 @@ pub(super) struct Chunk {
     /// When it was written, in nanoseconds.
     written: i64,
     /// MD5 of its bytes, where that is of those that a read gives.
-    sum: Option<Sum>,
+    sum: Option<ContentSum>,
 }
 
-impl Chunk {
+impl FileChunk {
     /// From the JSON of a filer; nothing where it lies nowhere.
     pub(super) fn parse(told: &Value) -> Option<Self> {
         let start = told["offset"].as_u64().unwrap_or(0);
@@ -54,34 +54,34 @@ impl Chunk {
     }
 
     /// The unit that the part of it is that `range` of the file shows.
-    fn unit(&self, range: &Range<u64>, filer: &str) -> Unit {
+    fn unit(&self, range: &Range<u64>, filer: &str) -> SummedUnit {
         let sum = self.sum.clone().filter(|_| *range == self.range);
         // A part has no sum, but the chunk will always be the same.
         let named = || {
             let from = range.start - self.range.start;
-            Sum {
-                algorithm: Algorithm::Name,
+            ContentSum {
+                algorithm: SumAlgorithm::Name,
                 bytes: format!("{filer} {} {from}", self.id).into_bytes().into(),
             }
         };
-        Unit::new(range.end - range.start, Some(sum.unwrap_or_else(named)))
+        SummedUnit::new(range.end - range.start, Some(sum.unwrap_or_else(named)))
     }
 }
 
 /// The units of a file of `len` bytes; nothing where it is not clear which chunk is seen.
-pub(super) fn units(chunks: &[Chunk], len: u64, filer: &str) -> Option<Vec<Unit>> {
+pub(super) fn units(chunks: &[FileChunk], len: u64, filer: &str) -> Option<Vec<SummedUnit>> {
     let mut units = Vec::new();
     for (range, seen) in visible(chunks, len)? {
         units.push(match seen {
             Some(chunk) => chunk.unit(&range, filer),
-            None => Unit::new(range.end - range.start, None),
+            None => SummedUnit::new(range.end - range.start, None),
         });
     }
     Some(units)
 }
 
 /// The chunk that each part of a file shows, and where none is. Nothing where two that overlap are of one time.
-fn visible(chunks: &[Chunk], len: u64) -> Option<Vec<(Range<u64>, Option<&Chunk>)>> {
+fn visible(chunks: &[FileChunk], len: u64) -> Option<Vec<(Range<u64>, Option<&FileChunk>)>> {
     if chunks.iter().any(|chunk| chunk.is_manifest) {
         return None;
     }
@@ -127,14 +127,14 @@ fn visible(chunks: &[Chunk], len: u64) -> Option<Vec<(Range<u64>, Option<&Chunk>
 mod tests {
     use super::*;
 
-    fn chunk(range: Range<u64>, written: i64) -> Chunk {
-        let sum = Sum::new(Algorithm::Md5, &[written as u8; 16]).ok();
+    fn chunk(range: Range<u64>, written: i64) -> FileChunk {
+        let sum = ContentSum::new(SumAlgorithm::Md5, &[written as u8; 16]).ok();
         let id = format!("3,{written}");
-        Chunk { range, is_manifest: false, id, written, sum }
+        FileChunk { range, is_manifest: false, id, written, sum }
     }
 
     /// Start, end and time of what is seen; time 0 where nothing is.
-    fn seen(chunks: &[Chunk], len: u64) -> Vec<(u64, u64, i64)> {
+    fn seen(chunks: &[FileChunk], len: u64) -> Vec<(u64, u64, i64)> {
         let seen = visible(chunks, len).unwrap();
         seen.iter()
             .map(|(range, chunk)| (range.start, range.end, chunk.map_or(0, |chunk| chunk.written)))
@@ -162,7 +162,7 @@ mod tests {
             .iter()
             .map(|unit| (unit.len, unit.sum.as_ref().map(|sum| sum.algorithm)))
             .collect();
-        let (md5, name) = (Some(Algorithm::Md5), Some(Algorithm::Name));
+        let (md5, name) = (Some(SumAlgorithm::Md5), Some(SumAlgorithm::Name));
         assert_eq!(told, [(10, md5), (8, name), (1, md5), (1, name), (5, None)]);
         assert_ne!(units[1].sum, units[3].sum);
     }
@@ -205,18 +205,18 @@ mod tests {
     #[test]
     fn recorded_chunks_are_units() {
         let told: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
-        let chunks: Vec<_> = told.iter().map(|chunk| Chunk::parse(chunk).unwrap()).collect();
+        let chunks: Vec<_> = told.iter().map(|chunk| FileChunk::parse(chunk).unwrap()).collect();
         let units = units(&chunks, 2_500_000, "filer:1").unwrap();
         let lens: Vec<_> = units.iter().map(|unit| unit.len).collect();
         assert_eq!(lens, [500_000, 4, 548_572, 1_048_576, 402_848]);
         let named = units.iter().map(|unit| unit.sum.as_ref().unwrap().algorithm);
-        let named: Vec<_> = named.map(|algorithm| algorithm == Algorithm::Name).collect();
+        let named: Vec<_> = named.map(|algorithm| algorithm == SumAlgorithm::Name).collect();
         assert_eq!(named, [true, false, true, false, false]);
     }
 
     #[test]
     fn chunks_of_a_filer_are_bounded() {
-        let parse = |text: &str| Chunk::parse(&serde_json::from_str(text).unwrap());
+        let parse = |text: &str| FileChunk::parse(&serde_json::from_str(text).unwrap());
         assert_eq!(parse(r#"{"file_id": "3,1", "size": 18446744073709551615, "offset": 1}"#), None);
         assert_eq!(parse(r#"{"size": 5}"#), None);
         let plain = r#"{"file_id": "3,1", "size": 1, "e_tag": "CY9rzUYh03PK3k6DJie09g=="}"#;

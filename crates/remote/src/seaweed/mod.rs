@@ -13,13 +13,15 @@ use http::uri::Authority;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
-use crate::sums::{Algorithm, Sum, Sums};
-use crate::system::{Found, Object, Pages, System};
+use crate::http::{
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, escaped, range_header,
+};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm};
+use crate::system::{ObjectVersion, PageGuard, StorageSystem, SystemEntry};
 use crate::tree::UNTIMED;
-use crate::{RemoteError, instant};
+use crate::{RemoteError, timestamps};
 
-use chunks::Chunk;
+use chunks::FileChunk;
 
 /// Port of a filer unless the URL says another.
 const PORT: u16 = 8888;
@@ -32,12 +34,12 @@ const IS_SPECIAL: u64 = 1 << 27 | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 1
 
 /// A filer.
 #[derive(Debug)]
-pub(crate) struct Seaweed {
-    client: Client,
+pub(crate) struct SeaweedFiler {
+    client: HttpClient,
     authority: String,
 }
 
-impl Seaweed {
+impl SeaweedFiler {
     pub(crate) fn open(authority: &str) -> Result<Self, RemoteError> {
         let bad = |why: &str| RemoteError::Address(format!("seaweedfs://{authority}: {why}"));
         let parsed: Authority =
@@ -46,7 +48,7 @@ impl Seaweed {
             return Err(bad("a filer knows no users"));
         }
         let authority = format!("{}:{}", parsed.host(), parsed.port_u16().unwrap_or(PORT));
-        Ok(Self { client: Client::new(Redirects::Tell), authority })
+        Ok(Self { client: HttpClient::new(RedirectPolicy::Tell), authority })
     }
 
     fn request(
@@ -65,12 +67,12 @@ impl Seaweed {
         let answer =
             self.client.ask(&|| self.request(path, query, ("accept", "application/json")))?;
         match answer.status {
-            StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|_| odd("JSON")),
+            StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|_| malformed("JSON")),
             _ => Err(self.refused(&answer)),
         }
     }
 
-    fn refused(&self, answer: &Answer) -> RemoteError {
+    fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let why = match answer.status.as_u16() {
             404 => return RemoteError::NotFound,
             412 | 416 => return RemoteError::Changed,
@@ -98,63 +100,68 @@ impl Seaweed {
     }
 
     /// Asks about a file that must still be `object`.
-    fn entry(&self, path: &str, object: &Object) -> Result<Value, RemoteError> {
+    fn entry(&self, path: &str, object: &ObjectVersion) -> Result<Value, RemoteError> {
         let entry = match self.ask(path, "?metadata=true") {
             Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
             entry => entry?,
         };
-        match found(&entry)? {
-            Some(Found::Object(now)) if now == *object => Ok(entry),
+        match parse_entry(&entry)? {
+            Some(SystemEntry::Object(now)) if now == *object => Ok(entry),
             _ => Err(RemoteError::Changed),
         }
     }
 }
 
-impl System for Seaweed {
+impl StorageSystem for SeaweedFiler {
     fn url(&self, path: &str) -> String {
         format!("seaweedfs://{}/{path}", self.authority)
     }
 
-    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+    fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if path.is_empty() {
-            return Ok(Some(Found::Dir { modified: UNTIMED }));
+            return Ok(Some(SystemEntry::Dir { modified: UNTIMED }));
         }
         match self.ask(path, "?metadata=true") {
-            Ok(entry) => found(&entry),
+            Ok(entry) => parse_entry(&entry),
             Err(RemoteError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let (mut after, mut pages, mut most) = (String::new(), Pages::default(), NAMES);
+    fn list(
+        &self,
+        path: &str,
+        each: &mut dyn FnMut(String, SystemEntry),
+    ) -> Result<(), RemoteError> {
+        let (mut after, mut pages, mut most) = (String::new(), PageGuard::default(), NAMES);
         loop {
             let page = self.page(path, &after, &mut most)?;
             // What is no list is an error, and never an empty directory. Of an empty one, nothing is told.
             let entries = match &page["Entries"] {
                 Value::Array(entries) => &entries[..],
                 Value::Null if page["Path"].is_string() => &[],
-                _ => return Err(odd("entries of a directory")),
+                _ => return Err(malformed("entries of a directory")),
             };
             pages.take(entries.len())?;
             for entry in entries {
-                let full = entry["FullPath"].as_str().ok_or_else(|| odd("the path of an entry"))?;
+                let full =
+                    entry["FullPath"].as_str().ok_or_else(|| malformed("the path of an entry"))?;
                 let name = full.rsplit('/').next().unwrap_or(full);
                 pages.ascend(Some(name))?;
                 name.clone_into(&mut after);
-                each(name.to_owned(), found(entry)?.unwrap_or(Found::Other));
+                each(name.to_owned(), parse_entry(entry)?.unwrap_or(SystemEntry::Other));
             }
             match page["ShouldDisplayLoadMore"].as_bool() {
                 Some(false) => return Ok(()),
                 // Of an empty directory nothing is told.
                 None if entries.is_empty() => return Ok(()),
                 Some(true) if !entries.is_empty() => {}
-                _ => return Err(odd("whether there are more entries")),
+                _ => return Err(malformed("whether there are more entries")),
             }
         }
     }
 
-    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+    fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let entry = self.entry(path, object)?;
         // A mount changes chunks and lengths, and leaves this sum as it was.
         let whole = entry["Md5"].as_str().and_then(md5).filter(|_| is_within(&entry, object.len));
@@ -170,27 +177,28 @@ impl System for Seaweed {
         }
         let units = chunks::units(&chunks, object.len, &self.authority);
         match (units, whole) {
-            (Some(units), whole) if !units.is_empty() => Ok(Sums { units, whole }),
-            (_, Some(whole)) if object.len > 0 => Ok(Sums::of_whole(object.len, whole)),
-            _ => Ok(Sums::default()),
+            (Some(units), whole) if !units.is_empty() => Ok(ObjectSums { units, whole }),
+            (_, Some(whole)) if object.len > 0 => Ok(ObjectSums::of_whole(object.len, whole)),
+            _ => Ok(ObjectSums::default()),
         }
     }
 
     fn read(
         &self,
         path: &str,
-        object: &Object,
+        object: &ObjectVersion,
         range: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let header = range_header(&range);
         let make = || self.request(path, "", ("range", &header));
         // Tags of different chunks may be the same, so the end checks the version.
-        let wanted = Wanted { range: range.clone(), of: object.len, version: Version::Untold };
+        let wanted =
+            RangeRequest { range: range.clone(), of: object.len, version: ExpectedVersion::Untold };
         self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
     }
 
-    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+    fn check(&self, path: &str, object: &ObjectVersion) -> Result<(), RemoteError> {
         self.entry(path, object).map(drop)
     }
 
@@ -203,12 +211,12 @@ impl System for Seaweed {
     }
 }
 
-fn odd(what: &str) -> RemoteError {
+fn malformed(what: &str) -> RemoteError {
     RemoteError::Wrong(format!("an answer of a filer without {what}"))
 }
 
-fn md5(text: &str) -> Option<Sum> {
-    Sum::new(Algorithm::Md5, &BASE64.decode(text).ok()?).ok()
+fn md5(text: &str) -> Option<ContentSum> {
+    ContentSum::new(SumAlgorithm::Md5, &BASE64.decode(text).ok()?).ok()
 }
 
 /// True if all of an object of `len` bytes is kept in its entry.
@@ -222,23 +230,24 @@ fn content_len(entry: &Value) -> Option<u64> {
     Some(BASE64.decode(entry["Content"].as_str()?).ok()?.len() as u64)
 }
 
-fn chunks_of(entry: &Value) -> Result<Vec<Chunk>, RemoteError> {
+fn chunks_of(entry: &Value) -> Result<Vec<FileChunk>, RemoteError> {
     match &entry["chunks"] {
         Value::Null => Ok(Vec::new()),
-        Value::Array(chunks) => {
-            chunks.iter().map(|told| Chunk::parse(told).ok_or_else(|| odd("a chunk"))).collect()
-        }
-        _ => Err(odd("chunks")),
+        Value::Array(chunks) => chunks
+            .iter()
+            .map(|told| FileChunk::parse(told).ok_or_else(|| malformed("a chunk")))
+            .collect(),
+        _ => Err(malformed("chunks")),
     }
 }
 
 /// Reads an entry; nothing where it is neither a file nor a directory.
-fn found(entry: &Value) -> Result<Option<Found>, RemoteError> {
-    let mode = entry["Mode"].as_u64().ok_or_else(|| odd("a mode"))?;
-    let told = entry["Mtime"].as_str().ok_or_else(|| odd("a time"))?;
-    let modified = instant::of_iso(told).unwrap_or(UNTIMED);
+fn parse_entry(entry: &Value) -> Result<Option<SystemEntry>, RemoteError> {
+    let mode = entry["Mode"].as_u64().ok_or_else(|| malformed("a mode"))?;
+    let told = entry["Mtime"].as_str().ok_or_else(|| malformed("a time"))?;
+    let modified = timestamps::from_iso(told).unwrap_or(UNTIMED);
     if mode & IS_DIR != 0 {
-        return Ok(Some(Found::Dir { modified }));
+        return Ok(Some(SystemEntry::Dir { modified }));
     }
     if mode & IS_SPECIAL != 0 {
         return Ok(None);
@@ -255,15 +264,17 @@ fn found(entry: &Value) -> Result<Option<Found>, RemoteError> {
     }
     chunks.iter().for_each(|chunk| chunk.feed(&mut hasher));
     let token = hasher.finalize().to_string();
-    Ok(Some(Found::Object(Object { len, modified, token })))
+    Ok(Some(SystemEntry::Object(ObjectVersion { len, modified, token })))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::answers;
-    use crate::testing::conformance::{self, Says};
-    use crate::testing::fake::{Asked, Fake, Kept, PART, Served, Told};
+    use crate::testing::conformance::{self, SumHonesty};
+    use crate::testing::fake::{
+        FakeServer, PART, ServedSystem, StoredObject, TestAnswer, TestRequest,
+    };
     use ::md5::{Digest as _, Md5};
 
     fn entry(extra: &str) -> Value {
@@ -278,8 +289,10 @@ mod tests {
         {"file_id": "3,01aa", "size": 6, "modified_ts_ns": 5, "e_tag": "CY9rzUYh03PK3k6DJie09g=="},
         {"file_id": "3,01bb", "offset": 6, "size": 4, "modified_ts_ns": 6, "e_tag": "x"}]"#;
 
-    fn object(entry: &Value) -> Object {
-        let Some(Found::Object(object)) = found(entry).unwrap() else { panic!("no file") };
+    fn object(entry: &Value) -> ObjectVersion {
+        let Some(SystemEntry::Object(object)) = parse_entry(entry).unwrap() else {
+            panic!("no file")
+        };
         object
     }
 
@@ -296,7 +309,7 @@ mod tests {
         for mode in [IS_DIR, 1 << 27, 1 << 25] {
             let mut other = entry(CHUNKS);
             other["Mode"] = (mode + 0o777).into();
-            assert!(!matches!(found(&other), Ok(Some(Found::Object(_)))), "{mode:o}");
+            assert!(!matches!(parse_entry(&other), Ok(Some(SystemEntry::Object(_)))), "{mode:o}");
         }
     }
 
@@ -309,9 +322,10 @@ mod tests {
     fn sums_are_of_the_version_that_was_listed() {
         let now = entry(CHUNKS);
         let bodies = [now.to_string(), entry(&CHUNKS.replace("01bb", "01cc")).to_string()];
-        let filer = Seaweed::open(&answers(bodies.iter().map(|body| ok(body)).collect())).unwrap();
+        let filer =
+            SeaweedFiler::open(&answers(bodies.iter().map(|body| ok(body)).collect())).unwrap();
         let sums = filer.sums("dir/img", &object(&now)).unwrap();
-        let algorithms = [Algorithm::Md5, Algorithm::Name].map(Some);
+        let algorithms = [SumAlgorithm::Md5, SumAlgorithm::Name].map(Some);
         assert!(
             sums.units.iter().map(|unit| unit.sum.as_ref().map(|sum| sum.algorithm)).eq(algorithms)
         );
@@ -323,7 +337,7 @@ mod tests {
         let list = |body: &str| {
             let answer = ok(body);
             // It is asked again with fewer names.
-            let filer = Seaweed::open(&answers(vec![answer; 8])).unwrap();
+            let filer = SeaweedFiler::open(&answers(vec![answer; 8])).unwrap();
             let mut names = Vec::new();
             filer.list("dir", &mut |name, _| names.push(name)).map(|()| names)
         };
@@ -352,7 +366,7 @@ mod tests {
     /// Content that a filer keeps in its entry, at most.
     const WITHIN: usize = 100;
 
-    fn told_entry(fake: &Fake, name: &str, kept: &Kept) -> Value {
+    fn entry_json(fake: &FakeServer, name: &str, kept: &StoredObject) -> Value {
         let md5 = |bytes: &[u8]| BASE64.encode(Md5::digest(&*fake.summed(bytes)));
         let chunk = |(at, part): (usize, &[u8])| {
             serde_json::json!({
@@ -371,29 +385,29 @@ mod tests {
         })
     }
 
-    fn told(fake: &Fake, asked: &Asked) -> Told {
+    fn respond(fake: &FakeServer, asked: &TestRequest) -> TestAnswer {
         let name = asked.path.trim_matches('/');
         if name.is_empty() {
             let entries: Vec<_> =
-                fake.all().iter().map(|(name, kept)| told_entry(fake, name, kept)).collect();
+                fake.all().iter().map(|(name, kept)| entry_json(fake, name, kept)).collect();
             let list = serde_json::json!({
                 "Path": "/", "Entries": entries, "ShouldDisplayLoadMore": false,
             });
-            return Told::of(200, list.to_string());
+            return TestAnswer::of(200, list.to_string());
         }
-        let Some(kept) = fake.get(name) else { return Told::of(404, "") };
+        let Some(kept) = fake.get(name) else { return TestAnswer::of(404, "") };
         match asked.header("range") {
             Some(range) => fake.ranged(&kept, range),
-            None => Told::of(200, told_entry(fake, name, &kept).to_string()),
+            None => TestAnswer::of(200, entry_json(fake, name, &kept).to_string()),
         }
     }
 
     #[test]
     fn a_filer_keeps_the_laws() {
-        conformance::run(&[Algorithm::Md5], |says| {
-            let fake = Fake::new(says == Says::Lies);
-            let system = Seaweed::open(&fake.serve(told)).unwrap().into();
-            Served { fake, system }
+        conformance::run(&[SumAlgorithm::Md5], |says| {
+            let fake = FakeServer::new(says == SumHonesty::Lies);
+            let system = SeaweedFiler::open(&fake.serve(respond)).unwrap().into();
+            ServedSystem { fake, system }
         });
     }
 }

@@ -12,27 +12,27 @@ use deltic_protocol::report::{Notice, Trouble};
 use deltic_store::{Snapshot as _, Tree as _};
 use deltic_tree::{Name, RelPath};
 
-use super::Remote;
-use crate::evidence::{By, Compared, Counted, Evidence};
-use crate::sums::Algorithm;
-use crate::system::System;
-use crate::testing::Shelf;
-use crate::testing::conformance::{self, Says};
-use crate::tree::Takes;
+use super::RemoteSystem;
+use crate::evidence::{ComparedBy, ComparedContents, Evidence, FileCount};
+use crate::sums::SumAlgorithm;
+use crate::system::StorageSystem;
+use crate::testing::MemorySystem;
+use crate::testing::conformance::{self, SumHonesty};
+use crate::tree::TreeOptions;
 
 /// A system, a destination, and a place for notes.
-pub(crate) struct World<S = Shelf> {
+pub(crate) struct TestSync<S = MemorySystem> {
     shelf: Arc<S>,
     dir: tempfile::TempDir,
 }
 
-impl World {
-    fn new(shelf: Shelf) -> Self {
+impl TestSync {
+    fn new(shelf: MemorySystem) -> Self {
         Self::of(Arc::new(shelf))
     }
 }
 
-impl<S: System> World<S> {
+impl<S: StorageSystem> TestSync<S> {
     pub(crate) fn of(shelf: Arc<S>) -> Self {
         Self { shelf, dir: tempfile::tempdir().unwrap() }
     }
@@ -62,7 +62,7 @@ impl<S: System> World<S> {
     }
 
     /// Compares all contents: names of those that differ, what was compared by what, bytes that were read of objects.
-    fn compare(&self) -> (Vec<String>, Compared, u64) {
+    fn compare(&self) -> (Vec<String>, ComparedContents, u64) {
         let (mut differ, before) = (Vec::new(), self.shelf.received());
         let options = Options { checksum: true, dry_run: true, ..Options::default() };
         let (plan, evidence) = self.plan(&["./"], options);
@@ -83,7 +83,7 @@ impl<S: System> World<S> {
         let options =
             Options { recursive: true, times: true, whole_file: true, compare, ..options };
         let cache = self.dir.path().join("cache");
-        let remote = Remote { system: self.shelf.clone() };
+        let remote = RemoteSystem { system: self.shelf.clone() };
         let (dial, evidence) = remote.dial(Some(cache.clone()), None);
         let plan = Plan {
             sources: Sources::Remote {
@@ -127,18 +127,25 @@ const UNIT: u64 = 64 << 10;
 #[test]
 fn a_shelf_keeps_the_laws_of_systems() {
     for (unit, whole) in [(UNIT, false), (0, true)] {
-        conformance::run(&[Algorithm::Crc32c], |says| {
-            Arc::new(Shelf { unit, whole, lies: says == Says::Lies, ..Shelf::default() })
+        conformance::run(&[SumAlgorithm::Crc32c], |says| {
+            Arc::new(MemorySystem {
+                unit,
+                whole,
+                lies: says == SumHonesty::Lies,
+                ..MemorySystem::default()
+            })
         });
     }
-    conformance::run_honest(&[], || Arc::new(Shelf::default()));
+    conformance::run_honest(&[], || Arc::new(MemorySystem::default()));
 }
 
 #[test]
 fn an_old_version_that_nobody_knows_costs_only_the_units_that_differ() {
     for len in [UNIT as usize * 40, UNIT as usize * 40 + 1000, 300_000] {
         let new = bytes(len, 1);
-        let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+        let world = TestSync::new(
+            MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new),
+        );
         let mut old = new.clone();
         old[UNIT as usize * 3 + 5] ^= 1;
         fs::create_dir_all(world.out().join("a")).unwrap();
@@ -159,7 +166,8 @@ fn a_longer_a_shorter_and_an_equal_old_version_are_bases_too() {
         (new[..UNIT as usize * 10 + 1].to_vec(), UNIT * 10 + 777),
         (new.clone(), 0),
     ] {
-        let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &new));
+        let world =
+            TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &new));
         fs::create_dir_all(world.out()).unwrap();
         fs::write(world.out().join("img"), &old).unwrap();
         age(&world.out().join("img"));
@@ -173,7 +181,8 @@ fn a_longer_a_shorter_and_an_equal_old_version_are_bases_too() {
 #[test]
 fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
     let mut new = bytes(40 << 20, 3);
-    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &new));
+    let world =
+        TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &new));
     let (ended, _, read) = world.sync();
     ended.unwrap();
     assert_eq!(read, 40 << 20);
@@ -191,7 +200,8 @@ fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
 #[test]
 fn what_an_object_is_and_its_sums_are_asked_for_once() {
     let new = bytes(UNIT as usize * 40, 12);
-    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+    let world =
+        TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new));
     let asked = || world.shelf.asked.swap(0, std::sync::atomic::Ordering::Relaxed);
     fs::create_dir_all(world.out().join("a")).unwrap();
     fs::write(world.out().join("a/img"), &new[1..]).unwrap();
@@ -205,7 +215,8 @@ fn what_an_object_is_and_its_sums_are_asked_for_once() {
 #[test]
 fn an_object_that_changes_while_it_is_read_comes_as_it_is_then() {
     let (first, last) = (bytes(UNIT as usize * 40, 13), bytes(UNIT as usize * 41, 14));
-    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &first));
+    let world =
+        TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &first));
     *world.shelf.next.lock().unwrap() = Some(("img".into(), last.clone()));
     let (ended, troubles, _) = world.sync();
     ended.unwrap();
@@ -217,8 +228,8 @@ fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
     let lens = [1000, UNIT as usize * 40, 5 << 20, 40 << 20];
     for (len, whole) in lens.into_iter().flat_map(|len| [(len, false), (len, true)]) {
         let new = bytes(len, 4);
-        let shelf = Shelf { unit: UNIT, lies: true, whole, ..Shelf::default() };
-        let world = World::new(shelf.with("img", &new));
+        let shelf = MemorySystem { unit: UNIT, lies: true, whole, ..MemorySystem::default() };
+        let world = TestSync::new(shelf.with("img", &new));
         fs::create_dir_all(world.out()).unwrap();
         fs::write(world.out().join("img"), b"old").unwrap();
         let (_, troubles, _) = world.sync();
@@ -230,9 +241,9 @@ fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
 
 #[test]
 fn a_sum_that_fails_is_told_by_every_later_read_and_at_the_end() {
-    let shelf = Shelf { lies: true, whole: true, ..Shelf::default() };
-    let remote = Remote { system: Arc::new(shelf.with("img", &bytes(9 << 20, 8))) };
-    let tree = remote.tree(&[b"img".to_vec()], Takes::default()).unwrap();
+    let shelf = MemorySystem { lies: true, whole: true, ..MemorySystem::default() };
+    let remote = RemoteSystem { system: Arc::new(shelf.with("img", &bytes(9 << 20, 8))) };
+    let tree = remote.tree(&[b"img".to_vec()], TreeOptions::default()).unwrap();
     let snapshot = tree.open(&RelPath::root().join(&Name::new(b"img").unwrap()).unwrap()).unwrap();
     // The last window first, as one of several readers may be; the first, which fails nothing yet, at the end.
     let mut buffer = vec![0; 1 << 20];
@@ -248,7 +259,8 @@ fn a_sum_that_fails_is_told_by_every_later_read_and_at_the_end() {
 #[test]
 fn a_path_that_is_too_long_is_told() {
     let deep = vec!["d".repeat(250); 40].join("/");
-    let world = World::new(Shelf::default().with(&format!("{deep}/img"), b"1").with("ok", b"2"));
+    let world =
+        TestSync::new(MemorySystem::default().with(&format!("{deep}/img"), b"1").with("ok", b"2"));
     let (_, troubles, _) = world.sync();
     assert!(world.holds("ok", b"2"));
     let told: Vec<_> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
@@ -257,8 +269,8 @@ fn a_path_that_is_too_long_is_told() {
 
 #[test]
 fn without_sums_all_is_read_once_and_small_files_too() {
-    let shelf = Shelf::default().with("img", &bytes(9 << 20, 5)).with("d/e/small", b"small");
-    let world = World::new(shelf.with("d/empty", b""));
+    let shelf = MemorySystem::default().with("img", &bytes(9 << 20, 5)).with("d/e/small", b"small");
+    let world = TestSync::new(shelf.with("d/empty", b""));
     let (ended, troubles, read) = world.sync();
     ended.unwrap();
     assert!(troubles.is_empty(), "{troubles:?}");
@@ -269,8 +281,8 @@ fn without_sums_all_is_read_once_and_small_files_too() {
 
 #[test]
 fn names_that_no_file_can_have_are_told_and_the_others_come() {
-    let shelf = Shelf::default().with("a/../b", b"1").with("a//b", b"2").with("ok", b"3");
-    let world = World::new(shelf.with("both", b"4").with("both/below", b"5"));
+    let shelf = MemorySystem::default().with("a/../b", b"1").with("a//b", b"2").with("ok", b"3");
+    let world = TestSync::new(shelf.with("both", b"4").with("both/below", b"5"));
     let (_, troubles, _) = world.sync();
     assert!(world.holds("ok", b"3") && world.holds("both/below", b"5"));
     let told: Vec<_> = troubles.iter().map(|trouble| trouble.message.clone()).collect();
@@ -282,7 +294,8 @@ fn names_that_no_file_can_have_are_told_and_the_others_come() {
 #[test]
 fn one_object_comes_under_its_name_or_the_one_that_is_given() {
     let new = bytes(3 << 20, 6);
-    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+    let world =
+        TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new));
     let mut old = new.clone();
     old[0] ^= 1;
     fs::write(world.out(), &old).unwrap();
@@ -298,23 +311,27 @@ fn contents_are_compared_by_the_sums_that_there_are_and_objects_are_not_read() {
     let (len, big) = (UNIT as usize * 9 + 100, bytes(UNIT as usize * 9 + 100, 9));
     let mut other = big.clone();
     other[len - 1] ^= 1;
-    for shelf in
-        [Shelf { unit: UNIT, ..Shelf::default() }, Shelf { whole: true, ..Shelf::default() }]
-    {
+    for shelf in [
+        MemorySystem { unit: UNIT, ..MemorySystem::default() },
+        MemorySystem { whole: true, ..MemorySystem::default() },
+    ] {
         let shelf = shelf.with("a/same", &big).with("other", &big).with("longer", &big);
-        let world = World::new(shelf.with("empty", b""));
+        let world = TestSync::new(shelf.with("empty", b""));
         fs::create_dir_all(world.out().join("a")).unwrap();
         let files =
             [("a/same", &big[..]), ("other", &other), ("longer", &big[1..]), ("empty", b"")];
         for (name, bytes) in files {
             fs::write(world.out().join(name), bytes).unwrap();
         }
-        let (differ, Compared { by, read }, received) = world.compare();
+        let (differ, ComparedContents { by, read }, received) = world.compare();
         assert_eq!(differ, ["longer", "other"]);
         assert_eq!(received, 0);
         // Temporary directories are on no btrfs.
-        let counted = Counted { files: 2, bytes: len as u64 * 2 };
-        assert_eq!(by.into_iter().collect::<Vec<_>>(), [(By::Summed(Algorithm::Crc32c), counted)]);
+        let counted = FileCount { files: 2, bytes: len as u64 * 2 };
+        assert_eq!(
+            by.into_iter().collect::<Vec<_>>(),
+            [(ComparedBy::Summed(SumAlgorithm::Crc32c), counted)]
+        );
         assert_eq!(read, len as u64 * 2);
     }
 }
@@ -322,24 +339,24 @@ fn contents_are_compared_by_the_sums_that_there_are_and_objects_are_not_read() {
 #[test]
 fn contents_without_sums_are_read_at_both_ends() {
     let big = bytes(5 << 20, 10);
-    let world = World::new(Shelf::default().with("same", &big).with("other", &big));
+    let world = TestSync::new(MemorySystem::default().with("same", &big).with("other", &big));
     let mut other = big.clone();
     other[0] ^= 1;
     fs::create_dir_all(world.out()).unwrap();
     fs::write(world.out().join("same"), &big).unwrap();
     fs::write(world.out().join("other"), &other).unwrap();
-    let (differ, Compared { by, read }, received) = world.compare();
+    let (differ, ComparedContents { by, read }, received) = world.compare();
     assert_eq!(differ, ["other"]);
     assert_eq!((read, received), (10 << 20, 10 << 20));
-    let counted = Counted { files: 2, bytes: 10 << 20 };
-    assert_eq!(by.into_iter().collect::<Vec<_>>(), [(By::Bytes, counted)]);
+    let counted = FileCount { files: 2, bytes: 10 << 20 };
+    assert_eq!(by.into_iter().collect::<Vec<_>>(), [(ComparedBy::Bytes, counted)]);
 }
 
 #[test]
 fn sums_that_are_of_other_bytes_make_nothing_equal() {
     let big = bytes(UNIT as usize * 2, 11);
-    let shelf = Shelf { unit: UNIT, lies: true, ..Shelf::default() };
-    let world = World::new(shelf.with("same", &big));
+    let shelf = MemorySystem { unit: UNIT, lies: true, ..MemorySystem::default() };
+    let world = TestSync::new(shelf.with("same", &big));
     fs::create_dir_all(world.out()).unwrap();
     fs::write(world.out().join("same"), &big).unwrap();
     assert_eq!(world.compare().0, ["same"]);
@@ -347,7 +364,7 @@ fn sums_that_are_of_other_bytes_make_nothing_equal() {
 
 #[test]
 fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
-    let world = World::new(Shelf::default().with("a/b", b"1").with("c", b"2"));
+    let world = TestSync::new(MemorySystem::default().with("a/b", b"1").with("c", b"2"));
     for name in ["a", "d/e"] {
         fs::create_dir_all(world.out().join(name)).unwrap();
     }
@@ -367,7 +384,7 @@ fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
 
 #[test]
 fn a_name_that_is_no_object_is_refused_and_nothing_is_removed() {
-    let world = World::new(Shelf::default().with("a", b"1").with("link@", b""));
+    let world = TestSync::new(MemorySystem::default().with("a", b"1").with("link@", b""));
     fs::create_dir_all(world.out()).unwrap();
     for name in ["link@", "old"] {
         fs::write(world.out().join(name), b"kept").unwrap();
@@ -382,7 +399,8 @@ fn a_name_that_is_no_object_is_refused_and_nothing_is_removed() {
 
 #[test]
 fn nothing_is_removed_where_one_of_the_sources_is_empty() {
-    let world = World::new(Shelf::default().with("full/a", b"1").with("gone/.deltic/x", b"2"));
+    let world =
+        TestSync::new(MemorySystem::default().with("full/a", b"1").with("gone/.deltic/x", b"2"));
     fs::create_dir_all(world.out()).unwrap();
     fs::write(world.out().join("old"), b"kept").unwrap();
     let options = Options { delete: Delete::AtMost(9), ..Options::default() };

@@ -10,15 +10,15 @@ use deltic_tree::RelPath;
 
 use super::fake::PART;
 use crate::RemoteError;
-use crate::session::Remote;
-use crate::session::tests::{World, age, bytes};
-use crate::sums::{Algorithm, Sum, Sums, pad};
-use crate::system::{Found, Object, System};
-use crate::tree::Takes;
+use crate::session::RemoteSystem;
+use crate::session::tests::{TestSync, age, bytes};
+use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, pad};
+use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
+use crate::tree::TreeOptions;
 
 /// A system, and what is behind it.
-pub(crate) trait Place {
-    type System: System;
+pub(crate) trait TestPlace {
+    type System: StorageSystem;
 
     fn system(&self) -> Arc<Self::System>;
 
@@ -26,7 +26,7 @@ pub(crate) trait Place {
     fn put(&self, path: &str, bytes: &[u8]);
 
     /// The same as soon as some of the one before is read; false where nobody can tell when that is.
-    fn put_once_read(&self, path: &str, bytes: &[u8]) -> bool;
+    fn put_during_read(&self, path: &str, bytes: &[u8]) -> bool;
 
     /// Path of the object of this name.
     fn at(&self, name: &str) -> String {
@@ -36,19 +36,19 @@ pub(crate) trait Place {
 
 /// Honesty of the sums that a place tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum SumHonesty {
     Truth,
     Lies,
 }
 
 /// Checks all laws of places that `make` makes, which tell sums of these kinds and no others.
-pub(crate) fn run<P: Place>(sums: &[Algorithm], make: impl Fn(Says) -> P) {
-    run_honest(sums, || make(Says::Truth));
-    a_sum_that_lies_replaces_nothing(&make(Says::Lies));
+pub(crate) fn run<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn(SumHonesty) -> P) {
+    run_honest(sums, || make(SumHonesty::Truth));
+    a_sum_that_lies_replaces_nothing(&make(SumHonesty::Lies));
 }
 
 /// The same of places that tell no sums, or cannot lie.
-pub(crate) fn run_honest<P: Place>(sums: &[Algorithm], make: impl Fn() -> P) {
+pub(crate) fn run_honest<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn() -> P) {
     assert_eq!(facts_are_of_the_bytes_that_are_read(&make()), sums);
     reads_end_where_the_object_does(&make());
     a_change_is_noticed(&make());
@@ -59,16 +59,16 @@ pub(crate) fn run_honest<P: Place>(sums: &[Algorithm], make: impl Fn() -> P) {
 /// Lengths around those of units and parts.
 const LENS: [usize; 8] = [0, 1, 1000, 65_536, 65_537, PART, PART + 1, 2 * PART + 65_539];
 
-fn object<P: Place>(place: &P, path: &str) -> Object {
-    let Some(Found::Object(object)) = place.system().look(path).unwrap() else {
+fn object<P: TestPlace>(place: &P, path: &str) -> ObjectVersion {
+    let Some(SystemEntry::Object(object)) = place.system().look(path).unwrap() else {
         panic!("{path} is no object")
     };
     object
 }
 
-fn read<P: Place>(
+fn read<P: TestPlace>(
     place: &P,
-    (path, object): (&str, &Object),
+    (path, object): (&str, &ObjectVersion),
     range: Range<u64>,
 ) -> Result<Vec<u8>, RemoteError> {
     let mut buf = vec![0; (range.end - range.start) as usize];
@@ -76,7 +76,7 @@ fn read<P: Place>(
 }
 
 /// The kinds of sums that were told.
-fn facts_are_of_the_bytes_that_are_read<P: Place>(place: &P) -> Vec<Algorithm> {
+fn facts_are_of_the_bytes_that_are_read<P: TestPlace>(place: &P) -> Vec<SumAlgorithm> {
     let img = |len: usize| (place.at(&format!("img{len}")), bytes(len, len as u64));
     // A system may list once what there is.
     LENS.map(img).iter().for_each(|(path, bytes)| place.put(path, bytes));
@@ -92,7 +92,7 @@ fn facts_are_of_the_bytes_that_are_read<P: Place>(place: &P) -> Vec<Algorithm> {
         }
         let whole = sums.whole.iter().map(|sum| (sum, &new[..], 0));
         whole.for_each(|(sum, bytes, zeros)| check(sum, bytes, zeros));
-        kinds.extend(sums.units.iter().filter_map(crate::sums::Unit::algorithm));
+        kinds.extend(sums.units.iter().filter_map(crate::sums::SummedUnit::algorithm));
         kinds.extend(sums.whole.iter().map(|sum| sum.algorithm));
         place.system().check(&path, &object).unwrap();
         is_listed(place, &path, &object);
@@ -102,7 +102,7 @@ fn facts_are_of_the_bytes_that_are_read<P: Place>(place: &P) -> Vec<Algorithm> {
     kinds
 }
 
-fn check_units(sums: &Sums, bytes: &[u8]) {
+fn check_units(sums: &ObjectSums, bytes: &[u8]) {
     let mut at = 0;
     for unit in &sums.units {
         let end = at + unit.len as usize;
@@ -111,7 +111,7 @@ fn check_units(sums: &Sums, bytes: &[u8]) {
     }
 }
 
-fn check(sum: &Sum, bytes: &[u8], zeros: u64) {
+fn check(sum: &ContentSum, bytes: &[u8], zeros: u64) {
     let Some(mut summer) = sum.algorithm.summer() else { return };
     summer.push(bytes);
     pad(&mut summer, zeros);
@@ -119,15 +119,15 @@ fn check(sum: &Sum, bytes: &[u8], zeros: u64) {
 }
 
 /// A list tells of an object what a look at it does.
-fn is_listed<P: Place>(place: &P, path: &str, object: &Object) {
+fn is_listed<P: TestPlace>(place: &P, path: &str, object: &ObjectVersion) {
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut found = Vec::new();
     let each = &mut |is: String, what| found.extend((is == name).then_some(what));
     place.system().list(dir, each).unwrap();
-    assert_eq!(found, [Found::Object(object.clone())], "{path}");
+    assert_eq!(found, [SystemEntry::Object(object.clone())], "{path}");
 }
 
-fn reads_end_where_the_object_does<P: Place>(place: &P) {
+fn reads_end_where_the_object_does<P: TestPlace>(place: &P) {
     for len in [0, 1, 70_000_u64] {
         let (name, new) = (format!("img{len}"), bytes(len as usize, 1));
         let path = place.at(&name);
@@ -136,7 +136,8 @@ fn reads_end_where_the_object_does<P: Place>(place: &P) {
         for range in [len..len + 1, len + 7..len + 9, len.saturating_sub(1)..len + 1] {
             assert!(read(place, (&path, &object), range.clone()).is_err(), "{range:?} of {len}");
         }
-        let tree = Remote { system: place.system() }.tree(&[path.into()], Takes::default());
+        let tree =
+            RemoteSystem { system: place.system() }.tree(&[path.into()], TreeOptions::default());
         let snapshot = tree.unwrap().open(&RelPath::parse(name.as_bytes()).unwrap()).unwrap();
         let mut buf = [7; 10];
         for start in [len, len + 1, len + (1 << 30)] {
@@ -150,7 +151,7 @@ fn reads_end_where_the_object_does<P: Place>(place: &P) {
 }
 
 /// Each of facts and bytes of a version that is gone is refused, or the check behind it fails.
-fn a_change_is_noticed<P: Place>(place: &P) {
+fn a_change_is_noticed<P: TestPlace>(place: &P) {
     let first = bytes(70_000, 1);
     let others = [bytes(70_000, 2), first[..9].to_vec(), bytes(90_000, 3), Vec::new()];
     for (no, other) in others.iter().enumerate() {
@@ -169,8 +170,8 @@ fn a_change_is_noticed<P: Place>(place: &P) {
     }
 }
 
-fn sync<P: Place>(place: &P, path: &str, old: Option<&[u8]>) -> (Option<Vec<u8>>, Vec<String>) {
-    let world = World::of(place.system());
+fn sync<P: TestPlace>(place: &P, path: &str, old: Option<&[u8]>) -> (Option<Vec<u8>>, Vec<String>) {
+    let world = TestSync::of(place.system());
     if let Some(old) = old {
         fs::write(world.out(), old).unwrap();
         age(&world.out());
@@ -180,7 +181,7 @@ fn sync<P: Place>(place: &P, path: &str, old: Option<&[u8]>) -> (Option<Vec<u8>>
     (fs::read(world.out()).ok(), told)
 }
 
-fn a_sync_brings_what_is_there<P: Place>(place: &P) {
+fn a_sync_brings_what_is_there<P: TestPlace>(place: &P) {
     for len in LENS {
         let (path, new) = (place.at(&format!("img{len}")), bytes(len, 3));
         place.put(&path, &new);
@@ -193,13 +194,13 @@ fn a_sync_brings_what_is_there<P: Place>(place: &P) {
     }
 }
 
-fn a_change_beside_a_sync_leaves_one_version<P: Place>(place: &P) {
+fn a_change_beside_a_sync_leaves_one_version<P: TestPlace>(place: &P) {
     for (no, len) in [1000, 5 * PART + 1].into_iter().enumerate() {
         let (first, same_len, shorter) = (bytes(len, 5), bytes(len, 6), bytes(len / 2, 7));
         for (other_no, last) in [same_len, shorter].into_iter().enumerate() {
             let path = place.at(&format!("img{no}{other_no}"));
             place.put(&path, &first);
-            if !place.put_once_read(&path, &last) {
+            if !place.put_during_read(&path, &last) {
                 return;
             }
             let (came, told) = sync(place, &path, Some(b"old"));
@@ -210,7 +211,7 @@ fn a_change_beside_a_sync_leaves_one_version<P: Place>(place: &P) {
     }
 }
 
-fn a_sum_that_lies_replaces_nothing<P: Place>(place: &P) {
+fn a_sum_that_lies_replaces_nothing<P: TestPlace>(place: &P) {
     for len in LENS.into_iter().filter(|len| *len > 0) {
         let path = place.at(&format!("img{len}"));
         place.put(&path, &bytes(len, 4));

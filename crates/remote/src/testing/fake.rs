@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::conformance::Place;
-use crate::system::System;
+use super::conformance::TestPlace;
+use crate::system::StorageSystem;
 
 /// Length of what is summed by itself, in bytes, in a system whose writers choose it.
 pub(crate) const PART: usize = 1 << 20;
 
 /// A version of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredObject {
     pub(crate) bytes: Vec<u8>,
     /// Its number, which no other version has.
     pub(crate) no: u64,
@@ -25,8 +25,8 @@ pub(crate) struct Kept {
 
 /// Objects, and what is to become of them.
 #[derive(Debug, Default)]
-pub(crate) struct Fake {
-    state: Mutex<State>,
+pub(crate) struct FakeServer {
+    state: Mutex<FakeState>,
     /// Sums are of other bytes than those that are read.
     lies: bool,
     /// Port of another protocol.
@@ -34,8 +34,8 @@ pub(crate) struct Fake {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    objects: BTreeMap<String, Kept>,
+struct FakeState {
+    objects: BTreeMap<String, StoredObject>,
     versions: u64,
     /// A version that comes in the place of an object once some of it is read.
     next: Option<(String, Vec<u8>)>,
@@ -43,7 +43,7 @@ struct State {
 
 /// A request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct TestRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     query: Vec<(String, String)>,
@@ -52,22 +52,22 @@ pub(crate) struct Asked {
 
 /// An answer.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct TestAnswer {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 }
 
 /// The words of a system.
-pub(crate) type Dialect = fn(&Fake, &Asked) -> Told;
+pub(crate) type Dialect = fn(&FakeServer, &TestRequest) -> TestAnswer;
 
 /// A system that is spoken with, and what is behind it.
-pub(crate) struct Served<S> {
-    pub(crate) fake: Arc<Fake>,
+pub(crate) struct ServedSystem<S> {
+    pub(crate) fake: Arc<FakeServer>,
     pub(crate) system: Arc<S>,
 }
 
-impl<S: System> Place for Served<S> {
+impl<S: StorageSystem> TestPlace for ServedSystem<S> {
     type System = S;
 
     fn system(&self) -> Arc<S> {
@@ -78,20 +78,20 @@ impl<S: System> Place for Served<S> {
         self.fake.state.lock().unwrap().put(path, bytes);
     }
 
-    fn put_once_read(&self, path: &str, bytes: &[u8]) -> bool {
+    fn put_during_read(&self, path: &str, bytes: &[u8]) -> bool {
         self.fake.state.lock().unwrap().next = Some((path.into(), bytes.into()));
         true
     }
 }
 
-impl State {
+impl FakeState {
     fn put(&mut self, path: &str, bytes: &[u8]) {
         self.versions += 1;
-        self.objects.insert(path.into(), Kept { bytes: bytes.into(), no: self.versions });
+        self.objects.insert(path.into(), StoredObject { bytes: bytes.into(), no: self.versions });
     }
 }
 
-impl Fake {
+impl FakeServer {
     pub(crate) fn new(lies: bool) -> Arc<Self> {
         Arc::new(Self { lies, ..Self::default() })
     }
@@ -100,15 +100,15 @@ impl Fake {
     pub(crate) fn serve(self: &Arc<Self>, dialect: Dialect) -> String {
         let fake = Arc::clone(self);
         let answer = move |stream: TcpStream| {
-            let asked = Asked::read(&stream);
+            let asked = TestRequest::read(&stream);
             let told = dialect(&fake, &asked);
             told.write(&stream, asked.method == "HEAD");
         };
         listen(answer).to_string()
     }
 
-    /// Has `answer` hear those who connect to [`Fake::port`].
-    pub(crate) fn answer_besides(self: &Arc<Self>, answer: fn(&Self, TcpStream)) {
+    /// Has `answer` hear those who connect to [`FakeServer::port`].
+    pub(crate) fn serve_second_port(self: &Arc<Self>, answer: fn(&Self, TcpStream)) {
         let fake = Arc::clone(self);
         let at = listen(move |stream| answer(&fake, stream));
         self.besides.set(at.port()).unwrap();
@@ -118,16 +118,16 @@ impl Fake {
         *self.besides.get().unwrap()
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<Kept> {
+    pub(crate) fn get(&self, path: &str) -> Option<StoredObject> {
         self.state.lock().unwrap().objects.get(path).cloned()
     }
 
     /// The version of this number, if it is still there.
-    pub(crate) fn version(&self, no: u64) -> Option<Kept> {
+    pub(crate) fn version(&self, no: u64) -> Option<StoredObject> {
         self.state.lock().unwrap().objects.values().find(|kept| kept.no == no).cloned()
     }
 
-    pub(crate) fn all(&self) -> BTreeMap<String, Kept> {
+    pub(crate) fn all(&self) -> BTreeMap<String, StoredObject> {
         self.state.lock().unwrap().objects.clone()
     }
 
@@ -141,7 +141,7 @@ impl Fake {
     }
 
     /// Content: what comes next, comes behind it.
-    pub(crate) fn content(&self, kept: &Kept, range: Range<usize>) -> Vec<u8> {
+    pub(crate) fn content(&self, kept: &StoredObject, range: Range<usize>) -> Vec<u8> {
         let mut state = self.state.lock().unwrap();
         if let Some((path, bytes)) = state.next.take() {
             state.put(&path, &bytes);
@@ -150,14 +150,14 @@ impl Fake {
     }
 
     /// The answer to `bytes=0-1`.
-    pub(crate) fn ranged(&self, kept: &Kept, range: &str) -> Told {
+    pub(crate) fn ranged(&self, kept: &StoredObject, range: &str) -> TestAnswer {
         let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
         let (len, end) = (kept.bytes.len(), kept.bytes.len().min(last + 1));
         if first >= len {
-            return Told::of(416, "");
+            return TestAnswer::of(416, "");
         }
-        let told = Told::of(206, self.content(kept, first..end));
+        let told = TestAnswer::of(206, self.content(kept, first..end));
         told.with("content-range", format!("bytes {first}-{}/{len}", end - 1))
     }
 }
@@ -175,7 +175,7 @@ pub(crate) fn listen(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> std:
     at
 }
 
-impl Kept {
+impl StoredObject {
     /// An entity tag.
     pub(crate) fn tag(&self) -> String {
         format!("\"v{}\"", self.no)
@@ -197,7 +197,7 @@ impl Kept {
     }
 }
 
-impl Asked {
+impl TestRequest {
     fn read(stream: &TcpStream) -> Self {
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
         let mut lines = lines.take_while(|line| !line.is_empty());
@@ -227,7 +227,7 @@ impl Asked {
     }
 }
 
-impl Told {
+impl TestAnswer {
     pub(crate) fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, body: body.into(), ..Self::default() }
     }

@@ -9,8 +9,8 @@ use deltic_store::Snapshot;
 use deltic_store::facts::Is;
 use deltic_tree::Timestamp;
 
-use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
-use crate::sums::Algorithm;
+use super::parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
+use crate::sums::SumAlgorithm;
 
 /// The layout of `file`. Nothing of it is read.
 ///
@@ -33,9 +33,9 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     };
     let mut layout = Layout::new(system, *extents.store());
     (layout.about, layout.identities, layout.token) = (about, identities, token(file));
-    let mut sums = Sums { file, is_kept: true, told: None, left: MAX_SUM_BYTES };
+    let mut sums = SumReader { file, is_kept: true, told: None, left: MAX_SUM_BYTES };
     for (range, is) in extents.parts() {
-        sums.cover(&mut layout, &range, is)?;
+        sums.push_range(&mut layout, &range, is)?;
     }
     if !sums.is_kept && sums.left == 0 {
         layout.about.push(format!("no more than {MAX_SUM_BYTES} bytes of sums are told"));
@@ -44,7 +44,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
 }
 
 /// The sums that a file system keeps of a file, until it has none.
-struct Sums<'a> {
+struct SumReader<'a> {
     file: &'a LocalSnapshot,
     is_kept: bool,
     /// Sums of the last window that was asked for, and the place where it begins.
@@ -53,7 +53,7 @@ struct Sums<'a> {
     left: usize,
 }
 
-impl Sums<'_> {
+impl SumReader<'_> {
     /// Asks for the sums of a window, unless those are here.
     fn ask(&mut self, start: u64) -> Result<(), LayoutError> {
         if self.is_kept && self.told.as_ref().is_none_or(|(told, _)| *told != start) {
@@ -65,32 +65,32 @@ impl Sums<'_> {
     }
 
     /// Appends the part of the file in `range`, which lies where it `is`: block by block, which the layout joins.
-    fn cover(
+    fn push_range(
         &mut self,
         layout: &mut Layout,
         range: &Range<u64>,
         is: Is,
     ) -> Result<(), LayoutError> {
         if is == Is::Zero {
-            return layout.push(Part {
+            return layout.push(LayoutPart {
                 len: range.end - range.start,
                 id: None,
-                cover: Cover::Zero,
+                content: PartContent::Zero,
             });
         }
         let mut at = range.start;
         while at < range.end {
             self.ask(at - at % WINDOW_BYTES)?;
-            let (cover, len) = self.block(at..range.end);
-            if let Cover::Units(units) = &cover {
+            let (content, len) = self.block_content(at..range.end);
+            if let PartContent::Units(units) = &content {
                 self.left = self.left.saturating_sub(units.sums.len());
                 self.is_kept &= self.left > 0;
             }
             let id = match is {
-                Is::Id { id, from } => Some(Id { of: id, from: from + (at - range.start) }),
+                Is::Id { id, from } => Some(StorageId { of: id, from: from + (at - range.start) }),
                 Is::Zero | Is::Unknown => None,
             };
-            layout.push(Part { len, id, cover })?;
+            layout.push(LayoutPart { len, id, content })?;
             at += len;
         }
         Ok(())
@@ -98,30 +98,30 @@ impl Sums<'_> {
 
     /// The cover of the block that `range` begins in, as far as it is in there, and its length in bytes; of all of the
     /// range where no sums are kept.
-    fn block(&self, range: Range<u64>) -> (Cover, u64) {
+    fn block_content(&self, range: Range<u64>) -> (PartContent, u64) {
         let Some((_, told)) = self.told.as_ref().filter(|_| self.is_kept) else {
-            return (Cover::Unknown, range.end - range.start);
+            return (PartContent::Unknown, range.end - range.start);
         };
         let (at, block) = (range.start, u64::from(told.block_bytes()));
         let len = (block - at % block).min(range.end - at);
-        let cover = match told.at(at) {
+        let content = match told.at(at) {
             BlockSum::Sum(sum) if len == block => {
                 let sum = in_order(told.kind(), sum);
-                Cover::Units(Units::plain(algorithm(told.kind()), told.block_bytes(), sum))
+                PartContent::Units(UnitSums::plain(algorithm(told.kind()), told.block_bytes(), sum))
             }
-            BlockSum::Zero => Cover::Zero,
-            BlockSum::Sum(_) | BlockSum::Unknown => Cover::Unknown,
+            BlockSum::Zero => PartContent::Zero,
+            BlockSum::Sum(_) | BlockSum::Unknown => PartContent::Unknown,
         };
-        (cover, len)
+        (content, len)
     }
 }
 
-const fn algorithm(kind: SumKind) -> Algorithm {
+const fn algorithm(kind: SumKind) -> SumAlgorithm {
     match kind {
-        SumKind::Crc32c => Algorithm::Crc32c,
-        SumKind::Xxh64 => Algorithm::Xxh64,
-        SumKind::Sha256 => Algorithm::Sha256,
-        SumKind::Blake2b => Algorithm::Blake2b,
+        SumKind::Crc32c => SumAlgorithm::Crc32c,
+        SumKind::Xxh64 => SumAlgorithm::Xxh64,
+        SumKind::Sha256 => SumAlgorithm::Sha256,
+        SumKind::Blake2b => SumAlgorithm::Blake2b,
     }
 }
 

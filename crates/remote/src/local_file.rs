@@ -7,14 +7,14 @@ use deltic_core::{Crc32c, SumKind};
 use deltic_store::facts::Is;
 use deltic_store::{Extents, Snapshot, StoreError};
 
-use crate::sums::{Algorithm, STORE, Sum, Summer, Sums, Unit, pad};
+use crate::sums::{ContentSum, ObjectSums, STORE, SumAlgorithm, SumHasher, SummedUnit, pad};
 
 /// A file here whose parts are summed, ascending.
-pub(crate) struct Here<'a> {
+pub(crate) struct LocalFile<'a> {
     file: &'a dyn Snapshot,
     buffer: Vec<u8>,
     /// Sums that the store keeps of the part that was asked for last; nothing once it kept none.
-    kept: Option<Kept>,
+    kept: Option<SumWindow>,
     keeps_none: bool,
     /// Bytes that were read so far.
     read: u64,
@@ -22,13 +22,13 @@ pub(crate) struct Here<'a> {
     joined: u64,
 }
 
-struct Kept {
+struct SumWindow {
     sums: StoredSums,
     /// The sum of a block of zeros.
     zeros: Crc32c,
 }
 
-impl<'a> Here<'a> {
+impl<'a> LocalFile<'a> {
     pub(crate) fn new(file: &'a dyn Snapshot) -> Self {
         let buffer = vec![0; READ_BYTES.min(file.meta().len as usize)];
         Self { file, buffer, kept: None, keeps_none: false, read: 0, joined: 0 }
@@ -40,7 +40,7 @@ impl<'a> Here<'a> {
     }
 
     /// True if sums came of what the store keeps.
-    pub(crate) const fn has_joined(&self) -> bool {
+    pub(crate) const fn used_stored_sums(&self) -> bool {
         self.joined > 0
     }
 
@@ -48,7 +48,7 @@ impl<'a> Here<'a> {
     ///
     /// # Errors
     /// Where it cannot be read, or changed.
-    pub(crate) fn extents(&mut self, of: &Sums) -> Result<Option<Extents>, StoreError> {
+    pub(crate) fn extents(&mut self, of: &ObjectSums) -> Result<Option<Extents>, StoreError> {
         let len = self.file.meta().len;
         let (mut extents, mut start) = (Extents::new(STORE), 0);
         for unit in &of.units {
@@ -56,7 +56,7 @@ impl<'a> Here<'a> {
                 break;
             }
             let sum = self.unit(unit, start)?;
-            if extents.push(unit.len, unit.is(sum.as_ref())).is_err() {
+            if extents.push(unit.len, unit.identity(sum.as_ref())).is_err() {
                 return Ok(None);
             }
             start += unit.len;
@@ -70,13 +70,16 @@ impl<'a> Here<'a> {
     ///
     /// # Errors
     /// Where it cannot be read, or changed.
-    pub(crate) fn compare(&mut self, with: &Sums) -> Result<Option<(bool, Algorithm)>, StoreError> {
-        let ways = with.ways(self.file.meta().len);
-        let is_kind = |unit: &Unit| unit.algorithm() == Some(Algorithm::Crc32c);
-        let joins = ways.iter().find(|way| way.iter().all(is_kind));
+    pub(crate) fn compare(
+        &mut self,
+        with: &ObjectSums,
+    ) -> Result<Option<(bool, SumAlgorithm)>, StoreError> {
+        let comparable_units = with.comparable_units(self.file.meta().len);
+        let is_kind = |unit: &SummedUnit| unit.algorithm() == Some(SumAlgorithm::Crc32c);
+        let joins = comparable_units.iter().find(|way| way.iter().all(is_kind));
         let way = match joins {
             Some(way) if self.load(0)? => Some(way),
-            _ => ways.first(),
+            _ => comparable_units.first(),
         };
         let Some(way) = way else { return Ok(None) };
         let (mut start, mut is_same) = (0, true);
@@ -87,11 +90,11 @@ impl<'a> Here<'a> {
                 break;
             }
         }
-        Ok(way.first().and_then(Unit::algorithm).map(|by| (is_same, by)))
+        Ok(way.first().and_then(SummedUnit::algorithm).map(|by| (is_same, by)))
     }
 
     /// The sum that the file has in the place of a unit, which begins at `start`.
-    fn unit(&mut self, unit: &Unit, start: u64) -> Result<Option<Sum>, StoreError> {
+    fn unit(&mut self, unit: &SummedUnit, start: u64) -> Result<Option<ContentSum>, StoreError> {
         let Some(algorithm) = unit.algorithm() else { return Ok(None) };
         self.sum(algorithm, &(start..start + unit.len), unit.padded - unit.len)
     }
@@ -102,18 +105,18 @@ impl<'a> Here<'a> {
     /// Where it cannot be read, or changed.
     fn sum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: SumAlgorithm,
         range: &Range<u64>,
         zeros: u64,
-    ) -> Result<Option<Sum>, StoreError> {
+    ) -> Result<Option<ContentSum>, StoreError> {
         let Some(mut summer) = algorithm.summer() else { return Ok(None) };
-        if algorithm == Algorithm::Crc32c && self.load(range.start)? {
-            summer = Summer::Crc32c(self.join(range)?.get());
+        if algorithm == SumAlgorithm::Crc32c && self.load(range.start)? {
+            summer = SumHasher::Crc32c(self.join(range)?.get());
         } else {
             self.feed(range, |bytes| summer.push(bytes))?;
         }
         pad(&mut summer, zeros);
-        Ok(Some(Sum { algorithm, bytes: summer.finish() }))
+        Ok(Some(ContentSum { algorithm, bytes: summer.finish() }))
     }
 
     /// Joins the sums of the blocks of a part; what none is kept of is read.
@@ -134,7 +137,7 @@ impl<'a> Here<'a> {
     /// The sum of the block that begins at `at`, if that ends before `end` and is kept; and where the next one begins.
     fn block(&mut self, at: u64, end: u64) -> Result<(Option<Crc32c>, u64), StoreError> {
         self.load(at)?;
-        let Some(Kept { sums, zeros }) = &self.kept else { return Ok((None, end)) };
+        let Some(SumWindow { sums, zeros }) = &self.kept else { return Ok((None, end)) };
         let block = u64::from(sums.block_bytes());
         let next = at - at % block + block;
         let is_whole = at.is_multiple_of(block) && next <= end;
@@ -153,7 +156,7 @@ impl<'a> Here<'a> {
         let sums = self.file.stored_sums(&window)?;
         let sums = sums.filter(|sums| sums.kind() == SumKind::Crc32c && sums.range().contains(&at));
         let zeros = |sums: &StoredSums| Crc32c::of(&vec![0; sums.block_bytes() as usize]);
-        self.kept = sums.map(|sums| Kept { zeros: zeros(&sums), sums });
+        self.kept = sums.map(|sums| SumWindow { zeros: zeros(&sums), sums });
         self.keeps_none = self.kept.is_none();
         Ok(!self.keeps_none)
     }
@@ -195,7 +198,7 @@ mod tests {
     const BLOCK: u64 = 4096;
 
     /// Bytes of which a store keeps the sums that it is to keep.
-    struct Bytes {
+    struct SummedBytes {
         bytes: Vec<u8>,
         meta: Meta,
         kind: SumKind,
@@ -203,14 +206,14 @@ mod tests {
         unknown: Vec<u64>,
     }
 
-    impl Bytes {
+    impl SummedBytes {
         fn new(bytes: Vec<u8>, kind: SumKind, unknown: &[u64]) -> Self {
             let meta = Meta::plain(Kind::File, bytes.len() as u64, UNTIMED, 0o666);
             Self { bytes, meta, kind, unknown: unknown.into() }
         }
     }
 
-    impl Snapshot for Bytes {
+    impl Snapshot for SummedBytes {
         fn meta(&self) -> &Meta {
             &self.meta
         }
@@ -247,16 +250,16 @@ mod tests {
     }
 
     /// Sums of units of this length, filled up with zeros to `padded`.
-    fn sums(bytes: &[u8], algorithm: Algorithm, (each, padded): (usize, u64)) -> Sums {
+    fn sums(bytes: &[u8], algorithm: SumAlgorithm, (each, padded): (usize, u64)) -> ObjectSums {
         let unit = |bytes: &[u8]| {
             let mut summer = algorithm.summer().unwrap();
             summer.push(bytes);
             let len = bytes.len() as u64;
             pad(&mut summer, padded.saturating_sub(len));
-            let sum = Sum::new(algorithm, &summer.finish()).unwrap();
-            Unit { len, padded: padded.max(len), sum: Some(sum) }
+            let sum = ContentSum::new(algorithm, &summer.finish()).unwrap();
+            SummedUnit { len, padded: padded.max(len), sum: Some(sum) }
         };
-        Sums { units: bytes.chunks(each).map(unit).collect(), whole: None }
+        ObjectSums { units: bytes.chunks(each).map(unit).collect(), whole: None }
     }
 
     #[test]
@@ -272,13 +275,13 @@ mod tests {
             // Each unit but the first begins and ends within a block.
             (100_000, &[], tail + 4 * BLOCK),
         ] {
-            let file = Bytes::new(bytes.clone(), SumKind::Crc32c, unknown);
+            let file = SummedBytes::new(bytes.clone(), SumKind::Crc32c, unknown);
             for padded in [0, 65_536, 400_000] {
-                let mut here = Here::new(&file);
-                let known = sums(&bytes, Algorithm::Crc32c, (each, padded));
+                let mut here = LocalFile::new(&file);
+                let known = sums(&bytes, SumAlgorithm::Crc32c, (each, padded));
                 let same = here.compare(&known).unwrap();
-                assert_eq!(same, Some((true, Algorithm::Crc32c)), "{each} {padded}");
-                assert!(here.has_joined() && here.read() <= most, "{each}: {}", here.read());
+                assert_eq!(same, Some((true, SumAlgorithm::Crc32c)), "{each} {padded}");
+                assert!(here.used_stored_sums() && here.read() <= most, "{each}: {}", here.read());
             }
         }
     }
@@ -286,15 +289,15 @@ mod tests {
     #[test]
     fn a_byte_that_differs_is_seen_wherever_it_is() {
         let bytes = noise(200_000);
-        let known = sums(&bytes, Algorithm::Crc32c, (65_536, 0));
-        let whole = sums(&bytes, Algorithm::Sha256, (200_000, 0));
+        let known = sums(&bytes, SumAlgorithm::Crc32c, (65_536, 0));
+        let whole = sums(&bytes, SumAlgorithm::Sha256, (200_000, 0));
         for at in [0, 4095, 4096, 65_535, 65_536, 196_607, 196_608, 199_999] {
             let mut other = bytes.clone();
             other[at] ^= 0x10;
             for (kind, unknown) in [(SumKind::Crc32c, &[3, 20][..]), (SumKind::Sha256, &[])] {
-                let file = Bytes::new(other.clone(), kind, unknown);
+                let file = SummedBytes::new(other.clone(), kind, unknown);
                 for known in [&known, &whole] {
-                    let (is_same, _) = Here::new(&file).compare(known).unwrap().unwrap();
+                    let (is_same, _) = LocalFile::new(&file).compare(known).unwrap().unwrap();
                     assert!(!is_same, "{at} {kind:?}");
                 }
             }
@@ -305,39 +308,46 @@ mod tests {
     fn sums_of_another_kind_are_not_joined() {
         let bytes = noise(100_000);
         for (kind, algorithm) in
-            [(SumKind::Xxh64, Algorithm::Crc32c), (SumKind::Crc32c, Algorithm::Crc32)]
+            [(SumKind::Xxh64, SumAlgorithm::Crc32c), (SumKind::Crc32c, SumAlgorithm::Crc32)]
         {
-            let file = Bytes::new(bytes.clone(), kind, &[]);
-            let mut here = Here::new(&file);
+            let file = SummedBytes::new(bytes.clone(), kind, &[]);
+            let mut here = LocalFile::new(&file);
             let known = sums(&bytes, algorithm, (40_000, 0));
             assert_eq!(here.compare(&known).unwrap(), Some((true, algorithm)));
-            assert_eq!((here.has_joined(), here.read()), (false, 100_000));
+            assert_eq!((here.used_stored_sums(), here.read()), (false, 100_000));
         }
     }
 
     #[test]
     fn of_two_sums_of_everything_the_kept_one_counts_and_else_the_first() {
         let bytes = noise(50_000);
-        let first = sums(&bytes, Algorithm::Md5, (50_000, 0));
-        let whole = sums(&bytes, Algorithm::Crc32c, (50_000, 0)).units.pop().unwrap().sum;
-        let known = Sums { whole, ..first };
-        for (kind, by) in [(SumKind::Crc32c, Algorithm::Crc32c), (SumKind::Blake2b, Algorithm::Md5)]
+        let first = sums(&bytes, SumAlgorithm::Md5, (50_000, 0));
+        let whole = sums(&bytes, SumAlgorithm::Crc32c, (50_000, 0)).units.pop().unwrap().sum;
+        let known = ObjectSums { whole, ..first };
+        for (kind, by) in
+            [(SumKind::Crc32c, SumAlgorithm::Crc32c), (SumKind::Blake2b, SumAlgorithm::Md5)]
         {
-            let file = Bytes::new(bytes.clone(), kind, &[]);
-            assert_eq!(Here::new(&file).compare(&known).unwrap(), Some((true, by)));
+            let file = SummedBytes::new(bytes.clone(), kind, &[]);
+            assert_eq!(LocalFile::new(&file).compare(&known).unwrap(), Some((true, by)));
         }
     }
 
     #[test]
     fn what_is_not_known_of_all_of_an_object_tells_nothing() {
         let bytes = noise(50_000);
-        let mut known = sums(&bytes, Algorithm::Crc32c, (10_000, 0));
-        let file = Bytes::new(bytes, SumKind::Crc32c, &[]);
+        let mut known = sums(&bytes, SumAlgorithm::Crc32c, (10_000, 0));
+        let file = SummedBytes::new(bytes, SumKind::Crc32c, &[]);
         assert!(known.name(50_000).is_some() && known.name(50_001).is_none());
         known.units[3].sum = None;
-        assert_eq!((known.name(50_000), Here::new(&file).compare(&known).unwrap()), (None, None));
-        assert!(Sums::default().name(0).is_none() && Sums::default().name(9).is_none());
-        known.units[3].sum = Some(Sum::new(Algorithm::Name, b"x").unwrap());
-        assert_eq!((known.name(50_000), Here::new(&file).compare(&known).unwrap()), (None, None));
+        assert_eq!(
+            (known.name(50_000), LocalFile::new(&file).compare(&known).unwrap()),
+            (None, None)
+        );
+        assert!(ObjectSums::default().name(0).is_none() && ObjectSums::default().name(9).is_none());
+        known.units[3].sum = Some(ContentSum::new(SumAlgorithm::Name, b"x").unwrap());
+        assert_eq!(
+            (known.name(50_000), LocalFile::new(&file).compare(&known).unwrap()),
+            (None, None)
+        );
     }
 }

@@ -3,7 +3,7 @@
 use deltic_tree::Timestamp;
 
 /// `2026-11-26T10:20:30.000Z`.
-pub(crate) fn of_iso(text: &str) -> Option<Timestamp> {
+pub(crate) fn from_iso(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;
     let nanos = time.subsec_nanosecond();
     let (secs, nanos) = match nanos {
@@ -15,14 +15,14 @@ pub(crate) fn of_iso(text: &str) -> Option<Timestamp> {
 }
 
 /// `Thu, 26 Nov 2026 10:20:30 GMT`.
-pub(crate) fn of_http(text: &str) -> Option<Timestamp> {
+pub(crate) fn from_http(text: &str) -> Option<Timestamp> {
     let time = httpdate::parse_http_date(text).ok()?;
     let secs = time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
     Some(Timestamp { secs: secs.try_into().ok()?, nanos: 0 })
 }
 
 /// Milliseconds since 1970.
-pub(crate) const fn of_millis(millis: i64) -> Timestamp {
+pub(crate) const fn from_millis(millis: i64) -> Timestamp {
     let nanos = millis.rem_euclid(1000) as u32 * 1_000_000;
     Timestamp { secs: millis.div_euclid(1000), nanos }
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::RemoteError;
-use crate::sums::{Sum, Summer, Sums, pad};
-use crate::system::{Object, System};
+use crate::sums::{ContentSum, ObjectSums, SumHasher, pad};
+use crate::system::{ObjectVersion, StorageSystem};
 
 /// Bytes of one request at most.
 const WINDOW_BYTES: u64 = 2 << 20;
@@ -24,26 +24,26 @@ const BLOCK: u64 = 4096;
 
 /// An object that is read.
 #[derive(Debug)]
-pub(crate) struct Ahead {
-    shared: Arc<Shared>,
+pub(crate) struct ReadAhead {
+    shared: Arc<SharedReads>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    system: Arc<dyn System>,
+struct SharedReads {
+    system: Arc<dyn StorageSystem>,
     path: String,
-    object: Object,
-    state: Mutex<State>,
+    object: ObjectVersion,
+    state: Mutex<ReadState>,
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadState {
     /// Ranges that nobody fetches yet, ascending; windows are cut off them.
     queue: VecDeque<Range<u64>>,
     /// Windows by their start.
-    windows: BTreeMap<u64, Window>,
-    check: Check,
+    windows: BTreeMap<u64, FetchWindow>,
+    check: SumCheck,
     /// Why the bytes of some unit are not those of its sum: then none of them are to be used.
     failed: Option<String>,
     threads: usize,
@@ -52,29 +52,29 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Window {
+struct FetchWindow {
     end: u64,
-    bytes: Fetched,
+    bytes: WindowContent,
     /// Bytes that were handed out.
     taken: u64,
 }
 
 #[derive(Debug)]
-enum Fetched {
-    Waits,
-    Here(Arc<[u8]>),
+enum WindowContent {
+    Pending,
+    Ready(Arc<[u8]>),
     Failed(String),
     Changed,
 }
 
-impl Ahead {
-    pub(crate) fn new(system: Arc<dyn System>, path: String, object: Object) -> Self {
+impl ReadAhead {
+    pub(crate) fn new(system: Arc<dyn StorageSystem>, path: String, object: ObjectVersion) -> Self {
         let (state, moved) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { system, path, object, state, moved }) }
+        Self { shared: Arc::new(SharedReads { system, path, object, state, moved }) }
     }
 
     /// Says what will be read, ascending and apart, and by which sums it is checked. Only the first plan counts.
-    pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &Sums) {
+    pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &ObjectSums) {
         let mut state = self.shared.lock();
         if std::mem::replace(&mut state.is_planned, true) {
             return;
@@ -93,7 +93,7 @@ impl Ahead {
                 _ => joined.push(start..end),
             }
         }
-        state.check = Check::new(&joined, sums, len);
+        state.check = SumCheck::new(&joined, sums, len);
         state.queue = joined.into();
     }
 
@@ -115,12 +115,12 @@ impl Ahead {
         while got < want {
             let at = start + got as u64;
             let rest = &mut buf[got..want];
-            got += match self.planned(at, rest)? {
+            got += match self.read_planned(at, rest)? {
                 Some(some) => some,
                 None => {
                     let some = rest.len().min(WINDOW_BYTES as usize);
                     let range = at..at + some as u64;
-                    let Shared { system, path, object, .. } = &*self.shared;
+                    let SharedReads { system, path, object, .. } = &*self.shared;
                     system.read(path, object, range, &mut rest[..some])?;
                     some
                 }
@@ -130,11 +130,11 @@ impl Ahead {
     }
 
     /// Bytes from `at` on out of a window, once that is here; `None` where it is in none.
-    fn planned(&self, at: u64, buf: &mut [u8]) -> Result<Option<usize>, RemoteError> {
+    fn read_planned(&self, at: u64, buf: &mut [u8]) -> Result<Option<usize>, RemoteError> {
         let mut state = self.shared.lock();
         loop {
             state.check_failed()?;
-            let is_queued = state.queued(at).is_some();
+            let is_queued = state.queue_index(at).is_some();
             let Some((&start, window)) = state.windows.range(..=at).next_back() else {
                 match is_queued {
                     true => state = self.shared.wait_for(at, state),
@@ -150,13 +150,13 @@ impl Ahead {
                 continue;
             }
             match &window.bytes {
-                Fetched::Waits => {
+                WindowContent::Pending => {
                     self.shared.start_threads(&mut state);
                     state = self.shared.wait(state);
                 }
-                Fetched::Changed => return Err(RemoteError::Changed),
-                Fetched::Failed(why) => return Err(RemoteError::Wrong(why.clone())),
-                Fetched::Here(bytes) => {
+                WindowContent::Changed => return Err(RemoteError::Changed),
+                WindowContent::Failed(why) => return Err(RemoteError::Wrong(why.clone())),
+                WindowContent::Ready(bytes) => {
                     let from = (at - start) as usize;
                     let some = buf.len().min(bytes.len() - from);
                     buf[..some].copy_from_slice(&bytes[from..from + some]);
@@ -168,7 +168,7 @@ impl Ahead {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.is_over = true;
@@ -176,12 +176,12 @@ impl Drop for Ahead {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedReads {
+    fn lock(&self) -> MutexGuard<'_, ReadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&'a self, state: MutexGuard<'a, ReadState>) -> MutexGuard<'a, ReadState> {
         self.moved.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,8 +189,8 @@ impl Shared {
     fn wait_for<'a>(
         self: &'a Arc<Self>,
         at: u64,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+        mut state: MutexGuard<'a, ReadState>,
+    ) -> MutexGuard<'a, ReadState> {
         if state.windows.len() >= WINDOWS {
             // What is held may be what nobody wants next.
             if let Some(range) = state.pop_at(at) {
@@ -201,25 +201,25 @@ impl Shared {
         self.wait(state)
     }
 
-    fn start_threads(self: &Arc<Self>, state: &mut State) {
+    fn start_threads(self: &Arc<Self>, state: &mut ReadState) {
         while state.threads < THREADS && state.windows.len() + state.threads < WINDOWS {
             let Some(range) = state.pop() else { return };
             self.start_thread(state, range);
         }
     }
 
-    fn start_thread(self: &Arc<Self>, state: &mut State, range: Range<u64>) {
-        let window = Window { end: range.end, bytes: Fetched::Waits, taken: 0 };
+    fn start_thread(self: &Arc<Self>, state: &mut ReadState, range: Range<u64>) {
+        let window = FetchWindow { end: range.end, bytes: WindowContent::Pending, taken: 0 };
         state.windows.insert(range.start, window);
         state.threads += 1;
         let shared = Arc::clone(self);
         let fetch = move || shared.fetch(range);
         if thread::Builder::new().name("fetch".into()).spawn(fetch).is_err() {
             state.threads -= 1;
-            let failed = Fetched::Failed("no thread can be started".into());
+            let failed = WindowContent::Failed("no thread can be started".into());
             state.windows.values_mut().for_each(|window| {
-                if matches!(window.bytes, Fetched::Waits) {
-                    window.bytes = Fetched::Failed(String::new());
+                if matches!(window.bytes, WindowContent::Pending) {
+                    window.bytes = WindowContent::Failed(String::new());
                 }
             });
             if let Some(mut last) = state.windows.last_entry() {
@@ -235,9 +235,9 @@ impl Shared {
             let read = self.system.read(&self.path, &self.object, range.clone(), &mut bytes);
             let mut state = self.lock();
             let fetched = match read {
-                Ok(()) => Fetched::Here(bytes.into()),
-                Err(RemoteError::Changed) => Fetched::Changed,
-                Err(error) => Fetched::Failed(error.to_string()),
+                Ok(()) => WindowContent::Ready(bytes.into()),
+                Err(RemoteError::Changed) => WindowContent::Changed,
+                Err(error) => WindowContent::Failed(error.to_string()),
             };
             if let Some(window) = state.windows.get_mut(&range.start) {
                 window.bytes = fetched;
@@ -249,14 +249,14 @@ impl Shared {
                 state.threads -= 1;
                 return;
             };
-            let window = Window { end: next.end, bytes: Fetched::Waits, taken: 0 };
+            let window = FetchWindow { end: next.end, bytes: WindowContent::Pending, taken: 0 };
             state.windows.insert(next.start, window);
             range = next;
         }
     }
 
     /// Notes that bytes of a window were handed out; all of it, and it is dropped.
-    fn take(self: &Arc<Self>, state: &mut State, start: u64, bytes: u64) {
+    fn take(self: &Arc<Self>, state: &mut ReadState, start: u64, bytes: u64) {
         let checked = state.check.at();
         let Some(window) = state.windows.get_mut(&start) else { return };
         window.taken += bytes;
@@ -267,13 +267,13 @@ impl Shared {
     }
 }
 
-impl State {
+impl ReadState {
     fn check_failed(&self) -> Result<(), RemoteError> {
         self.failed.as_ref().map_or(Ok(()), |why| Err(RemoteError::Wrong(why.clone())))
     }
 
     /// Finds the range of the queue that holds `at`.
-    fn queued(&self, at: u64) -> Option<usize> {
+    fn queue_index(&self, at: u64) -> Option<usize> {
         let found = self.queue.partition_point(|range| range.end <= at);
         self.queue.get(found).is_some_and(|range| range.start <= at).then_some(found)
     }
@@ -285,7 +285,7 @@ impl State {
 
     /// Takes the window that holds `at` off the queue.
     fn pop_at(&mut self, at: u64) -> Option<Range<u64>> {
-        let found = self.queued(at)?;
+        let found = self.queue_index(at)?;
         let range = self.queue.remove(found)?;
         let start = at - (at - range.start) % WINDOW_BYTES;
         let end = range.end.min(start + WINDOW_BYTES);
@@ -301,12 +301,12 @@ impl State {
     fn check_arrived(&mut self) {
         while let Some(at) = self.check.at() {
             let Some(window) = self.windows.get_mut(&at) else { return };
-            let Fetched::Here(bytes) = &window.bytes else { return };
+            let WindowContent::Ready(bytes) = &window.bytes else { return };
             let bytes = Arc::clone(bytes);
             let end = window.end;
             let is_done = window.taken >= end - at;
             if let Err(why) = self.check.push(&bytes) {
-                window.bytes = Fetched::Failed(why.clone());
+                window.bytes = WindowContent::Failed(why.clone());
                 self.failed = Some(why);
                 return;
             } else if is_done {
@@ -318,24 +318,24 @@ impl State {
 
 /// Sums what arrives, in order, against the sums that it should have.
 #[derive(Debug, Default)]
-struct Check {
+struct SumCheck {
     /// Ranges still to be summed; the first begins where the next bytes belong.
     rest: VecDeque<Range<u64>>,
     /// Sums that are to come out, by the range that they are of.
-    units: VecDeque<(Range<u64>, u64, Sum)>,
-    summing: Option<Running>,
+    units: VecDeque<(Range<u64>, u64, ContentSum)>,
+    summing: Option<PartialSum>,
 }
 
-struct Running(Summer);
+struct PartialSum(SumHasher);
 
-impl std::fmt::Debug for Running {
+impl std::fmt::Debug for PartialSum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Running")
     }
 }
 
-impl Check {
-    fn new(ranges: &[Range<u64>], sums: &Sums, len: u64) -> Self {
+impl SumCheck {
+    fn new(ranges: &[Range<u64>], sums: &ObjectSums, len: u64) -> Self {
         let (mut start, mut rest) = (0, ranges);
         let mut units = VecDeque::new();
         for unit in &sums.units {
@@ -382,12 +382,12 @@ impl Check {
             if from >= to {
                 break;
             }
-            let fresh = || sum.algorithm.summer().map(Running);
-            let Some(Running(mut summer)) = self.summing.take().or_else(fresh) else { break };
+            let fresh = || sum.algorithm.summer().map(PartialSum);
+            let Some(PartialSum(mut summer)) = self.summing.take().or_else(fresh) else { break };
             summer.push(&bytes[(from - begin) as usize..(to - begin) as usize]);
             at = to;
             if to < range.end {
-                self.summing = Some(Running(summer));
+                self.summing = Some(PartialSum(summer));
                 break;
             }
             pad(&mut summer, *zeros);
@@ -409,7 +409,7 @@ mod tests {
     fn windows_are_cut_off_ranges_wherever_one_reads() {
         const W: u64 = WINDOW_BYTES;
         let mut state =
-            State { queue: [0..W * 4 + 1, W * 9..W * 9 + 5].into(), ..State::default() };
+            ReadState { queue: [0..W * 4 + 1, W * 9..W * 9 + 5].into(), ..ReadState::default() };
         assert_eq!(state.pop_at(W * 2 + 7), Some(W * 2..W * 3));
         assert_eq!(state.pop_at(W * 2 + 7), None);
         assert_eq!(state.pop_at(W * 9 + 5), None);

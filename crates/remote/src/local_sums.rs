@@ -9,31 +9,31 @@ use deltic_net::old_sums::OldSums;
 use deltic_store::{Extents, Snapshot, StoreError};
 use deltic_tree::RelPath;
 
-use crate::evidence::{By, Evidence};
-use crate::here::Here;
-use crate::sums::Sums;
+use crate::evidence::{ComparedBy, Evidence};
+use crate::local_file::LocalFile;
+use crate::sums::ObjectSums;
 use crate::tree::RemoteTree;
 use crate::{RemoteError, lock};
 
 /// Both ends' knowledge of contents in one session. This is that of the end that has files here.
 #[derive(Debug, Default)]
-pub struct Alike {
+pub struct LocalSums {
     tree: OnceLock<RemoteTree>,
     known: Mutex<HashMap<Digest, Extents>>,
     /// Sums of objects that one end has asked for, until the other does.
-    asked: Mutex<HashMap<RelPath, Arc<Asked>>>,
+    asked: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
     evidence: Evidence,
 }
 
 /// The sums of an object, once they are told: no sums of what is no object.
-type Asked = Mutex<Option<Option<Sums>>>;
+type PendingSums = Mutex<Option<Option<ObjectSums>>>;
 
 /// Objects at most of which sums are kept for the other end.
 const MAX_ASKED: usize = 1 << 14;
 
-impl Alike {
+impl LocalSums {
     /// Takes the tree that is sent; only the first counts.
-    pub(crate) fn send(&self, tree: &RemoteTree) {
+    pub(crate) fn set_tree(&self, tree: &RemoteTree) {
         self.tree.get_or_init(|| tree.clone());
     }
 
@@ -43,15 +43,15 @@ impl Alike {
     }
 
     /// The sums of the object at a path. Each end asks once, and the system is asked for both at once.
-    fn sums(&self, path: &RelPath) -> Result<Option<Sums>, RemoteError> {
+    fn sums(&self, path: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let Some(tree) = self.tree.get() else { return Ok(None) };
-        let path = tree.own(path);
+        let path = tree.source_path(path);
         let asked = {
             let mut all = lock(&self.asked);
             match all.remove(&path) {
                 Some(asked) => asked,
                 None => {
-                    let asked = Arc::new(Asked::default());
+                    let asked = Arc::new(PendingSums::default());
                     if all.len() < MAX_ASKED {
                         all.insert(path.clone(), Arc::clone(&asked));
                     }
@@ -67,16 +67,20 @@ impl Alike {
     }
 
     /// The sums of the object at a path, which has `len` bytes, and what it is called by them, if they tell that.
-    fn named(&self, path: &RelPath, len: u64) -> Result<Option<(Sums, Digest)>, StoreError> {
+    fn sums_and_name(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<(ObjectSums, Digest)>, StoreError> {
         let sums = self.sums(path).map_err(|error| error.at("compare", path))?;
         Ok(sums.and_then(|sums| sums.name(len).map(|name| (sums, name))))
     }
 }
 
-impl OldSums for Alike {
+impl OldSums for LocalSums {
     fn base(&self, path: &RelPath, old: &dyn Snapshot) -> Option<Digest> {
         let sums = self.tree.get()?.sums(path).ok()??;
-        let extents = Here::new(old).extents(&sums).ok()??;
+        let extents = LocalFile::new(old).extents(&sums).ok()??;
         // Who changed it meanwhile would have other bytes than those that were summed.
         old.check_unchanged().ok()?;
         let base = Digest::from_bytes(*blake3::hash(&extents.encode()).as_bytes());
@@ -89,17 +93,21 @@ impl OldSums for Alike {
     }
 
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
-        let (mut here, len) = (Here::new(file), file.meta().len);
-        let named = self.named(path, len)?;
+        let (mut here, len) = (LocalFile::new(file), file.meta().len);
+        let named = self.sums_and_name(path, len)?;
         let compared = match &named {
             Some((sums, _)) => here.compare(sums)?,
             None => None,
         };
         let (Some((_, name)), Some((is_same, algorithm))) = (named, compared) else {
-            self.evidence.note(By::Bytes, len, len);
+            self.evidence.note(ComparedBy::Bytes, len, len);
             return Ok(None);
         };
-        let by = if here.has_joined() { By::Kept(algorithm) } else { By::Summed(algorithm) };
+        let by = if here.used_stored_sums() {
+            ComparedBy::Kept(algorithm)
+        } else {
+            ComparedBy::Summed(algorithm)
+        };
         self.evidence.note(by, len, here.read());
         let other = || Digest::from_bytes(name.as_bytes().map(|byte| !byte));
         Ok(Some(if is_same { name } else { other() }))
@@ -108,9 +116,9 @@ impl OldSums for Alike {
 
 /// Knowledge of the end that has the system.
 #[derive(Debug)]
-pub(crate) struct Far(pub(crate) Arc<Alike>);
+pub(crate) struct SystemSums(pub(crate) Arc<LocalSums>);
 
-impl OldSums for Far {
+impl OldSums for SystemSums {
     fn base(&self, _: &RelPath, _: &dyn Snapshot) -> Option<Digest> {
         // Nothing is written there.
         None
@@ -121,6 +129,6 @@ impl OldSums for Far {
     }
 
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
-        Ok(self.0.named(path, file.meta().len)?.map(|(_, name)| name))
+        Ok(self.0.sums_and_name(path, file.meta().len)?.map(|(_, name)| name))
     }
 }

@@ -11,7 +11,7 @@ const AT_ONCE: usize = 8;
 ///
 /// # Errors
 /// The first in their order of those that arose; once one did, no more calls are begun.
-pub(crate) fn at_once<T: Sync, R: Send, E: Send>(
+pub(crate) fn map_parallel<T: Sync, R: Send, E: Send>(
     all: &[T],
     call: impl Fn(&T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
@@ -53,7 +53,7 @@ mod tests {
     fn answers_are_in_the_order_of_the_questions() {
         for count in [0, 1, AT_ONCE, AT_ONCE + 1, 100] {
             let all: Vec<usize> = (0..count).collect();
-            let said = at_once(&all, |no| Ok::<_, ()>(*no));
+            let said = map_parallel(&all, |no| Ok::<_, ()>(*no));
             assert_eq!(said, Ok(all));
         }
     }
@@ -62,7 +62,7 @@ mod tests {
     fn after_an_error_nothing_more_is_asked() {
         let all: Vec<usize> = (0..10_000).collect();
         let asked = std::sync::atomic::AtomicUsize::new(0);
-        let said = at_once(&all, |no| {
+        let said = map_parallel(&all, |no| {
             asked.fetch_add(1, Ordering::Relaxed);
             thread::sleep(std::time::Duration::from_millis(1));
             if *no == 0 { Err("no") } else { Ok(()) }
