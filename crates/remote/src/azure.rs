@@ -1,8 +1,8 @@
-//! Azure's blobs, and servers that speak as it does.
+//! Azure Blob Storage, and servers with the same interface.
 //!
-//! A blob that was put in blocks has a list of them with ids that the writer chose. Ids that are the SHA-256 of the
-//! block in hexadecimal digits are sums; all others say nothing, as many writers count. Besides, a blob may have the
-//! MD5 of all its bytes.
+//! A blob uploaded in blocks has a list of blocks with ids that the writer chose. An id of 64 hexadecimal digits is taken
+//! for the block's SHA-256; digits alone may be a counter, so they are not. A blob may also have the MD5 of all its
+//! bytes.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use jiff::Timestamp as Instant;
 use roxmltree::Node;
 
 use crate::http::{
-    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, bare_tag, escaped,
-    range_header, xml,
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, RequestFields, bare_tag,
+    escaped, range_header, xml,
 };
 use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit};
 use crate::system::{
@@ -25,12 +25,12 @@ use crate::system::{
 use crate::tree::UNTIMED;
 use crate::{Environment, RemoteError, timestamps};
 
-/// Version of the interface.
+/// Version of the REST interface, for `x-ms-version`.
 const VERSION: &str = "2021-12-02";
-/// Names that are asked for at once.
+/// Names requested in a page of a list.
 const NAMES: usize = 2500;
 
-/// A container.
+/// A container of blobs.
 #[derive(Debug)]
 pub(crate) struct AzureContainer {
     client: HttpClient,
@@ -38,20 +38,17 @@ pub(crate) struct AzureContainer {
     account: AzureAccount,
 }
 
-/// Parameters or headers of a request, by their names.
-type Pairs<'a> = [(&'a str, String)];
-
-/// An account, and where it is.
+/// A storage account: URL and credentials.
 struct AzureAccount {
     name: String,
-    /// URL of the account, without a slash at its end.
+    /// URL of the account, without a trailing slash.
     base: String,
     auth: AzureAuth,
 }
 
 enum AzureAuth {
     Key(Vec<u8>),
-    /// The parameters of a shared access signature.
+    /// The query parameters of a shared access signature.
     Shared(String),
     Anonymous,
 }
@@ -97,14 +94,15 @@ impl AzureAccount {
         Ok(Self { name, base: base.trim_end_matches('/').to_owned(), auth })
     }
 
-    /// The value of `Authorization` for a request, whose headers and parameters ascend.
+    /// The value of the `Authorization` header for a request; headers and parameters are sorted by name.
     fn signed(
         &self,
         key: &[u8],
-        (method, path): (&str, &str),
-        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+        method: &str,
+        path: &str,
+        RequestFields { query, headers }: RequestFields<'_>,
     ) -> String {
-        // Eleven headers, of which one is sent; a range goes in one of Azure's own.
+        // The text to sign has eleven standard headers, of which `If-Match` alone is ever set; ranges use `x-ms-range`.
         let tag = headers.iter().find(|(name, _)| *name == "if-match");
         let tag = tag.map(|(_, value)| value.as_str()).unwrap_or_default();
         let mut text = format!("{method}{}{tag}{}", "\n".repeat(8), "\n".repeat(4));
@@ -116,7 +114,7 @@ impl AzureAccount {
             let _ = write!(text, "\n{name}:{value}");
         }
         let mut mac =
-            Hmac::<sha2::Sha256>::new_from_slice(key).expect("a key of any length is one");
+            Hmac::<sha2::Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
         mac.update(text.as_bytes());
         let mac = BASE64.encode(mac.finalize().into_bytes());
         format!("SharedKey {}:{mac}", self.name)
@@ -134,18 +132,18 @@ impl AzureContainer {
         Ok(Self { client, container, account: AzureAccount::find(env)? })
     }
 
-    /// A request about a blob, or the container; parameters and headers ascend.
+    /// Builds a request for a blob, or for the container if `path` is empty. Parameters and headers are sorted by name.
     fn request(
         &self,
         method: &str,
         path: &str,
-        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+        RequestFields { query, headers }: RequestFields<'_>,
     ) -> Result<Request<()>, RemoteError> {
         let bad = |why: String| RemoteError::Address(format!("{}: {why}", self.url(path)));
         let AzureAccount { base, auth, .. } = &self.account;
         let slash = if path.is_empty() { "" } else { "/" };
         let url = format!("{base}/{}{slash}{}", self.container, escaped(path, true));
-        let uri: Uri = url.parse().map_err(|_| bad("its endpoint is no URL".into()))?;
+        let uri: Uri = url.parse().map_err(|_| bad("the endpoint is not a URL".into()))?;
         let now = Instant::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let mut headers = headers.to_vec();
         headers.push(("x-ms-date", now));
@@ -155,7 +153,12 @@ impl AzureContainer {
             query.iter().map(|(name, value)| format!("{name}={}", escaped(value, false))).collect();
         match auth {
             AzureAuth::Key(key) => {
-                let signed = self.account.signed(key, (method, uri.path()), (query, &headers));
+                let signed = self.account.signed(
+                    key,
+                    method,
+                    uri.path(),
+                    RequestFields { query, headers: &headers },
+                );
                 headers.push(("authorization", signed));
             }
             AzureAuth::Shared(shared) => pairs.push(shared.clone()),
@@ -172,9 +175,9 @@ impl AzureContainer {
         &self,
         method: &str,
         path: &str,
-        with: (&Pairs<'_>, &Pairs<'_>),
+        fields: RequestFields<'_>,
     ) -> Result<HttpAnswer, RemoteError> {
-        self.client.ask(&|| self.request(method, path, with))
+        self.client.ask(&|| self.request(method, path, fields))
     }
 
     fn refused(&self, answer: &HttpAnswer) -> RemoteError {
@@ -194,24 +197,25 @@ impl AzureContainer {
         RemoteError::Refused { server: self.account.base.clone(), why }
     }
 
-    /// Names below a prefix; where the next page begins.
+    /// Requests a page of the list below `prefix`. Returns the number of names and the marker of the next page.
     fn page(
         &self,
         prefix: &str,
-        (most, marker): (usize, Option<&str>),
+        limit: usize,
+        marker: Option<&str>,
         each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(usize, Option<String>), RemoteError> {
         let mut query = vec![
             ("comp", "list".to_owned()),
             ("delimiter", "/".to_owned()),
-            ("maxresults", most.to_string()),
+            ("maxresults", limit.to_string()),
             ("prefix", prefix.to_owned()),
             ("restype", "container".to_owned()),
         ];
         if let Some(marker) = marker {
             query.insert(2, ("marker", marker.to_owned()));
         }
-        let answer = self.ask("GET", "", (&query, &[]))?;
+        let answer = self.ask("GET", "", RequestFields { query: &query, headers: &[] })?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
@@ -219,7 +223,7 @@ impl AzureContainer {
     }
 }
 
-/// A page of a list: how many names are in it, and where the next one begins.
+/// Parses a page of a list. Returns the number of names and the marker of the next page.
 fn page_of(
     text: &str,
     prefix: &str,
@@ -229,7 +233,7 @@ fn page_of(
     let root = document.root_element();
     let blobs = child(root, "Blobs").filter(|_| root.has_tag_name("EnumerationResults"));
     let blobs = blobs.ok_or_else(|| {
-        // An answer of another kind would be an empty list, and that deletes.
+        // An answer of another kind must not pass for an empty list: `--delete` would remove files.
         let name = root.tag_name().name();
         RemoteError::Wrong(format!("a list was asked for, and {name} came"))
     })?;
@@ -260,14 +264,14 @@ impl StorageSystem for AzureContainer {
 
     fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
-            let answer = self.ask("HEAD", path, (&[], &[]))?;
+            let answer = self.ask("HEAD", path, RequestFields::default())?;
             match answer.status {
                 StatusCode::OK => return object_of(&answer).map(SystemEntry::Object).map(Some),
                 StatusCode::NOT_FOUND => {}
                 _ => return Err(self.refused(&answer)),
             }
         }
-        let (names, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
+        let (names, _) = self.page(&prefix_of(path), 1, None, &mut |_, _| ())?;
         Ok((names > 0 || path.is_empty()).then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
@@ -277,21 +281,21 @@ impl StorageSystem for AzureContainer {
         each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(), RemoteError> {
         list_pages(path, |prefix, marker| {
-            let (names, next) = self.page(prefix, (NAMES, marker), each)?;
-            // Accounts with directories sort otherwise than those without, so the order says nothing.
+            let (names, next) = self.page(prefix, NAMES, marker, each)?;
+            // Accounts with a hierarchical namespace sort in another order, so the order is not checked.
             Ok(PageSummary { names, is_there: names > 0, last: None, next })
         })
     }
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let query = [("blocklisttype", "committed".to_owned()), ("comp", "blocklist".to_owned())];
-        let answer = self.ask("GET", path, (&query, &[]))?;
+        let answer = self.ask("GET", path, RequestFields { query: &query, headers: &[] })?;
         match answer.status.as_u16() {
             200 if answer.header("etag").map(bare_tag) != Some(bare_tag(&object.token)) => {
                 return Err(RemoteError::Changed);
             }
             200 => {}
-            // A blob of pages, or one that is appended to.
+            // A page blob or an append blob has no block list.
             400 | 409 => return Ok(ObjectSums::default()),
             _ => return Err(self.refused(&answer)),
         }
@@ -308,7 +312,8 @@ impl StorageSystem for AzureContainer {
         if is_known {
             return Ok(ObjectSums { units, whole: None });
         }
-        let answer = self.ask("HEAD", path, (&[], &[("if-match", object.token.clone())]))?;
+        let headers = [("if-match", object.token.clone())];
+        let answer = self.ask("HEAD", path, RequestFields { query: &[], headers: &headers })?;
         let whole = answer
             .header("content-md5")
             .and_then(|text| ContentSum::new(SumAlgorithm::Md5, &BASE64.decode(text).ok()?).ok());
@@ -323,7 +328,7 @@ impl StorageSystem for AzureContainer {
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let headers = [("if-match", object.token.clone()), ("x-ms-range", range_header(&range))];
-        let make = || self.request("GET", path, (&[], &headers));
+        let make = || self.request("GET", path, RequestFields { query: &[], headers: &headers });
         let version = ExpectedVersion::Tag(&object.token);
         let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         let read = self.client.range(&make, &wanted, buf)?;
@@ -335,7 +340,7 @@ impl StorageSystem for AzureContainer {
     }
 }
 
-/// The sum that the id of a block is: SHA-256 in lower hexadecimal digits. Digits alone may count blocks.
+/// Parses a block id as a SHA-256: 64 lowercase hexadecimal digits, not all decimal.
 fn named_sum(id: &str) -> Option<ContentSum> {
     let text = BASE64.decode(id).ok()?;
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -369,7 +374,7 @@ fn object_in(node: Node<'_, '_>) -> Result<ObjectVersion, RemoteError> {
     })
 }
 
-/// Lists leave the quotes out.
+/// An entity tag in quotes; lists leave them out.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", bare_tag(text))
 }
@@ -388,7 +393,7 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     #[test]
-    fn another_answer_is_no_empty_list() {
+    fn an_answer_of_another_kind_is_not_an_empty_list() {
         let parse = |text: &str| page_of(text, "", &mut |name, _| panic!("{name}"));
         let list = "\u{feff}<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
         assert_eq!(parse(list).unwrap(), (0, None));
@@ -398,18 +403,18 @@ mod tests {
     }
 
     #[test]
-    fn only_ids_that_are_hexadecimal_sums_are_sums() {
+    fn only_block_ids_of_64_hexadecimal_digits_are_checksums() {
         let id = |text: &str| named_sum(&BASE64.encode(text));
         let sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(id(sum).unwrap().bytes.len(), 32);
-        // As the client of Python counts, and other ways to name blocks.
+        // Counters, as the Python client uses them, and other ways to name blocks.
         for other in [&format!("{:064}", 7), &format!("{:032}", 7), &sum.to_uppercase(), "block-1"]
         {
             assert_eq!(id(other), None, "{other}");
         }
     }
 
-    /// Blocks that are called by their SHA-256.
+    /// A block list with SHA-256 checksums as ids.
     fn blocks(fake: &FakeServer, kept: &StoredObject) -> String {
         let block = |part: &[u8]| {
             let sum = Sha256::digest(&*fake.summed(part));
@@ -447,7 +452,7 @@ mod tests {
             (_, Some(range)) => fake.ranged(&kept, range),
             _ => TestAnswer::of(200, kept.bytes.clone()),
         };
-        // Of blocks nobody sums all.
+        // Azure stores no MD5 of a blob that was uploaded in blocks.
         let told = match kept.parts().next() {
             Some(_) => told,
             None => {
@@ -458,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_keeps_the_laws() {
+    fn a_container_passes_the_conformance_suite() {
         conformance::run(&[SumAlgorithm::Md5, SumAlgorithm::Sha256], |says| {
             let fake = FakeServer::new(says == SumHonesty::Lies);
             let endpoint = format!("http://{}", fake.serve(respond));

@@ -1,4 +1,4 @@
-//! Requests, as all systems here make them: bounded answers, a few tries, words for what went wrong.
+//! HTTP requests to all systems: bounded answers, retries, and error texts.
 
 use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -16,26 +16,26 @@ use ureq::{Agent, Body};
 
 use crate::RemoteError;
 
-/// Most bytes of an answer that is no file.
+/// Most bytes of an answer other than file content.
 pub(crate) const MAX_ANSWER_BYTES: u64 = 16 << 20;
-/// Most bytes of an error that are looked at.
+/// Most bytes read of an error's body.
 const MAX_WHY_BYTES: u64 = 64 << 10;
-/// Most nodes of XML.
+/// Most nodes of an XML document.
 const MAX_NODES: u32 = 1 << 20;
-/// Answers that lead elsewhere, one after the other.
+/// Most redirects in a row.
 const MAX_REDIRECTS: usize = 5;
-/// Times that a request is made at most.
+/// Most tries of a request.
 const TRIES: u32 = 4;
-/// Pause before the second try; each further one is twice as long.
+/// Pause before the second try; doubles before each further try.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longest wait for a connection.
+/// Timeout of a connection attempt.
 const CONNECTING: Duration = Duration::from_secs(15);
-/// Longest wait for the first byte of an answer, and for each next piece.
+/// Timeout of the first byte of an answer, and of each further read.
 const ANSWERING: Duration = Duration::from_secs(60);
-/// Connections that are kept open to each host.
+/// Most idle connections to a host.
 const CONNECTIONS: usize = 32;
 
-/// A client of HTTP, which all requests to a system share.
+/// An HTTP client, shared by all requests to a system.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient {
     agent: Agent,
@@ -43,7 +43,17 @@ pub(crate) struct HttpClient {
     received: Arc<AtomicU64>,
 }
 
-/// A range of one version of an object.
+/// Names and values of query parameters or headers.
+pub(crate) type Pairs<'a> = [(&'a str, String)];
+
+/// Query parameters and headers of a request, each sorted by name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestFields<'a> {
+    pub(crate) query: &'a Pairs<'a>,
+    pub(crate) headers: &'a Pairs<'a>,
+}
+
+/// A range request for a version of an object, and the expected answer.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeRequest<'a> {
     pub(crate) range: Range<u64>,
@@ -52,18 +62,18 @@ pub(crate) struct RangeRequest<'a> {
     pub(crate) version: ExpectedVersion<'a>,
 }
 
-/// The version that an answer must be of.
+/// Proof that an answer is of the requested version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedVersion<'a> {
-    /// Its entity tag must be this.
+    /// The `ETag` must be this.
     Tag(&'a str),
-    /// A header must say this, if there is one.
+    /// The header, if present, must have this value.
     Header(&'static str, &'a str),
-    /// Answers tell nothing: the range is in the query, and comes as a whole.
+    /// Answers carry no version. The range is part of the query, and the answer may be a plain 200.
     Untold,
 }
 
-/// An answer that was read.
+/// An answer with the body.
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
@@ -71,12 +81,13 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Whether an answer leads elsewhere.
+/// How redirects are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectPolicy {
-    /// It is followed, by `http`; to this machine or its wire only from there.
+    /// Follow redirects to `http` URLs. Loopback and link-local targets are followed only if the first host is such
+    /// too.
     Follow,
-    /// It is an answer: what is signed for one host is of no use to another.
+    /// Return the redirect: a request signed for a host is invalid on another.
     Tell,
 }
 
@@ -102,20 +113,22 @@ impl HttpClient {
         Self { agent: agent.into(), redirects, received: Arc::default() }
     }
 
-    /// Counts bytes that came otherwise.
+    /// Adds bytes received outside of HTTP to [`HttpClient::received`].
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of bodies that came.
+    /// Bytes received in bodies, plus bytes counted by [`HttpClient::count`].
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Makes a request until it is answered; `make` signs it anew each time. The answer may be an error of the system.
+    /// Sends a request, with retries, and returns the answer, even an error status. `make` builds and signs the request
+    /// anew for each try.
     ///
     /// # Errors
-    /// [`RemoteError::Unreachable`] where it is not, [`RemoteError::Wrong`] where the answer is too long.
+    /// - [`RemoteError::Unreachable`]: no answer after the last try.
+    /// - [`RemoteError::Wrong`]: the answer is too long, or a redirect is not followed.
     pub(crate) fn ask(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
@@ -133,10 +146,10 @@ impl HttpClient {
         })?
     }
 
-    /// Posts a form, once.
+    /// Posts a form, without retries.
     ///
     /// # Errors
-    /// As [`HttpClient::ask`].
+    /// [`RemoteError::Unreachable`] if there is no answer.
     pub(crate) fn post_form(&self, url: &str, form: &str) -> Result<HttpAnswer, RemoteError> {
         let kind = "application/x-www-form-urlencoded";
         let sent = self.agent.post(url).content_type(kind).send(form);
@@ -145,11 +158,13 @@ impl HttpClient {
         HttpAnswer::read(answer, MAX_WHY_BYTES).map_err(unreachable)
     }
 
-    /// Reads a range into `buf`, which is as long; what else comes is an answer for `refuse` to put into words.
+    /// Reads the range of `wanted` into `buf`, which is as long as the range. Returns the answer as `Err` within `Ok`
+    /// if its status is an error.
     ///
     /// # Errors
-    /// As [`HttpClient::ask`]; [`RemoteError::Wrong`] where another range comes, [`RemoteError::Changed`] where it is of
-    /// another version.
+    /// The errors of [`HttpClient::ask`], and:
+    /// - [`RemoteError::Wrong`]: the answer has another range.
+    /// - [`RemoteError::Changed`]: the answer has another version.
     pub(crate) fn range(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
@@ -205,7 +220,7 @@ impl HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a request, and those that its answers lead to.
+    /// Sends a request and follows redirects, as [`RedirectPolicy`] allows.
     fn send_following_redirects(
         &self,
         request: Request<()>,
@@ -228,7 +243,9 @@ impl HttpClient {
             });
             let Some(uri) = may else {
                 let to = deltic_tree::path::printable(to.as_bytes());
-                return Err(RemoteError::Wrong(format!("an answer that leads to '{to}'")));
+                return Err(RemoteError::Wrong(format!(
+                    "a redirect to '{to}', which is not followed"
+                )));
             };
             let next = Request::get(uri).body(());
             answered = self.agent.run(next.map_err(|error| RemoteError::Wrong(error.to_string()))?);
@@ -237,14 +254,14 @@ impl HttpClient {
     }
 }
 
-/// True for a host that only programs on this machine or its wire reach.
+/// True for a host with a loopback or link-local address.
 fn is_here(authority: &Authority) -> bool {
     let port = authority.port_u16().unwrap_or(80);
     let host = authority.host().trim_matches(['[', ']']);
     (host, port).to_socket_addrs().is_ok_and(|mut all| all.any(|it| is_near(it.ip())))
 }
 
-/// True for addresses of this machine, and those that are valid on one wire only.
+/// True for loopback, link-local and unspecified addresses.
 pub(crate) fn is_near(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
@@ -253,7 +270,7 @@ pub(crate) fn is_near(ip: IpAddr) -> bool {
 }
 
 impl HttpAnswer {
-    /// Reads the body, of which what is behind `most` bytes is left out.
+    /// Reads at most `most` bytes of the body.
     fn read(mut answer: http::Response<Body>, most: u64) -> Result<Self, String> {
         let mut body = Vec::new();
         let read = answer.body_mut().as_reader().take(most).read_to_end(&mut body);
@@ -262,17 +279,17 @@ impl HttpAnswer {
         Ok(Self { status: parts.status, headers: parts.headers, body })
     }
 
-    /// The value of a header, if it is text.
+    /// The value of a header, if it is ASCII text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header_of(&self.headers, name)
     }
 
-    /// Its body as text.
+    /// The body as text; invalid UTF-8 is replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Length of the object that it is about.
+    /// The value of `Content-Length`.
     pub(crate) fn content_length(&self) -> Option<u64> {
         self.header(header::CONTENT_LENGTH.as_str())?.parse().ok()
     }
@@ -282,7 +299,7 @@ fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// True for what is most likely over soon.
+/// True for a status after which a retry may succeed.
 fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504)
 }
@@ -300,7 +317,7 @@ impl RangeRequest<'_> {
         RemoteError::Wrong(format!("bytes {start} to {end} of {} were asked for; {what}", self.of))
     }
 
-    /// Checks that an answer is the range, of the version.
+    /// Checks that an answer has the wanted range of the wanted version.
     fn check(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), RemoteError> {
         match self.version {
             ExpectedVersion::Tag(tag) => match header_of(headers, header::ETAG.as_str()) {
@@ -324,7 +341,7 @@ impl RangeRequest<'_> {
                 Some(_) => Ok(()),
                 None => Err(self.wrong("the answer does not say which bytes came")),
             },
-            // Who is asked for a range in the query answers it as a whole.
+            // Systems that take the range in the query answer 200, not 206.
             StatusCode::OK if matches!(self.version, ExpectedVersion::Untold) || self.is_all() => {
                 let len = header_of(headers, header::CONTENT_LENGTH.as_str());
                 match len.and_then(|len| len.parse::<u64>().ok()) {
@@ -347,7 +364,7 @@ pub(crate) fn bare_tag(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// The range that `Content-Range: bytes 0-1/2` names, and the length behind it, unless that is `*`.
+/// Parses `Content-Range: bytes 0-1/2`: the range, and the object's length unless that is `*`.
 fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
     let says = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, of) = says.strip_prefix("bytes ")?.split_once('/')?;
@@ -356,12 +373,12 @@ fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
     Some((range, if of == "*" { None } else { Some(of.parse().ok()?) }))
 }
 
-/// The text of the header that asks for a range.
+/// The value of the `Range` header for `range`, which must not be empty.
 pub(crate) fn range_header(range: &Range<u64>) -> String {
     format!("bytes={}-{}", range.start, range.end - 1)
 }
 
-/// Escapes all but what is never escaped, and slashes where `keeps_slashes`.
+/// Percent-encodes all bytes but the unreserved ones of RFC 3986, and slashes if `keeps_slashes`.
 pub(crate) fn escaped(text: &str, keeps_slashes: bool) -> String {
     let mut to = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -376,14 +393,14 @@ pub(crate) fn escaped(text: &str, keeps_slashes: bool) -> String {
     to
 }
 
-/// Reads XML, which may begin with a mark of its byte order.
+/// Parses an XML document that may begin with a byte order mark. `what` names the document in errors.
 ///
 /// # Errors
-/// [`RemoteError::Wrong`] where `what` is none, or has too many nodes.
+/// [`RemoteError::Wrong`] if the text is not XML, or has too many nodes.
 pub(crate) fn xml<'a>(text: &'a str, what: &str) -> Result<Document<'a>, RemoteError> {
     let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     Document::parse_with_options(text.trim_start_matches('\u{feff}'), options)
-        .map_err(|error| RemoteError::Wrong(format!("{what} that is no XML: {error}")))
+        .map_err(|error| RemoteError::Wrong(format!("{what} that is not XML: {error}")))
 }
 
 #[cfg(test)]
@@ -404,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_range_of_the_version_that_was_asked_for_is_taken() {
+    fn an_answer_with_another_range_or_version_is_refused() {
         let part = "HTTP/1.1 206 Partial\r\nconnection: close\r\n";
         let tag = ExpectedVersion::Tag("\"a\"");
         let right = format!("{part}etag: a\r\ncontent-range: bytes 2-5/9\r\n");
@@ -424,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_leads_to_http_only() {
+    fn redirects_are_followed_to_http_urls_only() {
         let to =
             |to: &str| format!("HTTP/1.1 307 Go\r\nconnection: close\r\nlocation: {to}\r\n\r\n");
         let end = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhere".to_owned();
@@ -436,7 +453,7 @@ mod tests {
         assert_eq!(ask(to(&format!("http://{}/x", answers(vec![end])))).unwrap(), "here");
         for bad in ["https://127.0.0.1:1/", "file:///etc/passwd", "/x", ""] {
             let told = ask(to(bad)).unwrap_err().to_string();
-            assert!(told.contains("an answer that leads to"), "{bad}: {told}");
+            assert!(told.contains("a redirect to"), "{bad}: {told}");
         }
         for (ip, near) in [
             ("127.9.0.1", true),
@@ -452,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_answer_says_its_length_and_is_that_long() {
+    fn a_200_answer_must_have_the_length_of_the_range() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
         let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), ExpectedVersion::Untold);
         assert_eq!(taken.unwrap(), b"2345");

@@ -1,4 +1,4 @@
-//! Who asks Google: a token that was given, or one that a file of credentials buys.
+//! Credentials for Google Cloud Storage: a given access token, or a credentials file that is exchanged for tokens.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 use crate::http::{HttpClient, escaped};
 use crate::{Environment, RemoteError, lock};
 
-/// Rights that a token is asked for.
+/// OAuth scope of requested tokens.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
-/// A token is bought anew so long before it ends.
+/// A token is renewed this long before the expiry.
 const MARGIN: Duration = Duration::from_secs(60);
 const HOUR_SECS: u64 = 3600;
 
-/// Who asks.
+/// Credentials of requests.
 #[derive(Debug)]
 pub(super) enum GoogleCredentials {
-    /// Some buckets are for everybody.
+    /// No credentials, for public buckets.
     Anonymous,
-    /// A token that somebody bought.
+    /// An access token from the environment.
     Token(String),
-    /// A file that buys tokens.
+    /// A credentials file, exchanged for tokens.
     File(Box<TokenSource>),
 }
 
-/// The content of a file of credentials, and the last token.
+/// A credentials file and the last access token.
 pub(super) struct TokenSource {
     file: Value,
     last: Mutex<Option<(String, Instant)>>,
@@ -43,7 +43,10 @@ impl std::fmt::Debug for TokenSource {
 }
 
 impl GoogleCredentials {
-    /// Finds what the environment names, or what `gcloud auth application-default login` left.
+    /// Finds credentials in the environment, or in the file of `gcloud auth application-default login`.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`] for a file that cannot be read or has an unsupported type.
     pub(super) fn find(env: &dyn Environment) -> Result<Self, RemoteError> {
         let var = |name: &str| env.var(name).filter(|value| !value.is_empty());
         let given = var("GOOGLE_OAUTH_ACCESS_TOKEN").or_else(|| var("CLOUDSDK_AUTH_ACCESS_TOKEN"));
@@ -60,7 +63,7 @@ impl GoogleCredentials {
         };
         let Some(text) = text else { return Ok(Self::Anonymous) };
         let file: Value = serde_json::from_str(&text)
-            .map_err(|_| RemoteError::Address("the file of credentials is no JSON".into()))?;
+            .map_err(|_| RemoteError::Address("the file of credentials is not JSON".into()))?;
         let kind = file["type"].as_str().unwrap_or_default();
         if !matches!(kind, "service_account" | "authorized_user") {
             let why = format!("credentials of type '{kind}' are not supported");
@@ -71,7 +74,7 @@ impl GoogleCredentials {
         Ok(Self::File(Box::new(TokenSource { file, last: Mutex::default() })))
     }
 
-    /// The token of a request, if it has one.
+    /// The access token for a request, renewed shortly before the expiry. `None` without credentials.
     pub(super) fn token(&self, client: &HttpClient) -> Result<Option<String>, RemoteError> {
         match self {
             Self::Anonymous => Ok(None),
@@ -126,9 +129,13 @@ impl TokenSource {
     }
 }
 
-/// The signature of `text` by a private key in PEM.
+/// The RS256 signature of `text` by a PEM private key, in URL-safe base 64.
 fn signed(text: &str, pem: &str) -> Result<String, RemoteError> {
-    let bad = || RemoteError::Address("the private key of the credentials is none of RSA".into());
+    let bad = || {
+        RemoteError::Address(
+            "the private key of the credentials is not an RSA key in PKCS #8".into(),
+        )
+    };
     let inner: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
     let der = STANDARD.decode(inner.trim()).map_err(|_| bad())?;
     let key = RsaKeyPair::from_pkcs8(&der).map_err(|_| bad())?;

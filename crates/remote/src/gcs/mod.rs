@@ -1,6 +1,7 @@
-//! Google's object store, and servers that speak as it does: by the JSON interface.
+//! Google Cloud Storage, and servers with the same JSON interface.
 //!
-//! An object has the CRC-32C of all its bytes: an equal one is not read, another one is read as a whole and checked.
+//! An object has the CRC-32C of all its bytes, and often their MD5. An object with equal checksums is not read; any
+//! other object is read as a whole and checked.
 
 mod credentials;
 
@@ -23,7 +24,7 @@ use crate::{Environment, RemoteError, timestamps};
 
 use credentials::GoogleCredentials;
 
-/// Names that are asked for at once.
+/// Names requested in a page of a list.
 const NAMES: usize = 1000;
 
 /// A bucket.
@@ -31,7 +32,7 @@ const NAMES: usize = 1000;
 pub(crate) struct GcsBucket {
     client: HttpClient,
     bucket: String,
-    /// URL of the server, without a slash at its end.
+    /// URL of the server, without a trailing slash.
     base: String,
     credentials: GoogleCredentials,
 }
@@ -60,7 +61,8 @@ impl GcsBucket {
 
     fn request(
         &self,
-        (object, query): (Option<&str>, &str),
+        object: Option<&str>,
+        query: &str,
         headers: &[(&str, String)],
     ) -> Result<Request<()>, RemoteError> {
         let object = object.map(|name| format!("/{}", escaped(name, false))).unwrap_or_default();
@@ -73,13 +75,13 @@ impl GcsBucket {
         request.body(()).map_err(|error| RemoteError::Address(error.to_string()))
     }
 
-    fn ask(&self, of: (Option<&str>, &str)) -> Result<Value, RemoteError> {
-        let answer = self.client.ask(&|| self.request(of, &[]))?;
+    fn ask(&self, object: Option<&str>, query: &str) -> Result<Value, RemoteError> {
+        let answer = self.client.ask(&|| self.request(object, query, &[]))?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
         serde_json::from_slice(&answer.body)
-            .map_err(|_| RemoteError::Wrong("an answer that is no JSON".into()))
+            .map_err(|_| RemoteError::Wrong("an answer that is not JSON".into()))
     }
 
     fn refused(&self, answer: &HttpAnswer) -> RemoteError {
@@ -100,15 +102,16 @@ impl GcsBucket {
     fn page(
         &self,
         prefix: &str,
-        (most, token): (usize, Option<&str>),
+        limit: usize,
+        token: Option<&str>,
         each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(Option<String>, Option<String>), RemoteError> {
         let mut query =
-            format!("delimiter=%2F&maxResults={most}&prefix={}", escaped(prefix, false));
+            format!("delimiter=%2F&maxResults={limit}&prefix={}", escaped(prefix, false));
         if let Some(token) = token {
             query.push_str(&format!("&pageToken={}", escaped(token, false)));
         }
-        let told = match self.ask((None, &query)) {
+        let told = match self.ask(None, &query) {
             Err(RemoteError::NotFound) => {
                 let (server, bucket) = (self.base.clone(), &self.bucket);
                 let why = format!("there is no bucket {bucket}");
@@ -117,7 +120,7 @@ impl GcsBucket {
             told => told?,
         };
         if told["kind"] != "storage#objects" {
-            // An answer of another kind would be an empty list, and that deletes.
+            // An answer of another kind must not pass for an empty list: `--delete` would remove files.
             return Err(RemoteError::Wrong("a list was asked for, and something else came".into()));
         }
         let mut last = None;
@@ -148,13 +151,13 @@ impl StorageSystem for GcsBucket {
 
     fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
-            match self.ask((Some(path), "")) {
+            match self.ask(Some(path), "") {
                 Ok(told) => return object_of(&told).map(SystemEntry::Object).map(Some),
                 Err(RemoteError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
-        let (last, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
+        let (last, _) = self.page(&prefix_of(path), 1, None, &mut |_, _| ())?;
         Ok((last.is_some() || path.is_empty()).then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
 
@@ -169,13 +172,13 @@ impl StorageSystem for GcsBucket {
                 names += 1;
                 each(name, found);
             };
-            let (last, next) = self.page(prefix, (NAMES, token), &mut counted)?;
+            let (last, next) = self.page(prefix, NAMES, token, &mut counted)?;
             Ok(PageSummary { names, is_there: last.is_some(), last, next })
         })
     }
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
-        let told = match self.ask((Some(path), "")) {
+        let told = match self.ask(Some(path), "") {
             Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
             told => told?,
         };
@@ -186,7 +189,7 @@ impl StorageSystem for GcsBucket {
             let bytes = BASE64.decode(told[name].as_str()?).ok()?;
             ContentSum::new(algorithm, &bytes).ok()
         };
-        // What was composed of others has no MD5. Stores here may keep CRC-32C as well.
+        // A composed object has no MD5. Local file systems may store CRC-32C, so it is kept as well.
         let whole = sum("crc32c", SumAlgorithm::Crc32c);
         let first = sum("md5Hash", SumAlgorithm::Md5).or_else(|| whole.clone());
         let sums =
@@ -202,14 +205,14 @@ impl StorageSystem for GcsBucket {
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let query = format!("alt=media&generation={}", object.token);
-        // Else what is kept compressed comes as other bytes than those that are summed.
+        // Without this header the server decompresses gzip objects, and the bytes do not match the checksum.
         let headers = [("accept-encoding", "gzip".to_owned()), ("range", range_header(&range))];
-        let make = || self.request((Some(path), &query), &headers);
+        let make = || self.request(Some(path), &query, &headers);
         let version = ExpectedVersion::Header("x-goog-generation", &object.token);
         let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| match self.refused(&answer) {
-            // That generation is gone.
+            // That generation was deleted.
             RemoteError::NotFound => RemoteError::Changed,
             error => error,
         })
@@ -239,7 +242,7 @@ mod tests {
     use md5::{Digest as _, Md5};
 
     #[test]
-    fn another_answer_is_no_empty_list() {
+    fn an_answer_of_another_kind_is_not_an_empty_list() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
         let list = format!("{all}{{\"kind\": \"storage#objects\"}}");
         let server = answers(vec![list, format!("{all}{{}}")]);
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_is_a_number() {
+    fn a_generation_must_be_a_number() {
         let of = |it: &str| object_of(&serde_json::json!({"size": "1", "generation": it}));
         assert_eq!(of("12").unwrap().token, "12");
         assert!(of("1&x=").is_err());
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_keeps_the_laws() {
+    fn a_bucket_passes_the_conformance_suite() {
         conformance::run(&[SumAlgorithm::Crc32c, SumAlgorithm::Md5], |says| {
             let fake = FakeServer::new(says == SumHonesty::Lies);
             let vars = TestEnvironment::of(&[("STORAGE_EMULATOR_HOST", &fake.serve(respond))]);

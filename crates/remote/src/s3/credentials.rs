@@ -1,13 +1,13 @@
-//! Who asks S3, and where: from the environment and the files that the tools of AWS use.
+//! Credentials, region and endpoint of S3, from the environment and the files of the AWS tools.
 
 use crate::{Environment, RemoteError};
 
-/// Keys of an account.
+/// Access keys of an account.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AccessKeys {
     pub(super) id: String,
     pub(super) secret: String,
-    /// Of keys that are lent for a while.
+    /// Session token of temporary keys.
     pub(super) token: Option<String>,
 }
 
@@ -17,21 +17,21 @@ impl std::fmt::Debug for AccessKeys {
     }
 }
 
-/// What is known of an account and its servers.
+/// Account and server settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct S3Account {
-    /// None where nothing is signed: some buckets are for everybody.
+    /// `None` sends unsigned requests, for public buckets.
     pub(super) keys: Option<AccessKeys>,
     pub(super) region: String,
-    /// URL of a server that is not Amazon's.
+    /// URL of a server other than Amazon's.
     pub(super) endpoint: Option<String>,
 }
 
 impl S3Account {
-    /// Finds what the environment says, and for what it does not say the profile.
+    /// Finds the settings: environment variables first, then the profile.
     ///
     /// # Errors
-    /// [`RemoteError::Address`] where a profile is named that is not there, or keys are half there.
+    /// [`RemoteError::Address`] for a named profile without keys, or one key without the other.
     pub(super) fn find(env: &dyn Environment) -> Result<Self, RemoteError> {
         let var = |name: &str| env.var(name).filter(|value| !value.is_empty());
         let named = var("AWS_PROFILE").or_else(|| var("AWS_DEFAULT_PROFILE"));
@@ -107,7 +107,7 @@ mod tests {
     use crate::testing::TestEnvironment;
 
     #[test]
-    fn the_environment_counts_before_the_profile_and_half_a_key_is_refused() {
+    fn the_environment_overrides_the_profile_and_a_key_without_its_secret_is_refused() {
         let files = TestEnvironment::of(&[("HOME", "/home/me")]).file(
             "/home/me/.aws/credentials",
             "[default]\naws_access_key_id = A\naws_secret_access_key = B\n[work]\n\

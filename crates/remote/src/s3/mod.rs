@@ -1,7 +1,7 @@
-//! S3: Amazon's, and servers that speak as it does.
+//! Amazon S3, and servers with the same interface.
 //!
-//! Sums come from `GetObjectAttributes`: one for each part of an object that was put in parts with a checksum, and the
-//! sum of the whole where that is one of all its bytes.
+//! Checksums come from `GetObjectAttributes`: one for each part of a multipart upload with checksums, and one of the
+//! whole object if it is a checksum of all bytes.
 
 mod credentials;
 mod sign;
@@ -15,8 +15,8 @@ use jiff::Timestamp as Instant;
 use roxmltree::Node;
 
 use crate::http::{
-    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, bare_tag, escaped,
-    range_header, xml,
+    ExpectedVersion, HttpAnswer, HttpClient, RangeRequest, RedirectPolicy, RequestFields, bare_tag,
+    escaped, range_header, xml,
 };
 use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit};
 use crate::system::{
@@ -28,7 +28,7 @@ use crate::{Environment, RemoteError, timestamps};
 use credentials::S3Account;
 use sign::UnsignedRequest;
 
-/// Parts of an object that are asked for at once, and most in all: S3 has no more.
+/// Parts of an object, or names of a list, per request; and most parts of an object, which is S3's own limit.
 const PARTS: usize = 1000;
 const MAX_PARTS: usize = 10_000;
 
@@ -40,12 +40,9 @@ pub(crate) struct S3Bucket {
     account: S3Account,
     /// Scheme, and host with port.
     base: (String, String),
-    /// What stands before the key in a path: the bucket, where it is not in the host.
+    /// Path in front of the key: the bucket, unless the host contains the bucket.
     above: String,
 }
-
-/// Parameters or headers of a request, by their names.
-type Pairs<'a> = [(&'a str, String)];
 
 impl S3Bucket {
     pub(crate) fn open(bucket: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
@@ -58,16 +55,17 @@ impl S3Bucket {
         let account = S3Account::find(env)?;
         let (base, above) = match &account.endpoint {
             Some(endpoint) => {
-                let uri: Uri = endpoint.parse().map_err(|_| bad("AWS_ENDPOINT_URL is no URL"))?;
+                let not_url = || bad("AWS_ENDPOINT_URL is not a URL: write http://HOST:PORT");
+                let uri: Uri = endpoint.parse().map_err(|_| not_url())?;
                 let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.authority()) else {
-                    return Err(bad("AWS_ENDPOINT_URL is no URL: http://HOST:PORT"));
+                    return Err(not_url());
                 };
                 let above = uri.path().trim_end_matches('/');
                 ((scheme.to_owned(), host.to_string()), format!("{above}/{bucket}"))
             }
             None => {
                 let host = format!("s3.{}.amazonaws.com", account.region);
-                // A certificate is for one name before the dot.
+                // A wildcard certificate covers one label, so a bucket name with a dot goes into the path.
                 let in_path =
                     bucket.bytes().any(|byte| !matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
                 match in_path {
@@ -84,17 +82,17 @@ impl S3Bucket {
         &self,
         method: &str,
         key: &str,
-        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+        RequestFields { query, headers }: RequestFields<'_>,
     ) -> Result<Request<()>, RemoteError> {
         let (scheme, host) = &self.base;
         let path = format!("{}/{}", self.above, escaped(key, true));
         let to_sign = UnsignedRequest { host, path: &path, query, headers };
-        let with = (self.account.keys.as_ref(), self.account.region.as_str());
-        let headers = to_sign.signed(method, with, Instant::now());
+        let S3Account { keys, region, .. } = &self.account;
+        let headers = to_sign.signed(method, keys.as_ref(), region, Instant::now());
         let query = to_sign.query();
         let mark = if query.is_empty() { "" } else { "?" };
         let url = format!("{scheme}://{host}{path}{mark}{query}");
-        sign::request((method, &url), headers)
+        sign::request(method, &url, headers)
             .map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(key))))
     }
 
@@ -102,12 +100,12 @@ impl S3Bucket {
         &self,
         method: &str,
         key: &str,
-        with: (&Pairs<'_>, &Pairs<'_>),
+        fields: RequestFields<'_>,
     ) -> Result<HttpAnswer, RemoteError> {
-        self.client.ask(&|| self.request(method, key, with))
+        self.client.ask(&|| self.request(method, key, fields))
     }
 
-    /// The error that an answer is.
+    /// The error for an answer with an error status.
     fn refused(&self, answer: &HttpAnswer) -> RemoteError {
         let text = answer.text();
         let document = xml(&text, "an error").ok();
@@ -141,7 +139,8 @@ impl S3Bucket {
     fn page(
         &self,
         prefix: &str,
-        (limit, token): (usize, Option<&str>),
+        limit: usize,
+        token: Option<&str>,
     ) -> Result<ListPage, RemoteError> {
         let mut query = vec![
             ("delimiter", "/".to_owned()),
@@ -153,7 +152,7 @@ impl S3Bucket {
         if let Some(token) = token {
             query.insert(0, ("continuation-token", token.to_owned()));
         }
-        let answer = self.ask("GET", "", (&query, &[]))?;
+        let answer = self.ask("GET", "", RequestFields { query: &query, headers: &[] })?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
@@ -168,14 +167,14 @@ impl StorageSystem for S3Bucket {
 
     fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         if !path.is_empty() {
-            let answer = self.ask("HEAD", path, (&[], &[]))?;
+            let answer = self.ask("HEAD", path, RequestFields::default())?;
             match answer.status {
                 StatusCode::OK => return object_of(&answer).map(SystemEntry::Object).map(Some),
                 StatusCode::NOT_FOUND => {}
                 _ => return Err(self.refused(&answer)),
             }
         }
-        let page = self.page(&prefix_of(path), (1, None))?;
+        let page = self.page(&prefix_of(path), 1, None)?;
         let is_there = path.is_empty() || page.is_marked || !page.found.is_empty();
         Ok(is_there.then_some(SystemEntry::Dir { modified: UNTIMED }))
     }
@@ -186,7 +185,7 @@ impl StorageSystem for S3Bucket {
         each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(), RemoteError> {
         list_pages(path, |prefix, token| {
-            let ListPage { found, next, last, is_marked } = self.page(prefix, (PARTS, token))?;
+            let ListPage { found, next, last, is_marked } = self.page(prefix, PARTS, token)?;
             let (names, is_there) = (found.len(), is_marked || !found.is_empty());
             found.into_iter().for_each(|(name, found)| each(name, found));
             Ok(PageSummary { names, is_there, last, next })
@@ -201,10 +200,12 @@ impl StorageSystem for S3Bucket {
                 ("x-amz-object-attributes", "Checksum,ETag,ObjectParts,ObjectSize".to_owned()),
                 ("x-amz-part-number-marker", marker.to_string()),
             ];
-            let answer = self.ask("GET", path, (&[("attributes", String::new())], &headers))?;
+            let query = [("attributes", String::new())];
+            let fields = RequestFields { query: &query, headers: &headers };
+            let answer = self.ask("GET", path, fields)?;
             match answer.status.as_u16() {
                 200 => {}
-                // A server that has no such call, or does not let us make it, keeps no sums for us.
+                // The server lacks this call, or refuses it to these keys.
                 400 | 403 | 405 | 501 => return self.sums_of_whole(path, object),
                 _ => return Err(self.refused(&answer)),
             }
@@ -215,7 +216,7 @@ impl StorageSystem for S3Bucket {
             match attributes.etag {
                 Some(etag) if etag == bare_tag(&object.token) => {}
                 Some(_) => return Err(RemoteError::Changed),
-                // Whose sums these are, nobody says.
+                // The answer does not say which version it describes.
                 None => return self.sums_of_whole(path, object),
             }
             sums.whole = attributes.whole;
@@ -246,7 +247,7 @@ impl StorageSystem for S3Bucket {
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let headers = [("if-match", object.token.clone()), ("range", range_header(&range))];
-        let make = || self.request("GET", path, (&[], &headers));
+        let make = || self.request("GET", path, RequestFields { query: &[], headers: &headers });
         let version = ExpectedVersion::Tag(&object.token);
         let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
@@ -258,11 +259,11 @@ impl StorageSystem for S3Bucket {
 }
 
 impl S3Bucket {
-    /// The sum of the whole, as `HEAD` tells it.
+    /// The checksum of the whole object, by `HEAD`.
     fn sums_of_whole(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let headers =
             [("if-match", object.token.clone()), ("x-amz-checksum-mode", "ENABLED".to_owned())];
-        let answer = self.ask("HEAD", path, (&[], &headers))?;
+        let answer = self.ask("HEAD", path, RequestFields { query: &[], headers: &headers })?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
@@ -280,7 +281,7 @@ impl S3Bucket {
     }
 }
 
-/// Sums by their names, the strongest first.
+/// Checksum names of the interface, the strongest first.
 const SUMS: [(&str, SumAlgorithm); 5] = [
     ("SHA256", SumAlgorithm::Sha256),
     ("SHA1", SumAlgorithm::Sha1),
@@ -289,7 +290,7 @@ const SUMS: [(&str, SumAlgorithm); 5] = [
     ("CRC32", SumAlgorithm::Crc32),
 ];
 
-/// The sum in base 64; none where it is one of sums, which ends with the number of these.
+/// Parses a checksum in base 64. `None` for a checksum of checksums, which ends with their number.
 fn sum_of(text: &str, algorithm: SumAlgorithm) -> Option<ContentSum> {
     ContentSum::new(algorithm, &BASE64.decode(text).ok()?).ok()
 }
@@ -307,7 +308,7 @@ fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
 struct ListPage {
     found: Vec<(String, SystemEntry)>,
     next: Option<String>,
-    /// The last key or prefix of it.
+    /// The last key or common prefix of the page.
     last: Option<String>,
     /// True if the prefix itself is an object, which stands for an empty directory.
     is_marked: bool,
@@ -321,7 +322,7 @@ impl ListPage {
         let is_cut = match (root.tag_name().name(), child(root, "IsTruncated")) {
             ("ListBucketResult", Some("true")) => true,
             ("ListBucketResult", Some("false")) => false,
-            // An answer of another kind would be an empty list, and that deletes.
+            // An answer of another kind must not pass for an empty list: `--delete` would remove files.
             ("ListBucketResult", _) => return Err(wrong("its end")),
             (other, _) => {
                 return Err(RemoteError::Wrong(format!("a list was asked for, and {other} came")));
@@ -369,7 +370,7 @@ impl ListPage {
     }
 }
 
-/// What `GetObjectAttributes` tells.
+/// A parsed answer of `GetObjectAttributes`.
 struct ObjectAttributes {
     etag: Option<String>,
     whole: Option<ContentSum>,
@@ -413,12 +414,12 @@ impl ObjectAttributes {
     }
 }
 
-/// The text of an element below `node`, whatever its namespace.
+/// The text of a child element, in any namespace.
 fn child<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
     node.children().find(|child| child.tag_name().name() == name)?.text()
 }
 
-/// Replaces `%XX`, and `+` by a blank, as lists have them.
+/// Decodes `%XX`, and `+` as a space: the encoding of names in lists.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -451,7 +452,7 @@ mod tests {
     use crate::testing::fake::{FakeServer, ServedSystem, StoredObject, TestAnswer, TestRequest};
 
     #[test]
-    fn another_answer_is_no_empty_list() {
+    fn an_answer_of_another_kind_is_not_an_empty_list() {
         let list = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
         assert!(ListPage::parse(list, "").unwrap().found.is_empty());
         for (other, why) in [
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_keeps_the_laws() {
+    fn a_bucket_passes_the_conformance_suite() {
         conformance::run(&[SumAlgorithm::Crc32c], |says| {
             let fake = FakeServer::new(says == SumHonesty::Lies);
             let vars = TestEnvironment::of(&[(

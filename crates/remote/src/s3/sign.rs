@@ -1,4 +1,4 @@
-//! Signature version 4 of AWS, in the header `Authorization`.
+//! AWS Signature Version 4, in the `Authorization` header.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::Request;
@@ -9,22 +9,22 @@ use super::credentials::AccessKeys;
 use crate::http::escaped;
 use crate::sums::hex;
 
-/// Sum of an empty body.
+/// SHA-256 of an empty body.
 const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// What is signed of a request without a body.
+/// The parts of a request without a body that are signed.
 pub(super) struct UnsignedRequest<'a> {
     pub(super) host: &'a str,
-    /// Path with escapes.
+    /// Percent-encoded path.
     pub(super) path: &'a str,
-    /// Names and values without escapes, ascending by name.
+    /// Names and values, not encoded, sorted by name.
     pub(super) query: &'a [(&'a str, String)],
-    /// Headers besides the usual ones; names in lower case, ascending.
+    /// Additional headers: lowercase names, sorted.
     pub(super) headers: &'a [(&'a str, String)],
 }
 
 impl UnsignedRequest<'_> {
-    /// The query with escapes.
+    /// The percent-encoded query.
     pub(super) fn query(&self) -> String {
         let pair = |(name, value): &(&str, String)| {
             format!("{}={}", escaped(name, false), escaped(value, false))
@@ -32,11 +32,12 @@ impl UnsignedRequest<'_> {
         self.query.iter().map(pair).collect::<Vec<_>>().join("&")
     }
 
-    /// The headers that a request needs, with the signature if there are keys.
+    /// The headers of the request, with a signature if there are keys.
     pub(super) fn signed(
         &self,
         method: &str,
-        (keys, region): (Option<&AccessKeys>, &str),
+        keys: Option<&AccessKeys>,
+        region: &str,
         now: Timestamp,
     ) -> Vec<(String, String)> {
         let mut headers: Vec<_> =
@@ -76,9 +77,10 @@ impl UnsignedRequest<'_> {
     }
 }
 
-/// A request with these headers.
+/// Builds a request with `headers`.
 pub(super) fn request(
-    (method, url): (&str, &str),
+    method: &str,
+    url: &str,
     headers: Vec<(String, String)>,
 ) -> Result<Request<()>, http::Error> {
     let request = Request::builder().method(method).uri(url);
@@ -86,7 +88,7 @@ pub(super) fn request(
 }
 
 fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
     mac.finalize().into_bytes().to_vec()
 }
@@ -95,9 +97,9 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The examples of "Signature Calculations for the Authorization Header" in the manual of Amazon S3.
+    /// The examples of "Signature Calculations for the Authorization Header" in the Amazon S3 manual.
     #[test]
-    fn the_signatures_are_those_of_the_manual() {
+    fn signatures_match_the_examples_of_the_manual() {
         let keys = AccessKeys {
             id: "AKIAIOSFODNN7EXAMPLE".into(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
@@ -122,7 +124,7 @@ mod tests {
             ),
         ] {
             let to_sign = UnsignedRequest { host, path, query, headers };
-            let signed = to_sign.signed("GET", (Some(&keys), "us-east-1"), now);
+            let signed = to_sign.signed("GET", Some(&keys), "us-east-1", now);
             let (_, header) = signed.last().unwrap();
             assert!(header.ends_with(signature), "{header}");
         }
