@@ -1,7 +1,6 @@
-//! Sums of a block, from a datanode: operation 85 of its protocol, with a length of stripes.
+//! Checksums of a block, from a datanode: operation 85 (`OP_BLOCK_CHECKSUM`) with a stripe length.
 //!
-//! Messages are Protocol Buffers with a varint of their length in front. What is sent has six fields, so they are
-//! written here.
+//! Messages are Protocol Buffers, each after its length as a varint. The request has few fields, so it is encoded here.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,14 +14,14 @@ use crate::sums::{ContentSum, SumAlgorithm, SummedUnit};
 
 const VERSION: u16 = 28;
 const BLOCK_CHECKSUM: u8 = 85;
-/// One CRC of all that is asked for, and with a length of stripes one of each.
+/// Checksum type `COMPOSITE_CRC`: one CRC of the whole block, or of each stripe if a stripe length is given.
 const COMPOSITE: u64 = 2;
-/// Most bytes of an answer: the sums of all units of a file, and some words.
+/// Most bytes of an answer: the checksums of all units of a file, and some overhead.
 const MAX_ANSWER: usize = 2 << 20;
-/// Datanodes that are asked for one block at most.
+/// Most datanodes tried for a block.
 const MAX_HOSTS: usize = 3;
 
-/// A block of a file, and who has it.
+/// A block of a file and the block's datanodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HdfsBlock {
     pool: String,
@@ -33,7 +32,8 @@ pub(super) struct HdfsBlock {
 }
 
 impl HdfsBlock {
-    /// From the JSON of `GET_BLOCK_LOCATIONS`; nothing where only programs with a token may ask.
+    /// Parses a block of `GET_BLOCK_LOCATIONS`. `None` for a malformed or corrupt block, and for one that needs an
+    /// access token.
     pub(super) fn parse(told: &Value) -> Option<Self> {
         let block = &told["block"];
         let number = |name: &str| block[name].as_u64();
@@ -55,26 +55,30 @@ impl HdfsBlock {
         })
     }
 
-    /// Its length in bytes.
+    /// Length of the block in bytes.
     pub(super) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// The sums of its units, from the first datanode that answers; nothing where it knows no such sums. One on this
-    /// machine or its wire is asked only if that `may` be.
+    /// The checksums of the block in units of `unit` bytes, from the first datanode that answers.
+    ///
+    /// - Returns `None` if the datanode does not know such checksums.
+    /// - `timeout` is the timeout of each step.
+    /// - With `may_be_near` false, loopback and link-local datanodes are skipped.
     ///
     /// # Errors
-    /// [`RemoteError::Unreachable`] where no datanode answers.
+    /// [`RemoteError::Unreachable`] if no datanode answers.
     pub(super) fn sums(
         &self,
         unit: u64,
-        (patience, may): (Duration, bool),
+        timeout: Duration,
+        may_be_near: bool,
     ) -> Result<Option<Vec<SummedUnit>>, RemoteError> {
         let mut last = None;
         for (host, port) in &self.hosts {
-            match self.ask((host, *port), unit, (patience, may)) {
+            match self.ask((host, *port), unit, timeout, may_be_near) {
                 Ok(answer) => return self.units(&answer, unit),
-                // One that is older closes the connection.
+                // An older datanode closes the connection.
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                     return Ok(None);
                 }
@@ -91,15 +95,16 @@ impl HdfsBlock {
         &self,
         host: (&str, u16),
         unit: u64,
-        (patience, may): (Duration, bool),
+        timeout: Duration,
+        may_be_near: bool,
     ) -> std::io::Result<Vec<u8>> {
         let address = host.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
-        if is_near(address.ip()) && !may {
+        if is_near(address.ip()) && !may_be_near {
             return Err(std::io::ErrorKind::AddrNotAvailable.into());
         }
-        let mut stream = TcpStream::connect_timeout(&address, patience)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         stream.write_all(&self.request(unit))?;
         let len = read_varint(&mut stream)?;
         let len = usize::try_from(len).ok().filter(|len| *len <= MAX_ANSWER);
@@ -123,13 +128,13 @@ impl HdfsBlock {
         request
     }
 
-    /// Reads the answer.
+    /// Parses an answer.
     fn units(&self, answer: &[u8], unit: u64) -> Result<Option<Vec<SummedUnit>>, RemoteError> {
-        let malformed = || RemoteError::Wrong("an answer of a datanode that is none".into());
+        let malformed = || RemoteError::Wrong("a malformed answer of a datanode".into());
         let fields = MessageFields::parse(answer).ok_or_else(malformed)?;
         match fields.number(1) {
             None | Some(0) => {}
-            // The token is wrong, or it has no such block any more.
+            // The datanode wants a token, or no longer has the block.
             Some(_) => return Ok(None),
         }
         let told =
@@ -153,21 +158,23 @@ impl HdfsBlock {
     }
 }
 
-/// True for `BP-1234-10.0.0.1-5678`: what goes out as it is to a port that another named.
+/// True for a block pool id such as `BP-1234-10.0.0.1-5678`. The namenode chose both this text and the port it is sent
+/// to, so it must not be able to carry another protocol.
 fn is_pool(pool: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let name = pool.strip_prefix("BP-").unwrap_or_default();
     matches!(name.len(), 1..=200) && name.bytes().all(is_plain)
 }
 
-/// True if a token in the form of WebHDFS says who may ask: one that says nothing is four empty texts.
+/// True if a block's token, in the form of WebHDFS, is not empty. The empty token is four empty texts, encoded as
+/// `AAAAAA`.
 fn needs_token(token: &Value) -> bool {
     token["urlString"]
         .as_str()
         .is_some_and(|text| text.trim_end_matches('=').bytes().any(|b| b != b'A'))
 }
 
-/// The fields of a message, as far as they are used.
+/// The fields of a Protocol Buffers message, without types that are not used here.
 struct MessageFields<'a>(Vec<(u64, FieldValue<'a>)>);
 
 enum FieldValue<'a> {
@@ -262,7 +269,7 @@ pub(super) mod tests {
 
     use crate::testing::fake::{FakeServer, PART};
 
-    /// Answers as a datanode that keeps each part of a version as a block, and nothing of those that are gone.
+    /// Answers as a datanode that stores each part of an object as a block, and no blocks of replaced versions.
     pub(in super::super) fn respond(fake: &FakeServer, mut stream: TcpStream) {
         let mut head = [0; 3];
         stream.read_exact(&mut head).unwrap();
@@ -302,7 +309,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_the_name_of_a_pool_is_sent_and_three_datanodes_are_asked() {
+    fn a_pool_id_must_be_well_formed_and_at_most_three_datanodes_are_kept() {
         assert_eq!(block("BP-12-10.0.0.1-34", 1).unwrap().hosts.len(), MAX_HOSTS);
         for bad in ["", "BP-", "10.0.0.1", "BP-1\r\nGET /", &format!("BP-{}", "1".repeat(201))] {
             assert_eq!(block(bad, 1), None, "{bad}");
@@ -310,18 +317,18 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_namenode_elsewhere_sends_nobody_to_this_machine() {
+    fn a_remote_namenode_cannot_direct_requests_to_this_machine() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let block = block("BP-1", listener.local_addr().unwrap().port()).unwrap();
-        let patience = Duration::from_millis(100);
-        assert_eq!(block.sums(64, (patience, false)).unwrap(), None);
+        let timeout = Duration::from_millis(100);
+        assert_eq!(block.sums(64, timeout, false).unwrap(), None);
         assert!(listener.accept().is_err());
-        assert!(block.sums(64, (patience, true)).is_err());
+        assert!(block.sums(64, timeout, true).is_err());
         assert!(listener.accept().is_ok());
     }
 
-    /// Answer of a datanode (3.4.1) for 150,001 bytes, and how the namenode told the block.
+    /// Recorded answer of a datanode (3.4.1) for a block of 150,001 bytes, and the namenode's description of the block.
     const RECORDED: [u8; 34] = [
         0x08, 0x00, 0x1a, 0x1e, 0x08, 0x80, 0x04, 0x10, 0xa5, 0x02, 0x1a, 0x0c, 0x0d, 0xaa, 0xfc,
         0xde, 0xf1, 0x43, 0x9e, 0xcd, 0x05, 0x49, 0x0b, 0x3b, 0x20, 0x02, 0x2a, 0x06, 0x08, 0x02,
@@ -332,7 +339,7 @@ pub(super) mod tests {
         "isCorrupt": false, "locations": [{"hostName": "127.0.0.1", "ipAddr": "127.0.0.1", "xferPort": 37641}]}"#;
 
     #[test]
-    fn units_are_those_of_the_recorded_answer() {
+    fn a_recorded_answer_has_the_checksums_of_the_file() {
         const UNIT: u64 = 64 << 10;
         let block = HdfsBlock::parse(&serde_json::from_str(LOCATED).unwrap()).unwrap();
         let file: Vec<u8> = (0..150_001_u32).map(|at| (at % 251) as u8).collect();
@@ -342,7 +349,7 @@ pub(super) mod tests {
         };
         let units: Vec<_> = file.chunks(UNIT as usize).map(sum).collect();
         assert_eq!(block.units(&RECORDED, UNIT).unwrap(), Some(units));
-        // Sums of other units are none, and an answer that ends early is no answer.
+        // Checksums of other units are ignored, and a truncated answer is refused.
         assert_eq!(block.units(&RECORDED, UNIT * 2).unwrap(), None);
         for len in 1..RECORDED.len() {
             let cut = block.units(&RECORDED[..len], UNIT);

@@ -1,7 +1,7 @@
-//! HDFS: names and content by WebHDFS, sums by the protocol of its datanodes.
+//! HDFS: names and content by WebHDFS, checksums by the protocol of its datanodes.
 //!
-//! A file's identity is its number, its length and its time of change. Sums are CRCs of units of each block, which a
-//! datanode joins from those that it stores: nothing is read there either.
+//! A file version is identified by file id, length and modification time. Checksums are CRCs of units of each block.
+//! The datanode combines them from the CRCs that it stores, without reading the block.
 
 mod datanode;
 
@@ -22,16 +22,16 @@ use crate::{Environment, RemoteError, timestamps};
 
 use datanode::HdfsBlock;
 
-/// Port of WebHDFS unless the URL says another.
+/// Default port of WebHDFS.
 const PORT: u16 = 9870;
-/// Ports of namenodes that speak no HTTP.
+/// Usual ports of the namenode's RPC, which is not HTTP.
 const RPC_PORTS: [u16; 2] = [8020, 9000];
-/// End of the identity of a file that is not stored as it is read.
+/// Suffix of the token of an encrypted or erasure-coded file: the stored bytes are not the content.
 const CODED: &str = ":coded";
-/// Longest wait for a datanode.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a datanode, for each step.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A cluster.
+/// A cluster, reached through the namenode.
 #[derive(Debug)]
 pub(crate) struct HdfsCluster {
     client: HttpClient,
@@ -46,7 +46,7 @@ impl HdfsCluster {
             authority.parse().map_err(|_| bad("write hdfs://NAMENODE:PORT/PATH".into()))?;
         let port = parsed.port_u16();
         if let Some(port) = port.filter(|port| RPC_PORTS.contains(port)) {
-            return Err(bad(format!("{port} is the port of programs in Java; WebHDFS has {PORT}")));
+            return Err(bad(format!("{port} is the namenode's RPC port; WebHDFS has {PORT}")));
         }
         if parsed.as_str().contains('@') {
             return Err(bad("HADOOP_USER_NAME names the user".into()));
@@ -66,7 +66,7 @@ impl HdfsCluster {
             .map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(&path))))
     }
 
-    /// The answer to `op` about a path.
+    /// The JSON answer to the operation `query` on a path.
     fn ask(&self, path: &str, query: &str) -> Result<Value, RemoteError> {
         let answer = self.client.ask(&|| self.request(path, query))?;
         match answer.status {
@@ -82,7 +82,7 @@ impl HdfsCluster {
         let words = words.lines().next().unwrap_or_default();
         let why = match (answer.status.as_u16(), told["exception"].as_str().unwrap_or_default()) {
             (_, "FileNotFoundException") => return RemoteError::NotFound,
-            (401, _) => "it asks who we are: clusters with Kerberos are not supported; \
+            (401, _) => "it requires authentication, and Kerberos is not supported; \
                          mount it, or copy from a machine of the cluster"
                 .to_owned(),
             (_, "StandbyException") => "it is the standby namenode; name the active one".into(),
@@ -91,13 +91,14 @@ impl HdfsCluster {
         RemoteError::Refused { server: self.authority.clone(), why }
     }
 
-    /// True if the namenode is on this machine or its wire: then its datanodes may be, too.
+    /// True if the namenode has a loopback or link-local address. Only then may a datanode have such an address.
     fn is_near(&self) -> bool {
         let all = self.authority.to_socket_addrs();
         all.is_ok_and(|mut all| all.any(|address| is_near(address.ip())))
     }
 
-    /// The blocks of a file, as far as their datanodes may be asked for sums.
+    /// The blocks of a file. `None` if the checksums cannot be requested: the file is being written, or blocks need
+    /// an access token.
     fn blocks(
         &self,
         path: &str,
@@ -105,7 +106,7 @@ impl HdfsCluster {
     ) -> Result<Option<Vec<HdfsBlock>>, RemoteError> {
         let told = match self.ask(path, "GET_BLOCK_LOCATIONS") {
             Ok(told) => told,
-            // A namenode that does not know the operation, or a list that is too long; data can still be read.
+            // The namenode does not know the operation, or the list is too long. The file can still be read.
             Err(RemoteError::Refused { .. } | RemoteError::Wrong(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -156,7 +157,7 @@ impl StorageSystem for HdfsCluster {
             for entry in entries {
                 let name = entry["pathSuffix"].as_str().ok_or_else(|| malformed("a name"))?;
                 if name.is_empty() {
-                    // It is a file, of which one asked for the list.
+                    // The path is a file, not a directory.
                     return Err(RemoteError::NotFound);
                 }
                 if !is_after(name, &after) {
@@ -175,7 +176,7 @@ impl StorageSystem for HdfsCluster {
     }
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
-        // Those are sums of what is stored. That it is still this version, the end checks.
+        // Such checksums are of the stored bytes. `check` verifies the version.
         if object.len == 0 || object.token.ends_with(CODED) {
             return Ok(ObjectSums::default());
         }
@@ -183,13 +184,13 @@ impl StorageSystem for HdfsCluster {
         let near = self.is_near();
         let unit = unit_bytes(object.len);
         let asked = map_parallel(&blocks, |block| {
-            let units = block.sums(unit, (PATIENCE, near)).map_err(Some)?.ok_or(None)?;
+            let units = block.sums(unit, TIMEOUT, near).map_err(Some)?.ok_or(None)?;
             self.client.count(units.len() as u64 * 4);
             Ok(units)
         });
         match asked {
             Ok(units) => Ok(ObjectSums { units: units.concat(), whole: None }),
-            // A datanode that knows no such sums.
+            // The datanode does not know composite CRCs.
             Err(None) => Ok(ObjectSums::default()),
             Err(Some(error)) => Err(error),
         }
@@ -225,7 +226,7 @@ impl StorageSystem for HdfsCluster {
     }
 }
 
-/// True if a name is behind another in a list of a namenode, which compares bytes with signs.
+/// True if `name` comes after `after` in the order of a namenode, which compares bytes as signed numbers.
 fn is_after(name: &str, after: &str) -> bool {
     let signed = |text: &str| text.bytes().map(u8::cast_signed).collect::<Vec<_>>();
     signed(name) > signed(after)
@@ -246,7 +247,7 @@ fn parse_status(status: &Value) -> Result<SystemEntry, RemoteError> {
         Some("DIRECTORY") => Ok(SystemEntry::Dir { modified }),
         Some("FILE") => {
             let len = status["length"].as_u64().ok_or_else(|| malformed("a length"))?;
-            // It is encrypted, or lies in stripes.
+            // The file is encrypted or erasure-coded.
             let is = |name: &str| status[name].as_bool() == Some(true);
             let coded = if is("encBit") || is("ecBit") { CODED } else { "" };
             let token = format!("{}:{len}:{millis}{coded}", status["fileId"]);
@@ -267,7 +268,7 @@ mod tests {
     };
 
     #[test]
-    fn a_file_that_is_stored_otherwise_is_asked_for_no_sums() {
+    fn no_checksums_are_requested_of_an_encrypted_or_erasure_coded_file() {
         let cluster =
             HdfsCluster::open("127.0.0.1:1", &crate::testing::TestEnvironment::default()).unwrap();
         for coded in ["encBit", "ecBit"] {
@@ -280,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_list_ascend_as_a_namenode_compares_them() {
+    fn names_of_a_list_ascend_in_the_order_of_signed_bytes() {
         assert!(is_after("a", "") && is_after("b", "a") && is_after("ab", "a"));
-        // Bytes have signs there.
+        // The namenode compares bytes as signed numbers.
         assert!(is_after("z", "\u{e4}") && is_after("\u{e4}", ""));
         assert!(!is_after("a", "a") && !is_after("a", "b") && !is_after("", ""));
     }
@@ -331,7 +332,7 @@ mod tests {
             ("OPEN", Some(start), Some(len)) if start + len <= kept.bytes.len() => {
                 TestAnswer::of(200, fake.content(&kept, start..start + len))
             }
-            // As far as there are bytes.
+            // A range past the end is cut at the end.
             ("OPEN", Some(start), _) if start < kept.bytes.len() => {
                 TestAnswer::of(200, fake.content(&kept, start..kept.bytes.len()))
             }
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_keeps_the_laws() {
+    fn a_cluster_passes_the_conformance_suite() {
         conformance::run(&[SumAlgorithm::Crc32c], |says| {
             let fake = FakeServer::new(says == SumHonesty::Lies);
             fake.serve_second_port(datanode::tests::respond);
