@@ -1,4 +1,4 @@
-//! Questions to a master: which chunk a part of a file is, and who has it.
+//! Requests to a MooseFS master: the chunks of a file and the addresses of their copies.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -7,28 +7,28 @@ use std::time::Duration;
 
 use crate::{RemoteError, lock};
 
-/// Longest wait for a server.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// First message, of a program that looks and does not mount.
+/// Timeout of a server, for each step.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Message type of the first message. It registers a client that does not mount.
 const REGISTER: u32 = 400;
 const WORD: &[u8; 64] = b"DjI1GAQDULI5d2YjA26ypc3ovkhjvhciTQVx3CS4nYgtBoUcsljiVpsErJENHaw0";
 const TOOLS: u8 = 4;
-/// The version of which the messages here are.
+/// Protocol version of these messages.
 const VERSION: [u8; 4] = [0, 3, 0, 234];
-/// Chunk of a file, its copies and their states.
+/// Message type that asks for a chunk of a file, its copies and their states.
 const CHECK: u32 = 440;
 const VALID: u8 = 0;
-/// A message without meaning, which keeps a connection alive; so many of them at most.
+/// Message type without content, which keeps a connection alive; and how many may come in a row.
 const NOP: u32 = 0;
 const MAX_NOPS: usize = 100;
 /// Most bytes of an answer.
 const MAX_ANSWER: u32 = 64 << 10;
-/// Questions that are sent before the first answer is read.
+/// Requests sent before the first answer is read.
 const QUESTIONS: u32 = 64;
-/// Copies of a chunk that are asked at most.
+/// Most copies of a chunk that are tried.
 const MAX_COPIES: usize = 3;
 
-/// A master, or what `mfsmount` listens with for it, and the session of a mount there.
+/// A master, or the local port on which `mfsmount` forwards to the master; with the session of the mount.
 #[derive(Debug)]
 pub(super) struct MasterServer {
     address: SocketAddrV4,
@@ -36,7 +36,7 @@ pub(super) struct MasterServer {
     stream: Mutex<Option<TcpStream>>,
 }
 
-/// A chunk, and where its copies are; of one that was never written nobody has any.
+/// A chunk and the addresses of its copies. A chunk that was never written has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChunkLocation {
     pub(super) id: u64,
@@ -45,7 +45,7 @@ pub(super) struct ChunkLocation {
 }
 
 impl ChunkLocation {
-    /// True if it was never written.
+    /// True if the chunk was never written.
     pub(super) const fn is_hole(&self) -> bool {
         self.id == 0 && self.version == 0
     }
@@ -56,7 +56,7 @@ impl MasterServer {
         Self { address, session, stream: Mutex::new(None) }
     }
 
-    /// The first `count` chunks of a file; nothing where the master does not say them in a way that is known here.
+    /// The first `count` chunks of a file. `None` if the master's answer is not understood.
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`].
@@ -70,7 +70,7 @@ impl MasterServer {
         }
         let mut held = lock(&self.stream);
         let ask = |mut stream| io::Result::Ok((ask_all(&mut stream, inode, count)?, stream));
-        // A connection that was kept may be over by now.
+        // An idle connection may be closed by now.
         let kept = held.take().map(ask);
         let (chunks, stream) = match kept {
             Some(Ok(told)) => told,
@@ -91,20 +91,22 @@ impl MasterServer {
         word.extend(VERSION);
         match ask(&mut stream, REGISTER, &word)?[..] {
             [0] => Ok(stream),
-            _ => {
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not know this mount"))
-            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the master does not know this mount",
+            )),
         }
     }
 }
 
-/// Asks for the first `count` chunks of a file, many in one message: each answer repeats the number of its question.
+/// Requests the first `count` chunks of a file, several requests at a time. Each answer must repeat the number of its
+/// request.
 fn ask_all(
     stream: &mut (impl Read + Write),
     inode: u32,
     count: u32,
 ) -> io::Result<Option<Vec<ChunkLocation>>> {
-    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
+    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "an answer to another request");
     let mut chunks = Vec::new();
     for first in (0..count).step_by(QUESTIONS as usize) {
         let numbers = first..count.min(first + QUESTIONS);
@@ -118,7 +120,7 @@ fn ask_all(
     Ok(chunks.into_iter().collect())
 }
 
-/// From an answer: a state alone, or the chunk and its copies.
+/// Parses an answer: the chunk and its copies. `None` for an error status alone.
 fn parse_chunk(told: &[u8]) -> Option<ChunkLocation> {
     let (id, rest) = told.split_first_chunk::<8>()?;
     let (version, copies) = rest.split_first_chunk::<4>()?;
@@ -135,14 +137,14 @@ fn parse_chunk(told: &[u8]) -> Option<ChunkLocation> {
 }
 
 pub(super) fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&SocketAddr::V4(address), PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&SocketAddr::V4(address), TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Sends a question, and waits for its answer.
+/// Sends a request and returns the answer.
 pub(super) fn ask(
     stream: &mut (impl Read + Write),
     kind: u32,
@@ -156,7 +158,7 @@ fn message(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat()
 }
 
-/// Reads the answer to a question of this kind, which has the next number.
+/// Reads an answer, whose message type is the request's plus one.
 fn answer(stream: &mut impl Read, kind: u32) -> io::Result<Vec<u8>> {
     for _ in 0..MAX_NOPS {
         let mut head = [0; 8];
@@ -164,7 +166,7 @@ fn answer(stream: &mut impl Read, kind: u32) -> io::Result<Vec<u8>> {
         let [told, len] = [&head[..4], &head[4..]]
             .map(|field| u32::from_be_bytes(field.try_into().expect("four bytes")));
         if (told != NOP && told != kind + 1) || len > MAX_ANSWER {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer of another kind"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer of another type"));
         }
         let mut answer = vec![0; len as usize];
         stream.read_exact(&mut answer)?;
@@ -172,7 +174,7 @@ fn answer(stream: &mut impl Read, kind: u32) -> io::Result<Vec<u8>> {
             return Ok(answer);
         }
     }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "no answer but empty ones"))
+    Err(io::Error::new(io::ErrorKind::InvalidData, "only keep-alive messages"))
 }
 
 #[cfg(test)]
@@ -180,20 +182,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_and_its_copies_are_read() {
+    fn a_chunk_and_its_valid_copies_are_parsed() {
         let mut answer = 0x2a_u64.to_be_bytes().to_vec();
         answer.extend(3_u32.to_be_bytes());
         answer.extend([10, 99, 0, 1, 0x24, 0xce, VALID, 10, 99, 0, 2, 0x24, 0xce, 1]);
         let chunk = parse_chunk(&answer).unwrap();
         assert_eq!((chunk.id, chunk.version), (42, 3));
         assert_eq!(chunk.copies, ["10.99.0.1:9422".parse().unwrap()]);
-        // A state, and a chunk of other parts.
+        // An error status, and a truncated answer.
         assert_eq!(parse_chunk(&[6]), None);
         assert_eq!(parse_chunk(&answer[..answer.len() - 1]), None);
         assert_eq!(parse_chunk(&[]), None);
     }
 
-    /// A stream of which the answers are known; what is sent is forgotten.
+    /// A stream with canned answers; it discards writes.
     struct CannedAnswers<'a>(&'a [u8]);
 
     impl Read for CannedAnswers<'_> {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_of_their_kind_and_bounded() {
+    fn an_answer_of_another_type_or_too_long_is_refused() {
         let ask = |told: &[u8]| ask(&mut CannedAnswers(told), CHECK, b"question");
         let nop = message(NOP, b"");
         let answer = message(CHECK + 1, b"yes");
@@ -231,14 +233,14 @@ mod tests {
         }
     }
 
-    /// An answer to the question of this number: a chunk that nobody has.
-    fn chunk_answer(no: u32, (id, version): (u64, u32)) -> Vec<u8> {
+    /// The answer to request `no`: a chunk without copies.
+    fn chunk_answer(no: u32, id: u64, version: u32) -> Vec<u8> {
         let chunk = [&no.to_be_bytes()[..], &id.to_be_bytes(), &version.to_be_bytes()].concat();
         message(CHECK + 1, &chunk)
     }
 
     impl MasterServer {
-        /// A master that answers with these chunks, one for each connection.
+        /// A master that answers each connection with the next of these chunks.
         pub(in super::super) fn with_chunks(chunks: Vec<(u64, u32)>) -> Self {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
@@ -251,7 +253,7 @@ mod tests {
                     stream.write_all(&message(REGISTER + 1, &[0])).unwrap();
                     let mut question = [0; 8 + 12];
                     stream.read_exact(&mut question).unwrap();
-                    stream.write_all(&chunk_answer(0, chunk)).unwrap();
+                    stream.write_all(&chunk_answer(0, chunk.0, chunk.1)).unwrap();
                 }
             });
             Self::new(address, 7)
@@ -259,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_is_to_its_question() {
+    fn an_answer_with_the_number_of_another_request_is_refused() {
         let ask = |numbers: &[u32]| {
-            let told: Vec<_> = numbers.iter().flat_map(|no| chunk_answer(*no, (9, *no))).collect();
+            let told: Vec<_> = numbers.iter().flat_map(|no| chunk_answer(*no, 9, *no)).collect();
             let count = numbers.len() as u32;
             let chunks = ask_all(&mut CannedAnswers(&told), 5, count).ok()??;
             Some(chunks.iter().map(|chunk| chunk.version).collect::<Vec<_>>())
@@ -269,16 +271,16 @@ mod tests {
         let many: Vec<_> = (0..QUESTIONS * 2 + 1).collect();
         assert_eq!((ask(&many).as_ref(), ask(&[])), (Some(&many), Some(Vec::new())));
         assert_eq!((ask(&[1, 0]), ask(&[0, 1, 1])), (None, None));
-        // One that is in parts of another kind.
+        // One of the chunks answered by an error status.
         let state = message(CHECK + 1, &[0, 0, 0, 0, 6]);
         assert_eq!(
-            ask_all(&mut CannedAnswers(&[state, chunk_answer(1, (9, 1))].concat()), 5, 2).unwrap(),
+            ask_all(&mut CannedAnswers(&[state, chunk_answer(1, 9, 1)].concat()), 5, 2).unwrap(),
             None
         );
     }
 
     #[test]
-    fn a_connection_that_is_over_is_made_again() {
+    fn a_closed_connection_is_opened_again() {
         let master = MasterServer::with_chunks(vec![(9, 0), (9, 1)]);
         for version in [0, 1] {
             assert_eq!(master.chunks(9, 1).unwrap().unwrap()[0].version, version);

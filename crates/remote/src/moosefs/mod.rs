@@ -1,8 +1,8 @@
-//! MooseFS: names and content by its mount here, sums by the protocol of its servers.
+//! MooseFS: names and content by a mount on this machine, checksums by the protocol of its servers.
 //!
-//! A chunk server keeps CRC-32 of each 64 KiB. What is written in place keeps the number and the version of its chunk,
-//! and times are of whole seconds: so sums are asked for again before a file counts, in the short form that a server
-//! makes of them.
+//! A chunk server stores the CRC-32 of each 64 KiB block. A write in place keeps the chunk's id and version, and times
+//! are whole seconds. So before a file counts as unchanged, the checksums are requested again, as one number per chunk
+//! (its seal).
 
 mod master;
 mod table;
@@ -29,30 +29,30 @@ use master::{ChunkLocation, MasterServer};
 pub(crate) use table::{BLOCK_BYTES, CHUNK_BYTES};
 use table::{ChunkServers, seal};
 
-/// Number of the file of a mount that tells its master.
+/// Inode number of the file of a mount that names its master.
 const MASTER_INO: u64 = 0x7fff_ffff;
 const MASTER_INFO: &str = ".masterinfo";
-/// Files of which it is known what their sums were.
+/// Most files whose seals are remembered.
 const MAX_KNOWN: usize = 1 << 12;
-/// A master gives a file its time when a write begins; what is written comes to a chunk server afterwards.
+/// Time that a write may take to reach a chunk server after the master has set the file's modification time.
 const WRITE_DELAY: Duration = Duration::from_millis(250);
-/// The clock of a master may be ahead by some of it.
+/// Longest wait for the end of a second. Bounds the effect of a master clock that is ahead of ours.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
+/// Most chunks of a file whose checksums are requested: 4 TiB. A longer file is read.
 const MAX_CHUNKS: u64 = 1 << 16;
 
-/// All mounts of MooseFS on this machine.
+/// The MooseFS mounts of this machine.
 #[derive(Debug, Default)]
 pub(crate) struct MooseFsMounts {
-    /// Masters by the device that their mount is.
+    /// Masters by the device number of their mount.
     masters: Mutex<HashMap<u64, Arc<MasterServer>>>,
     servers: ChunkServers,
-    /// Seals of the chunks of files, as they were when their sums were told.
+    /// Seals of each file's chunks at the time when its checksums were returned.
     known: Mutex<HashMap<String, Vec<u32>>>,
     received: AtomicU64,
 }
 
-/// The units of a chunk, and its seal.
+/// The units of a chunk and the chunk's seal.
 type ChunkSums = (Vec<SummedUnit>, u32);
 
 impl MooseFsMounts {
@@ -64,7 +64,7 @@ impl MooseFsMounts {
         Err(RemoteError::Address(format!("moosefs://{host}: {why}")))
     }
 
-    /// The master of what lies at a path.
+    /// The master of the mount that `path` is on.
     fn master(&self, path: &Path, device: u64) -> Result<Arc<MasterServer>, RemoteError> {
         if let Some(master) = lock(&self.masters).get(&device) {
             return Ok(Arc::clone(master));
@@ -74,9 +74,12 @@ impl MooseFsMounts {
         Ok(master)
     }
 
-    /// Opens what must still be `object`.
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// [`RemoteError::Changed`] if the file is not the version `object`.
     fn file(&self, path: &str, object: &ObjectVersion) -> Result<(File, Metadata), RemoteError> {
-        // A link or a FIFO may have come in its place.
+        // A symlink or FIFO may have replaced the file.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = File::options();
         let file = options.read(true).custom_flags(flags.bits() as i32).open(at(path));
@@ -88,10 +91,12 @@ impl MooseFsMounts {
         Ok((file, meta))
     }
 
-    /// Asks about each chunk of a file, which has a number; nothing where something is not known of one.
+    /// Calls `ask` with each chunk of a file and the chunk's index. `None` if the file has too many chunks, or anything
+    /// about one is unknown.
     fn map_chunks<T>(
         &self,
-        (path, object): (&str, &ObjectVersion),
+        path: &str,
+        object: &ObjectVersion,
         ask: impl Fn(&ChunkLocation, u32) -> Result<Option<T>, RemoteError>,
     ) -> Result<Option<Vec<T>>, RemoteError> {
         let count = object.len.div_ceil(CHUNK_BYTES);
@@ -99,7 +104,7 @@ impl MooseFsMounts {
             return Ok(None);
         }
         let (file, meta) = self.file(path, object)?;
-        // What this machine wrote and has not sent yet is in no sum.
+        // Flush, so that checksums cover writes of this machine.
         file.sync_data().map_err(io_failed)?;
         let master = self.master(&at(path), meta.dev())?;
         let inode = u32::try_from(meta.ino()).map_err(|_| RemoteError::Changed)?;
@@ -107,13 +112,13 @@ impl MooseFsMounts {
         chunks.iter().zip(0..).map(|(chunk, no)| ask(chunk, no)).collect()
     }
 
-    /// The units of each chunk of a file, and its seal.
+    /// The units and the seal of each chunk of a file.
     fn chunk_sums(
         &self,
         path: &str,
         object: &ObjectVersion,
     ) -> Result<Option<Vec<ChunkSums>>, RemoteError> {
-        self.map_chunks((path, object), |chunk, no| {
+        self.map_chunks(path, object, |chunk, no| {
             let table = self.servers.table(chunk)?;
             Ok(table.map(|table| (table::units(&table, no, object.len), seal(&table))))
         })
@@ -158,7 +163,7 @@ impl StorageSystem for MooseFsMounts {
                 Err(RemoteError::NotFound) => continue,
                 meta => meta?,
             };
-            // What is mounted on it is another system.
+            // Another file system is mounted there.
             let found = found(&meta).filter(|_| meta.dev() == device).unwrap_or(SystemEntry::Other);
             let name = entry.file_name().into_string();
             each(name.unwrap_or_else(|name| mark_not_utf8(&name.to_string_lossy())), found);
@@ -195,11 +200,11 @@ impl StorageSystem for MooseFsMounts {
         let Some(known) = lock(&self.known).remove(path) else {
             return self.file(path, object).map(drop);
         };
-        let seals = self.map_chunks((path, object), |chunk, _| self.servers.seal(chunk));
+        let seals = self.map_chunks(path, object, |chunk, _| self.servers.seal(chunk));
         if seals.is_ok_and(|seals| seals.as_ref() == Some(&known)) {
             return Ok(());
         }
-        // Who says no seals, or others, tells the sums again.
+        // Without seals, or with other seals, compare by the checksums themselves.
         let told = self.chunk_sums(path, object)?.unwrap_or_default();
         let is_same = told.iter().map(|(_, seal)| seal).eq(&known);
         if is_same { Ok(()) } else { Err(RemoteError::Changed) }
@@ -214,7 +219,7 @@ impl StorageSystem for MooseFsMounts {
     }
 }
 
-/// Looks for the file that tells the master, from a path upwards, as far as its mount reaches.
+/// Looks for the file that names the master, from `path` upwards within the mount.
 fn find_master(path: &Path, device: u64) -> Result<MasterServer, RemoteError> {
     let shown = deltic_tree::path::printable(path.as_os_str().as_encoded_bytes());
     let other = || RemoteError::Address(format!("{shown} is not on a mount of MooseFS"));
@@ -233,7 +238,7 @@ fn find_master(path: &Path, device: u64) -> Result<MasterServer, RemoteError> {
     Err(other())
 }
 
-/// Address, port and session of a master.
+/// Parses the address, port and session id of a master.
 fn parse_master(told: &[u8]) -> Option<MasterServer> {
     let ip: [u8; 4] = told.get(..4)?.try_into().ok()?;
     let port = u16::from_be_bytes(told.get(4..6)?.try_into().ok()?);
@@ -264,15 +269,15 @@ fn modified(meta: &Metadata) -> Timestamp {
     Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec().try_into().unwrap_or(0) }
 }
 
-/// Time until the second is over in which a file was written, where times are of whole seconds, and until what was
-/// written in it has come. What comes after a sync, and has the time and length of what was there by then, no later run
-/// would see.
+/// Time to wait until no further write can get the modification time `modified`: to the end of that second, and for
+/// writes on their way to a chunk server. Zero if times are finer than seconds. A later write of the same second, time
+/// and length would go unnoticed by every later sync.
 fn left_of_second(modified: Timestamp, now: Duration) -> Duration {
     let end = u64::try_from(modified.secs).ok().and_then(|secs| secs.checked_add(1));
     let end = end
         .filter(|_| modified.nanos == 0)
         .map_or(now, |secs| Duration::from_secs(secs) + WRITE_DELAY);
-    // A time that somebody gave it, to come.
+    // A time far in the future was set by a program.
     Some(end.saturating_sub(now)).filter(|left| *left <= MAX_WAIT).unwrap_or_default()
 }
 
@@ -294,7 +299,7 @@ mod tests {
     use crate::testing::conformance::{self, TestPlace};
 
     #[test]
-    fn a_path_that_is_on_no_mount_is_refused() {
+    fn a_path_outside_of_a_moosefs_mount_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("img"), b"bytes").unwrap();
         let path = dir.path().to_str().unwrap().trim_start_matches('/').to_owned();
@@ -307,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_got_another_chunk_in_the_same_second_is_noticed() {
+    fn a_chunk_replaced_within_the_same_second_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("img"), b"bytes").unwrap();
         let path = dir.path().join("img").to_str().unwrap().trim_start_matches('/').to_owned();
         let meta = fs::metadata(at(&path)).unwrap();
         let object = object_of(&meta);
-        // A chunk that was never written, and then another that nobody has.
+        // A chunk that was never written, then one without copies.
         let same = [(0, 0), (0, 0)];
         let other = [(0, 0), (9, 1), (9, 1)];
         for (chunks, is_same) in [(&same[..], true), (&other, false)] {
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_a_change_is_over_when_a_file_counts() {
+    fn a_check_waits_until_the_second_of_the_last_change_is_over() {
         let left = |secs, nanos, now| left_of_second(Timestamp { secs, nanos }, now).as_millis();
         let now = Duration::from_millis(1_000_300);
         assert_eq!([999, 1000, 1001].map(|secs| left(secs, 0, now)), [0, 950, 1950]);
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_has_an_address_and_a_session() {
+    fn a_master_without_address_or_session_is_refused() {
         let told = [10, 99, 0, 1, 0x24, 0xcd, 0, 0, 0, 7, 0, 3, 0, 117];
         assert!(parse_master(&told).is_some() && parse_master(&told[..10]).is_some());
         for cut in 0..10 {
@@ -356,17 +361,17 @@ mod tests {
         assert!(parse_master(&[0; 14]).is_none());
     }
 
-    /// A directory of a mount.
+    /// A directory under test.
     struct Mount {
         dir: PathBuf,
         system: Arc<MooseFsMounts>,
-        /// The directory, where it stands in the place of a mount.
+        /// The temporary directory, if there is no real mount.
         _gone: Option<tempfile::TempDir>,
     }
 
     impl Mount {
-        /// A directory in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a
-        /// look at it tells.
+        /// A temporary directory in place of a mount. Its chunks have no copies, so there are no checksums. Metadata
+        /// shows changes.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let system = MooseFsMounts::default();
@@ -376,7 +381,7 @@ mod tests {
             Self { dir: dir.path().into(), system: Arc::new(system), _gone: Some(dir) }
         }
 
-        /// A mount of real servers, which `MOOSEFS_DIR` names.
+        /// A mount of real servers; `MOOSEFS_DIR` names the directory.
         fn served() -> Self {
             let dir = std::env::var_os("MOOSEFS_DIR").expect("it names a directory").into();
             Self { dir, system: Arc::new(MooseFsMounts::open("").unwrap()), _gone: None }
@@ -407,14 +412,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_sums_keeps_the_laws() {
+    fn a_directory_without_checksums_passes_the_conformance_suite() {
         conformance::run_honest(&[], Mount::new);
     }
 
-    /// `make storage-remote`: its servers sum what they were given, so none lies.
+    /// Run by `make storage-remote`. Real servers never return wrong checksums.
     #[test]
     #[ignore = "takes a mount"]
-    fn a_mount_keeps_the_laws() {
+    fn a_mount_passes_the_conformance_suite() {
         conformance::run_honest(&[SumAlgorithm::Crc32], Mount::served);
     }
 }

@@ -1,4 +1,4 @@
-//! Sums of a chunk, from a server that has it.
+//! Checksums of a chunk, from a chunk server that has a copy.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,19 +13,26 @@ use crate::http::is_near;
 use crate::sums::{ContentSum, SumAlgorithm, SummedUnit, unit_bytes};
 use crate::{RemoteError, lock};
 
-/// The sums of all blocks of a chunk, and their length in bytes.
-const TABLE: (u32, usize) = (302, BLOCKS * 4);
-/// The [seal](seal()) of a chunk, and its length in bytes.
-const SEAL: (u32, usize) = (300, 4);
+/// Request for the checksums of all blocks of a chunk.
+const TABLE: ChunkRequest = ChunkRequest { kind: 302, answer_bytes: BLOCKS * 4 };
+/// Request for the [seal](seal()) of a chunk.
+const SEAL: ChunkRequest = ChunkRequest { kind: 300, answer_bytes: 4 };
 /// Length of a chunk in bytes.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 20;
-/// Length of a block in bytes; what is behind the end of a file is zeros.
+/// Length of a block in bytes. Zeros fill the last block of a file.
 pub(crate) const BLOCK_BYTES: u64 = 64 << 10;
 const BLOCKS: usize = (CHUNK_BYTES / BLOCK_BYTES) as usize;
-/// Servers that are kept connected.
+/// Most idle connections.
 const MAX_SERVERS: usize = 64;
 
-/// Servers of chunks, which are asked for sums.
+/// A request about a chunk: message type, and length of the answer in bytes.
+#[derive(Clone, Copy)]
+struct ChunkRequest {
+    kind: u32,
+    answer_bytes: usize,
+}
+
+/// Connections to chunk servers.
 #[derive(Debug, Default)]
 pub(super) struct ChunkServers {
     kept: Mutex<HashMap<SocketAddrV4, TcpStream>>,
@@ -33,15 +40,15 @@ pub(super) struct ChunkServers {
 }
 
 impl ChunkServers {
-    /// Bytes of sums that came.
+    /// Bytes of checksums received.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// The sums of all blocks of a chunk; nothing where no server has them.
+    /// The checksums of all blocks of a chunk. `None` if no server has the chunk in this version.
     ///
     /// # Errors
-    /// [`RemoteError::Unreachable`] where none answers.
+    /// [`RemoteError::Unreachable`] if no server answers.
     pub(super) fn table(&self, chunk: &ChunkLocation) -> Result<Option<Vec<u32>>, RemoteError> {
         if chunk.is_hole() {
             return Ok(Some(hole_table()));
@@ -49,10 +56,10 @@ impl ChunkServers {
         Ok(self.first(chunk, TABLE)?.map(|told| numbers(&told)))
     }
 
-    /// The [seal](seal()) of that table; nothing where no server says it.
+    /// The [seal](seal()) of a chunk. `None` if no server has the chunk in this version.
     ///
     /// # Errors
-    /// [`RemoteError::Unreachable`] where none answers.
+    /// [`RemoteError::Unreachable`] if no server answers.
     pub(super) fn seal(&self, chunk: &ChunkLocation) -> Result<Option<u32>, RemoteError> {
         if chunk.is_hole() {
             return Ok(Some(seal(&hole_table())));
@@ -60,21 +67,21 @@ impl ChunkServers {
         Ok(self.first(chunk, SEAL)?.and_then(|told| numbers(&told).pop()))
     }
 
-    /// The answer of the first server that has a chunk.
+    /// The answer of the first server that has the chunk.
     fn first(
         &self,
         chunk: &ChunkLocation,
-        kind: (u32, usize),
+        request: ChunkRequest,
     ) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut last = None;
         for server in &chunk.copies {
-            // No chunk server has such an address, so whoever names one means another program.
+            // A chunk server never has a loopback or link-local address, so such a copy points at another program.
             if is_near(IpAddr::V4(*server.ip())) {
                 continue;
             }
-            match self.ask(*server, chunk, kind) {
+            match self.ask(*server, chunk, request) {
                 Ok(Some(told)) => return Ok(Some(told)),
-                // It has another version by now, or none.
+                // The server has no copy, or another version.
                 Ok(None) => {}
                 Err(error) => last = Some((server, error)),
             }
@@ -88,17 +95,17 @@ impl ChunkServers {
         &self,
         server: SocketAddrV4,
         chunk: &ChunkLocation,
-        (kind, len): (u32, usize),
+        request: ChunkRequest,
     ) -> io::Result<Option<Vec<u8>>> {
         let question = [&chunk.id.to_be_bytes()[..], &chunk.version.to_be_bytes()].concat();
-        let ask = |mut stream| io::Result::Ok((ask(&mut stream, kind, &question)?, stream));
+        let ask = |mut stream| io::Result::Ok((ask(&mut stream, request.kind, &question)?, stream));
         let kept = lock(&self.kept).remove(&server).map(ask);
         let (answer, stream) = match kept {
             Some(Ok(answered)) => answered,
             _ => connect(server).and_then(ask)?,
         };
         self.received.fetch_add(answer.len() as u64, Ordering::Relaxed);
-        let told = answer_content(&answer, &question, len)?;
+        let told = answer_content(&answer, &question, request.answer_bytes)?;
         let mut kept = lock(&self.kept);
         if kept.len() < MAX_SERVERS {
             kept.insert(server, stream);
@@ -107,23 +114,27 @@ impl ChunkServers {
     }
 }
 
-/// The number that a server makes of the sums of all blocks of a chunk. Sums that differ in one place have another.
+/// The seal of a chunk: a number that a chunk server computes from the checksums of all its blocks. Tables that differ
+/// in one checksum have different seals.
 pub(super) fn seal(table: &[u32]) -> u32 {
     table.iter().fold(1, |all: u32, sum| all.wrapping_mul(426_265_243) ^ sum)
 }
 
-/// The sums of a chunk that was never written.
+/// The checksums of a chunk that was never written.
 fn hole_table() -> Vec<u32> {
     vec![crc32fast::hash(&[0; BLOCK_BYTES as usize]); BLOCKS]
 }
 
-/// The content of an answer, which repeats the question: `len` bytes behind it, or why there are none.
+/// Strips the request, which the answer repeats. `None` if an error status follows.
+///
+/// # Errors
+/// The answer is to another request, or not `len` bytes long.
 fn answer_content<'a>(
     answer: &'a [u8],
     question: &[u8],
     len: usize,
 ) -> io::Result<Option<&'a [u8]>> {
-    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "sums of another chunk");
+    let mismatch = || io::Error::new(io::ErrorKind::InvalidData, "checksums of another chunk");
     let told = answer.strip_prefix(question).ok_or_else(mismatch)?;
     match told.len() {
         1 => Ok(None),
@@ -137,13 +148,13 @@ fn numbers(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(number).collect()
 }
 
-/// The units of the chunk of that number of a file of `len` bytes, joined from the sums of its blocks.
+/// The units of chunk `no` of a file of `len` bytes, combined from the checksums of its blocks.
 pub(super) fn units(table: &[u32], no: u32, len: u64) -> Vec<SummedUnit> {
     let unit = unit_bytes(len).clamp(BLOCK_BYTES, CHUNK_BYTES);
     joined(table, CHUNK_BYTES.min(len - u64::from(no) * CHUNK_BYTES), unit)
 }
 
-/// Units of `len` bytes of a chunk, joined from the sums of its blocks.
+/// The units of the first `len` bytes of a chunk, combined from the checksums of its blocks.
 fn joined(table: &[u32], len: u64, unit: u64) -> Vec<SummedUnit> {
     let each = table.chunks((unit / BLOCK_BYTES) as usize).zip((0..len).step_by(unit as usize));
     let units = each.map(|(sums, start)| {
@@ -166,7 +177,7 @@ fn joined(table: &[u32], len: u64, unit: u64) -> Vec<SummedUnit> {
 mod tests {
     use super::*;
 
-    /// A table that a chunk server sent of a file of 150,001 bytes, and what made the file.
+    /// Recorded answer of a chunk server for a file of 150,001 bytes.
     const RECORDED: &[u8] = include_bytes!("table.bin");
 
     const RECORDED_SEAL: u32 = 0x20cb_7c80;
@@ -182,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_those_of_the_recorded_table() {
+    fn a_recorded_table_has_the_checksums_of_the_file() {
         let table = numbers(&RECORDED[12..]);
         let bytes = file();
         for unit in [BLOCK_BYTES, BLOCK_BYTES * 2, BLOCK_BYTES * 8] {
@@ -199,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_on_this_machine_is_asked() {
+    fn a_copy_on_a_loopback_address_is_not_contacted() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let std::net::SocketAddr::V4(at) = listener.local_addr().unwrap() else { panic!("IPv6") };
         let chunk = ChunkLocation { id: 1, version: 1, copies: vec![at] };
         assert_eq!(ChunkServers::default().table(&chunk).unwrap(), None);
         assert!(listener.accept().is_err());
-        // One that was never written needs nobody.
+        // A chunk that was never written needs no server.
         let hole = ChunkLocation { id: 0, version: 0, copies: Vec::new() };
         let table = ChunkServers::default().table(&hole).unwrap().unwrap();
         assert_eq!(units(&table, 0, BLOCK_BYTES + 5).len(), 2);
@@ -214,22 +225,27 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_chunk_is_none() {
+    fn an_answer_for_another_chunk_is_refused() {
         let (question, all) = RECORDED.split_at(12);
-        assert_eq!(answer_content(RECORDED, question, TABLE.1).unwrap(), Some(all));
-        assert_eq!(answer_content(&[question, &[19]].concat(), question, TABLE.1).unwrap(), None);
-        assert!(answer_content(&RECORDED[..RECORDED.len() - 1], question, TABLE.1).is_err());
-        assert!(answer_content(RECORDED, &[0; 12], TABLE.1).is_err());
+        assert_eq!(answer_content(RECORDED, question, TABLE.answer_bytes).unwrap(), Some(all));
+        assert_eq!(
+            answer_content(&[question, &[19]].concat(), question, TABLE.answer_bytes).unwrap(),
+            None
+        );
         assert!(
-            answer_content(&[], question, TABLE.1).is_err()
+            answer_content(&RECORDED[..RECORDED.len() - 1], question, TABLE.answer_bytes).is_err()
+        );
+        assert!(answer_content(RECORDED, &[0; 12], TABLE.answer_bytes).is_err());
+        assert!(
+            answer_content(&[], question, TABLE.answer_bytes).is_err()
                 && answer_content(RECORDED, question, 4).is_err()
         );
     }
 
     #[test]
-    fn a_sum_that_changed_is_seen_by_the_seal() {
+    fn a_changed_or_moved_checksum_changes_the_seal() {
         let table = numbers(&RECORDED[12..]);
-        // What a chunk server (3.0.117) said of that table.
+        // Recorded from a chunk server (3.0.117) for that table.
         assert_eq!(seal(&table), RECORDED_SEAL);
         for at in [0, 1, BLOCKS / 2, BLOCKS - 1] {
             let mut other = table.clone();
