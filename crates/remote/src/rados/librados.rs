@@ -1,8 +1,8 @@
-//! librados, which is loaded when somebody names a pool. All unsafe code of this crate is here.
+//! Bindings of librados, which is loaded on first use. All unsafe code of this crate is here.
 //!
-//! Calls and their types are those of `rados/librados.h`, which keeps them from one version to the next. `time_t` has
-//! 64 bits wherever Deltic is built. Each call blocks. Threads may share the handle of a cluster, and each has a
-//! context of its own here.
+//! Functions and types are those of `rados/librados.h`, which is stable across versions. `time_t` has 64 bits on all
+//! platforms of Deltic. Each call blocks. Threads may share a cluster handle; each call here has an IO context of its
+//! own.
 #![allow(unsafe_code, reason = "calls of a library of C; docs/ARCHITECTURE.md lists this file")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,26 +12,26 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-/// Name of the library.
+/// File name of the library.
 pub(super) const LIBRARY: &str =
     if cfg!(target_os = "macos") { "librados.2.dylib" } else { "librados.so.2" };
 
 type Handle = *mut c_void;
 type Text = *const c_char;
 
-/// Declares the calls that are used, each a pointer into the library.
+/// Declares the functions in use, as function pointers into the library.
 macro_rules! calls {
     ($($name:ident($($arg:ty),*) $(-> $back:ty)?;)*) => {
         #[derive(Debug)]
         struct LibradosCalls { $($name: unsafe extern "C" fn($($arg),*) $(-> $back)?,)* }
 
         impl LibradosCalls {
-            /// Looks all of them up.
+            /// Looks up all functions.
             ///
             /// # Safety
             /// The library is librados, and is never closed.
             unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the caller says what the library is; its header gives these calls these types.
+                // SAFETY: the caller guarantees that the library is librados; its header declares these types.
                 unsafe { Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* }) }
             }
         }
@@ -60,10 +60,10 @@ calls! {
     rados_read_op_operate(Handle, Handle, Text, c_int) -> c_int;
 }
 
-/// XXH64.
+/// librados' number of XXH64.
 const XXH64: c_int = 1;
 
-/// Error of a call: a number that the system gives it.
+/// The errno of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Errno(pub(super) c_int);
 
@@ -74,19 +74,19 @@ pub(super) struct CephCluster {
     handle: Handle,
 }
 
-// SAFETY: librados says of its handles that threads may share them; nothing here changes the pointer.
+// SAFETY: librados documents that threads may share a cluster handle; the pointer never changes.
 unsafe impl Send for CephCluster {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for CephCluster {}
 
-/// A pool, for one call after the other.
+/// An IO context of a pool. Not for concurrent calls.
 #[derive(Debug)]
 pub(super) struct PoolContext<'a> {
     cluster: &'a CephCluster,
     handle: Handle,
 }
 
-/// Length of an object, when it was written, and its version.
+/// Length of an object in bytes, time of its last write in seconds, and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ObjectStat {
     pub(super) len: u64,
@@ -94,13 +94,13 @@ pub(super) struct ObjectStat {
     pub(super) version: u64,
 }
 
-/// The calls, once the library is loaded.
+/// The functions of the library, which is loaded once.
 fn calls() -> Result<&'static LibradosCalls, String> {
     static LOADED: OnceLock<Result<LibradosCalls, String>> = OnceLock::new();
     let load = || {
-        // SAFETY: the library of that name is Ceph's; what it does when it is loaded is to set up its own state.
+        // SAFETY: the library of that name is Ceph's; its initialisers set up only its own state.
         let library = unsafe { Library::new(LIBRARY) }.map_err(|error| error.to_string())?;
-        // SAFETY: it is librados, and it is leaked: its threads may outlive whoever used it.
+        // SAFETY: the library is librados. It is leaked, because its threads may outlive every handle.
         unsafe { LibradosCalls::find(Box::leak(Box::new(library))) }
             .map_err(|error| error.to_string())
     };
@@ -112,10 +112,10 @@ fn ok(code: c_int) -> Result<c_int, Errno> {
 }
 
 impl CephCluster {
-    /// Loads the library, reads its settings where it always looks for them, and makes them these.
+    /// Loads the library and makes a handle with the usual configuration of Ceph, overridden by `settings`.
     ///
     /// # Errors
-    /// `Err` where there is no such library; within, where it refuses its settings.
+    /// Outer `Err`: the library cannot be loaded. Inner `Err`: the configuration is refused.
     pub(super) fn new(
         user: Option<&CStr>,
         settings: &[(&CStr, &CStr)],
@@ -123,36 +123,36 @@ impl CephCluster {
         let calls = calls()?;
         let mut handle = ptr::null_mut();
         let user = user.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: `handle` is written to, and the name ends with a zero or is none, which stands for the usual user.
+        // SAFETY: `handle` is valid for writes; the name is NUL-terminated, or null for the default user.
         if let Err(error) = ok(unsafe { (calls.rados_create)(&raw mut handle, user) }) {
             return Ok(Err(error));
         }
-        // From here on it is shut down when it is dropped.
+        // Dropping the value shuts the handle down when dropped.
         let cluster = Self { calls, handle };
-        // SAFETY: the handle was made above; no path stands for where it always looks.
+        // SAFETY: the handle was made above; a null path stands for the default search path.
         let read = ok(unsafe { (calls.rados_conf_read_file)(handle, ptr::null()) });
-        // SAFETY: as above; no name stands for CEPH_ARGS.
+        // SAFETY: as above; a null name stands for CEPH_ARGS.
         let parsed = ok(unsafe { (calls.rados_conf_parse_env)(handle, ptr::null()) });
         if let Err(error) = read.and(parsed) {
             return Ok(Err(error));
         }
         for (name, value) in settings {
-            // SAFETY: both end with a zero, and are copied. A version that does not know one goes on without it.
+            // SAFETY: both are NUL-terminated and copied by the call. An unknown setting is ignored.
             unsafe { (calls.rados_conf_set)(handle, name.as_ptr(), value.as_ptr()) };
         }
         Ok(Ok(cluster))
     }
 
-    /// Connects, once.
+    /// Connects to the cluster. Call it once.
     pub(super) fn connect(&self) -> Result<(), Errno> {
-        // SAFETY: the handle is of `rados_create`.
+        // SAFETY: the handle is from `rados_create`.
         ok(unsafe { (self.calls.rados_connect)(self.handle) }).map(drop)
     }
 
-    /// A pool of it, which must be connected.
+    /// Opens a context of a pool. The cluster must be connected.
     pub(super) fn pool(&self, name: &CStr) -> Result<PoolContext<'_>, Errno> {
         let mut handle = ptr::null_mut();
-        // SAFETY: the handle is connected, the name ends with a zero, and `handle` is written to.
+        // SAFETY: the cluster is connected, the name is NUL-terminated, and `handle` is valid for writes.
         ok(unsafe {
             (self.calls.rados_ioctx_create)(self.handle, name.as_ptr(), &raw mut handle)
         })?;
@@ -162,32 +162,32 @@ impl CephCluster {
 
 impl Drop for CephCluster {
     fn drop(&mut self) {
-        // SAFETY: pools borrow this, so none is left.
+        // SAFETY: contexts of pools borrow the cluster, so none is left.
         unsafe { (self.calls.rados_shutdown)(self.handle) };
     }
 }
 
 impl PoolContext<'_> {
-    /// Looks at an object.
+    /// Length, time and version of an object.
     pub(super) fn stat(&self, name: &CStr) -> Result<ObjectStat, Errno> {
         let (mut len, mut secs) = (0, 0);
         let calls = self.cluster.calls;
-        // SAFETY: the name ends with a zero, and both numbers are written to.
+        // SAFETY: the name is NUL-terminated, and both numbers are valid for writes.
         ok(unsafe { (calls.rados_stat)(self.handle, name.as_ptr(), &raw mut len, &raw mut secs) })?;
-        // SAFETY: it is the version that the last call of this pool saw, and nobody else calls it.
+        // SAFETY: the context is open. The version is that of the last call, and no other thread uses this context.
         let version = unsafe { (calls.rados_get_last_version)(self.handle) };
         Ok(ObjectStat { len, secs, version })
     }
 
-    /// Tells `each` the name of each object, as long as that says to go on.
+    /// Calls `each` with the name of each object in the pool, until `each` returns false.
     pub(super) fn names(&self, each: &mut dyn FnMut(&CStr) -> bool) -> Result<(), Errno> {
         let calls = self.cluster.calls;
         let mut list = ptr::null_mut();
-        // SAFETY: the pool is open, and `list` is written to.
+        // SAFETY: the context is open, and `list` is valid for writes.
         ok(unsafe { (calls.rados_nobjects_list_open)(self.handle, &raw mut list) })?;
         let ended = loop {
             let mut name = ptr::null();
-            // SAFETY: the list is open; the name is valid until the next call, and the other two are not asked for.
+            // SAFETY: the list is open. The name is valid until the next call; null omits the other two results.
             let code = unsafe {
                 (calls.rados_nobjects_list_next)(
                     list,
@@ -198,29 +198,33 @@ impl PoolContext<'_> {
             };
             match ok(code) {
                 Ok(_) if name.is_null() => break Ok(()),
-                // SAFETY: it is a text that ends with a zero, and is gone only by the next call.
+                // SAFETY: the name is NUL-terminated and valid until the next call.
                 Ok(_) if each(unsafe { CStr::from_ptr(name) }) => {}
                 Ok(_) => break Ok(()),
                 Err(NO_MORE) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
-        // SAFETY: the list is open, and is not used again.
+        // SAFETY: the list is open and not used again.
         unsafe { (calls.rados_nobjects_list_close)(list) };
         ended
     }
 
-    /// Reads a range of that version of an object; the bytes that came.
+    /// Reads from `start` of an object into `buf`, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// `ERANGE` or `EOVERFLOW` if the object has another version.
     pub(super) fn read(
         &self,
-        (name, version): (&CStr, u64),
+        name: &CStr,
+        version: u64,
         start: u64,
         buf: &mut [u8],
     ) -> Result<usize, Errno> {
         let (mut got, mut said) = (0, 0);
         let calls = self.cluster.calls;
         let op = ReadOp::new(calls, version);
-        // SAFETY: all three are written to while `operate` runs, which is before they end.
+        // SAFETY: `buf`, `got` and `said` are valid for writes until `operate` returns, which writes them.
         unsafe {
             (calls.rados_read_op_read)(
                 op.handle,
@@ -236,11 +240,17 @@ impl PoolContext<'_> {
         Ok(got)
     }
 
-    /// XXH64 of the units of parts of that version, in one question. A part is whole units, or shorter than one. What
-    /// came of each: the number of its sums, then these, with the last byte first.
+    /// Requests the XXH64 of each unit of `parts` of an object, in an operation. A part is a multiple of `unit` long,
+    /// or shorter than one unit.
+    ///
+    /// Returns for each part the number of checksums and the checksums, all little-endian.
+    ///
+    /// # Errors
+    /// `ERANGE` or `EOVERFLOW` if the object has another version.
     pub(super) fn sums(
         &self,
-        (name, version): (&CStr, u64),
+        name: &CStr,
+        version: u64,
         parts: &[Range<u64>],
         unit: usize,
     ) -> Result<Vec<Vec<u8>>, Errno> {
@@ -251,8 +261,8 @@ impl PoolContext<'_> {
         let op = ReadOp::new(calls, version);
         let seed = [0_u8; 8];
         for ((sums, said), part) in told.iter_mut().zip(parts) {
-            // SAFETY: the seed is copied, and the answer is cut to the length of `sums`; both they and `said` are in
-            // `told`, which outlives `operate` and is not touched until then. `operate` writes to them.
+            // SAFETY: the seed is copied, and the answer is cut to the length of `sums`. `sums` and `said` are elements
+            // of `told`, which is not touched until `operate` returns; `operate` writes them.
             unsafe {
                 (calls.rados_read_op_checksum)(
                     op.handle,
@@ -261,7 +271,7 @@ impl PoolContext<'_> {
                     seed.len(),
                     part.start,
                     len(part),
-                    // What is no whole unit is summed for itself.
+                    // A part shorter than a unit is checksummed as one.
                     if len(part) < unit { 0 } else { unit },
                     sums.as_mut_ptr().cast(),
                     sums.len(),
@@ -274,7 +284,7 @@ impl PoolContext<'_> {
     }
 
     fn operate(&self, op: &ReadOp, name: &CStr) -> Result<(), Errno> {
-        // SAFETY: the question was made by `ReadOp::new`, the pool is open, and the name ends with a zero.
+        // SAFETY: the operation is from `ReadOp::new`, the context is open, and the name is NUL-terminated.
         let code =
             unsafe { (op.calls.rados_read_op_operate)(op.handle, self.handle, name.as_ptr(), 0) };
         ok(code).map(drop)
@@ -283,12 +293,12 @@ impl PoolContext<'_> {
 
 impl Drop for PoolContext<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is of `rados_ioctx_create`, and not used again.
+        // SAFETY: the handle is from `rados_ioctx_create` and not used again.
         unsafe { (self.cluster.calls.rados_ioctx_destroy)(self.handle) };
     }
 }
 
-/// A question about one version of an object.
+/// A read operation on a version of an object.
 struct ReadOp {
     calls: &'static LibradosCalls,
     handle: Handle,
@@ -296,9 +306,9 @@ struct ReadOp {
 
 impl ReadOp {
     fn new(calls: &'static LibradosCalls, version: u64) -> Self {
-        // SAFETY: it needs nothing.
+        // SAFETY: the call has no preconditions.
         let handle = unsafe { (calls.rados_create_read_op)() };
-        // SAFETY: the question was just made.
+        // SAFETY: the operation was just made.
         unsafe { (calls.rados_read_op_assert_version)(handle, version) };
         Self { calls, handle }
     }
@@ -306,16 +316,16 @@ impl ReadOp {
 
 impl Drop for ReadOp {
     fn drop(&mut self) {
-        // SAFETY: it is of `rados_create_read_op`, and not used again.
+        // SAFETY: the handle is from `rados_create_read_op` and not used again.
         unsafe { (self.calls.rados_release_read_op)(self.handle) };
     }
 }
 
-/// The name as librados takes it; nothing where it holds a zero.
+/// A name as a C string; `None` if it contains a zero byte.
 pub(super) fn text(name: &str) -> Option<CString> {
     CString::new(name).ok()
 }
 
-/// No such object, or no further one.
+/// `ENOENT`: no such object, or the end of a list.
 pub(super) const NOT_FOUND: Errno = Errno(2);
 const NO_MORE: Errno = NOT_FOUND;

@@ -1,7 +1,7 @@
 //! Ceph: objects of a pool, by librados.
 //!
-//! A server sums ranges of an object where it is asked to: it reads them, and sends sums instead of bytes. Each
-//! question names the version that it is about. Names with slashes stand for directories.
+//! An object server computes checksums of ranges on request: it reads the object and sends checksums instead of bytes.
+//! Each request names the version of the object. Slashes in object names stand for directories.
 
 mod librados;
 
@@ -23,16 +23,16 @@ use crate::{RemoteError, lock};
 
 use librados::{CephCluster, Errno, NOT_FOUND, ObjectStat, text};
 
-/// Bytes of a part of which sums are asked for: a server holds them in memory, one part after the other.
+/// Bytes checksummed by a step of an operation: a server holds them in memory.
 const PART_BYTES: u64 = 8 << 20;
-/// Parts of one question at most. Each question costs some hundred bytes more.
+/// Most parts of an operation. Each operation costs some hundred bytes more.
 const PARTS: usize = 16;
-/// Error that stands for a keyring that is missing.
+/// `EACCES`, which stands for a missing keyring.
 const NO_KEY: Errno = Errno(13);
-/// Bytes of all names of a pool at most.
+/// Most bytes of all names of a pool.
 const MAX_NAME_BYTES: usize = 512 << 20;
-/// Longest wait for a cluster, in seconds: monitors, and servers of objects.
-const PATIENCE: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
+/// Timeouts in seconds, of monitors and of object servers.
+const TIMEOUTS: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
     (c"client_mount_timeout", c"20"),
     (c"rados_mon_op_timeout", c"30"),
     (c"rados_osd_op_timeout", c"30"),
@@ -45,7 +45,7 @@ pub(crate) struct RadosPool {
     user: Option<String>,
     cluster: OnceLock<CephCluster>,
     connecting: Mutex<()>,
-    /// Names of all objects, from the first list on: there is no shorter one.
+    /// Names of all objects, listed once: a pool can only be listed as a whole.
     names: Mutex<Option<Arc<BTreeSet<String>>>>,
     received: AtomicU64,
 }
@@ -78,7 +78,7 @@ impl RadosPool {
         }
         let bad = |why: String| RemoteError::Address(format!("rados://{}: {why}", self.pool));
         let user = self.user.as_deref().and_then(text);
-        let cluster = CephCluster::new(user.as_deref(), &PATIENCE).map_err(|why| {
+        let cluster = CephCluster::new(user.as_deref(), &TIMEOUTS).map_err(|why| {
             bad(format!(
                 "{} cannot be loaded ({why}); Debian has it in librados2",
                 librados::LIBRARY
@@ -87,17 +87,17 @@ impl RadosPool {
         let cluster = cluster.map_err(|error| {
             let why = reason(error);
             bad(format!(
-                "no settings of Ceph: {why}; CEPH_CONF names them, /etc/ceph/ceph.conf is usual"
+                "no configuration of Ceph: {why}; CEPH_CONF names them, /etc/ceph/ceph.conf is usual"
             ))
         })?;
-        // It says of a keyring that is missing what it says of an object.
+        // librados returns `ENOENT` for a missing keyring too.
         let connected =
             cluster.connect().map_err(|error| if error == NOT_FOUND { NO_KEY } else { error });
         connected.map_err(|error| self.error_of(error))?;
         Ok(self.cluster.get_or_init(|| cluster))
     }
 
-    /// Calls something on the pool, in a context of its own.
+    /// Runs `call` with a new context of the pool.
     fn with<T>(
         &self,
         call: impl FnOnce(&librados::PoolContext<'_>) -> Result<T, Errno>,
@@ -117,7 +117,7 @@ impl RadosPool {
         let (server, why) = ("ceph".to_owned(), reason(Errno(errno)));
         match errno {
             2 => RemoteError::NotFound,
-            // The version is another: older, or newer.
+            // `ERANGE` and `EOVERFLOW`: the version is older or newer.
             34 | 75 => RemoteError::Changed,
             1 | 13 => RemoteError::Refused {
                 server,
@@ -139,7 +139,7 @@ impl RadosPool {
         Ok(ObjectVersion { len, modified, token: version.to_string() })
     }
 
-    /// The names of all objects.
+    /// The names of all objects, listed by the first call.
     fn names(&self) -> Result<Arc<BTreeSet<String>>, RemoteError> {
         let mut held = lock(&self.names);
         if let Some(names) = &*held {
@@ -161,15 +161,16 @@ impl RadosPool {
         Ok(Arc::clone(held.insert(Arc::new(names))))
     }
 
-    /// The sums of units of parts of an object, from one question.
+    /// Requests the checksums of `parts` of an object, in units of `unit` bytes, in an operation.
     fn request_sums(
         &self,
-        (path, object): (&str, &ObjectVersion),
+        path: &str,
+        object: &ObjectVersion,
         parts: &[Range<u64>],
         unit: u64,
     ) -> Result<Vec<SummedUnit>, RemoteError> {
         let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
-        let told = self.with(|pool| pool.sums((name.as_c_str(), version), parts, unit as usize))?;
+        let told = self.with(|pool| pool.sums(&name, version, parts, unit as usize))?;
         let bytes = told.iter().map(Vec::len).sum::<usize>() as u64;
         self.received.fetch_add(bytes, Ordering::Relaxed);
         let mut units = Vec::new();
@@ -182,7 +183,10 @@ impl RadosPool {
     }
 }
 
-/// Sums from an answer: their number, then each, both with the last byte first.
+/// Parses an answer: the number of checksums, then the checksums, all little-endian.
+///
+/// # Errors
+/// [`RemoteError::Wrong`] unless there are `count` checksums.
 fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = ContentSum>, RemoteError> {
     let odd = || RemoteError::Wrong(format!("sums of Ceph that are not {count}"));
     let (number, sums) = told.split_first_chunk::<4>().ok_or_else(odd)?;
@@ -195,7 +199,7 @@ fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = ContentSum
     }))
 }
 
-/// The parts of an object of which sums are asked for: of whole units, but for the last.
+/// Splits `len` bytes into parts for checksum requests. Every part but the last is a multiple of `unit` long.
 fn parts(len: u64, unit: u64) -> Vec<Range<u64>> {
     let whole = len - len % unit;
     let each = PART_BYTES.max(unit) / unit * unit;
@@ -238,7 +242,7 @@ impl StorageSystem for RadosPool {
         dirs.into_iter().for_each(|name| each(name.into(), SystemEntry::Dir { modified: UNTIMED }));
         let look = |(name, full): &(&str, &str)| match self.stat(full) {
             Ok(object) => Ok(Some(((*name).to_owned(), object))),
-            // One whose name is no text is told, and refused; any other is gone since.
+            // A name that is not UTF-8 is passed on, and refused by the listing. Any other object was deleted since.
             Err(RemoteError::NotFound) => {
                 Ok(is_not_utf8(full).then(|| ((*name).to_owned(), ObjectVersion::default())))
             }
@@ -254,12 +258,11 @@ impl StorageSystem for RadosPool {
         let unit = unit_bytes(object.len);
         let parts = parts(object.len, unit);
         let questions: Vec<_> = parts.chunks(PARTS).collect();
-        let asked =
-            map_parallel(&questions, |parts| self.request_sums((path, object), parts, unit));
+        let asked = map_parallel(&questions, |parts| self.request_sums(path, object, parts, unit));
         match asked {
             Ok(units) => Ok(ObjectSums { units: units.concat(), whole: None }),
             Err(RemoteError::NotFound) => Err(RemoteError::Changed),
-            // Servers that do not know the question, or not XXH64.
+            // The servers do not know the operation, or XXH64.
             Err(RemoteError::Refused { .. }) => Ok(ObjectSums::default()),
             Err(error) => Err(error),
         }
@@ -273,7 +276,7 @@ impl StorageSystem for RadosPool {
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
-        let read = self.with(|pool| pool.read((name.as_c_str(), version), range.start, buf));
+        let read = self.with(|pool| pool.read(&name, version, range.start, buf));
         let got = match read {
             Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
             got => got?,
@@ -291,7 +294,7 @@ impl StorageSystem for RadosPool {
     }
 }
 
-/// The names of directories, and the names and full names of objects, that begin with `prefix`.
+/// The directories and objects directly below `prefix`: names of directories, and name and full name of objects.
 fn children<'a>(
     names: &'a BTreeSet<String>,
     prefix: &str,
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_whole_units_but_for_the_last() {
+    fn every_part_but_the_last_has_whole_units() {
         const U: u64 = 64 << 10;
         assert_eq!(parts(0, U), []);
         assert_eq!((parts(1, U).len(), parts(U, U).len()), (1, 1));
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_must_be_as_many_as_were_asked_for() {
+    fn an_answer_with_another_number_of_checksums_is_refused() {
         let told = [&2_u32.to_le_bytes()[..], &[1; 8], &[2; 8]].concat();
         let sums: Vec<_> = parse_sums(&told, 2).unwrap().collect();
         assert_eq!(sums[1].bytes[..], [2; 8]);
@@ -366,7 +369,7 @@ mod tests {
         assert_eq!(children(&names, "b/"), (BTreeSet::new(), vec![("", "b/")]));
     }
 
-    /// Answers of a server of objects (16.2) for the whole units of 150,001 bytes, and for the rest.
+    /// Recorded answers of an object server (16.2) for 150,001 bytes: the whole units, and the rest.
     const RECORDED: [&[u8]; 2] = [
         &[
             2, 0, 0, 0, 0x84, 0x25, 0xfe, 0x46, 0xdf, 0x40, 0x6c, 0x31, 0x53, 0x3d, 0xb7, 0x8c,
@@ -376,7 +379,7 @@ mod tests {
     ];
 
     #[test]
-    fn units_are_those_of_the_recorded_answers() {
+    fn recorded_answers_have_the_checksums_of_the_file() {
         let file: Vec<u8> = (0..150_001_u32).map(|at| (at % 251) as u8).collect();
         let sum = |bytes: &[u8]| xxhash_rust::xxh64::xxh64(bytes, 0).to_be_bytes();
         let mut units = file.chunks(64 << 10).map(sum);
@@ -389,7 +392,7 @@ mod tests {
         assert_eq!(units.next(), None);
     }
 
-    /// A pool of a cluster, which `CEPH_CONF` tells.
+    /// The pool `pool` of the cluster that `CEPH_CONF` names.
     struct TestPool(Arc<RadosPool>);
 
     impl TestPlace for TestPool {
@@ -412,10 +415,10 @@ mod tests {
         }
     }
 
-    /// `make storage-remote`: its servers sum what they are asked about, so none lies.
+    /// Run by `make storage-remote`. Real servers never return wrong checksums.
     #[test]
     #[ignore = "takes a cluster"]
-    fn a_pool_keeps_the_laws() {
+    fn a_pool_passes_the_conformance_suite() {
         conformance::run_honest(&[SumAlgorithm::Xxh64], || {
             TestPool(Arc::new(RadosPool::open("pool").unwrap()))
         });
