@@ -1,6 +1,6 @@
-//! Chunks of a file: what can be seen of them, and what that is called.
+//! The chunks of a SeaweedFS file: which part of each is visible, and the checksum.
 //!
-//! A write within a file adds a chunk over those that were there. The newest one is seen.
+//! A write within a file adds a chunk on top of the existing chunks. The newest chunk is visible.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -14,25 +14,25 @@ use crate::sums::{ContentSum, SumAlgorithm, SummedUnit};
 /// A chunk of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileChunk {
-    /// Its place in the file.
+    /// Byte range of the chunk in the file.
     pub(super) range: Range<u64>,
-    /// True if it is a list of chunks instead of bytes.
+    /// True if the chunk holds a list of chunks instead of file content.
     pub(super) is_manifest: bool,
-    /// Its name, of which there is no second one in a cluster.
+    /// Id of the chunk, unique in a cluster.
     id: String,
-    /// When it was written, in nanoseconds.
+    /// Time of the write, in nanoseconds.
     written: i64,
-    /// MD5 of its bytes, where that is of those that a read gives.
+    /// MD5 of the bytes that a read returns; `None` if the stored MD5 is of encrypted bytes.
     sum: Option<ContentSum>,
 }
 
 impl FileChunk {
-    /// From the JSON of a filer; nothing where it lies nowhere.
+    /// Parses a chunk of a filer's JSON. `None` without a file id, or with an end past 2^64.
     pub(super) fn parse(told: &Value) -> Option<Self> {
         let start = told["offset"].as_u64().unwrap_or(0);
         let end = start.checked_add(told["size"].as_u64().unwrap_or(0))?;
         let written = [&told["modified_ts_ns"], &told["mtime"]];
-        // What is encrypted has the sum of that; what is packed has that of the bytes before.
+        // The MD5 of an encrypted chunk is of the encrypted bytes; the MD5 of a compressed chunk is of the plain bytes.
         let is_plain = told["cipher_key"].as_str().is_none_or(str::is_empty);
         let sum = told["e_tag"].as_str().filter(|_| is_plain).and_then(md5);
         Some(Self {
@@ -44,7 +44,7 @@ impl FileChunk {
         })
     }
 
-    /// Takes part in the identity of a file.
+    /// Feeds the chunk into the hash that identifies a file version.
     pub(super) fn feed(&self, hasher: &mut Hasher) {
         let numbers = [self.range.start, self.range.end, self.written as u64, self.id.len() as u64];
         for number in numbers {
@@ -53,10 +53,10 @@ impl FileChunk {
         hasher.update(self.id.as_bytes());
     }
 
-    /// The unit that the part of it is that `range` of the file shows.
+    /// The unit for the part of the chunk that is visible in `range` of the file.
     fn unit(&self, range: &Range<u64>, filer: &str) -> SummedUnit {
         let sum = self.sum.clone().filter(|_| *range == self.range);
-        // A part has no sum, but the chunk will always be the same.
+        // A part of a chunk has no MD5. Chunks never change, so the chunk id names the bytes.
         let named = || {
             let from = range.start - self.range.start;
             ContentSum {
@@ -68,7 +68,7 @@ impl FileChunk {
     }
 }
 
-/// The units of a file of `len` bytes; nothing where it is not clear which chunk is seen.
+/// The units of a file of `len` bytes. `None` if unclear which chunk is visible.
 pub(super) fn units(chunks: &[FileChunk], len: u64, filer: &str) -> Option<Vec<SummedUnit>> {
     let mut units = Vec::new();
     for (range, seen) in visible(chunks, len)? {
@@ -80,7 +80,8 @@ pub(super) fn units(chunks: &[FileChunk], len: u64, filer: &str) -> Option<Vec<S
     Some(units)
 }
 
-/// The chunk that each part of a file shows, and where none is. Nothing where two that overlap are of one time.
+/// Splits a file into ranges with the visible chunk of each, `None` for a hole. Returns `None` if overlapping chunks
+/// have the same time, or a chunk is a list.
 fn visible(chunks: &[FileChunk], len: u64) -> Option<Vec<(Range<u64>, Option<&FileChunk>)>> {
     if chunks.iter().any(|chunk| chunk.is_manifest) {
         return None;
@@ -133,7 +134,7 @@ mod tests {
         FileChunk { range, is_manifest: false, id, written, sum }
     }
 
-    /// Start, end and time of what is seen; time 0 where nothing is.
+    /// Start, end and write time of each visible range; time 0 for a hole.
     fn seen(chunks: &[FileChunk], len: u64) -> Vec<(u64, u64, i64)> {
         let seen = visible(chunks, len).unwrap();
         seen.iter()
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_chunk_is_seen() {
+    fn the_newest_chunk_is_visible() {
         assert_eq!(seen(&[chunk(0..10, 1), chunk(10..20, 2)], 20), [(0, 10, 1), (10, 20, 2)]);
         let within = [chunk(4..6, 3), chunk(0..10, 1), chunk(10..20, 2)];
         assert_eq!(seen(&within, 20), [(0, 4, 1), (4, 6, 3), (6, 10, 1), (10, 20, 2)]);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_chunk_that_is_seen_whole_has_its_sum() {
+    fn only_a_wholly_visible_chunk_has_its_md5() {
         let chunks = [chunk(0..10, 1), chunk(10..20, 2), chunk(18..19, 3)];
         let units = units(&chunks, 25, "filer:1").unwrap();
         let told: Vec<_> = units
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn random_chunks_are_seen_as_if_they_were_painted() {
+    fn random_chunks_give_the_same_result_as_painting_them_in_order() {
         let mut state = 7_u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Told by a filer (4.48) of a file of three chunks, into which four bytes were written.
+    /// Recorded from a filer (4.48): a file of three chunks with four bytes overwritten.
     const RECORDED: &str = r#"[
         {"file_id":"6,01a3a2ccc7","size":1048576,"modified_ts_ns":1795710371620074370,
          "e_tag":"OpnQXhvo0HZoBcL9UmYb6w==","fid":{"volume_id":6,"file_key":1,"cookie":2745355463}},
@@ -203,7 +204,7 @@ mod tests {
          "e_tag":"ymSC3nD3+8BXz09vPtMCKQ==","fid":{"volume_id":6,"file_key":4,"cookie":2957052053}}]"#;
 
     #[test]
-    fn recorded_chunks_are_units() {
+    fn recorded_chunks_give_the_expected_units() {
         let told: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
         let chunks: Vec<_> = told.iter().map(|chunk| FileChunk::parse(chunk).unwrap()).collect();
         let units = units(&chunks, 2_500_000, "filer:1").unwrap();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_a_filer_are_bounded() {
+    fn a_chunk_with_an_overflowing_end_or_without_an_id_is_refused() {
         let parse = |text: &str| FileChunk::parse(&serde_json::from_str(text).unwrap());
         assert_eq!(parse(r#"{"file_id": "3,1", "size": 18446744073709551615, "offset": 1}"#), None);
         assert_eq!(parse(r#"{"size": 5}"#), None);

@@ -1,7 +1,7 @@
-//! SeaweedFS: all of it by the HTTP of a filer.
+//! SeaweedFS, by the HTTP interface of a filer.
 //!
-//! A filer tells the chunks of each file with their MD5. A file's identity is those chunks, whose ids hold a random
-//! number: any other content has others.
+//! A filer lists the chunks of each file with their MD5. The chunk list identifies a file version: chunk ids contain a
+//! random number, so other content has other ids.
 
 mod chunks;
 
@@ -23,13 +23,13 @@ use crate::{RemoteError, timestamps};
 
 use chunks::FileChunk;
 
-/// Port of a filer unless the URL says another.
+/// Default port of a filer.
 const PORT: u16 = 8888;
-/// Names of one page of a list; fewer where files have so many chunks that the page is too long.
+/// Most names of a page of a list. Reduced if a page is too long, as with files of many chunks.
 const NAMES: u32 = 1024;
-/// Bits of a mode in Go.
+/// Directory bit of a file mode in Go.
 const IS_DIR: u64 = 1 << 31;
-/// Bits of links, devices, pipes, sockets, and whatever else is no file.
+/// File mode bits in Go of symlinks, devices, pipes, sockets and other irregular files.
 const IS_SPECIAL: u64 = 1 << 27 | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
 
 /// A filer.
@@ -45,7 +45,7 @@ impl SeaweedFiler {
         let parsed: Authority =
             authority.parse().map_err(|_| bad("write seaweedfs://FILER:PORT/PATH"))?;
         if parsed.as_str().contains('@') {
-            return Err(bad("a filer knows no users"));
+            return Err(bad("a filer has no users"));
         }
         let authority = format!("{}:{}", parsed.host(), parsed.port_u16().unwrap_or(PORT));
         Ok(Self { client: HttpClient::new(RedirectPolicy::Tell), authority })
@@ -55,17 +55,18 @@ impl SeaweedFiler {
         &self,
         path: &str,
         query: &str,
-        header: (&str, &str),
+        header: &str,
+        value: &str,
     ) -> Result<Request<()>, RemoteError> {
         let url = format!("http://{}/{}{query}", self.authority, escaped(path, true));
-        let request = Request::get(url).header(header.0, header.1).body(());
+        let request = Request::get(url).header(header, value).body(());
         request.map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(path))))
     }
 
-    /// The JSON that answers a question about a path.
+    /// The JSON answer to a query about a path.
     fn ask(&self, path: &str, query: &str) -> Result<Value, RemoteError> {
         let answer =
-            self.client.ask(&|| self.request(path, query, ("accept", "application/json")))?;
+            self.client.ask(&|| self.request(path, query, "accept", "application/json"))?;
         match answer.status {
             StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|_| malformed("JSON")),
             _ => Err(self.refused(&answer)),
@@ -76,8 +77,8 @@ impl SeaweedFiler {
         let why = match answer.status.as_u16() {
             404 => return RemoteError::NotFound,
             412 | 416 => return RemoteError::Changed,
-            401 => "it wants a token (jwt.filer_signing.read), and none can be given; its S3 gateway takes keys".into(),
-            403 | 405 => "it tells nobody what is in directories (disableDirListing)".into(),
+            401 => "it requires a JWT (jwt.filer_signing.read), which is not supported; use its S3 gateway, which takes keys".into(),
+            403 | 405 => "it does not list directories (disableDirListing)".into(),
             status => {
                 let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                 format!("{status} {}", told["error"].as_str().unwrap_or_default())
@@ -86,20 +87,24 @@ impl SeaweedFiler {
         RemoteError::Refused { server: self.authority.clone(), why }
     }
 
-    /// A page of the list of a directory, behind the name `after`.
+    /// A page of a directory's list: up to `most` names after the name `after`. Reduces `most` if an answer is too
+    /// long.
     fn page(&self, path: &str, after: &str, most: &mut u32) -> Result<Value, RemoteError> {
         let slash = if path.is_empty() { "" } else { "/" };
         loop {
             let query = format!("{slash}?limit={most}&lastFileName={}", escaped(after, false));
             match self.ask(path, &query) {
-                // Too long, for one.
+                // The answer may be too long.
                 Err(RemoteError::Wrong(_)) if *most > 1 => *most = (*most / 8).max(1),
                 page => return page,
             }
         }
     }
 
-    /// Asks about a file that must still be `object`.
+    /// Requests the entry of a file.
+    ///
+    /// # Errors
+    /// [`RemoteError::Changed`] if the file is not the version `object`.
     fn entry(&self, path: &str, object: &ObjectVersion) -> Result<Value, RemoteError> {
         let entry = match self.ask(path, "?metadata=true") {
             Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
@@ -136,7 +141,8 @@ impl StorageSystem for SeaweedFiler {
         let (mut after, mut pages, mut most) = (String::new(), PageGuard::default(), NAMES);
         loop {
             let page = self.page(path, &after, &mut most)?;
-            // What is no list is an error, and never an empty directory. Of an empty one, nothing is told.
+            // An answer of another kind must not pass for an empty directory. The filer's answer for an empty directory
+            // has no entries.
             let entries = match &page["Entries"] {
                 Value::Array(entries) => &entries[..],
                 Value::Null if page["Path"].is_string() => &[],
@@ -153,7 +159,7 @@ impl StorageSystem for SeaweedFiler {
             }
             match page["ShouldDisplayLoadMore"].as_bool() {
                 Some(false) => return Ok(()),
-                // Of an empty directory nothing is told.
+                // The answer for an empty directory lacks this field.
                 None if entries.is_empty() => return Ok(()),
                 Some(true) if !entries.is_empty() => {}
                 _ => return Err(malformed("whether there are more entries")),
@@ -163,14 +169,14 @@ impl StorageSystem for SeaweedFiler {
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let entry = self.entry(path, object)?;
-        // A mount changes chunks and lengths, and leaves this sum as it was.
+        // A FUSE mount changes chunks and length without updating this MD5.
         let whole = entry["Md5"].as_str().and_then(md5).filter(|_| is_within(&entry, object.len));
         let mut chunks = chunks_of(&entry)?;
         if chunks.iter().any(|chunk| chunk.is_manifest) {
             let query = "?metadata=true&resolveManifest=true";
             chunks = match self.ask(path, query).and_then(|entry| chunks_of(&entry)) {
                 Ok(chunks) => chunks,
-                // A filer that does not know it, or a list that is too long; data can still be read.
+                // The filer does not know the parameter, or the list is too long. The file can still be read.
                 Err(RemoteError::Refused { .. } | RemoteError::Wrong(_)) => Vec::new(),
                 Err(error) => return Err(error),
             };
@@ -191,8 +197,8 @@ impl StorageSystem for SeaweedFiler {
         buf: &mut [u8],
     ) -> Result<(), RemoteError> {
         let header = range_header(&range);
-        let make = || self.request(path, "", ("range", &header));
-        // Tags of different chunks may be the same, so the end checks the version.
+        let make = || self.request(path, "", "range", &header);
+        // Different chunk lists may have the same entity tag, so `check` verifies the version.
         let wanted =
             RangeRequest { range: range.clone(), of: object.len, version: ExpectedVersion::Untold };
         self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
@@ -219,13 +225,13 @@ fn md5(text: &str) -> Option<ContentSum> {
     ContentSum::new(SumAlgorithm::Md5, &BASE64.decode(text).ok()?).ok()
 }
 
-/// True if all of an object of `len` bytes is kept in its entry.
+/// True if the content of an object of `len` bytes is stored inline in the entry.
 fn is_within(entry: &Value, len: u64) -> bool {
     let is_all = content_len(entry).is_some_and(|within| within > 0 && within == len);
     is_all && entry["FileSize"].as_u64() == Some(len)
 }
 
-/// Bytes of the content that is kept in an entry, if there is some.
+/// Length in bytes of the content stored inline in an entry.
 fn content_len(entry: &Value) -> Option<u64> {
     Some(BASE64.decode(entry["Content"].as_str()?).ok()?.len() as u64)
 }
@@ -241,7 +247,7 @@ fn chunks_of(entry: &Value) -> Result<Vec<FileChunk>, RemoteError> {
     }
 }
 
-/// Reads an entry; nothing where it is neither a file nor a directory.
+/// Parses an entry. `None` for an entry that is neither a file nor a directory.
 fn parse_entry(entry: &Value) -> Result<Option<SystemEntry>, RemoteError> {
     let mode = entry["Mode"].as_u64().ok_or_else(|| malformed("a mode"))?;
     let told = entry["Mtime"].as_str().ok_or_else(|| malformed("a time"))?;
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_chunk_is_another_version() {
+    fn any_change_of_a_chunk_makes_another_version() {
         let first = object(&entry(CHUNKS));
         assert_eq!((first.len, first.modified.secs), (10, 1_795_705_200));
         assert_eq!(object(&entry(CHUNKS)), first);
@@ -319,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_of_the_version_that_was_listed() {
+    fn checksums_of_another_version_are_refused() {
         let now = entry(CHUNKS);
         let bodies = [now.to_string(), entry(&CHUNKS.replace("01bb", "01cc")).to_string()];
         let filer =
@@ -333,10 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_kind_is_no_empty_directory() {
+    fn an_answer_of_another_kind_is_not_an_empty_directory() {
         let list = |body: &str| {
             let answer = ok(body);
-            // It is asked again with fewer names.
+            // The filer is asked again with fewer names.
             let filer = SeaweedFiler::open(&answers(vec![answer; 8])).unwrap();
             let mut names = Vec::new();
             filer.list("dir", &mut |name, _| names.push(name)).map(|()| names)
@@ -354,16 +360,16 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_of_all_counts_for_content_within_the_entry_alone() {
+    fn the_md5_of_a_whole_file_is_used_only_for_inline_content() {
         let within = entry(r#""chunks": null"#);
         let mut changed = within.clone();
         changed["Content"] = BASE64.encode([7; 10]).into();
         assert!(is_within(&changed, 10));
-        // A mount cut it, or wrote chunks, and left the sum.
+        // A mount truncated the file or wrote chunks, and left the MD5.
         assert!(!is_within(&changed, 9) && !is_within(&within, 10));
     }
 
-    /// Content that a filer keeps in its entry, at most.
+    /// Most bytes of content that the fake filer stores inline.
     const WITHIN: usize = 100;
 
     fn entry_json(fake: &FakeServer, name: &str, kept: &StoredObject) -> Value {
@@ -403,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filer_keeps_the_laws() {
+    fn a_filer_passes_the_conformance_suite() {
         conformance::run(&[SumAlgorithm::Md5], |says| {
             let fake = FakeServer::new(says == SumHonesty::Lies);
             let system = SeaweedFiler::open(&fake.serve(respond)).unwrap().into();
