@@ -200,8 +200,8 @@ fn words_that_make_no_sense_are_refused() {
         ("zfs:tank:5", 1, "POOL/DATASET@SNAPSHOT:INODE"),
         ("zfs:-x@a:5", 1, "POOL/DATASET@SNAPSHOT:INODE"),
         ("mega:none", 11, "no such file"),
-        ("mega:a:b", 3, "no recipe of MeGA"),
-        ("dm-verity:a:b", 3, "no hash device"),
+        ("mega:a:b", 3, "not a recipe of MeGA"),
+        ("dm-verity:a:b", 3, "not a hash device"),
         ("--sums a:b a:b", 1, "cannot be used with"),
     ] {
         let run = storage(&world, words);

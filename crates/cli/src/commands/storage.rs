@@ -65,10 +65,10 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot tell what storage knows of {}", shown(word));
     match LayoutSource::of(word) {
         Some((LayoutSource::Zfs, word)) => {
-            let object = zfs::object(word).ok_or_else(|| {
+            let (snapshot, inode) = zfs::object(word).ok_or_else(|| {
                 Misused(format!("'{}' is no POOL/DATASET@SNAPSHOT:INODE", shown(word)))
             })?;
-            zfs::ask(object).map_err(|why| anyhow!(why))
+            zfs::read_snapshot(snapshot, inode).map_err(|why| anyhow!(why))
         }
         Some((kind, path)) => {
             let mut file = opened_to_read(Path::new(path), trust)?;

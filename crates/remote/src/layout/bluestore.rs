@@ -1,8 +1,8 @@
-//! Objects of BlueStore, as `ceph-objectstore-tool OBJECT dump` tells them of an OSD that is stopped (JSON).
+//! Objects of BlueStore, as `ceph-objectstore-tool OBJECT dump` prints them (JSON) for a stopped OSD.
 //!
-//! An object's extents lie in blobs, of which whole chunks have CRC-32C, without the last inversion. A chunk that is
-//! seen in part has bytes of others too, and the last one may have old ones behind the end: those are unknown. What is
-//! packed has sums of what it is packed as.
+//! An object's extents lie in blobs. A blob has a CRC-32C for each whole chunk, without the final inversion. A chunk
+//! that an extent covers only in part is unknown, since it holds other bytes too; so is the last chunk, which may hold
+//! old bytes behind the end. The checksums of a compressed blob are of the compressed bytes.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums};
 use crate::sums::{ContentSum, SumAlgorithm};
 
-/// The layout of an object.
+/// Parses the dump of an object.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
-    let wrong = |what: &str| LayoutError(format!("no dump of an object of BlueStore: {what}"));
+    let wrong = |what: &str| LayoutError(format!("not a dump of an object of BlueStore: {what}"));
     let told: Value = serde_json::from_slice(file).map_err(|error| wrong(&error.to_string()))?;
     let onode = &told["onode"];
     let len = onode["size"].as_u64().ok_or_else(|| wrong("no size"))?;
@@ -39,14 +39,14 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     Ok(layout)
 }
 
-/// A piece of an object, and the blob that it is in.
+/// An extent of an object, and the blob around the extent.
 struct BlobExtent {
     logical: Range<u64>,
-    /// Offset into the blob.
+    /// Offset of the extent in the blob, in bytes.
     from: u64,
-    /// Length of the blob unpacked, and packed; nothing of what is not packed.
+    /// Uncompressed and compressed length in bytes; `None` for an uncompressed blob.
     packed: Option<(u64, u64)>,
-    /// Length of a chunk, where there are sums.
+    /// Bytes per checksum; `None` without checksums.
     chunk: Option<u32>,
     sums: Vec<u32>,
 }
@@ -75,7 +75,7 @@ impl BlobExtent {
         })
     }
 
-    /// Appends it to the layout of an object of `len` bytes.
+    /// Appends the extent to the layout of an object of `len` bytes.
     fn push(&self, layout: &mut Layout, len: u64) -> Result<(), LayoutError> {
         let end = self.logical.end.min(len);
         let all = end.saturating_sub(self.logical.start.min(end));
@@ -107,5 +107,5 @@ impl BlobExtent {
     }
 }
 
-/// Powers of two that lengths of chunks are.
+/// Accepted chunk lengths, as exponents of two.
 const CHUNKS: std::ops::RangeInclusive<u64> = 9..=26;

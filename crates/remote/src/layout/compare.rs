@@ -1,4 +1,4 @@
-//! Comparison of two versions by what storage says of them, and the worth of that as evidence.
+//! Compares the layouts of two versions, and grades the evidence.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use deltic_core::stored::SumStrength;
 use super::parts::{Layout, LayoutPart, PartContent, StorageId, UnitSums};
 use crate::sums::ContentSum;
 
-/// Ranges in which two versions may differ.
+/// Byte ranges in which two versions may differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Ranges of the new version that may differ, ascending, none next to another.
+    /// Ranges of the new version that may differ: ascending, disjoint, not adjacent.
     pub differs: Vec<Range<u64>>,
-    /// The weakest evidence by which the others are equal; `None` where there are no others.
-    pub by: Option<SumStrength>,
+    /// The weakest evidence among the equal ranges; `None` if no range is equal.
+    pub by: Option<Strength>,
 }
 
 impl Comparison {
-    /// Bytes that may differ.
+    /// Number of bytes that may differ.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.differs.iter().map(|range| range.end - range.start).sum()
@@ -36,8 +36,10 @@ impl Comparison {
 }
 
 impl Layout {
-    /// Compares this version with `old`. Bytes at the same place are equal where they lie in the same storage,
-    /// are zeros, or have equal sums of one kind. A chunk with a sum of its own may also be elsewhere in `old`.
+    /// Compares this version with `old`.
+    ///
+    /// Bytes at the same offset are equal if they lie at the same place in storage, are zeros, or have equal checksums
+    /// of one algorithm. A chunk with a checksum of its own may lie at any offset of `old`.
     #[must_use]
     pub fn differing(&self, old: &Self) -> Comparison {
         let mut found = Comparison::default();
@@ -57,10 +59,7 @@ impl Layout {
                 let (len, same) = match before.peek() {
                     Some((from, was)) => {
                         let here = PartOffset { part, offset: at - start };
-                        here.same(
-                            PartOffset { part: was, offset: at - from },
-                            (weakest, one_history),
-                        )
+                        here.same(PartOffset { part: was, offset: at - from }, weakest, one_history)
                     }
                     None => (end - at, None),
                 };
@@ -72,7 +71,7 @@ impl Layout {
     }
 }
 
-/// A place in a part.
+/// An offset in a part.
 #[derive(Clone, Copy)]
 struct PartOffset<'a> {
     part: &'a LayoutPart,
@@ -80,23 +79,22 @@ struct PartOffset<'a> {
 }
 
 impl PartOffset<'_> {
-    /// The storage that it lies in, and the place there.
+    /// The storage identity and the offset there.
     fn place(self) -> Option<([u64; 3], u64)> {
         self.part.id.map(|StorageId { of, from }| (of, from + self.offset))
     }
 
-    /// Bytes of the part from here on.
+    /// Bytes of the part from the offset to the end.
     const fn left(self) -> u64 {
         self.part.len - self.offset
     }
 
-    /// Says of how many bytes something is said, never 0, and whether they are those at another place: by the stronger
-    /// of both kinds of evidence. `weakest` is the strength of equal identities of one history, and of zeros.
-    fn same(
-        self,
-        old: Self,
-        (weakest, one_history): (SumStrength, bool),
-    ) -> (u64, Option<SumStrength>) {
+    /// Compares the bytes at this offset with those at `old`. Returns the number of bytes compared, never 0, and the
+    /// strongest evidence that they are equal.
+    ///
+    /// `weakest` is the strength of equal storage places, and of zeros. `one_history` is true if both layouts have the
+    /// same history.
+    fn same(self, old: Self, weakest: Strength, one_history: bool) -> (u64, Option<Strength>) {
         let most = self.left().min(old.left());
         let is_here = one_history && self.place().is_some_and(|place| old.place() == Some(place));
         let by_place = is_here.then_some(weakest);
@@ -107,7 +105,7 @@ impl PartOffset<'_> {
         (len, by_place.max(by_sums))
     }
 
-    /// The same by what covers both, of `most` bytes.
+    /// Compares up to `most` bytes by checksums, or as zeros.
     fn same_by_sums(self, old: Self, most: u64, weakest: Strength) -> (u64, Option<Strength>) {
         match (&self.part.content, &old.part.content) {
             (PartContent::Zero, PartContent::Zero) => (most, Some(weakest)),
@@ -125,7 +123,7 @@ impl PartOffset<'_> {
         }
     }
 
-    /// The unit that it is in.
+    /// The rest of the unit at this offset.
     fn unit(self, units: &UnitSums) -> UnitRest<'_> {
         let bytes = u64::from(units.bytes);
         let into = self.offset % bytes;
@@ -135,14 +133,14 @@ impl PartOffset<'_> {
     }
 }
 
-/// Rest of a unit in bytes, and its sum where the rest is all of it.
+/// The rest of a unit, in bytes; and the unit's checksum if the rest is the whole unit.
 #[derive(PartialEq, Eq)]
 struct UnitRest<'a> {
     sum: Option<&'a [u8]>,
     left: u64,
 }
 
-/// The length and the sum of a part that has one of all its bytes.
+/// Length and checksum of a part with a checksum of all bytes.
 fn chunk(part: &LayoutPart) -> Option<(u64, &ContentSum)> {
     match &part.content {
         PartContent::Whole(sum) => Some((part.len, sum)),

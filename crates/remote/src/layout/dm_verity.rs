@@ -1,13 +1,14 @@
-//! Hash devices of dm-verity: sums of the blocks of an image that is never written again.
+//! Hash devices of dm-verity: checksums of the blocks of a read-only image.
 //!
 //! ```text
-//! superblock   "verity\0\0", version, type, UUID, algorithm, lengths of blocks, their number, salt   (little-endian)
-//! levels       the highest first; a block of hashes each, up to a power of two of them
-//! leaf         hash(salt ‖ block of data)
+//! superblock   "verity\0\0", version, type, UUID, algorithm, block lengths, number of blocks, salt   (little-endian)
+//! levels       the top level first; a block of hashes each, padded to a power of two of hashes
+//! leaf         hash(salt ‖ data block)
 //! ```
 //!
-//! Each block of hashes is checked against the one above it. The root is told, since only its owner knows which one is
-//! right. That says what the image was when the file was made, and not what is there now (docs/decisions/0045).
+//! Each block of hashes is checked against the level above. The root hash is shown, since only the owner of the image
+//! knows the right one. The hashes describe the image when the file was made, not its present content
+//! (docs/decisions/0045).
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -15,12 +16,12 @@ use sha2::{Digest, Sha256};
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_le, u64_le};
 use crate::sums::{SumAlgorithm, hex};
 
-/// The layout of the image that a hash device is of.
+/// The layout of the image that a hash device describes.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let head = VerityHeader::read(file).ok_or_else(|| wrong("it does not begin like one"))?;
     if head.kind != 1 {
         return Err(LayoutError(format!(
-            "hashes of type {}: those of Chrome OS are not known",
+            "hash type {}: the type of Chrome OS is not supported",
             head.kind
         )));
     }
@@ -29,7 +30,9 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
         b"sha1" => SumAlgorithm::Sha1,
         other => {
             let name = String::from_utf8_lossy(other);
-            return Err(LayoutError(format!("hashes of {name:?}: SHA-256 and SHA-1 are known")));
+            return Err(LayoutError(format!(
+                "hash algorithm {name:?}: only SHA-256 and SHA-1 are supported"
+            )));
         }
     };
     let tree = HashTree { file, head: &head, algorithm };
@@ -40,13 +43,15 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let content = UnitSums { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
     layout.push(LayoutPart { len, id: None, content: PartContent::Units(content) })?;
     layout.token = format!("root hash {}", hex(&root));
-    layout.about =
-        vec!["what the image was when this was made".into(), format!("salt {}", hex(head.salt))];
+    layout.about = vec![
+        "describes the image when the hash device was made".into(),
+        format!("salt {}", hex(head.salt)),
+    ];
     Ok(layout)
 }
 
 fn wrong(what: &str) -> LayoutError {
-    LayoutError(format!("no hash device of dm-verity: {what}"))
+    LayoutError(format!("not a hash device of dm-verity: {what}"))
 }
 
 struct VerityHeader<'a> {
@@ -69,7 +74,7 @@ impl<'a> VerityHeader<'a> {
         let are_blocks = [data_bytes, hash_bytes]
             .iter()
             .all(|len| len.is_power_of_two() && BLOCKS.contains(len));
-        // The root of one block is its own hash, which is nowhere in the file.
+        // A single block has its root hash nowhere in the file.
         let is_some = blocks > 1 && blocks <= file.len() as u64;
         (is_known && are_blocks && is_some).then_some(Self {
             kind: u32_le(file, 12)?,
@@ -82,7 +87,7 @@ impl<'a> VerityHeader<'a> {
     }
 }
 
-/// Lengths of blocks that the kernel takes.
+/// Block lengths in bytes that the kernel accepts.
 const BLOCKS: std::ops::RangeInclusive<u32> = 512..=65_536;
 
 struct HashTree<'a> {
@@ -92,7 +97,7 @@ struct HashTree<'a> {
 }
 
 impl HashTree<'_> {
-    /// The blocks of hashes of each level, the highest first; `None` where the file has not all of them.
+    /// The hash blocks of each level, the top level first. `None` if the file is too short.
     fn levels(&self, per_block: u64) -> Option<Vec<&[u8]>> {
         let len = self.head.hash_bytes as usize;
         let mut blocks = vec![self.head.blocks.div_ceil(per_block)];
@@ -109,7 +114,7 @@ impl HashTree<'_> {
         blocks.iter().rev().map(level).collect()
     }
 
-    /// The root, and the hashes of all blocks of data.
+    /// Checks all levels. Returns the root hash and the hashes of all data blocks.
     fn leaves(&self) -> Result<(Vec<u8>, Vec<u8>), LayoutError> {
         let (each, len) = (self.algorithm.len().unwrap_or(1), self.head.hash_bytes as usize);
         let stride = each.next_power_of_two();

@@ -1,4 +1,4 @@
-//! The layout of a file here, as its file system tells it: where its bytes lie, and the sums that it keeps of them.
+//! The layout of a local file, from the local file system: places of the bytes, and stored checksums.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use deltic_tree::Timestamp;
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
 use crate::sums::SumAlgorithm;
 
-/// The layout of `file`. Nothing of it is read.
+/// The layout of `file`, made without reading content.
 ///
 /// # Errors
-/// [`LayoutError`] where storage tells nothing, of more parts than a layout has, and of a file that changed meanwhile.
+/// [`LayoutError`] if the file system tells nothing, the file has too many parts, or the file changed meanwhile.
 pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     let (extents, system, identities, about) = match file.extents()? {
         Some(extents) => (extents, "btrfs", SumStrength::Proof, Vec::new()),
@@ -43,18 +43,18 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     Ok(layout)
 }
 
-/// The sums that a file system keeps of a file, until it has none.
+/// Reads stored checksums of a file window by window.
 struct SumReader<'a> {
     file: &'a LocalSnapshot,
     is_kept: bool,
-    /// Sums of the last window that was asked for, and the place where it begins.
+    /// Checksums of the last window, and the window's start.
     told: Option<(u64, StoredSums)>,
-    /// Bytes of sums that may still come.
+    /// Bytes of checksums that may still be added.
     left: usize,
 }
 
 impl SumReader<'_> {
-    /// Asks for the sums of a window, unless those are here.
+    /// Loads the checksums of the window at `start`, unless loaded.
     fn ask(&mut self, start: u64) -> Result<(), LayoutError> {
         if self.is_kept && self.told.as_ref().is_none_or(|(told, _)| *told != start) {
             let window = start..self.file.meta().len.min(start + WINDOW_BYTES);
@@ -64,7 +64,7 @@ impl SumReader<'_> {
         Ok(())
     }
 
-    /// Appends the part of the file in `range`, which lies where it `is`: block by block, which the layout joins.
+    /// Appends `range` of the file, which lies at `is`, block by block. The layout joins adjacent blocks.
     fn push_range(
         &mut self,
         layout: &mut Layout,
@@ -96,8 +96,7 @@ impl SumReader<'_> {
         Ok(())
     }
 
-    /// The cover of the block that `range` begins in, as far as it is in there, and its length in bytes; of all of the
-    /// range where no sums are kept.
+    /// The content and length in bytes of the first block of `range`; of the whole range if no checksums are stored.
     fn block_content(&self, range: Range<u64>) -> (PartContent, u64) {
         let Some((_, told)) = self.told.as_ref().filter(|_| self.is_kept) else {
             return (PartContent::Unknown, range.end - range.start);
@@ -125,7 +124,7 @@ const fn algorithm(kind: SumKind) -> SumAlgorithm {
     }
 }
 
-/// The bytes of a sum that is a number, the most significant one first.
+/// The bytes of a checksum; big-endian if the algorithm yields a number.
 fn in_order(kind: SumKind, sum: &[u8]) -> Vec<u8> {
     match kind {
         SumKind::Crc32c | SumKind::Xxh64 => sum.iter().rev().copied().collect(),
@@ -143,7 +142,7 @@ fn token(file: &LocalSnapshot) -> String {
     format!("{} bytes, modified {secs}.{nanos:09}{}", meta.len, version.unwrap_or_default())
 }
 
-/// Bytes of a file of which sums are asked for at once.
+/// Bytes of a file whose checksums are loaded at once.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Sums of one file at most, in bytes.
+/// Most bytes of checksums of a file.
 const MAX_SUM_BYTES: usize = 256 << 20;

@@ -1,9 +1,13 @@
-//! Layouts: the word of storage about one version (SkySync §3.4).
+//! Layouts: places and stored checksums of the parts of a file version (SkySync §3.4).
 //!
-//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie. [`here`] asks the
-//! file system of a file on this machine. The others read files in which systems keep sums, and the text of `zdb`; they
-//! are experimental. [`Layout::differing`] is the one place that says which evidence counts for equal parts. No content
-//! of a version is read. Why so: docs/decisions/0062.
+//! A [`Layout`] lists the parts of a version in order. No content is read.
+//!
+//! - [`local`] asks the local file system.
+//! - The other modules parse files in which storage systems keep checksums, and the output of `zdb`. They are
+//!   experimental.
+//! - [`Layout::differing`] is the only place that decides which evidence makes two parts equal.
+//!
+//! Reasons: docs/decisions/0062.
 
 mod bluestore;
 mod compare;
@@ -25,12 +29,12 @@ pub use parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSum
 
 use input::{bytes, bytes_to, read_error};
 
-/// Kinds of files in which systems keep sums, and of snapshots.
+/// A kind of file in which a storage system keeps checksums, or a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutSource {
-    /// The hash device of an image (`veritysetup`).
+    /// The hash device of a dm-verity image (`veritysetup`).
     DmVerity,
-    /// `POOL/DATASET@SNAPSHOT:INODE`, by `zdb`.
+    /// A file of a ZFS snapshot, `POOL/DATASET@SNAPSHOT:INODE`, by `zdb`.
     Zfs,
     /// A recipe of MeGA.
     Mega,
@@ -40,12 +44,12 @@ pub enum LayoutSource {
     HdfsMeta,
     /// The file of a chunk of a MooseFS chunk server.
     MooseFsChunk,
-    /// The output of `ceph-objectstore-tool … dump` of an object.
+    /// The output of `ceph-objectstore-tool … dump` for an object.
     BlueStore,
 }
 
 impl LayoutSource {
-    /// All, each with the word in front of its colon.
+    /// All kinds, each with the prefix on the command line.
     pub const ALL: [(&'static str, Self); 7] = [
         ("dm-verity", Self::DmVerity),
         ("zfs", Self::Zfs),
@@ -56,7 +60,7 @@ impl LayoutSource {
         ("bluestore", Self::BlueStore),
     ];
 
-    /// The kind that `word` begins with, and what follows its colon; `None` of a path.
+    /// Splits `KIND:REST` into the kind and the rest. `None` for a word without a known prefix, which is a path.
     #[must_use]
     pub fn of(word: &OsStr) -> Option<(Self, &OsStr)> {
         let bytes = word.as_bytes();
@@ -66,10 +70,10 @@ impl LayoutSource {
         Some((kind, OsStr::from_bytes(&bytes[colon + 1..])))
     }
 
-    /// Reads a file of this kind, which has `len` bytes; of ZFS the text of `zdb`.
+    /// Parses a file of this kind, which has `len` bytes. For ZFS, the file is the output of `zdb`.
     ///
     /// # Errors
-    /// [`LayoutError`] of other files, and of more than a million parts.
+    /// [`LayoutError`] for a file of another kind, or of too many parts.
     pub fn read(self, file: &mut dyn Read, len: u64) -> Result<Layout, LayoutError> {
         match self {
             Self::DmVerity => dm_verity::read(&bytes(file)?),
@@ -78,12 +82,12 @@ impl LayoutSource {
             Self::MfDedup => recipe::mfdedup(&bytes(file)?),
             Self::HdfsMeta => hdfs::read(&bytes(file)?),
             Self::MooseFsChunk => {
-                // The chunk itself follows what is kept of it.
+                // The data of the chunk follows the header.
                 let mut head = Vec::new();
                 file.take(moosefs::HEAD_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
                 moosefs::read(&head, len)
             }
-            // A dump of 4 MiB has less than a hundredth of it.
+            // The dump of an object of 4 MiB has less than a hundredth of this.
             Self::BlueStore => bluestore::read(&bytes_to(file, 64 << 20)?),
         }
     }

@@ -1,23 +1,24 @@
-//! Recipes of MeGA and MFDedup: the chunks of a backup, each with a fingerprint.
+//! Recipes of MeGA and MFDedup: the chunks of a backup with their fingerprints.
 //!
 //! ```text
-//! MFDedup   fingerprint of 20 bytes, 4 unused, length                                            32 bytes a chunk
-//! MeGA      the same; the lowest bit of the length says that the chunk is kept as a delta,       64 bytes a chunk
-//!           and its own length follows
+//! MFDedup   fingerprint (20 bytes), unused (4), length (8)                    32 bytes a chunk
+//! MeGA      the same; bit 0 of the length says that the chunk is stored as    64 bytes a chunk
+//!           a delta, and the length of the chunk follows
 //! ```
 //!
-//! Numbers are little-endian on the machines where the programs run. The fingerprint is multi-buffer SHA-1 of ISA-L.
-//! A file has no mark and no version: what is none is refused only where its lengths make no sense.
+//! Numbers have the byte order of the writing machine; little-endian is assumed. The fingerprint is multi-buffer SHA-1
+//! of ISA-L. The files have no magic number and no version, so another file is refused only if its length or the chunk
+//! lengths are impossible.
 
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, u64_le};
 use crate::sums::{ContentSum, SumAlgorithm};
 
-/// The layout of the backup that a recipe of MFDedup is of.
+/// The layout of a backup, from an MFDedup recipe.
 pub(super) fn mfdedup(file: &[u8]) -> Result<Layout, LayoutError> {
     chunks("MFDedup", file, 32, |record| u64_le(record, 24))
 }
 
-/// The same of MeGA.
+/// The layout of a backup, from a MeGA recipe.
 pub(super) fn mega(file: &[u8]) -> Result<Layout, LayoutError> {
     chunks("MeGA", file, 64, |record| {
         let told = u64_le(record, 24)?;
@@ -31,9 +32,12 @@ fn chunks(
     bytes: usize,
     len: impl Fn(&[u8]) -> Option<u64>,
 ) -> Result<Layout, LayoutError> {
-    let wrong = || LayoutError(format!("no recipe of {system}: its lengths make no sense"));
+    let wrong = || LayoutError(format!("not a recipe of {system}: impossible chunk lengths"));
     if file.is_empty() || !file.len().is_multiple_of(bytes) {
-        let why = format!("no recipe of {system}: {} bytes, of {bytes} a chunk", file.len());
+        let why = format!(
+            "not a recipe of {system}: {} bytes is not a multiple of {bytes} per chunk",
+            file.len()
+        );
         return Err(LayoutError(why));
     }
     let mut layout = Layout::new(system, [0; 32]);
@@ -42,10 +46,11 @@ fn chunks(
         let sum = ContentSum { algorithm: SumAlgorithm::MultiSha1, bytes: record[..20].into() };
         layout.push(LayoutPart { len, id: None, content: PartContent::Whole(sum) })?;
     }
-    layout.about = vec!["experimental: what a backup was, which no file need be now".into()];
+    layout.about =
+        vec!["experimental: describes the backup when it was made, not a present file".into()];
     layout.token = blake3::hash(file).to_string();
     Ok(layout)
 }
 
-/// Lengths of chunks in bytes, far beyond those that the programs make.
+/// Accepted lengths of chunks in bytes, far beyond the lengths that the programs produce.
 const LENS: std::ops::RangeInclusive<u64> = 1..=64 << 20;

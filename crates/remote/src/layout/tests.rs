@@ -1,5 +1,4 @@
-//! Files of real programs (fixtures/README.md) are read as the sums of the bytes that these were given; other bytes are
-//! refused; and evidence counts as the policy says.
+//! Tests of layouts against files of real programs (fixtures/README.md), against garbage, and of the rules of evidence.
 
 use std::io::Read;
 use std::iter;
@@ -12,7 +11,7 @@ use super::parts::MAX_PARTS;
 use super::{Comparison, Layout, LayoutPart, LayoutSource, PartContent, StorageId, UnitSums, zfs};
 use crate::sums::{ContentSum, SumAlgorithm};
 
-/// The stream that all fixtures are of.
+/// The byte stream that all fixtures are made of.
 fn stream(len: usize) -> Vec<u8> {
     let mut state = 0_u64;
     let mut word = || {
@@ -37,7 +36,7 @@ macro_rules! fixture {
     };
 }
 
-/// Checks the sums of all units against `bytes`; says how many bytes had one.
+/// Checks the checksums of all units against `bytes`. Returns the number of bytes with a checksum.
 fn check(layout: &Layout, bytes: &[u8], sum: impl Fn(&UnitSums, &[u8]) -> Vec<u8>) -> u64 {
     let mut seen = 0;
     for (start, part) in layout.parts() {
@@ -91,7 +90,7 @@ fn one(range: Range<u64>) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn a_hash_device_has_the_sums_of_its_image() {
+fn a_hash_device_has_the_checksums_of_its_image() {
     let new = layout(LayoutSource::DmVerity, fixture!("dm-verity-v2.hash"));
     let old = layout(LayoutSource::DmVerity, fixture!("dm-verity.hash"));
     let salted = |units: &UnitSums, block: &[u8]| {
@@ -115,8 +114,12 @@ fn a_hash_device_has_the_sums_of_its_image() {
     assert_eq!(check(&short, &stream(10_240), salted), 10_240);
     assert_eq!(short.token, "root hash f1aad2e03c609387a33570a2be211cba9a64e315");
     let all = new.differing(&short);
-    assert_eq!((all.differs, all.by), (one(0..819_200), None), "other salts tell nothing");
-    // One bit of any hash but the root's own shows.
+    assert_eq!(
+        (all.differs, all.by),
+        (one(0..819_200), None),
+        "checksums with another salt prove nothing"
+    );
+    // A flipped bit in any hash but the root is noticed.
     let mut damaged = fixture!("dm-verity.hash").to_vec();
     damaged[8192 + 77] ^= 1;
     assert!(LayoutSource::DmVerity.read(&mut &damaged[..], 0).unwrap_err().0.contains("damaged"));
@@ -126,7 +129,7 @@ fn a_hash_device_has_the_sums_of_its_image() {
 }
 
 #[test]
-fn stores_that_keep_crcs_have_those_of_the_content() {
+fn stored_crcs_match_the_content() {
     let bytes = stream(300_000);
     let hdfs = layout(LayoutSource::HdfsMeta, fixture!("hdfs.meta"));
     assert_eq!((check(&hdfs, &bytes[..10_000], crc32c), hdfs.len()), (10_000, 10_240));
@@ -144,14 +147,14 @@ fn stores_that_keep_crcs_have_those_of_the_content() {
     let seen = check(&bluestore, &object, crc32c);
     assert_eq!(bluestore.len(), 300_000);
     assert!(seen > 280_000, "{seen}");
-    // What was cut keeps old bytes under the sum of its last chunk, which does not count.
+    // A truncated object has old bytes in its last chunk, whose checksum must not be used.
     let cut = layout(LayoutSource::BlueStore, fixture!("bluestore-cut.json"));
     assert_eq!((check(&cut, &bytes[..250_001], crc32c), cut.len()), (249_856, 250_001));
     let packed = layout(LayoutSource::BlueStore, fixture!("bluestore-compressed.json"));
     assert_eq!(packed.len(), 300_000);
     assert!(packed.parts().any(|(_, part)| matches!(part.content, PartContent::Encoded(..))));
     assert_eq!(packed.differing(&packed).by, Some(Strength::Hint));
-    // Where sums are missing nothing is equal.
+    // Without checksums no range is equal.
     let mut dump: serde_json::Value =
         serde_json::from_slice(fixture!("bluestore-compressed.json")).unwrap();
     for extent in dump["onode"]["extents"].as_array_mut().unwrap() {
@@ -167,7 +170,7 @@ fn stores_that_keep_crcs_have_those_of_the_content() {
     assert!(check(&packed, &content, crc32c) > 90_000);
 }
 
-/// Multi-buffer SHA-1 of ISA-L: sixteen SHA-1 states, each of every sixteenth group of words, and SHA-1 of those.
+/// Multi-buffer SHA-1 of ISA-L: sixteen SHA-1 states over interleaved words, then SHA-1 of the states.
 fn multi_sha1(bytes: &[u8]) -> [u8; 20] {
     const INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     let mut padded = bytes.to_vec();
@@ -215,7 +218,7 @@ fn sha1_block(state: &mut [u32; 5], block: &[u32; 16]) {
 }
 
 #[test]
-fn recipes_have_the_chunks_of_their_backups() {
+fn recipes_list_the_chunks_of_their_backups() {
     let first = stream(400_000);
     let second = [&first[..150_000], &[0x55; 100], &first[150_000..]].concat();
     let recipes = [
@@ -232,17 +235,17 @@ fn recipes_have_the_chunks_of_their_backups() {
                 assert_eq!(*sum.bytes, multi_sha1(chunk), "{kind:?} at {start}");
             }
         }
-        // All chunks behind the insert are elsewhere, and known.
+        // All chunks after the insertion moved, and are found.
         let found = new.differing(&old);
         assert_eq!((found.differs.len(), found.by), (1, Some(SumStrength::AgainstAccidents)));
         assert!(found.differs[0].contains(&150_000) && found.bytes() < 40_000, "{found:?}");
     }
-    // One more chunk that is kept as a delta has the length of what it stands for.
+    // A chunk stored as a delta has the length of its content.
     assert_eq!(layout(LayoutSource::Mega, fixture!("mega-Recipe3")).len(), second.len() as u64);
 }
 
 #[test]
-fn records_of_a_snapshot_are_told_apart_by_their_places() {
+fn records_of_a_snapshot_are_identified_by_their_places() {
     let [old, new] = [fixture!("zfs/file-a.txt"), fixture!("zfs/file-b.txt")]
         .map(|file| layout(LayoutSource::Zfs, file));
     let mut bytes = stream(1_000_000);
@@ -266,14 +269,18 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let lzjb =
         |part: &LayoutPart| matches!(&part.content, PartContent::Encoded(how, _) if how == "lzjb");
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
-    assert_eq!(packed.differing(&packed).by, Some(SumStrength::Proof), "a place needs no sum");
-    // What zdb could not read is not there, and no zeros.
+    assert_eq!(
+        packed.differing(&packed).by,
+        Some(Strength::Proof),
+        "an equal place needs no checksum"
+    );
+    // Records that zdb could not read are an error, not zeros.
     let all = str::from_utf8(fixture!("zfs/file-a.txt")).unwrap();
     let is_record = |line: &&str| line.contains(" L0 DVA") && line.contains("60000");
     let some: Vec<_> = all.lines().filter(|line| !is_record(line)).collect();
     let unread = zfs::read(&some.join("\n")).unwrap_err();
     assert!(unread.0.contains("could not read"), "{unread}");
-    // OpenZFS keeps short records in the block that points at them.
+    // OpenZFS embeds short records in their parent block.
     let embedded = "20000  L0 EMBEDDED [L0 ZFS plain file] et=0 lz4 size=20000L/44P birth=13";
     let lines = all.lines().map(|line| match line.trim().starts_with("20000 ") {
         true => embedded,
@@ -282,7 +289,7 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let embedded = zfs::read(&lines.collect::<Vec<_>>().join("\n")).unwrap();
     assert_eq!(embedded.differing(&embedded).differs, one(131_072..262_144));
     assert_eq!(embedded.differing(&old).differs, one(131_072..262_144));
-    // A name of a file is any text.
+    // A file name may contain any text.
     let text = str::from_utf8(fixture!("zfs/small.txt")).unwrap();
     let forged = text.replace("/small", "/small\n\tsize\t5\nIndirect blocks:\n 0 L0 none");
     let refused = zfs::read(&forged).unwrap_err();
@@ -293,7 +300,7 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
 }
 
 #[test]
-fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
+fn garbage_is_refused_without_a_panic() {
     let mut state = 1_u64;
     let mut next = || {
         state =
@@ -326,7 +333,7 @@ fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
         }
         kind.read(&mut std::io::empty(), 0).unwrap_err();
     }
-    // A file without an end is not read to it.
+    // An endless file is not read to the end.
     LayoutSource::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40), 8192).unwrap_err();
 }
 
@@ -346,7 +353,7 @@ fn of(history: u8, parts: &[LayoutPart]) -> Layout {
 }
 
 #[test]
-fn evidence_counts_as_the_policy_says() {
+fn evidence_is_graded_by_the_rules() {
     let id = |from| Some(StorageId { of: [7, 8, 9], from });
     let old = of(
         1,
@@ -358,19 +365,19 @@ fn evidence_counts_as_the_policy_says() {
         ],
     );
     let all = old.differing(&old);
-    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(SumStrength::Hint)));
-    // A place is that of one history. In another one sums are left.
+    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(Strength::Hint)));
+    // Places count within one history only; in another history checksums decide.
     let moved = of(2, &[part(8192, id(0), crcs(&[1, 9]))]);
     let found = moved.differing(&old);
-    assert_eq!((found.differs, found.by), (one(4096..8192), Some(SumStrength::Hint)));
-    // It is enough by itself, wherever parts begin.
+    assert_eq!((found.differs, found.by), (one(4096..8192), Some(Strength::Hint)));
+    // Equal places suffice, wherever parts begin.
     let same = of(
         1,
         &[part(1000, id(0), PartContent::Unknown), part(7192, id(1000), PartContent::Unknown)],
     );
     let found = same.differing(&old);
-    assert_eq!((found.differs, found.by), (vec![], Some(SumStrength::Proof)));
-    // Of a hint and of proof for one part the proof counts.
+    assert_eq!((found.differs, found.by), (vec![], Some(Strength::Proof)));
+    // Of a hint and a proof for one part, the proof counts.
     let hashes = |history| {
         let sums = UnitSums::plain(SumAlgorithm::Sha256, 4096, vec![5; 32]);
         let mut layout = of(history, &[part(4096, id(0), PartContent::Units(sums))]);
@@ -382,20 +389,20 @@ fn evidence_counts_as_the_policy_says() {
         of(1, &[part(4096, id(0), PartContent::Unknown), part(5, None, PartContent::Zero)]);
     places.identities = Strength::Hint;
     assert_eq!(places.differing(&places).by, Some(Strength::Hint));
-    // Offsets into one place count, and so does where a unit begins.
+    // Offsets into a place count, and so do the offsets of units.
     let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
     assert_eq!(shifted.differing(&old).differs, one(4096..4192));
     let odd = of(3, &[part(100, None, PartContent::Unknown), part(4096, None, crcs(&[1]))]);
     assert_eq!(odd.differing(&old).differs, one(0..4196));
-    // Chunks with a sum of their own may be anywhere.
+    // A chunk with a checksum of its own may be at any offset.
     let chunk = |n: u8| {
         let sum = ContentSum { algorithm: SumAlgorithm::MultiSha1, bytes: [n; 20].into() };
         part(10 + u64::from(n), None, PartContent::Whole(sum))
     };
     let [new, was] = [[chunk(1), chunk(2), chunk(3)], [chunk(9), chunk(1), chunk(3)]];
     let found = of(0, &new).differing(&of(0, &was));
-    assert_eq!((found.differs, found.by), (one(11..23), Some(SumStrength::AgainstAccidents)));
-    // What is packed alike is one content, as far as its sum says.
+    assert_eq!((found.differs, found.by), (one(11..23), Some(Strength::AgainstAccidents)));
+    // Equal compressed bytes mean equal content, as far as the checksum proves it.
     let packed = |how: &str, n| {
         let sum = ContentSum { algorithm: SumAlgorithm::Fletcher4, bytes: [n; 32].into() };
         of(0, &[part(4096, None, PartContent::Encoded(how.into(), sum))])
@@ -406,13 +413,13 @@ fn evidence_counts_as_the_policy_says() {
 }
 
 #[test]
-fn parts_join_where_they_go_on() {
+fn a_part_that_continues_the_last_one_extends_it() {
     let id = |from| Some(StorageId { of: [7, 8, 9], from });
     let joined = [
         part(4096, id(0), crcs(&[1])),
         part(4096, id(4096), crcs(&[2])),
         part(9, id(8192), crcs(&[3])),
-        // The last unit was a short one.
+        // The last unit of the part before was short.
         part(4096, id(8201), crcs(&[4])),
         part(5, None, PartContent::Zero),
         part(5, None, PartContent::Zero),
@@ -431,7 +438,7 @@ fn parts_join_where_they_go_on() {
 }
 
 #[test]
-fn parts_and_their_sums_are_bounded() {
+fn the_number_of_parts_and_checksums_is_bounded() {
     let mut layout = Layout::new("test", [0; 32]);
     layout.push(part(0, None, crcs(&[]))).unwrap();
     layout.push(part(8192, None, crcs(&[1]))).unwrap_err();

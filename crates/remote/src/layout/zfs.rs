@@ -1,9 +1,8 @@
-//! Records of a file in a snapshot of ZFS, by the text that `zdb` prints: experimental.
+//! Records of a file in a ZFS snapshot, from the output of `zdb`. Experimental.
 //!
-//! A record's place on the devices and the transaction that wrote it tell it from all others of the pool. What it is
-//! summed as is packed, where the data set is compressed: such sums are of no content. Without a snapshot `zdb` tells
-//! what was there seconds ago, so that one is asked for. The text is for developers, and its form is promised by
-//! nobody: a line that is not understood is an error.
+//! A record's device offset and birth transaction identify it within its pool. Checksums of a compressed dataset are of
+//! the compressed bytes, not of content. Without a snapshot, `zdb` shows the state of some seconds ago, so a snapshot
+//! is required. The output of `zdb` is for developers and not stable: a line that is not understood is an error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +14,7 @@ use super::input::bytes;
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
 use crate::sums::{ContentSum, SumAlgorithm};
 
-/// The snapshot and the inode of `POOL/DATASET@SNAPSHOT:INODE`.
+/// Splits `POOL/DATASET@SNAPSHOT:INODE` into snapshot and inode.
 #[must_use]
 pub fn object(word: &OsStr) -> Option<(&str, u64)> {
     let (snapshot, inode) = word.to_str()?.rsplit_once(':')?;
@@ -24,11 +23,11 @@ pub fn object(word: &OsStr) -> Option<(&str, u64)> {
     Some((snapshot, inode.parse().ok()?)).filter(|_| is_snapshot)
 }
 
-/// Asks `zdb` for the layout of an inode in a snapshot.
+/// Runs `zdb` for an inode in a snapshot and parses the output.
 ///
 /// # Errors
-/// [`LayoutError`] where `zdb` is missing or refuses, and of text that is not understood.
-pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
+/// [`LayoutError`] if `zdb` is missing, fails, or prints something not understood.
+pub fn read_snapshot(snapshot: &str, inode: u64) -> Result<Layout, LayoutError> {
     let mut zdb = Command::new("zdb");
     let zdb = deltic_net::withhold_secrets(&mut zdb)
         .args(["-ddddd", "-bbbbbb", snapshot, &inode.to_string()])
@@ -40,9 +39,9 @@ pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
         LayoutError(format!("cannot run zdb: {}", deltic_store::reason(&error)))
     })?;
     let (out, errors) = (zdb.stdout.take(), zdb.stderr.take());
-    // Whoever writes to one of them waits for nobody who reads the other.
+    // Both pipes are read at once, so that `zdb` never blocks on one of them.
     let why = thread::spawn(move || errors.map(first_line).unwrap_or_default());
-    let told = bytes(&mut out.expect("it is piped"));
+    let told = bytes(&mut out.expect("standard output is piped"));
     let why = why.join().unwrap_or_default();
     let ended = zdb.wait().map_err(|error| LayoutError(deltic_store::reason(&error)))?;
     let told = String::from_utf8_lossy(&told?).into_owned();
@@ -53,7 +52,7 @@ pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
     read(&told)
 }
 
-/// The first line of a stream, which is read to its end.
+/// Reads a whole stream and returns the first line.
 fn first_line(mut stream: impl Read) -> String {
     let mut first = Vec::new();
     let _ = stream.by_ref().take(4096).read_to_end(&mut first);
@@ -61,12 +60,12 @@ fn first_line(mut stream: impl Read) -> String {
     String::from_utf8_lossy(&first).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Reads what `zdb -ddddd -bbbbbb` prints of one file.
+/// Parses the output of `zdb -ddddd -bbbbbb` for a file.
 pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
-    // The path of the file stands before all that counts here, and may have lines of its own.
+    // The path of the file comes first, and may contain line breaks.
     let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| not_understood("no blocks"))?;
     if !head.contains("  ZFS plain file") {
-        return Err(LayoutError("zdb: it is no plain file".into()));
+        return Err(LayoutError("zdb: it is not a regular file".into()));
     }
     let snapshot = head.lines().find_map(|line| line.strip_prefix("Dataset "));
     let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
@@ -83,8 +82,9 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     Ok(layout)
 }
 
-/// Appends the records of a file of `len` bytes. What has none is a hole. But zdb leaves out what it cannot read: so
-/// records count only where they are as many as the highest block says.
+/// Appends the records of a file of `len` bytes. A gap between records is a hole.
+///
+/// `zdb` omits blocks that it cannot read. So the number of records must match the fill count of the top block.
 fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), LayoutError> {
     let mut fills: BTreeMap<u32, Option<u64>> = BTreeMap::new();
     for line in lines.lines().map(str::trim).take_while(|line| !line.starts_with("segment")) {
@@ -116,16 +116,16 @@ fn not_understood(line: &str) -> LayoutError {
 
 const BLOCKS: &str = "Indirect blocks:";
 
-/// A block of a file: a record, where it is of level 0 and not a hole.
+/// A block of a file. A block of level 0 is a record, unless it is a hole.
 struct ZdbBlock<'a> {
     level: u32,
-    /// Records that it has below it, or is; `None` where that is not told.
+    /// Number of records at or below this block; `None` if not printed.
     fill: Option<u64>,
     record: Option<ZfsRecord<'a>>,
 }
 
 impl<'a> ZdbBlock<'a> {
-    /// The block of a line; nothing of an empty line. An error of what is not understood.
+    /// Parses a line. `Ok(None)` for an empty line, `Err` for a line not understood.
     fn read(line: &'a str) -> Result<Option<Self>, ()> {
         let mut words = line.split_whitespace();
         let (Some(start), Some(level)) = (words.next(), words.next()) else { return Ok(None) };
@@ -137,7 +137,7 @@ impl<'a> ZdbBlock<'a> {
         }
         let is_embedded = words.contains(&"EMBEDDED");
         let fill = match field(&words, "fill=") {
-            // It is in the block that points at it, or in the inode.
+            // The data is embedded in the parent block or in the inode.
             None if is_embedded => (level == 0).then_some(1),
             fill => Some(fill.and_then(|fill| fill.parse().ok()).ok_or(())?),
         };
@@ -150,24 +150,24 @@ impl<'a> ZdbBlock<'a> {
     }
 }
 
-/// A record that lies on the devices.
+/// A record on the devices.
 struct ZfsRecord<'a> {
     start: u64,
     len: u64,
     id: Option<[u64; 3]>,
-    /// Method by which it is packed, if it is.
+    /// Compression method, if the record is compressed.
     packed: Option<&'a str>,
     sum: Option<ContentSum>,
 }
 
 impl<'a> ZfsRecord<'a> {
-    /// A record of which nothing but its length counts.
+    /// A record of which only offset and length are known.
     fn unknown(start: u64, words: &[&'a str]) -> Result<Self, ()> {
         let (len, _) = lens(words)?;
         Ok(Self { start, len, id: None, packed: None, sum: None })
     }
 
-    /// The record that these words describe.
+    /// Parses the fields of a record.
     fn read(start: u64, words: &[&'a str]) -> Result<Self, ()> {
         let (len, is_whole) = lens(words)?;
         let births = field(words, "birth=").and_then(|births| births.split_once("L/")).ok_or(())?;
@@ -187,13 +187,13 @@ impl<'a> ZfsRecord<'a> {
         let (kind, how) = (way.first().copied(), way.get(1).copied());
         let is_plain = is_whole && matches!(how, Some("uncompressed" | "off"));
         let packed = if is_plain { None } else { how.or(Some("packed")) };
-        // Words are summed in the order of the machine that wrote them.
+        // Fletcher-4 depends on the byte order of the machine that wrote the record.
         let counts = !words.contains(&"encrypted") && !words.contains(&"BE");
         let sum = field(words, "cksum=").filter(|_| counts).and_then(|told| sum(kind?, told));
         Ok(Self { start, len, id, packed, sum })
     }
 
-    /// The same, of which a file has `len` bytes.
+    /// The layout part of this record, `len` bytes of which belong to the file.
     fn part(self, len: u64) -> LayoutPart {
         let id = self.id.map(|of| StorageId { of, from: 0 });
         let content = match (self.sum, self.packed) {
@@ -211,18 +211,18 @@ impl<'a> ZfsRecord<'a> {
     }
 }
 
-/// The word behind `name`.
+/// The value of the field `name`.
 fn field<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name))
 }
 
-/// Length of a record in bytes, and whether as many are stored.
+/// Length of a record in bytes, and true if the record is stored uncompressed.
 fn lens(words: &[&str]) -> Result<(u64, bool), ()> {
     let (len, stored) = field(words, "size=").and_then(|it| it.split_once("L/")).ok_or(())?;
     Ok((u64::from_str_radix(len, 16).map_err(drop)?, stored.strip_suffix('P') == Some(len)))
 }
 
-/// A sum of four numbers.
+/// Parses a checksum of four hexadecimal numbers.
 fn sum(kind: &str, told: &str) -> Option<ContentSum> {
     let algorithm = match kind {
         "fletcher4" => SumAlgorithm::Fletcher4,
