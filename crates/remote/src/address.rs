@@ -1,11 +1,11 @@
-//! URLs of systems that can be read.
+//! URLs of remote systems, and the kinds of systems.
 
 use std::sync::Arc;
 
 use crate::system::StorageSystem;
 use crate::{Environment, RemoteError, azure, gcs, hdfs, moosefs, rados, s3, seaweed};
 
-/// A kind of system.
+/// A kind of remote system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemKind {
     /// `s3://BUCKET/PATH`.
@@ -18,13 +18,13 @@ pub enum SystemKind {
     Gcs,
     /// `seaweedfs://FILER:PORT/PATH`.
     Seaweed,
-    /// `moosefs:///MOUNT/PATH`, of what is mounted here.
+    /// `moosefs:///MOUNT/PATH`, a mount on this machine.
     MooseFs,
     /// `rados://POOL/PATH`.
     Rados,
 }
 
-/// The kind of system that a scheme stands for: `s3` of `s3://bucket`.
+/// The kind of system for a URL scheme: `s3` of `s3://bucket`.
 #[must_use]
 pub fn kind_of(scheme: &[u8]) -> Option<SystemKind> {
     match scheme {
@@ -40,7 +40,7 @@ pub fn kind_of(scheme: &[u8]) -> Option<SystemKind> {
 }
 
 impl SystemKind {
-    /// The form in which people write it.
+    /// The form of the URLs, for help texts.
     #[must_use]
     pub const fn url_form(self) -> &'static str {
         match self {
@@ -54,13 +54,16 @@ impl SystemKind {
         }
     }
 
-    /// True if no host stands between the slashes.
+    /// True if the URLs have no host: the system is mounted on this machine.
     #[must_use]
     pub const fn is_local_mount(self) -> bool {
         matches!(self, Self::MooseFs)
     }
 
-    /// Reaches the system that `SCHEME://HOST` names; nothing is asked yet.
+    /// Makes a client for the system at `SCHEME://HOST`. Sends no request.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`] for an unknown scheme, a malformed host, or unusable credentials.
     pub(crate) fn open(
         url: &str,
         env: &dyn Environment,

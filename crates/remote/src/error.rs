@@ -1,45 +1,45 @@
-//! Errors between us and a system that is named by a URL.
+//! Errors of requests to a remote system.
 
 use std::io;
 
 use deltic_store::{Cause, StoreError};
 use deltic_tree::RelPath;
 
-/// Why a request was not answered as it should be.
+/// Why a request to a remote system failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The URL is none, or names what is not there to be read.
+    /// The URL is malformed, or the credentials or the configuration cannot be used.
     #[error("{0}")]
     Address(String),
-    /// The server does not answer, or its answer ends too early.
+    /// The server cannot be reached, or the connection ended within an answer.
     #[error("no answer from {server}: {why}")]
     Unreachable {
         /// Host and port.
         server: String,
-        /// What the connection said.
+        /// The error of the connection.
         why: String,
     },
-    /// The system says no.
+    /// The system refused the request.
     #[error("{server} refuses: {why}")]
     Refused {
         /// Host and port.
         server: String,
-        /// Status and words of the system, and what may help.
+        /// Status and message of the system, and a hint.
         why: String,
     },
-    /// There is nothing of that name.
+    /// No such object or directory.
     #[error("no such file or directory")]
     NotFound,
-    /// It is not what it was when it was listed or opened.
+    /// The object is another version than when it was listed or opened.
     #[error("changed meanwhile")]
     Changed,
-    /// The answer is none that the system should give, or bytes are not those that its sums say.
+    /// The answer violates the system's protocol, or the bytes do not match their checksum.
     #[error("{0}")]
     Wrong(String),
 }
 
 impl RemoteError {
-    /// The error of `action` on `path` that a store tells.
+    /// Converts this error into a [`StoreError`] for `action` on `path`.
     #[must_use]
     pub fn at(self, action: &'static str, path: &RelPath) -> StoreError {
         let (cause, kind) = match &self {

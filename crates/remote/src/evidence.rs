@@ -1,4 +1,4 @@
-//! Evidence by which contents were compared, for whoever asks.
+//! Statistics of how contents were compared: by stored checksums, computed checksums, or bytes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,47 +6,47 @@ use std::sync::{Arc, Mutex};
 use crate::lock;
 use crate::sums::SumAlgorithm;
 
-/// Evidence of all comparisons so far; clones are of one count.
+/// Counts of all comparisons so far. Clones share the same counts.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence(Arc<Mutex<ComparedContents>>);
 
-/// Contents that were compared.
+/// Compared files, grouped by the way of comparison.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedContents {
-    /// Files by their evidence.
+    /// Files by the way of comparison.
     pub by: BTreeMap<ComparedBy, FileCount>,
-    /// Bytes that were read here.
+    /// Bytes read from local files.
     pub read: u64,
 }
 
-/// Evidence by which two contents were compared.
+/// How two contents were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ComparedBy {
-    /// Sums that both stores keep.
+    /// By checksums stored at both ends.
     Kept(SumAlgorithm),
-    /// Sums that the other store keeps; the file here was read.
+    /// By checksums that the remote system stores; the local file was read.
     Summed(SumAlgorithm),
-    /// All bytes, which were read at both ends.
+    /// By all bytes, read at both ends.
     Bytes,
 }
 
-/// Contents, and their length.
+/// A number of files and the total length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCount {
     /// Number of files.
     pub files: u64,
-    /// Their length in bytes.
+    /// Total length in bytes.
     pub bytes: u64,
 }
 
 impl Evidence {
-    /// All so far.
+    /// A copy of the counts so far.
     #[must_use]
     pub fn compared(&self) -> ComparedContents {
         lock(&self.0).clone()
     }
 
-    /// Notes that a file of `len` bytes was compared, for which `read` of them were read here.
+    /// Counts a compared file of `len` bytes, `read` bytes of which were read from the local file.
     pub(crate) fn note(&self, by: ComparedBy, len: u64, read: u64) {
         let mut compared = lock(&self.0);
         compared.read += read;

@@ -1,12 +1,18 @@
-//! Object stores and file systems that a URL names, as trees that are sent from: listed, compared by the sums that the
-//! system keeps, and read by ranges.
+//! Object stores and remote file systems that a URL names, as sources of a sync.
 //!
-//! [`Remote`] is such a place. Its [`RemoteTree`] takes part in an ordinary session, whose other end is in this process
-//! too. [`LocalSums`] sums files here as the system sums its own: so even a first sync over an old version reads what
-//! differs and no more, and equal contents are seen by their sums, which the file system here may keep as well
-//! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums`
-//! names what is equal. Nothing is written there. Why so: docs/decisions/0041, 0044. [`layout`] shows what any storage
-//! says of one file, and compares two by that.
+//! A source is listed, compared by the checksums that the system stores, and read by byte ranges. The crate writes
+//! nothing to a system.
+//!
+//! - [`RemoteSystem`] is a system that a URL names. [`RemoteTree`] is its tree in a sync session whose two ends both
+//!   run in this process.
+//! - [`LocalSums`] checksums local files the way the system checksums its objects. A first sync over an old version
+//!   then reads only the units that differ.
+//! - `local_file` takes checksums from the local file system where that stores some. [`Evidence`] counts how contents
+//!   were compared.
+//! - `system` is the trait of a system, `read_ahead` fetches ranges, `sums` holds checksums.
+//! - [`layout`] shows what storage records about a file, and compares two versions by that.
+//!
+//! Reasons: docs/decisions/0041, 0044.
 
 mod address;
 mod azure;
@@ -42,15 +48,15 @@ pub use session::RemoteSystem;
 pub use sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit, hex};
 pub use tree::{RemoteSnapshot, RemoteTree, TreeOptions};
 
-/// What a program knows of its surroundings.
+/// Environment variables and files from which addresses and credentials are taken.
 pub trait Environment {
-    /// A variable.
+    /// The value of an environment variable, if set and valid UTF-8.
     fn var(&self, name: &str) -> Option<String>;
-    /// The text of a file, if there is one.
+    /// The content of a text file, or `None` for an unreadable file.
     fn read(&self, path: &str) -> Option<String>;
 }
 
-/// The surroundings of this process.
+/// The environment variables and files of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessEnvironment;
 
@@ -64,7 +70,7 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// Locks what no panic leaves half changed.
+/// Locks `mutex` even if a thread panicked: no panic leaves the values in this crate half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

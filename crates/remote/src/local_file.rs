@@ -1,4 +1,5 @@
-//! A file here, summed as a system sums its own: from the CRC-32C that its store keeps of it, else by reading.
+//! Checksums of a local file in the algorithm of a remote system: from the CRC-32C that the local file system stores,
+//! else by reading.
 
 use std::ops::Range;
 
@@ -9,22 +10,22 @@ use deltic_store::{Extents, Snapshot, StoreError};
 
 use crate::sums::{ContentSum, ObjectSums, STORE, SumAlgorithm, SumHasher, SummedUnit, pad};
 
-/// A file here whose parts are summed, ascending.
+/// A local file, checksummed part by part in ascending order.
 pub(crate) struct LocalFile<'a> {
     file: &'a dyn Snapshot,
     buffer: Vec<u8>,
-    /// Sums that the store keeps of the part that was asked for last; nothing once it kept none.
+    /// Stored checksums of the window used last.
     kept: Option<SumWindow>,
     keeps_none: bool,
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     read: u64,
-    /// Bytes whose sums were kept.
+    /// Bytes covered by stored checksums instead of a read.
     joined: u64,
 }
 
 struct SumWindow {
     sums: StoredSums,
-    /// The sum of a block of zeros.
+    /// The CRC-32C of a block of zeros.
     zeros: Crc32c,
 }
 
@@ -34,20 +35,21 @@ impl<'a> LocalFile<'a> {
         Self { file, buffer, kept: None, keeps_none: false, read: 0, joined: 0 }
     }
 
-    /// Bytes that were read so far.
+    /// Bytes read from the file so far.
     pub(crate) const fn read(&self) -> u64 {
         self.read
     }
 
-    /// True if sums came of what the store keeps.
+    /// True if any stored checksum was used.
     pub(crate) const fn used_stored_sums(&self) -> bool {
         self.joined > 0
     }
 
-    /// The extents of the file, summed in the units of an object.
+    /// Splits the file into the units of a remote object and returns them as extents, identified by checksum. `None` if
+    /// they are too many.
     ///
     /// # Errors
-    /// Where it cannot be read, or changed.
+    /// The file cannot be read, or changed.
     pub(crate) fn extents(&mut self, of: &ObjectSums) -> Result<Option<Extents>, StoreError> {
         let len = self.file.meta().len;
         let (mut extents, mut start) = (Extents::new(STORE), 0);
@@ -64,12 +66,13 @@ impl<'a> LocalFile<'a> {
         Ok(extents.push(len - start, Is::Unknown).is_ok().then_some(extents))
     }
 
-    /// Compares the file with an object that is as long and has these sums: by those that both stores keep, if there
-    /// are any, else by the first ones. Says whether they are equal, and what kind of sum says it; nothing of an object
-    /// that has no [name](Sums::name).
+    /// Compares the file with an object of the same length and the checksums `with`. Prefers a set of checksums that
+    /// the local file system stores too.
+    ///
+    /// Returns whether both are equal and by which algorithm, or `None` if the object has no [name](ObjectSums::name).
     ///
     /// # Errors
-    /// Where it cannot be read, or changed.
+    /// The file cannot be read, or changed.
     pub(crate) fn compare(
         &mut self,
         with: &ObjectSums,
@@ -93,16 +96,16 @@ impl<'a> LocalFile<'a> {
         Ok(way.first().and_then(SummedUnit::algorithm).map(|by| (is_same, by)))
     }
 
-    /// The sum that the file has in the place of a unit, which begins at `start`.
+    /// The checksum of the file's bytes at the place of `unit`, which begins at `start`.
     fn unit(&mut self, unit: &SummedUnit, start: u64) -> Result<Option<ContentSum>, StoreError> {
         let Some(algorithm) = unit.algorithm() else { return Ok(None) };
         self.sum(algorithm, &(start..start + unit.len), unit.padded - unit.len)
     }
 
-    /// The sum of a part, with so many zeros behind it; `None` of a kind that nothing here can be summed by.
+    /// The checksum of `range` followed by `zeros` zero bytes. `None` if the algorithm cannot be computed here.
     ///
     /// # Errors
-    /// Where it cannot be read, or changed.
+    /// The file cannot be read, or changed.
     fn sum(
         &mut self,
         algorithm: SumAlgorithm,
@@ -119,7 +122,7 @@ impl<'a> LocalFile<'a> {
         Ok(Some(ContentSum { algorithm, bytes: summer.finish() }))
     }
 
-    /// Joins the sums of the blocks of a part; what none is kept of is read.
+    /// Combines stored checksums of blocks into the CRC-32C of `range`. Reads blocks without a stored checksum.
     fn join(&mut self, range: &Range<u64>) -> Result<Crc32c, StoreError> {
         let (mut sum, mut at, mut odd) = (Crc32c::EMPTY, range.start, range.start);
         while at < range.end {
@@ -134,7 +137,8 @@ impl<'a> LocalFile<'a> {
         self.append(sum, &(odd..range.end))
     }
 
-    /// The sum of the block that begins at `at`, if that ends before `end` and is kept; and where the next one begins.
+    /// The stored checksum of the block at `at`, if stored and if the block ends within `end`; and the start of the
+    /// next block.
     fn block(&mut self, at: u64, end: u64) -> Result<(Option<Crc32c>, u64), StoreError> {
         self.load(at)?;
         let Some(SumWindow { sums, zeros }) = &self.kept else { return Ok((None, end)) };
@@ -145,7 +149,7 @@ impl<'a> LocalFile<'a> {
         Ok((sum, next.min(end)))
     }
 
-    /// Has what is kept of the byte at `at` at hand; `false` where the store keeps nothing.
+    /// Loads the stored checksums around offset `at`. False if the file system stores none.
     fn load(&mut self, at: u64) -> Result<bool, StoreError> {
         let has = self.kept.as_ref().is_some_and(|kept| kept.sums.range().contains(&at));
         if self.keeps_none || has {
@@ -161,7 +165,7 @@ impl<'a> LocalFile<'a> {
         Ok(!self.keeps_none)
     }
 
-    /// Reads a part, and appends it.
+    /// Reads `range` and updates `sum`.
     fn append(&mut self, mut sum: Crc32c, range: &Range<u64>) -> Result<Crc32c, StoreError> {
         self.feed(range, |bytes| sum = sum.append(bytes))?;
         Ok(sum)
@@ -185,7 +189,7 @@ impl<'a> LocalFile<'a> {
 }
 
 const READ_BYTES: usize = 1 << 20;
-/// Bytes of a file whose sums are asked for at once: what is kept of them takes little more than a megabyte.
+/// Bytes of a file whose stored checksums are loaded at once: little more than a megabyte of checksums.
 const WINDOW_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -197,12 +201,12 @@ mod tests {
 
     const BLOCK: u64 = 4096;
 
-    /// Bytes of which a store keeps the sums that it is to keep.
+    /// A file in memory with stored checksums of a given kind.
     struct SummedBytes {
         bytes: Vec<u8>,
         meta: Meta,
         kind: SumKind,
-        /// Blocks of which it keeps none, as of those that it packs.
+        /// Numbers of blocks without a stored checksum, as of compressed blocks.
         unknown: Vec<u64>,
     }
 
@@ -249,8 +253,8 @@ mod tests {
         bytes
     }
 
-    /// Sums of units of this length, filled up with zeros to `padded`.
-    fn sums(bytes: &[u8], algorithm: SumAlgorithm, (each, padded): (usize, u64)) -> ObjectSums {
+    /// Checksums of units of `each` bytes, extended with zeros to `padded`.
+    fn sums(bytes: &[u8], algorithm: SumAlgorithm, each: usize, padded: u64) -> ObjectSums {
         let unit = |bytes: &[u8]| {
             let mut summer = algorithm.summer().unwrap();
             summer.push(bytes);
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_joined_and_only_odd_bytes_are_read() {
+    fn stored_checksums_are_combined_and_only_the_rest_is_read() {
         let mut bytes = noise(300_001);
         bytes[40_960..81_920].fill(0);
         let tail = 300_001 % BLOCK;
@@ -272,13 +276,13 @@ mod tests {
             (65_536, &[][..], odd(&[])),
             (300_001, &[], odd(&[])),
             (65_536, &[0, 1, 17, 72], odd(&[0, 1, 17, 72])),
-            // Each unit but the first begins and ends within a block.
+            // Every unit but the first begins within a block.
             (100_000, &[], tail + 4 * BLOCK),
         ] {
             let file = SummedBytes::new(bytes.clone(), SumKind::Crc32c, unknown);
             for padded in [0, 65_536, 400_000] {
                 let mut here = LocalFile::new(&file);
-                let known = sums(&bytes, SumAlgorithm::Crc32c, (each, padded));
+                let known = sums(&bytes, SumAlgorithm::Crc32c, each, padded);
                 let same = here.compare(&known).unwrap();
                 assert_eq!(same, Some((true, SumAlgorithm::Crc32c)), "{each} {padded}");
                 assert!(here.used_stored_sums() && here.read() <= most, "{each}: {}", here.read());
@@ -287,10 +291,10 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_differs_is_seen_wherever_it_is() {
+    fn one_changed_byte_is_noticed_at_any_offset() {
         let bytes = noise(200_000);
-        let known = sums(&bytes, SumAlgorithm::Crc32c, (65_536, 0));
-        let whole = sums(&bytes, SumAlgorithm::Sha256, (200_000, 0));
+        let known = sums(&bytes, SumAlgorithm::Crc32c, 65_536, 0);
+        let whole = sums(&bytes, SumAlgorithm::Sha256, 200_000, 0);
         for at in [0, 4095, 4096, 65_535, 65_536, 196_607, 196_608, 199_999] {
             let mut other = bytes.clone();
             other[at] ^= 0x10;
@@ -305,24 +309,24 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_another_kind_are_not_joined() {
+    fn stored_checksums_of_another_algorithm_are_not_used() {
         let bytes = noise(100_000);
         for (kind, algorithm) in
             [(SumKind::Xxh64, SumAlgorithm::Crc32c), (SumKind::Crc32c, SumAlgorithm::Crc32)]
         {
             let file = SummedBytes::new(bytes.clone(), kind, &[]);
             let mut here = LocalFile::new(&file);
-            let known = sums(&bytes, algorithm, (40_000, 0));
+            let known = sums(&bytes, algorithm, 40_000, 0);
             assert_eq!(here.compare(&known).unwrap(), Some((true, algorithm)));
             assert_eq!((here.used_stored_sums(), here.read()), (false, 100_000));
         }
     }
 
     #[test]
-    fn of_two_sums_of_everything_the_kept_one_counts_and_else_the_first() {
+    fn a_checksum_stored_at_both_ends_is_preferred_to_the_first_one() {
         let bytes = noise(50_000);
-        let first = sums(&bytes, SumAlgorithm::Md5, (50_000, 0));
-        let whole = sums(&bytes, SumAlgorithm::Crc32c, (50_000, 0)).units.pop().unwrap().sum;
+        let first = sums(&bytes, SumAlgorithm::Md5, 50_000, 0);
+        let whole = sums(&bytes, SumAlgorithm::Crc32c, 50_000, 0).units.pop().unwrap().sum;
         let known = ObjectSums { whole, ..first };
         for (kind, by) in
             [(SumKind::Crc32c, SumAlgorithm::Crc32c), (SumKind::Blake2b, SumAlgorithm::Md5)]
@@ -333,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_all_of_an_object_tells_nothing() {
+    fn an_object_with_a_missing_checksum_is_not_compared() {
         let bytes = noise(50_000);
-        let mut known = sums(&bytes, SumAlgorithm::Crc32c, (10_000, 0));
+        let mut known = sums(&bytes, SumAlgorithm::Crc32c, 10_000, 0);
         let file = SummedBytes::new(bytes, SumKind::Crc32c, &[]);
         assert!(known.name(50_000).is_some() && known.name(50_001).is_none());
         known.units[3].sum = None;

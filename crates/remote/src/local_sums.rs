@@ -1,5 +1,7 @@
-//! Files here, summed as a system sums its own: so old versions become bases that both ends know, and contents are
-//! compared by sums.
+//! Compares local files with remote objects by checksum.
+//!
+//! Old local versions become bases that both ends of a session know, and equal contents are recognised without reading
+//! the object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,34 +17,34 @@ use crate::sums::ObjectSums;
 use crate::tree::RemoteTree;
 use crate::{RemoteError, lock};
 
-/// Both ends' knowledge of contents in one session. This is that of the end that has files here.
+/// The receiver's half of the checksum comparison: checksums local files, and shares results with [`SystemSums`].
 #[derive(Debug, Default)]
 pub struct LocalSums {
     tree: OnceLock<RemoteTree>,
     known: Mutex<HashMap<Digest, Extents>>,
-    /// Sums of objects that one end has asked for, until the other does.
+    /// Checksums of objects that one end requested, kept until the other end requests them.
     asked: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
     evidence: Evidence,
 }
 
-/// The sums of an object, once they are told: no sums of what is no object.
+/// Checksums of an object: outer `None` until requested, inner `None` if the path is not an object.
 type PendingSums = Mutex<Option<Option<ObjectSums>>>;
 
-/// Objects at most of which sums are kept for the other end.
+/// Most objects whose checksums are kept for the other end.
 const MAX_ASKED: usize = 1 << 14;
 
 impl LocalSums {
-    /// Takes the tree that is sent; only the first counts.
+    /// Sets the tree that is sent. Only the first call has an effect.
     pub(crate) fn set_tree(&self, tree: &RemoteTree) {
         self.tree.get_or_init(|| tree.clone());
     }
 
-    /// Evidence by which contents were compared.
+    /// Counts of the comparisons so far.
     pub(crate) fn evidence(&self) -> Evidence {
         self.evidence.clone()
     }
 
-    /// The sums of the object at a path. Each end asks once, and the system is asked for both at once.
+    /// The checksums of the object at `path`. Both ends ask for them; the system is asked once.
     fn sums(&self, path: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let Some(tree) = self.tree.get() else { return Ok(None) };
         let path = tree.source_path(path);
@@ -66,7 +68,8 @@ impl LocalSums {
         Ok(told.clone().flatten())
     }
 
-    /// The sums of the object at a path, which has `len` bytes, and what it is called by them, if they tell that.
+    /// The checksums of the object of `len` bytes at `path` and the name of its content; `None` if they do not cover
+    /// it.
     fn sums_and_name(
         &self,
         path: &RelPath,
@@ -81,7 +84,7 @@ impl OldSums for LocalSums {
     fn base(&self, path: &RelPath, old: &dyn Snapshot) -> Option<Digest> {
         let sums = self.tree.get()?.sums(path).ok()??;
         let extents = LocalFile::new(old).extents(&sums).ok()??;
-        // Who changed it meanwhile would have other bytes than those that were summed.
+        // A file that changed meanwhile has other bytes than those checksummed.
         old.check_unchanged().ok()?;
         let base = Digest::from_bytes(*blake3::hash(&extents.encode()).as_bytes());
         lock(&self.known).insert(base, extents);
@@ -114,13 +117,13 @@ impl OldSums for LocalSums {
     }
 }
 
-/// Knowledge of the end that has the system.
+/// The sender's half of the checksum comparison, in the end that reads the remote system.
 #[derive(Debug)]
 pub(crate) struct SystemSums(pub(crate) Arc<LocalSums>);
 
 impl OldSums for SystemSums {
     fn base(&self, _: &RelPath, _: &dyn Snapshot) -> Option<Digest> {
-        // Nothing is written there.
+        // The remote system is never a destination.
         None
     }
 

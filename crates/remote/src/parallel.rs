@@ -1,16 +1,16 @@
-//! Asks a system many questions, several at once.
+//! Runs many requests on a few threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Threads that ask.
+/// Number of threads.
 const AT_ONCE: usize = 8;
 
-/// Calls `call` for each, several at once; what it said, in their order. Where a thread cannot be started, its share is
-/// done in turn.
+/// Calls `call` on each item, on several threads, and returns the results in the order of `all`. If a thread cannot be
+/// started, the calling thread does its share.
 ///
 /// # Errors
-/// The first in their order of those that arose; once one did, no more calls are begun.
+/// The error of the earliest item in that order among those that failed. After an error no further call begins.
 pub(crate) fn map_parallel<T: Sync, R: Send, E: Send>(
     all: &[T],
     call: impl Fn(&T) -> Result<R, E> + Sync,

@@ -1,8 +1,8 @@
-//! Reads of one object: several under way, ahead of whoever asks, and each unit checked by its sum.
+//! Reads an object with several range requests in flight, ahead of the reader, and verifies unit checksums.
 //!
-//! Reads are announced as ranges (`plan`); windows of these are fetched in order by a few threads, and each is
-//! held until it was handed out once. A read elsewhere is a request of its own. In a plan that covers a unit with a sum
-//! the bytes that came must have that sum; else every later read fails, and the check at the end.
+//! `plan` announces the ranges to be read. A few threads fetch windows of these ranges in order; a window is kept until
+//! it was read once. A read outside of the plan is a request of its own. If the plan covers a whole unit, the fetched
+//! bytes must match its checksum: on a mismatch every later read fails, and so does `check`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -13,16 +13,16 @@ use crate::RemoteError;
 use crate::sums::{ContentSum, ObjectSums, SumHasher, pad};
 use crate::system::{ObjectVersion, StorageSystem};
 
-/// Bytes of one request at most.
+/// Most bytes of a request.
 const WINDOW_BYTES: u64 = 2 << 20;
-/// Windows of an object that are fetched or wait to be handed out.
+/// Most windows of an object in flight or waiting for the reader.
 const WINDOWS: usize = 8;
-/// Threads that fetch windows of an object.
+/// Most threads that fetch windows of an object.
 const THREADS: usize = 4;
-/// Ranges begin and end at multiples of this: readers read blocks.
+/// Ranges are widened to multiples of this length, in bytes.
 const BLOCK: u64 = 4096;
 
-/// An object that is read.
+/// A reader of an object that fetches ahead.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     shared: Arc<SharedReads>,
@@ -39,12 +39,12 @@ struct SharedReads {
 
 #[derive(Debug, Default)]
 struct ReadState {
-    /// Ranges that nobody fetches yet, ascending; windows are cut off them.
+    /// Ranges not yet requested, ascending. Fetch windows are cut out of these ranges.
     queue: VecDeque<Range<u64>>,
-    /// Windows by their start.
+    /// Windows by start offset.
     windows: BTreeMap<u64, FetchWindow>,
     check: SumCheck,
-    /// Why the bytes of some unit are not those of its sum: then none of them are to be used.
+    /// The error of a checksum mismatch. No bytes of the object may be used after it.
     failed: Option<String>,
     threads: usize,
     is_planned: bool,
@@ -55,7 +55,7 @@ struct ReadState {
 struct FetchWindow {
     end: u64,
     bytes: WindowContent,
-    /// Bytes that were handed out.
+    /// Bytes that the reader took.
     taken: u64,
 }
 
@@ -73,7 +73,8 @@ impl ReadAhead {
         Self { shared: Arc::new(SharedReads { system, path, object, state, moved }) }
     }
 
-    /// Says what will be read, ascending and apart, and by which sums it is checked. Only the first plan counts.
+    /// Announces the ranges to be read, ascending and disjoint, and the checksums to verify. Only the first call has an
+    /// effect.
     pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &ObjectSums) {
         let mut state = self.shared.lock();
         if std::mem::replace(&mut state.is_planned, true) {
@@ -84,7 +85,7 @@ impl ReadAhead {
         for range in ranges {
             let start = range.start / BLOCK * BLOCK;
             let end = range.end.next_multiple_of(BLOCK).min(len);
-            // A system is never asked for nothing.
+            // Systems are never asked for an empty range.
             if range.is_empty() || start >= end {
                 continue;
             }
@@ -97,17 +98,18 @@ impl ReadAhead {
         state.queue = joined.into();
     }
 
-    /// True once it was said what will be read.
+    /// True once `plan` was called.
     pub(crate) fn is_planned(&self) -> bool {
         self.shared.lock().is_planned
     }
 
-    /// Fails where bytes that came were not those of their sum, whether they were handed out or not.
+    /// Fails if fetched bytes did not match the checksum, even for bytes not yet read.
     pub(crate) fn check(&self) -> Result<(), RemoteError> {
         self.shared.lock().check_failed()
     }
 
-    /// Fills `buf` from `start`, as far as the object reaches.
+    /// Reads from offset `start` into `buf`. Returns the number of bytes, fewer than `buf` only at the end of the
+    /// object.
     pub(crate) fn read(&self, start: u64, buf: &mut [u8]) -> Result<usize, RemoteError> {
         let len = self.shared.object.len;
         let want = (len.saturating_sub(start)).min(buf.len() as u64) as usize;
@@ -129,7 +131,7 @@ impl ReadAhead {
         Ok(got)
     }
 
-    /// Bytes from `at` on out of a window, once that is here; `None` where it is in none.
+    /// Copies bytes at offset `at` out of a window, after waiting for the fetch. `None` if `at` is outside of the plan.
     fn read_planned(&self, at: u64, buf: &mut [u8]) -> Result<Option<usize>, RemoteError> {
         let mut state = self.shared.lock();
         loop {
@@ -185,14 +187,15 @@ impl SharedReads {
         self.moved.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the window that holds `at` is fetched; whoever reads out of order does not wait for room.
+    /// Waits for a change of the window that holds `at`. A reader out of order does not wait for room among the
+    /// windows.
     fn wait_for<'a>(
         self: &'a Arc<Self>,
         at: u64,
         mut state: MutexGuard<'a, ReadState>,
     ) -> MutexGuard<'a, ReadState> {
         if state.windows.len() >= WINDOWS {
-            // What is held may be what nobody wants next.
+            // The windows held may be read only after this one.
             if let Some(range) = state.pop_at(at) {
                 self.start_thread(&mut state, range);
             }
@@ -216,7 +219,7 @@ impl SharedReads {
         let fetch = move || shared.fetch(range);
         if thread::Builder::new().name("fetch".into()).spawn(fetch).is_err() {
             state.threads -= 1;
-            let failed = WindowContent::Failed("no thread can be started".into());
+            let failed = WindowContent::Failed("cannot start a thread".into());
             state.windows.values_mut().for_each(|window| {
                 if matches!(window.bytes, WindowContent::Pending) {
                     window.bytes = WindowContent::Failed(String::new());
@@ -228,7 +231,7 @@ impl SharedReads {
         }
     }
 
-    /// Fetches a window, and then others while there is room for them.
+    /// Fetches a window, then further windows while there is room.
     fn fetch(self: Arc<Self>, mut range: Range<u64>) {
         loop {
             let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -255,7 +258,7 @@ impl SharedReads {
         }
     }
 
-    /// Notes that bytes of a window were handed out; all of it, and it is dropped.
+    /// Counts `bytes` as read from the window at `start`, and drops a window that is read and verified.
     fn take(self: &Arc<Self>, state: &mut ReadState, start: u64, bytes: u64) {
         let checked = state.check.at();
         let Some(window) = state.windows.get_mut(&start) else { return };
@@ -272,7 +275,7 @@ impl ReadState {
         self.failed.as_ref().map_or(Ok(()), |why| Err(RemoteError::Wrong(why.clone())))
     }
 
-    /// Finds the range of the queue that holds `at`.
+    /// Index of the queued range that holds `at`.
     fn queue_index(&self, at: u64) -> Option<usize> {
         let found = self.queue.partition_point(|range| range.end <= at);
         self.queue.get(found).is_some_and(|range| range.start <= at).then_some(found)
@@ -297,7 +300,7 @@ impl ReadState {
         Some(start..end)
     }
 
-    /// Sums the windows that are next to be summed.
+    /// Verifies fetched windows that follow the bytes verified so far.
     fn check_arrived(&mut self) {
         while let Some(at) = self.check.at() {
             let Some(window) = self.windows.get_mut(&at) else { return };
@@ -316,12 +319,12 @@ impl ReadState {
     }
 }
 
-/// Sums what arrives, in order, against the sums that it should have.
+/// Verifies fetched bytes, in order, against unit checksums.
 #[derive(Debug, Default)]
 struct SumCheck {
-    /// Ranges still to be summed; the first begins where the next bytes belong.
+    /// Ranges still to be verified; the first begins at the next byte.
     rest: VecDeque<Range<u64>>,
-    /// Sums that are to come out, by the range that they are of.
+    /// Expected checksums in order: range, zeros to append, checksum.
     units: VecDeque<(Range<u64>, u64, ContentSum)>,
     summing: Option<PartialSum>,
 }
@@ -364,7 +367,7 @@ impl SumCheck {
         Self { rest, units, summing: None }
     }
 
-    /// Offset of the next bytes to be summed.
+    /// Offset of the next byte to verify; `None` once no checksum is left.
     fn at(&self) -> Option<u64> {
         if self.units.is_empty() { None } else { self.rest.front().map(|range| range.start) }
     }
@@ -393,7 +396,7 @@ impl SumCheck {
             pad(&mut summer, *zeros);
             if summer.finish() != sum.bytes {
                 let Range { start, end } = range;
-                return Err(format!("bytes {start} to {end} are not those that their sum is of"));
+                return Err(format!("bytes {start} to {end} do not match their checksum"));
             }
             self.units.pop_front();
         }
@@ -406,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_cut_off_ranges_wherever_one_reads() {
+    fn a_window_is_cut_out_of_the_queue_at_any_offset() {
         const W: u64 = WINDOW_BYTES;
         let mut state =
             ReadState { queue: [0..W * 4 + 1, W * 9..W * 9 + 5].into(), ..ReadState::default() };

@@ -1,4 +1,4 @@
-//! A system as the other end of a session in this process.
+//! A remote system as the sender of a session in this process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,60 +19,63 @@ use crate::system::StorageSystem;
 use crate::tree::{RemoteTree, TreeOptions};
 use crate::{Environment, RemoteError, SystemKind};
 
-/// Files that are asked for at once: each waits for its answer.
+/// Files read at once. Each file spends most of the time waiting for the network.
 const AT_ONCE: usize = 16;
-/// Bytes on the way between both ends in this process.
+/// Buffer in bytes between the two ends of a session.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A system that a URL names.
+/// A remote system that a URL names.
 #[derive(Clone, Debug)]
 pub struct RemoteSystem {
     pub(crate) system: Arc<dyn StorageSystem>,
 }
 
 impl RemoteSystem {
-    /// The system at `SCHEME://HOST`. Nothing is asked yet.
+    /// Makes a client for the system at `SCHEME://HOST`. Sends no request.
     ///
     /// # Errors
-    /// [`RemoteError::Address`] where that is none, or its credentials make no sense.
+    /// [`RemoteError::Address`] for a malformed URL or unusable credentials.
     pub fn new(url: &str, env: &dyn Environment) -> Result<Self, RemoteError> {
         Ok(Self { system: SystemKind::open(url, env)? })
     }
 
-    /// The tree of these paths.
+    /// The source tree of `paths`.
     ///
     /// # Errors
-    /// [`RemoteError::Address`] where one is none.
+    /// [`RemoteError::Address`] for a path that is not UTF-8 or has an invalid name.
     pub fn tree(&self, paths: &[Vec<u8>], takes: TreeOptions) -> Result<RemoteTree, RemoteError> {
         RemoteTree::new(Arc::clone(&self.system), paths, takes)
     }
 
-    /// Bytes that came from it so far.
+    /// Bytes received from the system so far.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.system.received()
     }
 
-    /// True if its directories have times of their own.
+    /// True if directories of the system have modification times.
     #[must_use]
     pub fn has_dir_times(&self) -> bool {
         self.system.has_dir_times()
     }
 
-    /// Dials it: each session has its other end in this process, which knows what is in the directory `cache`, and
-    /// tells `reasons` why it reads what it reads. Tells what contents are compared by besides.
+    /// Returns a dialler that runs the sending end of each session in this process, and the counts of comparisons.
+    ///
+    /// - `cache`: directory of digests and recipes of earlier runs.
+    /// - `reasons`: receives the reason for each read, for `--explain`.
     #[must_use]
     pub fn dial(&self, cache: Option<PathBuf>, reasons: Option<Reasons>) -> (Dial, Evidence) {
         let local_sums = Arc::new(LocalSums::default());
         let (remote, sums, evidence) =
             (self.clone(), Arc::clone(&local_sums), local_sums.evidence());
-        let open = move || remote.connect((cache.clone(), reasons.clone()), &local_sums);
+        let open = move || remote.connect(cache.clone(), reasons.clone(), &local_sums);
         (Dial::new(open).with_old_sums(sums), evidence)
     }
 
     fn connect(
         &self,
-        (cache, reasons): (Option<PathBuf>, Option<Reasons>),
+        cache: Option<PathBuf>,
+        reasons: Option<Reasons>,
         local_sums: &Arc<LocalSums>,
     ) -> Dialling {
         let (remote, local_sums) = (self.clone(), Arc::clone(local_sums));
@@ -80,7 +83,7 @@ impl RemoteSystem {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
             let old_sums: Arc<dyn OldSums> = Arc::new(SystemSums(Arc::clone(&local_sums)));
             let known = Knowledge { cache, old_sums, reasons };
-            // Threads here wait for a network, and compute little.
+            // These threads wait for the network and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
             let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };
             let open = move |paths: Vec<Vec<u8>>, options: &Options| {
@@ -90,7 +93,7 @@ impl RemoteSystem {
                 Ok(Served { own: own.map_err(refused)?, single: single.map_err(refused)?, tree })
             };
             tokio::spawn(async move {
-                // The other end hears of errors by the last word.
+                // The receiver gets errors in the last frame of the session.
                 serve_tree(open, theirs, known, &with).await.ok();
             });
             let stream: Box<dyn Stream> = Box::new(ours);

@@ -1,7 +1,7 @@
-//! The sums that a system keeps of an object, and the same of bytes here.
+//! Checksums that a remote system stores of objects, and the same checksums computed over local bytes.
 //!
-//! Two units of one length are taken for the same bytes where their sums are equal: whoever names a system by its URL
-//! trusts it (docs/decisions/0041).
+//! Two units of one length with equal checksums are taken for equal bytes: naming a system by its URL means trusting it
+//! (docs/decisions/0041).
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use xxhash_rust::xxh64::Xxh64;
 
 use crate::RemoteError;
 
-/// A kind of sum.
+/// A checksum algorithm. Identities contain its number in this order, so a new one goes at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumAlgorithm {
-    /// CRC-32 of IEEE 802.3, as zlib has it.
+    /// CRC-32 of IEEE 802.3, as in zlib.
     Crc32,
     /// CRC-32C (Castagnoli).
     Crc32c,
@@ -30,48 +30,48 @@ pub enum SumAlgorithm {
     Sha1,
     /// SHA-256.
     Sha256,
-    /// A name that only equal bytes have, by the word of who wrote them: nothing here can be summed like that.
+    /// An identifier that the system gives only to equal bytes. Cannot be computed from bytes.
     Name,
-    /// XXH64 from the seed 0. Kinds are told apart by their order, so a new one comes last.
+    /// XXH64 with seed 0.
     Xxh64,
-    /// BLAKE2b of 256 bits. Nothing here is summed by it, or by the kinds that follow: they are compared.
+    /// BLAKE2b-256. This variant and the following variants are only compared, never computed here.
     Blake2b,
-    /// Fletcher-4 of ZFS: four sums of 64 bits.
+    /// Fletcher-4 of ZFS: four 64-bit sums.
     Fletcher4,
     /// Multi-buffer SHA-1 of ISA-L, which is not SHA-1.
     MultiSha1,
 }
 
-/// A sum: bytes, most significant first where it is a number.
+/// A checksum with the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentSum {
-    /// How it was taken.
+    /// Algorithm of the checksum.
     pub algorithm: SumAlgorithm,
-    /// The sum itself.
+    /// The checksum; big-endian if the algorithm yields a number.
     pub bytes: Box<[u8]>,
 }
 
-/// A part of an object, and its sum.
+/// A part of an object with a checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummedUnit {
     /// Length in bytes, never 0.
     pub len: u64,
-    /// Length that zeros fill it up to before it is summed, if that is longer.
+    /// Length in bytes to which zeros extend the part before the checksum is computed; at least `len`.
     pub padded: u64,
-    /// Its sum, where there is one.
+    /// The checksum, if the system stores one.
     pub sum: Option<ContentSum>,
 }
 
-/// All that is known of an object's content without reading it.
+/// The checksums of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSums {
-    /// Units from the first byte to the last; none where nothing is known.
+    /// Consecutive units from the first byte to the last; empty if nothing is known.
     pub units: Vec<SummedUnit>,
-    /// The sum of all bytes.
+    /// The checksum of all bytes, if the system stores one.
     pub whole: Option<ContentSum>,
 }
 
-/// A sum that is being taken.
+/// A checksum computation in progress.
 pub(crate) enum SumHasher {
     Crc32(crc32fast::Hasher),
     Crc32c(u32),
@@ -96,13 +96,13 @@ impl SumAlgorithm {
         })
     }
 
-    /// True if bytes here can be summed so.
+    /// True if the checksum of local bytes can be computed.
     const fn is_computable(self) -> bool {
         !matches!(self, Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1)
     }
 
-    /// Strength of equal sums as evidence (docs/storage.md). MD5 and SHA-1 count against accidents: people make two
-    /// contents of one sum.
+    /// How far equal checksums prove equal contents (docs/storage.md). MD5 and SHA-1 only rule out accidents, since
+    /// collisions can be made.
     #[must_use]
     pub const fn strength(self) -> SumStrength {
         match self {
@@ -113,7 +113,7 @@ impl SumAlgorithm {
         }
     }
 
-    /// Its name for people.
+    /// Name of the algorithm for output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -131,7 +131,7 @@ impl SumAlgorithm {
         }
     }
 
-    /// Length of a sum in bytes; `None` of names, which have any.
+    /// Length of a checksum in bytes; `None` for [`SumAlgorithm::Name`]: names vary in length.
     pub(crate) const fn len(self) -> Option<usize> {
         match self {
             Self::Crc32 | Self::Crc32c => Some(4),
@@ -171,10 +171,10 @@ impl SumHasher {
 }
 
 impl ContentSum {
-    /// A sum of the right length.
+    /// Makes a checksum of `bytes`.
     ///
     /// # Errors
-    /// [`RemoteError::Wrong`].
+    /// [`RemoteError::Wrong`] if the algorithm's checksums have another length.
     pub fn new(algorithm: SumAlgorithm, bytes: &[u8]) -> Result<Self, RemoteError> {
         if algorithm.len().is_some_and(|len| len != bytes.len()) {
             let why = format!("a sum of {} bytes, which {algorithm:?} has not", bytes.len());
@@ -191,7 +191,8 @@ impl SummedUnit {
         Self { len, padded: len, sum }
     }
 
-    /// What its bytes are called: the same for all bytes of that length and sum, whoever keeps them.
+    /// Identity of the unit's bytes for a given checksum. Equal lengths and checksums give equal identities in every
+    /// system.
     pub(crate) fn identity(&self, sum: Option<&ContentSum>) -> Is {
         let Some(sum) = sum else { return Is::Unknown };
         let mut hasher = Blake3::new_derive_key(CONTEXT);
@@ -205,28 +206,28 @@ impl SummedUnit {
         Is::Id { id: [field(0), field(8), field(16)], from: 0 }
     }
 
-    /// The kind of its sum.
+    /// Algorithm of the unit's checksum.
     pub(crate) fn algorithm(&self) -> Option<SumAlgorithm> {
         self.sum.as_ref().map(|sum| sum.algorithm)
     }
 }
 
-/// Length of the units that a system is asked for in an object of `len` bytes, where it sums units of any length: the
-/// longer the object, the longer they are, so that their sums take two megabytes at most.
+/// Length in bytes of the units to request for an object of `len` bytes, in systems that checksum units of any length.
+/// Longer objects get longer units, so that the checksums of an object stay within about two megabytes.
 pub(crate) fn unit_bytes(len: u64) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST_UNITS: u64 = 1 << 18;
     LEAST.max(len.div_ceil(MOST_UNITS).next_power_of_two())
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes as lowercase hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| DIGITS[usize::from(digit)] as char).collect()
 }
 
-/// Feeds so many zeros.
+/// Feeds `zeros` zero bytes.
 pub(crate) fn pad(summer: &mut SumHasher, mut zeros: u64) {
     const ZEROS: [u8; 4096] = [0; 4096];
     while zeros > 0 {
@@ -237,22 +238,22 @@ pub(crate) fn pad(summer: &mut SumHasher, mut zeros: u64) {
 }
 
 impl ObjectSums {
-    /// One sum of everything.
+    /// The checksums of an object of `len` bytes with one checksum of all bytes.
     #[must_use]
     pub fn of_whole(len: u64, sum: ContentSum) -> Self {
         Self { units: vec![SummedUnit::new(len.max(1), Some(sum.clone()))], whole: Some(sum) }
     }
 
-    /// True if anything of it can be compared.
+    /// True if any unit has a checksum.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.units.iter().any(|unit| unit.sum.is_some())
     }
 
-    /// Checks that the units are those of `len` bytes.
+    /// Checks that the units cover an object of `len` bytes.
     ///
     /// # Errors
-    /// [`RemoteError::Wrong`].
+    /// [`RemoteError::Wrong`] if they do not, or are too many.
     pub fn check(self, len: u64) -> Result<Self, RemoteError> {
         let bytes = self.units.iter().try_fold(0_u64, |all, unit| all.checked_add(unit.len));
         if self.units.len() > MAX_UNITS {
@@ -266,7 +267,8 @@ impl ObjectSums {
         Err(RemoteError::Wrong(format!("the sums of {bytes:?} bytes, of which there are {len}")))
     }
 
-    /// The extents of an object of `len` bytes that has them.
+    /// The units as extents of an object of `len` bytes, identified by checksum. `None` if no checksum is
+    /// known or the units do not cover the object.
     #[must_use]
     pub fn extents(&self, len: u64) -> Option<Extents> {
         if len == 0 || !self.is_known() {
@@ -279,7 +281,8 @@ impl ObjectSums {
         (extents.len() == len).then_some(extents)
     }
 
-    /// Name of the content of an object of `len` bytes, by all sums of it; `None` where they do not tell it.
+    /// A digest that names the content of an object of `len` bytes, made of all checksums. `None` if no set of
+    /// checksums covers the whole object.
     pub(crate) fn name(&self, len: u64) -> Option<Digest> {
         if self.comparable_units(len).is_empty() {
             return None;
@@ -297,7 +300,8 @@ impl ObjectSums {
         Some(Digest::from_bytes(hasher.finalize().into()))
     }
 
-    /// Units by which all of an object of `len` bytes can be compared with bytes here: each way to do it.
+    /// The sets of units by which a whole object of `len` bytes can be compared with local bytes: the units, and the
+    /// checksum of the whole. Sets that do not cover the object or cannot be computed here are left out.
     pub(crate) fn comparable_units(&self, len: u64) -> Vec<Cow<'_, [SummedUnit]>> {
         let whole =
             self.whole.iter().map(|sum| Cow::Owned(vec![SummedUnit::new(len, Some(sum.clone()))]));
@@ -314,9 +318,9 @@ impl ObjectSums {
     }
 }
 
-/// Stands for all stores of which the identities are sums of content: those are the same everywhere.
+/// Store id of extents identified by checksums of content: such identities are valid in every store.
 pub(crate) const STORE: [u8; 32] = *b"deltic: units by sums of content";
 const CONTEXT: &str = "deltic 2026-11-26 units of remote systems by their sums";
 const CONTENT: &str = "deltic 2026-11-26 contents of remote systems by their sums";
-/// Units of one object at most.
+/// Most units of an object.
 const MAX_UNITS: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a system elsewhere can do: list, and give facts and ranges of what it keeps.
+//! The trait of a remote system: list names, look up objects and checksums, read ranges.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -8,39 +8,42 @@ use deltic_tree::Timestamp;
 use crate::RemoteError;
 use crate::sums::ObjectSums;
 
-/// A system of files or objects, which is read. Paths are names joined by slashes, without one at either end; the root
-/// is empty. Calls block, on any thread.
+/// A remote system of files or objects, read-only.
+///
+/// Paths are names joined by slashes, without a slash at either end. The root is the empty path. Calls block, and may
+/// come from any thread.
 pub(crate) trait StorageSystem: Debug + Send + Sync + 'static {
-    /// The URL of a path, for people.
+    /// The URL of a path, for messages.
     fn url(&self, path: &str) -> String;
 
-    /// What is at a path, if anything is.
+    /// Looks up a path. `None` if nothing is there.
     ///
     /// # Errors
-    /// Where nobody can say.
+    /// Any error of the request.
     fn look(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError>;
 
-    /// Tells `each` the name of everything in the directory at a path, in any order. A name may be none that a file can
-    /// have here.
+    /// Lists the directory at `path`: calls `each` with every name and entry, in any order. A name may be invalid
+    /// as a local file name.
     ///
     /// # Errors
-    /// [`RemoteError::NotFound`] where there is no such directory; what was told until then is of no use.
+    /// - [`RemoteError::NotFound`]: there is no such directory.
+    /// - Any other error of a request. The list is then incomplete; do not use it.
     fn list(
         &self,
         path: &str,
         each: &mut dyn FnMut(String, SystemEntry),
     ) -> Result<(), RemoteError>;
 
-    /// The sums of an object; none where there are none.
+    /// The stored checksums of an object; empty if the system stores none.
     ///
     /// # Errors
-    /// [`RemoteError::Changed`] where it is another by now.
+    /// [`RemoteError::Changed`] if the object is another version by now.
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError>;
 
-    /// Fills `buf` with a range of an object, which is as long, and never empty.
+    /// Reads `range` of an object into `buf`. The range is not empty and as long as `buf`.
     ///
     /// # Errors
-    /// [`RemoteError::Changed`] where it is another by now.
+    /// [`RemoteError::Changed`] if the object is another version by now.
     fn read(
         &self,
         path: &str,
@@ -49,44 +52,46 @@ pub(crate) trait StorageSystem: Debug + Send + Sync + 'static {
         buf: &mut [u8],
     ) -> Result<(), RemoteError>;
 
-    /// Checks that an object is what it was, where reads do not.
+    /// Checks that an object is still the version `object`, for systems that do not check the version in a read.
     ///
     /// # Errors
-    /// [`RemoteError::Changed`].
+    /// [`RemoteError::Changed`] if the version is another.
     fn check(&self, path: &str, object: &ObjectVersion) -> Result<(), RemoteError> {
         let _ = (path, object);
         Ok(())
     }
 
-    /// Bytes of content and answers that came so far.
+    /// Bytes received so far: content and other answers.
     fn received(&self) -> u64;
 
-    /// True if directories have times of their own.
+    /// True if directories have modification times.
     fn has_dir_times(&self) -> bool {
         false
     }
 }
 
-/// What is at a path.
+/// An entry of a remote system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SystemEntry {
-    /// A directory, or a prefix that stands for one.
+    /// A directory, or a key prefix that stands for a directory.
     Dir {
-        /// When it was changed, if that is known.
+        /// Modification time; `UNTIMED` if unknown.
         modified: Timestamp,
     },
     /// An object.
     Object(ObjectVersion),
-    /// What is neither, and is only listed: it is refused, since a name that is missing would be deleted elsewhere.
+    /// Neither an object nor a directory, such as a link. Such an entry is reported as an error of the list: without
+    /// it, `--delete` would remove the file of that name at the destination.
     Other,
 }
 
-/// A name that stands for one that is no text: no file can have it, so it is refused where it is listed.
+/// Marks a lossy form of a name that is not UTF-8. The mark is a zero byte, which no file name may contain, so the
+/// listing refuses the name.
 pub(crate) fn mark_not_utf8(shown: &str) -> String {
     format!("{shown}\0")
 }
 
-/// True if a name stands for one that is no text.
+/// True if [`mark_not_utf8`] marked the name.
 pub(crate) fn is_not_utf8(name: &str) -> bool {
     name.ends_with('\0')
 }
@@ -96,18 +101,18 @@ pub(crate) fn is_not_utf8(name: &str) -> bool {
 pub(crate) struct ObjectVersion {
     /// Length in bytes.
     pub(crate) len: u64,
-    /// When it was written.
+    /// Time of the last write.
     pub(crate) modified: Timestamp,
-    /// What no other version of it has: an entity tag, a generation.
+    /// A token that is unique to this version: an entity tag or a generation.
     pub(crate) token: String,
 }
 
-/// Names of one directory at most.
+/// Most names in a directory.
 pub(crate) const MAX_NAMES: usize = 1 << 22;
-/// Pages without a name that may follow each other.
+/// Most consecutive pages without a name.
 const MAX_EMPTY: usize = 1000;
 
-/// Watches that the pages of a list come to an end.
+/// Stops a paged list that never ends.
 #[derive(Debug, Default)]
 pub(crate) struct PageGuard {
     names: usize,
@@ -116,10 +121,10 @@ pub(crate) struct PageGuard {
 }
 
 impl PageGuard {
-    /// Takes a page of so many names.
+    /// Counts a page with `names` names.
     ///
     /// # Errors
-    /// [`RemoteError::Wrong`] where there are more of them than anybody has.
+    /// [`RemoteError::Wrong`] past [`MAX_NAMES`] names, or after too many empty pages in a row.
     pub(crate) fn take(&mut self, names: usize) -> Result<(), RemoteError> {
         self.names += names;
         self.empty = if names == 0 { self.empty + 1 } else { 0 };
@@ -132,10 +137,10 @@ impl PageGuard {
         Ok(())
     }
 
-    /// Takes the last name of a page, which is behind all that came before.
+    /// Checks that the last name of a page comes after the last names of all pages before.
     ///
     /// # Errors
-    /// [`RemoteError::Wrong`] where it is not.
+    /// [`RemoteError::Wrong`] if the name does not ascend.
     pub(crate) fn ascend(&mut self, last: Option<&str>) -> Result<(), RemoteError> {
         let Some(last) = last else { return Ok(()) };
         if !self.last.is_empty() && last <= self.last.as_str() {
@@ -145,29 +150,31 @@ impl PageGuard {
         Ok(())
     }
 
-    /// A server that says the same for ever would keep us here.
+    /// The error for a list that makes no progress.
     pub(crate) fn endless() -> RemoteError {
         RemoteError::Wrong("a list that does not go on".into())
     }
 }
 
-/// A page of a list.
+/// Summary of a page of a list.
 pub(crate) struct PageSummary {
-    /// Names in it.
+    /// Number of names in the page.
     pub(crate) names: usize,
-    /// True if it shows that the directory is there.
+    /// True if the page proves that the directory exists.
     pub(crate) is_there: bool,
-    /// The last name, where names ascend.
+    /// The last name, in systems with ascending lists.
     pub(crate) last: Option<String>,
-    /// Word for the next page, if there is one.
+    /// Continuation token of the next page, if any.
     pub(crate) next: Option<String>,
 }
 
-/// Lists the directory at a path, page after page, each by the word of the one before.
+/// Lists the directory at `path` page by page. Calls `page` with the key prefix and the continuation token of the page
+/// before.
 ///
 /// # Errors
-/// Those of a page; [`RemoteError::NotFound`] where no page shows that there is such a directory, [`RemoteError::Wrong`]
-/// where the list does not end.
+/// - Any error of `page`.
+/// - [`RemoteError::NotFound`] if no page proves that the directory exists.
+/// - [`RemoteError::Wrong`] if the list makes no progress.
 pub(crate) fn list_pages(
     path: &str,
     mut page: impl FnMut(&str, Option<&str>) -> Result<PageSummary, RemoteError>,
@@ -188,7 +195,7 @@ pub(crate) fn list_pages(
     }
 }
 
-/// Beginning of the keys of all that is in the directory at a path.
+/// The key prefix of everything below the directory at `path`.
 pub(crate) fn prefix_of(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!("{path}/") }
 }
@@ -198,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_comes_to_an_end() {
+    fn a_list_without_progress_or_with_too_many_names_is_refused() {
         let mut pages = PageGuard::default();
         pages.ascend(Some("a")).unwrap();
         pages.ascend(None).unwrap();

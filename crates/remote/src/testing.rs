@@ -1,4 +1,4 @@
-//! Surroundings and a system for tests.
+//! Environment variables, files and a remote system in memory, for tests.
 
 pub(crate) mod conformance;
 pub(crate) mod fake;
@@ -19,7 +19,7 @@ use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::tree::UNTIMED;
 use crate::{Environment, RemoteError};
 
-/// Variables and files.
+/// Environment variables and files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TestEnvironment {
     vars: HashMap<String, String>,
@@ -52,20 +52,20 @@ impl Environment for TestEnvironment {
     }
 }
 
-/// Objects in memory, which are summed in units; it counts the bytes that are read, and can change or lie.
+/// A remote system in memory. Counts bytes read, and can return wrong checksums or replace an object during a read.
 #[derive(Debug, Default)]
 pub(crate) struct MemorySystem {
     pub(crate) objects: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// Length of units in bytes; 0 where nothing is summed.
+    /// Length of checksummed units in bytes; 0 for no checksums.
     pub(crate) unit: u64,
-    /// Sums are of other bytes than those that are read.
+    /// Return checksums of other bytes.
     pub(crate) lies: bool,
-    /// There is one sum of each object, and none of units.
+    /// One checksum of the whole object instead of units.
     pub(crate) whole: bool,
     pub(crate) read: AtomicU64,
-    /// Questions about one object: what it is, and its sums.
+    /// Number of look-ups and checksum requests.
     pub(crate) asked: AtomicU64,
-    /// What comes in the place of an object once it is read.
+    /// Path and bytes of an object to put during the next read.
     pub(crate) next: Mutex<Option<(String, Vec<u8>)>>,
 }
 
@@ -85,7 +85,7 @@ impl MemorySystem {
     }
 }
 
-/// End of names that are neither objects nor directories.
+/// Last character of names that are neither objects nor directories.
 pub(crate) const LINK: char = '@';
 
 impl TestPlace for Arc<MemorySystem> {
@@ -190,7 +190,7 @@ impl StorageSystem for MemorySystem {
     }
 }
 
-/// A server that gives these answers, one on each connection; its host and port.
+/// Starts a server that gives one of these answers on each connection. Returns host and port.
 pub(crate) fn answers(answers: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();

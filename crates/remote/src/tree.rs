@@ -1,4 +1,4 @@
-//! A system elsewhere as a tree that is sent from.
+//! A remote system as a source tree.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,23 +15,24 @@ use crate::sums::ObjectSums;
 use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
 
-/// Objects of which what a list said is kept until they are opened.
+/// Most listed object versions that are remembered until the object is opened.
 const MAX_SEEN: usize = 1 << 16;
-/// Names of a directory at most of which it is told that they cannot be taken.
+/// Most names of a directory that are reported as an error each.
 const MAX_ERRORS: usize = 1000;
-/// Objects of which sums are kept until they are opened.
+/// Most objects with checksums that are remembered until the object is opened.
 const MAX_TOLD: usize = 64;
 
-/// Paths of a system, as one tree: `dir` stands for an entry of that name, `dir/` for what is in it.
+/// The source paths of a system as one tree, with rsync's trailing slash: `dir` is an entry of that name, `dir/` is the
+/// content of the directory.
 #[derive(Clone, Debug)]
 pub struct RemoteTree(Arc<TreeInner>);
 
-/// What the top of a tree holds.
+/// The top level of a tree.
 #[derive(Default)]
 struct TopLevel {
     found: Vec<(Name, SystemEntry)>,
     errors: Vec<StoreError>,
-    /// True if one of the directories whose content was named has none.
+    /// True if a source directory with a trailing slash is empty.
     has_empty: bool,
 }
 
@@ -41,37 +42,37 @@ struct TreeInner {
     roots: Vec<NamedPath>,
     takes: TreeOptions,
     scopes: Scopes,
-    /// Which root a name at the top came from.
+    /// The source path, by index, that each name at the top level came from.
     tops: Mutex<HashMap<Name, usize>>,
     seen: Mutex<HashMap<RelPath, ObjectVersion>>,
-    /// Sums that old versions were just summed by: whoever opens the object next needs them too.
+    /// Checksums just used on an old version, kept for the next open of the object.
     recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
 }
 
-/// What a directory holds, and why names in it are left out.
+/// Entries of a directory, and errors for the names that were left out.
 type DirContent = (Vec<(Name, SystemEntry)>, Vec<StoreError>);
 
-/// A path that was named.
+/// A source path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamedPath {
-    /// The path, without a slash at its end.
+    /// The path, without a trailing slash.
     path: String,
-    /// Its own name; nothing where it stands for what is in it.
+    /// Name of the entry; `None` if the path stands for the directory's content.
     name: Option<Name>,
 }
 
-/// Which directories take part.
+/// Which entries of the tree are listed.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
-    /// Names that take part.
+    /// Include and exclude rules.
     pub rules: Filter,
-    /// Directories take part with all that is below them.
+    /// List directories with everything below them (`-r`).
     pub recursive: bool,
-    /// Directories take part as such.
+    /// List directories without their content (`-d`).
     pub dirs: bool,
 }
 
-/// A version of an object, which is read by ranges.
+/// One version of an object, read by ranges.
 #[derive(Debug)]
 pub struct RemoteSnapshot {
     tree: RemoteTree,
@@ -80,16 +81,16 @@ pub struct RemoteSnapshot {
     object: ObjectVersion,
     meta: Meta,
     sums: OnceLock<ObjectSums>,
-    /// Held by whoever asks for them, so that it is asked once.
+    /// Held during a request for the checksums, so that only one request is sent.
     asks: Mutex<()>,
     ahead: ReadAhead,
 }
 
 impl RemoteTree {
-    /// Holds these paths of a system.
+    /// Makes the tree of `paths` in `system`.
     ///
     /// # Errors
-    /// [`RemoteError::Address`] where a path is none.
+    /// [`RemoteError::Address`] for a path that is not UTF-8 or ends in an invalid name.
     pub(crate) fn new(
         system: Arc<dyn StorageSystem>,
         paths: &[Vec<u8>],
@@ -101,20 +102,20 @@ impl RemoteTree {
         Ok(Self(Arc::new(TreeInner { system, roots, takes, scopes, tops, seen, recent_sums })))
     }
 
-    /// The name of the one object that was named, if nothing else was.
+    /// The name of the source if the only source is an object.
     ///
     /// # Errors
-    /// Where nobody can say what it is.
+    /// Any error of the look-up.
     pub fn single(&self) -> Result<Option<Name>, RemoteError> {
         let [NamedPath { path, name: Some(name) }] = &self.0.roots[..] else { return Ok(None) };
         let found = self.look_up(path)?;
         Ok(matches!(found, Some(SystemEntry::Object(_))).then(|| name.clone()))
     }
 
-    /// The directory of which the content was named, if it is there.
+    /// Metadata of the first source directory with a trailing slash, if it exists.
     ///
     /// # Errors
-    /// Where nobody can say what it is.
+    /// Any error of the look-up.
     pub(crate) fn root(&self) -> Result<Option<Meta>, RemoteError> {
         let Some(root) = self.0.roots.iter().find(|root| root.name.is_none()) else {
             return Ok(None);
@@ -123,7 +124,7 @@ impl RemoteTree {
         Ok(found.filter(|found| matches!(found, SystemEntry::Dir { .. })).as_ref().map(meta_of))
     }
 
-    /// The path in the system.
+    /// The path in the system of a path in this tree.
     fn path_of(&self, at: &RelPath) -> Option<String> {
         let mut names = at.components();
         let first = Name::new(names.next()?).ok()?;
@@ -147,14 +148,17 @@ impl RemoteTree {
         self.look_up(&path)
     }
 
-    /// Looks at a path of the system.
+    /// Looks up a path of the system.
+    ///
+    /// # Errors
+    /// [`RemoteError::Wrong`] for an object longer than any local file, and errors of the request.
     fn look_up(&self, path: &str) -> Result<Option<SystemEntry>, RemoteError> {
         let found = self.0.system.look(path)?;
         found.as_ref().map_or(Ok(()), check_len)?;
         Ok(found)
     }
 
-    /// What the top holds.
+    /// Lists the top level: all source paths merged. The first source with a name wins.
     fn top(&self) -> Result<TopLevel, StoreError> {
         let mut top = TopLevel::default();
         let mut tops = HashMap::new();
@@ -183,7 +187,7 @@ impl RemoteTree {
         Ok(top)
     }
 
-    /// The directory at a path of the system, and what of it has no name that a file can have.
+    /// Lists a directory of the system. Names that no local file can have become errors.
     fn list_dir(&self, path: &str) -> Result<DirContent, RemoteError> {
         let (mut found, mut errors) = (HashMap::<Name, SystemEntry>::new(), Vec::new());
         let mut more = 0_usize;
@@ -205,17 +209,17 @@ impl RemoteTree {
                 let is_object = matches!(is, SystemEntry::Object(_));
                 match found.insert(name.clone(), is) {
                     None => {}
-                    // One of them is an object, the other what is below it.
+                    // One entry is an object, the other a directory of keys below its name.
                     Some(before) => {
                         let dir = if is_object { before } else { found[&name].clone() };
                         found.insert(name, dir);
-                        refuse(&text, "it is an object, and there are names below it");
+                        refuse(&text, "an object with other names below it");
                     }
                 }
             }
         })?;
         if more > 0 {
-            errors.push(unusable("", &format!("{more} more names like these")));
+            errors.push(unusable("", &format!("{more} more invalid names")));
         }
         Ok((found.into_iter().collect(), errors))
     }
@@ -230,7 +234,7 @@ impl RemoteTree {
 
     fn open_object(&self, at: &RelPath) -> Result<RemoteSnapshot, RemoteError> {
         let path = self.path_of(at).ok_or(RemoteError::NotFound)?;
-        // Whoever compares it by sums wants that too, until it is read.
+        // The comparison by checksum needs the listed version too, so it stays until it is read.
         let seen = lock(&self.0.seen).get(at).cloned();
         let object = match seen {
             Some(object) => object,
@@ -249,7 +253,7 @@ impl RemoteTree {
         Ok(RemoteSnapshot { tree, at, path, object, meta, sums, asks, ahead })
     }
 
-    /// Forgets what a list said of an object: whoever opens it again looks for what it is by then.
+    /// Forgets the listed version of an object. The next open looks the object up again.
     fn forget(&self, at: &RelPath, object: &ObjectVersion) {
         let mut seen = lock(&self.0.seen);
         if seen.get(at) == Some(object) {
@@ -257,8 +261,8 @@ impl RemoteTree {
         }
     }
 
-    /// The path in this tree of what comes to be at `at`: one object comes under the name that the destination gives
-    /// it.
+    /// The path in this tree of the entry that arrives at `at`. They differ if the only source is an object, which the
+    /// destination may rename.
     pub(crate) fn source_path(&self, at: &RelPath) -> RelPath {
         let only = match &self.0.roots[..] {
             [NamedPath { name: Some(name), .. }] if at.components().count() == 1 => {
@@ -269,7 +273,7 @@ impl RemoteTree {
         only.unwrap_or_else(|| at.clone())
     }
 
-    /// The sums of the object at a path of the tree, or what comes to be there, if there are any.
+    /// The checksums of the object that arrives at `at`. `None` if that is not an object.
     pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let at = &self.source_path(at);
         let Some(path) = self.path_of(at) else { return Ok(None) };
@@ -322,7 +326,7 @@ impl Tree for RemoteTree {
             let path = self.path_of(dir).ok_or_else(|| RemoteError::NotFound.at("list", dir))?;
             let (mut found, errors) =
                 self.list_dir(&path).map_err(|error| error.at("list", dir))?;
-            // A directory that was named, with all in it.
+            // A source directory without a trailing slash.
             let is_root = |root: &NamedPath| {
                 root.name.as_ref().is_some_and(|name| dir.as_bytes() == name.as_bytes())
             };
@@ -416,7 +420,7 @@ impl Snapshot for RemoteSnapshot {
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         if start < self.object.len && !buf.is_empty() && !self.ahead.is_planned() {
             let sums = self.load_sums()?;
-            // From the first byte on, whoever comes first: a sum may be of all of them.
+            // Read from the first byte: a checksum may cover all bytes.
             self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums);
         }
         self.ahead.read(start, buf).map_err(|error| self.failed("read", error))
@@ -439,7 +443,7 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn lack(&self) -> String {
-        "the store keeps no sums of it".to_owned()
+        "the system stores no checksums of it".to_owned()
     }
 }
 
@@ -449,16 +453,16 @@ impl Drop for RemoteSnapshot {
     }
 }
 
-/// What a tree says of what was found. Modes are those of new files here.
+/// Metadata of an entry. Modes are the defaults of new local files before the umask.
 fn meta_of(found: &SystemEntry) -> Meta {
     match found {
         SystemEntry::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
         SystemEntry::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
-        SystemEntry::Other => unreachable!("it is refused where it is listed"),
+        SystemEntry::Other => unreachable!("the listing refuses other entries"),
     }
 }
 
-/// Refuses an object of more bytes than any file has.
+/// Refuses an object longer than any local file.
 fn check_len(found: &SystemEntry) -> Result<(), RemoteError> {
     match found {
         SystemEntry::Object(object) if object.len > i64::MAX as u64 => {
@@ -474,5 +478,5 @@ fn joined(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
-/// No time.
+/// Stands for an unknown modification time.
 pub(crate) const UNTIMED: Timestamp = Timestamp { secs: 0, nanos: 0 };

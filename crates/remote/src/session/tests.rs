@@ -1,4 +1,4 @@
-//! Whole sessions, from a system in memory to a directory here.
+//! Whole sessions from a remote system in memory to a local directory.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::testing::MemorySystem;
 use crate::testing::conformance::{self, SumHonesty};
 use crate::tree::TreeOptions;
 
-/// A system, a destination, and a place for notes.
+/// A remote system, a destination and a cache directory.
 pub(crate) struct TestSync<S = MemorySystem> {
     shelf: Arc<S>,
     dir: tempfile::TempDir,
@@ -41,7 +41,7 @@ impl<S: StorageSystem> TestSync<S> {
         self.dir.path().join("out")
     }
 
-    /// Syncs all; how it went, what it complained of, and the bytes that were read of objects.
+    /// Syncs everything. Returns the outcome, the errors reported, and the bytes read of objects.
     fn sync(&self) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
         self.sync_as(&["./"], Options::default())
     }
@@ -61,7 +61,7 @@ impl<S: StorageSystem> TestSync<S> {
         (ended, troubles, self.shelf.received() - before)
     }
 
-    /// Compares all contents: names of those that differ, what was compared by what, bytes that were read of objects.
+    /// Compares all contents. Returns the names that differ, the comparison counts, and the bytes read of objects.
     fn compare(&self) -> (Vec<String>, ComparedContents, u64) {
         let (mut differ, before) = (Vec::new(), self.shelf.received());
         let options = Options { checksum: true, dry_run: true, ..Options::default() };
@@ -125,7 +125,7 @@ pub(crate) fn age(path: &Path) {
 const UNIT: u64 = 64 << 10;
 
 #[test]
-fn a_shelf_keeps_the_laws_of_systems() {
+fn the_system_in_memory_passes_the_conformance_suite() {
     for (unit, whole) in [(UNIT, false), (0, true)] {
         conformance::run(&[SumAlgorithm::Crc32c], |says| {
             Arc::new(MemorySystem {
@@ -140,7 +140,7 @@ fn a_shelf_keeps_the_laws_of_systems() {
 }
 
 #[test]
-fn an_old_version_that_nobody_knows_costs_only_the_units_that_differ() {
+fn a_first_sync_over_an_old_version_reads_only_the_units_that_differ() {
     for len in [UNIT as usize * 40, UNIT as usize * 40 + 1000, 300_000] {
         let new = bytes(len, 1);
         let world = TestSync::new(
@@ -159,7 +159,7 @@ fn an_old_version_that_nobody_knows_costs_only_the_units_that_differ() {
 }
 
 #[test]
-fn a_longer_a_shorter_and_an_equal_old_version_are_bases_too() {
+fn a_longer_a_shorter_or_an_equal_old_version_is_used_as_a_base() {
     let new = bytes(UNIT as usize * 20 + 777, 2);
     for (old, most) in [
         ([&new[..], b"more"].concat(), 0),
@@ -179,7 +179,7 @@ fn a_longer_a_shorter_and_an_equal_old_version_are_bases_too() {
 }
 
 #[test]
-fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
+fn a_first_copy_reads_each_byte_once_and_the_next_sync_only_changed_units() {
     let mut new = bytes(40 << 20, 3);
     let world =
         TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &new));
@@ -198,7 +198,7 @@ fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
 }
 
 #[test]
-fn what_an_object_is_and_its_sums_are_asked_for_once() {
+fn an_object_and_its_checksums_are_requested_once() {
     let new = bytes(UNIT as usize * 40, 12);
     let world =
         TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new));
@@ -207,13 +207,13 @@ fn what_an_object_is_and_its_sums_are_asked_for_once() {
     fs::write(world.out().join("a/img"), &new[1..]).unwrap();
     age(&world.out().join("a/img"));
     world.sync().0.unwrap();
-    assert_eq!(asked(), 1, "an old version that nobody knows");
+    assert_eq!(asked(), 1, "a first sync over an old version");
     world.compare();
-    assert_eq!(asked(), 1, "both ends want them");
+    assert_eq!(asked(), 1, "both ends need the checksums");
 }
 
 #[test]
-fn an_object_that_changes_while_it_is_read_comes_as_it_is_then() {
+fn an_object_replaced_during_a_read_arrives_in_its_new_version() {
     let (first, last) = (bytes(UNIT as usize * 40, 13), bytes(UNIT as usize * 41, 14));
     let world =
         TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &first));
@@ -224,7 +224,7 @@ fn an_object_that_changes_while_it_is_read_comes_as_it_is_then() {
 }
 
 #[test]
-fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
+fn bytes_that_do_not_match_their_checksum_replace_nothing() {
     let lens = [1000, UNIT as usize * 40, 5 << 20, 40 << 20];
     for (len, whole) in lens.into_iter().flat_map(|len| [(len, false), (len, true)]) {
         let new = bytes(len, 4);
@@ -234,30 +234,30 @@ fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
         fs::write(world.out().join("img"), b"old").unwrap();
         let (_, troubles, _) = world.sync();
         assert!(world.holds("img", b"old"));
-        let told = troubles.first().expect("it is told").message.clone();
-        assert!(told.contains("not those that their sum is of"), "{told}");
+        let told = troubles.first().expect("the mismatch is reported").message.clone();
+        assert!(told.contains("do not match their checksum"), "{told}");
     }
 }
 
 #[test]
-fn a_sum_that_fails_is_told_by_every_later_read_and_at_the_end() {
+fn after_a_checksum_mismatch_every_later_read_and_the_final_check_fail() {
     let shelf = MemorySystem { lies: true, whole: true, ..MemorySystem::default() };
     let remote = RemoteSystem { system: Arc::new(shelf.with("img", &bytes(9 << 20, 8))) };
     let tree = remote.tree(&[b"img".to_vec()], TreeOptions::default()).unwrap();
     let snapshot = tree.open(&RelPath::root().join(&Name::new(b"img").unwrap()).unwrap()).unwrap();
-    // The last window first, as one of several readers may be; the first, which fails nothing yet, at the end.
+    // Reads the last window first, as parallel readers may. The first window, where the mismatch is, comes last.
     let mut buffer = vec![0; 1 << 20];
     for at in (0..9_u64).rev() {
         snapshot.read_at(at << 20, &mut buffer).ok();
     }
     for told in [snapshot.read_at(0, &mut buffer).map(drop), snapshot.check_unchanged()] {
         let told = told.unwrap_err().to_string();
-        assert!(told.contains("bytes 0 to 9437184 are not those"), "{told}");
+        assert!(told.contains("bytes 0 to 9437184 do not match"), "{told}");
     }
 }
 
 #[test]
-fn a_path_that_is_too_long_is_told() {
+fn a_path_that_is_too_long_is_reported() {
     let deep = vec!["d".repeat(250); 40].join("/");
     let world =
         TestSync::new(MemorySystem::default().with(&format!("{deep}/img"), b"1").with("ok", b"2"));
@@ -268,7 +268,7 @@ fn a_path_that_is_too_long_is_told() {
 }
 
 #[test]
-fn without_sums_all_is_read_once_and_small_files_too() {
+fn without_checksums_every_byte_is_read_once() {
     let shelf = MemorySystem::default().with("img", &bytes(9 << 20, 5)).with("d/e/small", b"small");
     let world = TestSync::new(shelf.with("d/empty", b""));
     let (ended, troubles, read) = world.sync();
@@ -280,19 +280,19 @@ fn without_sums_all_is_read_once_and_small_files_too() {
 }
 
 #[test]
-fn names_that_no_file_can_have_are_told_and_the_others_come() {
+fn invalid_names_are_reported_and_the_other_objects_arrive() {
     let shelf = MemorySystem::default().with("a/../b", b"1").with("a//b", b"2").with("ok", b"3");
     let world = TestSync::new(shelf.with("both", b"4").with("both/below", b"5"));
     let (_, troubles, _) = world.sync();
     assert!(world.holds("ok", b"3") && world.holds("both/below", b"5"));
     let told: Vec<_> = troubles.iter().map(|trouble| trouble.message.clone()).collect();
-    for name in ["shelf://a/..", "shelf://a/:", "shelf://both: it is an object"] {
+    for name in ["shelf://a/..", "shelf://a/:", "shelf://both: an object with"] {
         assert!(told.iter().any(|told| told.contains(name)), "{name}: {told:?}");
     }
 }
 
 #[test]
-fn one_object_comes_under_its_name_or_the_one_that_is_given() {
+fn a_single_object_may_be_renamed_by_the_destination() {
     let new = bytes(3 << 20, 6);
     let world =
         TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new));
@@ -307,7 +307,7 @@ fn one_object_comes_under_its_name_or_the_one_that_is_given() {
 }
 
 #[test]
-fn contents_are_compared_by_the_sums_that_there_are_and_objects_are_not_read() {
+fn contents_are_compared_by_checksum_without_reading_objects() {
     let (len, big) = (UNIT as usize * 9 + 100, bytes(UNIT as usize * 9 + 100, 9));
     let mut other = big.clone();
     other[len - 1] ^= 1;
@@ -326,7 +326,7 @@ fn contents_are_compared_by_the_sums_that_there_are_and_objects_are_not_read() {
         let (differ, ComparedContents { by, read }, received) = world.compare();
         assert_eq!(differ, ["longer", "other"]);
         assert_eq!(received, 0);
-        // Temporary directories are on no btrfs.
+        // Temporary directories are not on Btrfs.
         let counted = FileCount { files: 2, bytes: len as u64 * 2 };
         assert_eq!(
             by.into_iter().collect::<Vec<_>>(),
@@ -353,7 +353,7 @@ fn contents_without_sums_are_read_at_both_ends() {
 }
 
 #[test]
-fn sums_that_are_of_other_bytes_make_nothing_equal() {
+fn wrong_checksums_make_no_file_equal() {
     let big = bytes(UNIT as usize * 2, 11);
     let shelf = MemorySystem { unit: UNIT, lies: true, ..MemorySystem::default() };
     let world = TestSync::new(shelf.with("same", &big));
@@ -363,7 +363,7 @@ fn sums_that_are_of_other_bytes_make_nothing_equal() {
 }
 
 #[test]
-fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
+fn delete_removes_names_that_the_system_does_not_have() {
     let world = TestSync::new(MemorySystem::default().with("a/b", b"1").with("c", b"2"));
     for name in ["a", "d/e"] {
         fs::create_dir_all(world.out().join(name)).unwrap();
@@ -383,7 +383,7 @@ fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_name_that_is_no_object_is_refused_and_nothing_is_removed() {
+fn an_entry_that_is_not_an_object_is_refused_and_nothing_is_removed() {
     let world = TestSync::new(MemorySystem::default().with("a", b"1").with("link@", b""));
     fs::create_dir_all(world.out()).unwrap();
     for name in ["link@", "old"] {
@@ -398,7 +398,7 @@ fn a_name_that_is_no_object_is_refused_and_nothing_is_removed() {
 }
 
 #[test]
-fn nothing_is_removed_where_one_of_the_sources_is_empty() {
+fn nothing_is_removed_if_one_source_is_empty() {
     let world =
         TestSync::new(MemorySystem::default().with("full/a", b"1").with("gone/.deltic/x", b"2"));
     fs::create_dir_all(world.out()).unwrap();

@@ -1,4 +1,4 @@
-//! The laws of all systems that a URL names. Each is given a place where a test puts objects.
+//! The conformance suite of remote systems. Each system runs it on a [`TestPlace`] where tests put objects.
 
 use std::fs;
 use std::ops::Range;
@@ -16,47 +16,47 @@ use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, pad};
 use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::tree::TreeOptions;
 
-/// A system, and what is behind it.
+/// A system under test, with a way to put objects.
 pub(crate) trait TestPlace {
     type System: StorageSystem;
 
     fn system(&self) -> Arc<Self::System>;
 
-    /// Puts a version of an object in place.
+    /// Puts an object, replacing any earlier version.
     fn put(&self, path: &str, bytes: &[u8]);
 
-    /// The same as soon as some of the one before is read; false where nobody can tell when that is.
+    /// Puts an object once a read of its earlier version has begun. False if the place cannot do that.
     fn put_during_read(&self, path: &str, bytes: &[u8]) -> bool;
 
-    /// Path of the object of this name.
+    /// Path of the object with this name.
     fn at(&self, name: &str) -> String {
         name.to_owned()
     }
 }
 
-/// Honesty of the sums that a place tells.
+/// Whether a place returns right or wrong checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SumHonesty {
     Truth,
     Lies,
 }
 
-/// Checks all laws of places that `make` makes, which tell sums of these kinds and no others.
+/// Runs all tests on places that `make` makes. These must return checksums of exactly these algorithms.
 pub(crate) fn run<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn(SumHonesty) -> P) {
     run_honest(sums, || make(SumHonesty::Truth));
-    a_sum_that_lies_replaces_nothing(&make(SumHonesty::Lies));
+    a_wrong_checksum_replaces_nothing(&make(SumHonesty::Lies));
 }
 
-/// The same of places that tell no sums, or cannot lie.
+/// Runs the tests for places without checksums, or that cannot return wrong ones.
 pub(crate) fn run_honest<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn() -> P) {
-    assert_eq!(facts_are_of_the_bytes_that_are_read(&make()), sums);
-    reads_end_where_the_object_does(&make());
-    a_change_is_noticed(&make());
-    a_sync_brings_what_is_there(&make());
-    a_change_beside_a_sync_leaves_one_version(&make());
+    assert_eq!(checksums_match_the_bytes_read(&make()), sums);
+    reads_end_at_the_end_of_the_object(&make());
+    a_replaced_version_is_noticed(&make());
+    a_sync_copies_the_object(&make());
+    a_change_during_a_sync_leaves_one_whole_version(&make());
 }
 
-/// Lengths around those of units and parts.
+/// Object lengths around the lengths of units and parts.
 const LENS: [usize; 8] = [0, 1, 1000, 65_536, 65_537, PART, PART + 1, 2 * PART + 65_539];
 
 fn object<P: TestPlace>(place: &P, path: &str) -> ObjectVersion {
@@ -68,17 +68,18 @@ fn object<P: TestPlace>(place: &P, path: &str) -> ObjectVersion {
 
 fn read<P: TestPlace>(
     place: &P,
-    (path, object): (&str, &ObjectVersion),
+    path: &str,
+    object: &ObjectVersion,
     range: Range<u64>,
 ) -> Result<Vec<u8>, RemoteError> {
     let mut buf = vec![0; (range.end - range.start) as usize];
     place.system().read(path, object, range, &mut buf).map(|()| buf)
 }
 
-/// The kinds of sums that were told.
-fn facts_are_of_the_bytes_that_are_read<P: TestPlace>(place: &P) -> Vec<SumAlgorithm> {
+/// Checks lengths, content, checksums and lists. Returns the algorithms seen.
+fn checksums_match_the_bytes_read<P: TestPlace>(place: &P) -> Vec<SumAlgorithm> {
     let img = |len: usize| (place.at(&format!("img{len}")), bytes(len, len as u64));
-    // A system may list once what there is.
+    // A system may list its objects only once.
     LENS.map(img).iter().for_each(|(path, bytes)| place.put(path, bytes));
     let mut kinds = Vec::new();
     for len in LENS {
@@ -87,7 +88,7 @@ fn facts_are_of_the_bytes_that_are_read<P: TestPlace>(place: &P) -> Vec<SumAlgor
         assert_eq!(object.len, len as u64);
         let sums = place.system().sums(&path, &object).unwrap().check(object.len).unwrap();
         if len > 0 {
-            assert!(read(place, (&path, &object), 0..object.len).unwrap() == new, "{len}");
+            assert!(read(place, &path, &object, 0..object.len).unwrap() == new, "{len}");
             check_units(&sums, &new);
         }
         let whole = sums.whole.iter().map(|sum| (sum, &new[..], 0));
@@ -118,7 +119,7 @@ fn check(sum: &ContentSum, bytes: &[u8], zeros: u64) {
     assert_eq!(summer.finish(), sum.bytes, "{:?} of {} bytes", sum.algorithm, bytes.len());
 }
 
-/// A list tells of an object what a look at it does.
+/// A list must describe an object as a look-up does.
 fn is_listed<P: TestPlace>(place: &P, path: &str, object: &ObjectVersion) {
     let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut found = Vec::new();
@@ -127,14 +128,14 @@ fn is_listed<P: TestPlace>(place: &P, path: &str, object: &ObjectVersion) {
     assert_eq!(found, [SystemEntry::Object(object.clone())], "{path}");
 }
 
-fn reads_end_where_the_object_does<P: TestPlace>(place: &P) {
+fn reads_end_at_the_end_of_the_object<P: TestPlace>(place: &P) {
     for len in [0, 1, 70_000_u64] {
         let (name, new) = (format!("img{len}"), bytes(len as usize, 1));
         let path = place.at(&name);
         place.put(&path, &new);
         let object = object(place, &path);
         for range in [len..len + 1, len + 7..len + 9, len.saturating_sub(1)..len + 1] {
-            assert!(read(place, (&path, &object), range.clone()).is_err(), "{range:?} of {len}");
+            assert!(read(place, &path, &object, range.clone()).is_err(), "{range:?} of {len}");
         }
         let tree =
             RemoteSystem { system: place.system() }.tree(&[path.into()], TreeOptions::default());
@@ -150,8 +151,8 @@ fn reads_end_where_the_object_does<P: TestPlace>(place: &P) {
     }
 }
 
-/// Each of facts and bytes of a version that is gone is refused, or the check behind it fails.
-fn a_change_is_noticed<P: TestPlace>(place: &P) {
+/// A read or checksum request for a replaced version must fail, or the check afterwards.
+fn a_replaced_version_is_noticed<P: TestPlace>(place: &P) {
     let first = bytes(70_000, 1);
     let others = [bytes(70_000, 2), first[..9].to_vec(), bytes(90_000, 3), Vec::new()];
     for (no, other) in others.iter().enumerate() {
@@ -159,7 +160,7 @@ fn a_change_is_noticed<P: TestPlace>(place: &P) {
         place.put(&path, &first);
         let old = object(place, &path);
         place.put(&path, other);
-        let read = read(place, (&path, &old), 69_999..70_000).map(drop);
+        let read = read(place, &path, &old, 69_999..70_000).map(drop);
         let sums = place.system().sums(&path, &old).map(drop);
         let checked = place.system().check(&path, &old);
         let is_seen = matches!(checked, Err(RemoteError::Changed));
@@ -181,7 +182,7 @@ fn sync<P: TestPlace>(place: &P, path: &str, old: Option<&[u8]>) -> (Option<Vec<
     (fs::read(world.out()).ok(), told)
 }
 
-fn a_sync_brings_what_is_there<P: TestPlace>(place: &P) {
+fn a_sync_copies_the_object<P: TestPlace>(place: &P) {
     for len in LENS {
         let (path, new) = (place.at(&format!("img{len}")), bytes(len, 3));
         place.put(&path, &new);
@@ -194,7 +195,7 @@ fn a_sync_brings_what_is_there<P: TestPlace>(place: &P) {
     }
 }
 
-fn a_change_beside_a_sync_leaves_one_version<P: TestPlace>(place: &P) {
+fn a_change_during_a_sync_leaves_one_whole_version<P: TestPlace>(place: &P) {
     for (no, len) in [1000, 5 * PART + 1].into_iter().enumerate() {
         let (first, same_len, shorter) = (bytes(len, 5), bytes(len, 6), bytes(len / 2, 7));
         for (other_no, last) in [same_len, shorter].into_iter().enumerate() {
@@ -211,12 +212,12 @@ fn a_change_beside_a_sync_leaves_one_version<P: TestPlace>(place: &P) {
     }
 }
 
-fn a_sum_that_lies_replaces_nothing<P: TestPlace>(place: &P) {
+fn a_wrong_checksum_replaces_nothing<P: TestPlace>(place: &P) {
     for len in LENS.into_iter().filter(|len| *len > 0) {
         let path = place.at(&format!("img{len}"));
         place.put(&path, &bytes(len, 4));
         let (came, told) = sync(place, &path, Some(b"old"));
         assert!(came.unwrap() == b"old", "{len}");
-        assert!(told[0].contains("not those that their sum is of"), "{len}: {told:?}");
+        assert!(told[0].contains("do not match their checksum"), "{len}: {told:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A server of objects in memory. A dialect puts what it has into the words of a system.
+//! A fake HTTP server of objects in memory. A dialect answers requests in the protocol of a system.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,24 +12,24 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::conformance::TestPlace;
 use crate::system::StorageSystem;
 
-/// Length of what is summed by itself, in bytes, in a system whose writers choose it.
+/// Length in bytes of separately checksummed parts, in systems where the writer chooses it.
 pub(crate) const PART: usize = 1 << 20;
 
 /// A version of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredObject {
     pub(crate) bytes: Vec<u8>,
-    /// Its number, which no other version has.
+    /// Number of the version, unique in a server.
     pub(crate) no: u64,
 }
 
-/// Objects, and what is to become of them.
+/// The state of a fake server.
 #[derive(Debug, Default)]
 pub(crate) struct FakeServer {
     state: Mutex<FakeState>,
-    /// Sums are of other bytes than those that are read.
+    /// Return checksums of other bytes.
     lies: bool,
-    /// Port of another protocol.
+    /// Port of the system's second protocol.
     besides: OnceLock<u16>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct FakeServer {
 struct FakeState {
     objects: BTreeMap<String, StoredObject>,
     versions: u64,
-    /// A version that comes in the place of an object once some of it is read.
+    /// Path and bytes of an object to put during the next read.
     next: Option<(String, Vec<u8>)>,
 }
 
@@ -58,10 +58,10 @@ pub(crate) struct TestAnswer {
     body: Vec<u8>,
 }
 
-/// The words of a system.
+/// Answers a request in the protocol of a system.
 pub(crate) type Dialect = fn(&FakeServer, &TestRequest) -> TestAnswer;
 
-/// A system that is spoken with, and what is behind it.
+/// A client under test with a fake server.
 pub(crate) struct ServedSystem<S> {
     pub(crate) fake: Arc<FakeServer>,
     pub(crate) system: Arc<S>,
@@ -96,7 +96,7 @@ impl FakeServer {
         Arc::new(Self { lies, ..Self::default() })
     }
 
-    /// Serves it for as long as the process lives; its host and port.
+    /// Starts the HTTP server, for the life of the process. Returns host and port.
     pub(crate) fn serve(self: &Arc<Self>, dialect: Dialect) -> String {
         let fake = Arc::clone(self);
         let answer = move |stream: TcpStream| {
@@ -107,7 +107,7 @@ impl FakeServer {
         listen(answer).to_string()
     }
 
-    /// Has `answer` hear those who connect to [`FakeServer::port`].
+    /// Starts a server of the second protocol, on [`FakeServer::port`].
     pub(crate) fn serve_second_port(self: &Arc<Self>, answer: fn(&Self, TcpStream)) {
         let fake = Arc::clone(self);
         let at = listen(move |stream| answer(&fake, stream));
@@ -122,7 +122,7 @@ impl FakeServer {
         self.state.lock().unwrap().objects.get(path).cloned()
     }
 
-    /// The version of this number, if it is still there.
+    /// The object version `no`, unless replaced.
     pub(crate) fn version(&self, no: u64) -> Option<StoredObject> {
         self.state.lock().unwrap().objects.values().find(|kept| kept.no == no).cloned()
     }
@@ -131,7 +131,7 @@ impl FakeServer {
         self.state.lock().unwrap().objects.clone()
     }
 
-    /// The bytes of which the sum of these is told.
+    /// The bytes to checksum for `bytes`: others if the server returns wrong checksums.
     pub(crate) fn summed<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut summed = Cow::Borrowed(bytes);
         if self.lies && !bytes.is_empty() {
@@ -140,7 +140,7 @@ impl FakeServer {
         summed
     }
 
-    /// Content: what comes next, comes behind it.
+    /// A range of an object's content. Then the `next` object is put.
     pub(crate) fn content(&self, kept: &StoredObject, range: Range<usize>) -> Vec<u8> {
         let mut state = self.state.lock().unwrap();
         if let Some((path, bytes)) = state.next.take() {
@@ -149,7 +149,7 @@ impl FakeServer {
         kept.bytes[range].to_vec()
     }
 
-    /// The answer to `bytes=0-1`.
+    /// The answer to a `Range` header such as `bytes=0-1`.
     pub(crate) fn ranged(&self, kept: &StoredObject, range: &str) -> TestAnswer {
         let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
@@ -162,7 +162,7 @@ impl FakeServer {
     }
 }
 
-/// Has `answer` hear everybody who connects, on threads; where it listens.
+/// Starts a server that calls `answer` with each connection, on a thread of its own. Returns the address.
 pub(crate) fn listen(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, answer) = (listener.local_addr().unwrap(), Arc::new(answer));
@@ -176,22 +176,22 @@ pub(crate) fn listen(answer: impl Fn(TcpStream) + Send + Sync + 'static) -> std:
 }
 
 impl StoredObject {
-    /// An entity tag.
+    /// The entity tag.
     pub(crate) fn tag(&self) -> String {
         format!("\"v{}\"", self.no)
     }
 
-    /// When it was written, in seconds.
+    /// Time of the write, in seconds.
     pub(crate) fn secs(&self) -> u64 {
         1_000_000_000 + self.no
     }
 
-    /// The same as a header has it.
+    /// Time of the write, as an HTTP date.
     pub(crate) fn date(&self) -> String {
         httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(self.secs()))
     }
 
-    /// The parts that are summed by themselves: none of what was put at once.
+    /// The separately checksummed parts; none of an object uploaded in one request.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(PART).take(if self.bytes.len() > PART { usize::MAX } else { 0 })
     }
@@ -245,7 +245,7 @@ impl TestAnswer {
         }
         head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
         let body = if is_head { &[] } else { &body[..] };
-        // Whoever had enough hangs up.
+        // A client that read enough closes the connection.
         stream.write_all(&[head.as_bytes(), body].concat()).ok();
     }
 }
