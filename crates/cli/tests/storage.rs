@@ -210,7 +210,7 @@ fn words_that_make_no_sense_are_refused() {
     }
     // Stacked file systems, and those of the kernel, tell places of devices that nobody names.
     let nothing = storage(&world, "/proc/version");
-    assert!(nothing.code == Some(3) && nothing.stderr.contains("tells nothing"), "{nothing:#?}");
+    assert!(nothing.code == Some(3) && nothing.stderr.contains("records nothing"), "{nothing:#?}");
     // Nobody waits for who writes to a pipe.
     assert_eq!(Run::of(&mut world.command("mkfifo", ["pipe"])).code, Some(0));
     assert!(storage(&world, "pipe").stderr.contains("no regular file"));

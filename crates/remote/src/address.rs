@@ -68,7 +68,7 @@ impl SystemKind {
         url: &str,
         env: &dyn Environment,
     ) -> Result<Arc<dyn StorageSystem>, RemoteError> {
-        let unknown = || RemoteError::Address(format!("{url}: no system that can be read"));
+        let unknown = || RemoteError::Address(format!("{url}: not the URL of a known system"));
         let (scheme, host) = url.split_once("://").ok_or_else(unknown)?;
         Ok(match kind_of(scheme.as_bytes()).ok_or_else(unknown)? {
             Self::S3 => Arc::new(s3::S3Bucket::open(host, env)?),

@@ -87,7 +87,7 @@ pub(crate) enum RedirectPolicy {
     /// Follow redirects to `http` URLs. Loopback and link-local targets are followed only if the first host is such
     /// too.
     Follow,
-    /// Return the redirect: a request signed for a host is invalid on another.
+    /// Return the redirect: a request signed for one host is invalid on another host.
     Tell,
 }
 

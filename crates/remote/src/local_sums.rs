@@ -17,13 +17,14 @@ use crate::sums::ObjectSums;
 use crate::tree::RemoteTree;
 use crate::{RemoteError, lock};
 
-/// The receiver's half of the checksum comparison: checksums local files, and shares results with [`SystemSums`].
+/// The receiver's half of the checksum comparison: checksums local files, and shares results with `SystemSums`.
 #[derive(Debug, Default)]
 pub struct LocalSums {
     tree: OnceLock<RemoteTree>,
-    known: Mutex<HashMap<Digest, Extents>>,
+    /// Extents of old versions, by the digest that names the version as a base.
+    bases: Mutex<HashMap<Digest, Extents>>,
     /// Checksums of objects that one end requested, kept until the other end requests them.
-    asked: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
+    pending: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
     evidence: Evidence,
 }
 
@@ -31,7 +32,7 @@ pub struct LocalSums {
 type PendingSums = Mutex<Option<Option<ObjectSums>>>;
 
 /// Most objects whose checksums are kept for the other end.
-const MAX_ASKED: usize = 1 << 14;
+const MAX_PENDING: usize = 1 << 14;
 
 impl LocalSums {
     /// Sets the tree that is sent. Only the first call has an effect.
@@ -48,28 +49,28 @@ impl LocalSums {
     fn sums(&self, path: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let Some(tree) = self.tree.get() else { return Ok(None) };
         let path = tree.source_path(path);
-        let asked = {
-            let mut all = lock(&self.asked);
+        let pending = {
+            let mut all = lock(&self.pending);
             match all.remove(&path) {
-                Some(asked) => asked,
+                Some(pending) => pending,
                 None => {
-                    let asked = Arc::new(PendingSums::default());
-                    if all.len() < MAX_ASKED {
-                        all.insert(path.clone(), Arc::clone(&asked));
+                    let pending = Arc::new(PendingSums::default());
+                    if all.len() < MAX_PENDING {
+                        all.insert(path.clone(), Arc::clone(&pending));
                     }
-                    asked
+                    pending
                 }
             }
         };
-        let mut told = lock(&asked);
-        if told.is_none() {
-            *told = Some(tree.sums(&path)?);
+        let mut sums = lock(&pending);
+        if sums.is_none() {
+            *sums = Some(tree.sums(&path)?);
         }
-        Ok(told.clone().flatten())
+        Ok(sums.clone().flatten())
     }
 
-    /// The checksums of the object of `len` bytes at `path` and the name of its content; `None` if they do not cover
-    /// it.
+    /// The checksums of the object of `len` bytes at `path`, and the content's name. `None` if the checksums do not
+    /// cover the object.
     fn sums_and_name(
         &self,
         path: &RelPath,
@@ -87,12 +88,12 @@ impl OldSums for LocalSums {
         // A file that changed meanwhile has other bytes than those checksummed.
         old.check_unchanged().ok()?;
         let base = Digest::from_bytes(*blake3::hash(&extents.encode()).as_bytes());
-        lock(&self.known).insert(base, extents);
+        lock(&self.bases).insert(base, extents);
         Some(base)
     }
 
     fn noted(&self, base: &Digest) -> Option<Extents> {
-        lock(&self.known).remove(base)
+        lock(&self.bases).remove(base)
     }
 
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {

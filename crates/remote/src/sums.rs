@@ -213,7 +213,7 @@ impl SummedUnit {
 }
 
 /// Length in bytes of the units to request for an object of `len` bytes, in systems that checksum units of any length.
-/// Longer objects get longer units, so that the checksums of an object stay within about two megabytes.
+/// Longer objects get longer units, so that the checksums of an object stay below about two megabytes.
 pub(crate) fn unit_bytes(len: u64) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST_UNITS: u64 = 1 << 18;

@@ -16,11 +16,11 @@ use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
 
 /// Most listed object versions that are remembered until the object is opened.
-const MAX_SEEN: usize = 1 << 16;
+const MAX_LISTED: usize = 1 << 16;
 /// Most names of a directory that are reported as an error each.
-const MAX_ERRORS: usize = 1000;
+const MAX_NAME_ERRORS: usize = 1000;
 /// Most objects with checksums that are remembered until the object is opened.
-const MAX_TOLD: usize = 64;
+const MAX_RECENT_SUMS: usize = 64;
 
 /// The source paths of a system as one tree, with rsync's trailing slash: `dir` is an entry of that name, `dir/` is the
 /// content of the directory.
@@ -43,8 +43,9 @@ struct TreeInner {
     takes: TreeOptions,
     scopes: Scopes,
     /// The source path, by index, that each name at the top level came from.
-    tops: Mutex<HashMap<Name, usize>>,
-    seen: Mutex<HashMap<RelPath, ObjectVersion>>,
+    top_sources: Mutex<HashMap<Name, usize>>,
+    /// Object versions as listed, until the objects are opened.
+    listed: Mutex<HashMap<RelPath, ObjectVersion>>,
     /// Checksums just used on an old version, kept for the next open of the object.
     recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
 }
@@ -98,8 +99,17 @@ impl RemoteTree {
     ) -> Result<Self, RemoteError> {
         let roots = paths.iter().map(|path| NamedPath::new(path)).collect::<Result<_, _>>()?;
         let scopes = Scopes::new(takes.rules.clone(), Box::default(), Start::Root);
-        let (tops, seen, recent_sums) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(TreeInner { system, roots, takes, scopes, tops, seen, recent_sums })))
+        let (top_sources, listed, recent_sums) =
+            (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(TreeInner {
+            system,
+            roots,
+            takes,
+            scopes,
+            top_sources,
+            listed,
+            recent_sums,
+        })))
     }
 
     /// The name of the source if the only source is an object.
@@ -130,7 +140,7 @@ impl RemoteTree {
         let first = Name::new(names.next()?).ok()?;
         let root = match &self.0.roots[..] {
             [only] => only,
-            roots => roots.get(*lock(&self.0.tops).get(&first)?)?,
+            roots => roots.get(*lock(&self.0.top_sources).get(&first)?)?,
         };
         let text = std::str::from_utf8(at.as_bytes()).ok()?;
         match &root.name {
@@ -161,7 +171,7 @@ impl RemoteTree {
     /// Lists the top level: all source paths merged. The first source with a name wins.
     fn top(&self) -> Result<TopLevel, StoreError> {
         let mut top = TopLevel::default();
-        let mut tops = HashMap::new();
+        let mut top_sources = HashMap::new();
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
                 None => self.list_dir(&root.path),
@@ -175,14 +185,14 @@ impl RemoteTree {
             top.has_empty |= found.is_empty() && errors.is_empty();
             top.errors.extend(errors);
             for (name, found) in found {
-                if tops.contains_key(&name) {
+                if top_sources.contains_key(&name) {
                     continue;
                 }
-                tops.insert(name.clone(), at);
+                top_sources.insert(name.clone(), at);
                 top.found.push((name, found));
             }
         }
-        *lock(&self.0.tops) = tops;
+        *lock(&self.0.top_sources) = top_sources;
         top.found.sort_by(|one, other| one.0.cmp(&other.0));
         Ok(top)
     }
@@ -197,7 +207,7 @@ impl RemoteTree {
             source: std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()),
         };
         let mut refuse = |name: &str, why: &str| match errors.len() {
-            0..MAX_ERRORS => errors.push(unusable(name, why)),
+            0..MAX_NAME_ERRORS => errors.push(unusable(name, why)),
             _ => more += 1,
         };
         self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
@@ -235,8 +245,8 @@ impl RemoteTree {
     fn open_object(&self, at: &RelPath) -> Result<RemoteSnapshot, RemoteError> {
         let path = self.path_of(at).ok_or(RemoteError::NotFound)?;
         // The comparison by checksum needs the listed version too, so it stays until it is read.
-        let seen = lock(&self.0.seen).get(at).cloned();
-        let object = match seen {
+        let listed = lock(&self.0.listed).get(at).cloned();
+        let object = match listed {
             Some(object) => object,
             None => match self.look_up(&path)? {
                 Some(SystemEntry::Object(object)) => object,
@@ -255,9 +265,9 @@ impl RemoteTree {
 
     /// Forgets the listed version of an object. The next open looks the object up again.
     fn forget(&self, at: &RelPath, object: &ObjectVersion) {
-        let mut seen = lock(&self.0.seen);
-        if seen.get(at) == Some(object) {
-            seen.remove(at);
+        let mut listed = lock(&self.0.listed);
+        if listed.get(at) == Some(object) {
+            listed.remove(at);
         }
     }
 
@@ -277,14 +287,14 @@ impl RemoteTree {
     pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let at = &self.source_path(at);
         let Some(path) = self.path_of(at) else { return Ok(None) };
-        let seen = lock(&self.0.seen).get(at).cloned();
+        let listed = lock(&self.0.listed).get(at).cloned();
         let found =
-            seen.map_or_else(|| self.look(at), |object| Ok(Some(SystemEntry::Object(object))))?;
+            listed.map_or_else(|| self.look(at), |object| Ok(Some(SystemEntry::Object(object))))?;
         let Some(SystemEntry::Object(object)) = found else { return Ok(None) };
         let sums = self.0.system.sums(&path, &object).and_then(|sums| sums.check(object.len));
         let sums = sums.inspect_err(|_| self.forget(at, &object))?;
         let mut told = lock(&self.0.recent_sums);
-        if told.len() < MAX_TOLD {
+        if told.len() < MAX_RECENT_SUMS {
             told.insert(at.clone(), (object, sums.clone()));
         }
         Ok(Some(sums))
@@ -337,7 +347,7 @@ impl Tree for RemoteTree {
             found
         };
         let mut judge = self.0.scopes.judge(dir, self)?;
-        let mut seen = lock(&self.0.seen);
+        let mut listed = lock(&self.0.listed);
         for (name, found) in found {
             let is_dir = matches!(found, SystemEntry::Dir { .. });
             if !judge.admits(&name, is_dir) {
@@ -358,9 +368,9 @@ impl Tree for RemoteTree {
             }
             let meta = meta_of(&found);
             if let SystemEntry::Object(object) = found
-                && seen.len() < MAX_SEEN
+                && listed.len() < MAX_LISTED
             {
-                seen.insert(path, object);
+                listed.insert(path, object);
             }
             listing.entries.push(Entry { name, meta });
         }

@@ -27,7 +27,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
                     (mapped.extents, "FIEMAP", SumStrength::Hint, about)
                 }
-                None => return Err(LayoutError("its storage tells nothing of it".into())),
+                None => return Err(LayoutError("the file system records nothing about it".into())),
             }
         }
     };
@@ -38,7 +38,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
         sums.push_range(&mut layout, &range, is)?;
     }
     if !sums.is_kept && sums.left == 0 {
-        layout.about.push(format!("no more than {MAX_SUM_BYTES} bytes of sums are told"));
+        layout.about.push(format!("only the first {MAX_SUM_BYTES} bytes of checksums are shown"));
     }
     Ok(layout)
 }

@@ -46,7 +46,7 @@ pub fn read_snapshot(snapshot: &str, inode: u64) -> Result<Layout, LayoutError> 
     let ended = zdb.wait().map_err(|error| LayoutError(deltic_store::reason(&error)))?;
     let told = String::from_utf8_lossy(&told?).into_owned();
     if !ended.success() || !told.contains(BLOCKS) {
-        let why = if why.is_empty() { "it knows no such file" } else { &why };
+        let why = if why.is_empty() { "no such file" } else { &why };
         return Err(LayoutError(format!("zdb: {why}")));
     }
     read(&told)
@@ -111,7 +111,7 @@ fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), Layout
 }
 
 fn not_understood(line: &str) -> LayoutError {
-    LayoutError(format!("zdb prints what is not understood: {line:.200}"))
+    LayoutError(format!("unknown output of zdb: {line:.200}"))
 }
 
 const BLOCKS: &str = "Indirect blocks:";
