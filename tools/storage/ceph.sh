@@ -62,5 +62,5 @@ down() {
 put() { timeout 120 rados -p pool put dir/img "$1"; }
 get() { timeout 120 rados -p pool get dir/img "$1"; }
 # No object is longer than 128 MiB, unless one says so.
-laws=a_pool_keeps_the_laws
+laws=a_pool_passes_the_conformance_suite
 url=rados://pool/dir/ unit=65536 facts=40960 size=100MiB

@@ -55,5 +55,5 @@ put() {
 get() { cp "$mfs/mount/dir/img" "$1"; }
 export MOOSEFS_DIR=$mfs/mount/laws
 mkdir "$MOOSEFS_DIR"
-laws=a_mount_keeps_the_laws
+laws=a_mount_passes_the_conformance_suite
 url=moosefs://$mfs/mount/dir/ unit=65536 facts=40960
