@@ -5,7 +5,7 @@
 //! `Carryless` are witnesses, like those of [`Simd`](super::Simd):
 //!
 //! ```text
-//! keyed.rs  ── impl Kernel ──►  Witness::run  ── picks ──►  Portable | Pclmul | Vpclmul256 | Vpclmul512 | Pmull
+//! keyed.rs  ── impl CarrylessKernel ──►  MultiplierWitness::run  ── picks ──►  Portable | Pclmul | Vpclmul256 | … | Pmull
 //! ```
 #![allow(unsafe_code, reason = "intrinsics: see docs/ARCHITECTURE.md, walls")]
 
