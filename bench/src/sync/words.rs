@@ -138,7 +138,7 @@ impl LinkSpec {
     }
 
     /// Returns the link, if any.
-    pub(crate) fn link(self) -> Option<Link> {
+    pub(crate) fn link(self) -> Option<LinkModel> {
         match self {
             Self::Nothing => None,
             Self::Link(link) => Some(link),
@@ -298,7 +298,7 @@ mod tests {
             let round_trip = Duration::from_secs_f64(millis / 1e3);
             assert_eq!(
                 word.parse(),
-                Ok(LinkSpec::Link(Link { bits_per_second, round_trip })),
+                Ok(LinkSpec::Link(LinkModel { bits_per_second, round_trip })),
                 "{word}"
             );
         }

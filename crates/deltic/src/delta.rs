@@ -198,10 +198,10 @@ impl Delta {
         let (mut header, mut end, mut ops) = (None, None, Vec::new());
         while let Some(record) = parser.record()? {
             match record {
-                Record::Header(first) => header = Some(first),
-                Record::Copy(old) => push(&mut ops, DeltaOp::Copy(range(old)?)),
-                Record::Literal(bytes) => push(&mut ops, DeltaOp::Literal(bytes)),
-                Record::End { len, digest } => end = Some((len, digest)),
+                DeltaRecord::Header(first) => header = Some(first),
+                DeltaRecord::Copy(old) => push(&mut ops, DeltaOp::Copy(range(old)?)),
+                DeltaRecord::Literal(bytes) => push(&mut ops, DeltaOp::Literal(bytes)),
+                DeltaRecord::End { len, digest } => end = Some((len, digest)),
             }
         }
         parser.finish()?;
@@ -272,7 +272,7 @@ impl DeltaBuilder<'_> {
                         };
                         push(&mut self.ops, op);
                     }
-                    steps::Op::Literal { new } => {
+                    steps::DeltaOp::Literal { new } => {
                         push(&mut self.ops, DeltaOp::Literal(bytes(new.start, new.len).to_vec()));
                     }
                 }
@@ -308,8 +308,8 @@ fn push(ops: &mut Vec<DeltaOp>, op: DeltaOp) {
 }
 
 /// Cuts `data` into chunks. `each` gets the start and the sum of every chunk.
-fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> End {
-    let (mut sum, mut at) = (Summary::new(), 0);
+fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk)) -> FileSummary {
+    let (mut sum, mut at) = (SummaryBuilder::new(), 0);
     let mut take = |_: &[u8], chunk: Chunk| {
         sum.push(&chunk)?;
         each(at, chunk);

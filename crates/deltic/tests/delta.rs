@@ -1,6 +1,6 @@
 //! Properties of deltas between buffers.
 
-use deltic::{Delta, DeltaError, FormatError, Op, apply, delta};
+use deltic::{Delta, DeltaError, DeltaOp, FormatError, apply, delta};
 use proptest::prelude::*;
 
 /// Returns pseudo-random bytes for a seed.
@@ -37,7 +37,7 @@ proptest! {
         let made = delta(&old, &new);
         prop_assert_eq!(made.new_len(), new.len() as u64);
         prop_assert_eq!(apply(&old, &made), Ok(new.clone()));
-        prop_assert_eq!(made.ops().iter().map(Op::len).sum::<usize>(), new.len());
+        prop_assert_eq!(made.ops().iter().map(DeltaOp::len).sum::<usize>(), new.len());
         prop_assert!(made.ops().iter().all(|op| !op.is_empty()));
         let decoded = Delta::decode(&made.encode()).unwrap();
         prop_assert_eq!(decoded.apply(&old), Ok(new));
@@ -74,7 +74,7 @@ fn a_small_edit_costs_about_its_bytes() {
 #[test]
 fn equal_versions_are_one_copy_and_repeats_are_copies() {
     let old = noise(100_000, 11);
-    assert_eq!(delta(&old, &old).ops(), [Op::Copy(0..old.len())]);
+    assert_eq!(delta(&old, &old).ops(), [DeltaOp::Copy(0..old.len())]);
     let twice = [&old[..], &old].concat();
     assert!(delta(&old, &twice).literal_bytes() < 5_000);
     assert!(delta(&[], &[]).ops().is_empty());

@@ -18,7 +18,7 @@ const TRIED_EVERY: u32 = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadPacker {
     /// The link to the other end, if its speed decides about compression.
-    link: Option<Link>,
+    link: Option<LinkModel>,
     /// True if runs of zeros are removed.
     zeros: bool,
 }
@@ -26,19 +26,19 @@ pub struct PayloadPacker {
 /// Latest measurement of a codec's ratio and speed.
 #[derive(Debug, Default)]
 pub struct CodecTrial {
-    codec: Option<Codec>,
+    codec: Option<CodecModel>,
     ago: u32,
 }
 
 impl CodecTrial {
     /// Counts a payload. Returns the measured codec, or `None` if a new measurement is due.
-    pub fn codec(&mut self) -> Option<Codec> {
+    pub fn codec(&mut self) -> Option<CodecModel> {
         self.ago += 1;
         self.codec.filter(|_| self.ago < TRIED_EVERY)
     }
 
     /// Stores the result of a measurement.
-    pub const fn note(&mut self, codec: Codec) {
+    pub const fn note(&mut self, codec: CodecModel) {
         *self = Self { codec: Some(codec), ago: 0 };
     }
 }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
-        let packing = PayloadPacker::new(Compression::AsAsked, None, true);
+        let packing = PayloadPacker::new(CompressionChoice::AsAsked, None, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

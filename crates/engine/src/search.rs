@@ -27,7 +27,7 @@ pub struct NewSearch {
     /// Sums that the file's store keeps of the segment.
     pub kept: Option<StoredSums>,
     /// A region that was searched in advance and ends with this segment.
-    pub region: Option<Box<Region>>,
+    pub region: Option<Box<SearchedRegion>>,
 }
 
 impl NewSearch {

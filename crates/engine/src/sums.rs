@@ -125,7 +125,7 @@ impl PortionSummer<'_> {
     fn sub_chunks(
         &self,
         range: Range<u64>,
-        judge: Judge,
+        judge: JudgeScope,
         bytes: &[u8],
         sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
     ) -> Summed {
@@ -141,15 +141,15 @@ impl PortionSummer<'_> {
 
     /// Returns a summer for consecutive chunks from `start` on.
     fn summer(&self, start: u64) -> ChunkSummer<'_> {
-        let stored = self.stored.as_ref().filter(|_| self.summing.weak == Weak::Crc32c);
-        ChunkSummer { portions: self, joined: stored.map(Joined::new), at: start }
+        let stored = self.stored.as_ref().filter(|_| self.summing.weak == WeakKind::Crc32c);
+        ChunkSummer { portions: self, joined: stored.map(ChunkSums::new), at: start }
     }
 }
 
 /// Sums consecutive chunks.
 struct ChunkSummer<'a> {
     portions: &'a PortionSummer<'a>,
-    joined: Option<Joined<'a>>,
+    joined: Option<ChunkSums<'a>>,
     at: u64,
 }
 
@@ -166,7 +166,7 @@ impl ChunkSummer<'_> {
     }
 
     /// Returns the strong sum of a chunk: the store's sum if available, or a computed sum.
-    fn strong(&self, strong: Strong, chunk: &[u8]) -> StrongSum {
+    fn strong(&self, strong: StrongKind, chunk: &[u8]) -> StrongSum {
         let stored = self.portions.stored.as_ref();
         let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
         let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
@@ -186,7 +186,7 @@ pub struct StrongSums<'a> {
 impl<'a> StrongSums<'a> {
     /// Creates the task for these spans.
     #[must_use]
-    pub fn new(strong: Strong, key: &'a SumKey, spans: &'a [Span]) -> Self {
+    pub fn new(strong: StrongKind, key: &'a SumKey, spans: &'a [Span]) -> Self {
         Self { strong, key, spans, sums: Vec::with_capacity(spans.len()) }
     }
 }

@@ -3,7 +3,7 @@
 //! An entry takes the bytes that it takes on the wire. The bytes never leave the process.
 
 use deltic_core::codec::{Put, Reader};
-use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Entry, Meta, Name};
 
 use crate::wire::{Bad, Wire};
@@ -19,7 +19,7 @@ impl PackedEntries {
         name.put(to);
         // The wire has no inodes.
         match meta.linked() {
-            Some(Linked::Inode(Inode { device, number }, names)) => {
+            Some(HardLink::Inode(Inode { device, number }, names)) => {
                 let mut alone = meta.clone();
                 alone.set_linked(None);
                 alone.put(to);
@@ -59,7 +59,7 @@ fn take(from: &mut Reader<'_>) -> Result<Entry, Bad> {
     let names = from.varint_u32()?;
     if names > 0 {
         let inode = Inode { device: from.varint()?, number: from.varint()? };
-        meta.set_linked(Some(Linked::Inode(inode, names)));
+        meta.set_linked(Some(HardLink::Inode(inode, names)));
     }
     Ok(Entry { name, meta })
 }
@@ -76,7 +76,7 @@ mod tests {
         let modified = Timestamp { secs: -5, nanos: 999_999_999 };
         let plain = Meta { user: Some(7), ..Meta::plain(Kind::File, 1 << 40, modified, 0o4755) };
         let mut linked = plain.clone();
-        linked.set_linked(Some(Linked::Inode(Inode { device: u64::MAX, number: 3 }, 1)));
+        linked.set_linked(Some(HardLink::Inode(Inode { device: u64::MAX, number: 3 }, 1)));
         let link = Meta::plain(Kind::Symlink((*b"to").into()), 0, modified, 0o777);
         let mut packed = PackedEntries::default();
         for (at, meta) in [("c", &plain), ("b", &link), ("a", &plain), ("a", &linked)] {

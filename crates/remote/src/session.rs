@@ -104,7 +104,7 @@ impl RemoteSystem {
 
 fn takes(options: &Options) -> TreeOptions {
     TreeOptions {
-        rules: Filter::new(&options.rules, Side::Sender),
+        rules: Filter::new(&options.rules, FilterSide::Sender),
         recursive: options.recursive,
         dirs: options.select.dirs,
     }

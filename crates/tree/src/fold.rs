@@ -14,19 +14,33 @@ use unicode_normalization::UnicodeNormalization;
 use crate::path::{Name, RelPath};
 
 /// Returns the folded form of `name`, equal for all its spellings. Names with different folded forms are different
-/// names on every file system.
+/// names on every file system. FAT and NTFS drop dots and blanks at the end of a name; so does the folded form.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
     in_one_case(without_dots_at_end(name.as_bytes()))
 }
 
-/// Returns the form that spellings of a name share which differ in case, or in how Unicode composes letters.
+/// Folds the case of `name` and its Unicode normalization form.
 fn in_one_case(name: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(name).ok().filter(|text| !text.is_ascii());
     let Some(text) = text else { return name.to_ascii_lowercase() };
     // Upper case first: the upper case of ß is SS, and that of ſ is S.
     let upper = text.nfd().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
+}
+
+/// Returns the folded form of a path: the [folded] names of its components.
+#[must_use]
+pub fn folded_path(path: &RelPath) -> Vec<u8> {
+    let form = |name: &[u8]| Name::new(name).map_or_else(|_| name.to_vec(), |name| folded(&name));
+    path.components().map(form).collect::<Vec<_>>().join(&b'/')
+}
+
+/// Returns `name` without dots and blanks at its end. A name of dots and blanks alone stays whole.
+#[must_use]
+pub fn without_dots_at_end(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+    end.map_or(name, |end| &name[..=end])
 }
 
 /// Returns at most two other spellings of `name`: one in the other case, one in the other Unicode normalization form. A
@@ -103,21 +117,26 @@ impl SampleNames {
 
 /// Finds names of one directory that some file systems take for the same name.
 ///
-/// Callers add names in byte order. Only names with a capital letter or a non-ASCII letter are stored: the first of two
-/// spellings in byte order always has such a letter.
+/// Callers add names in byte order. Of two spellings in different case or normalization form, the first has a capital
+/// letter or a non-ASCII letter: only such names are stored by their folded case. A name with dots or blanks at its end
+/// is stored without them. A name that is a prefix of the next names (`a` of `a.`) is known by its length.
 #[derive(Debug, Default)]
 pub struct FoldedNames {
     by_hash: HashMap<u64, StringSlot>,
     names: PackedStrings,
+    last: Vec<u8>,
+    beginnings: Vec<usize>,
 }
 
 impl FoldedNames {
-    /// Adds a name. Returns an earlier name that some file systems take for `name`.
-    pub fn add(&mut self, name: &Name) -> Option<Name> {
-        let has_variants = |byte: &u8| byte.is_ascii_uppercase() || !byte.is_ascii();
-        let is_kept = name.as_bytes().iter().any(has_variants);
-        if !is_kept && self.names.is_empty() {
-            return None;
+    /// Adds a name. Returns earlier names, at most one of each kind, that some file systems take for `name`.
+    pub fn add(&mut self, name: &Name) -> Vec<Name> {
+        let bytes = name.as_bytes();
+        self.note_beginnings(bytes);
+        let has_variants = bytes.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        let has_dots = without_dots_at_end(bytes).len() < bytes.len();
+        if !has_variants && !has_dots && self.by_hash.is_empty() {
+            return Vec::new();
         }
         let [by_case, by_start] = keys(bytes);
         let start = &by_start[..by_start.len() - KIND.len()];

@@ -10,14 +10,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::compare::{Asked, Both, is_in_the_way, is_of_rules};
+use super::limit::output_within;
+use super::{NO_KINDS, options};
 use crate::common::attrs::{DEFAULT, SOMEBODY, own};
 use crate::common::dice::Dice;
 use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, PATTERNS, Taste, Tree, What};
 use crate::common::{DELTIC, SHELL, Way, World, is_root};
-use crate::compare::{Asked, Both, is_in_the_way, is_of_rules};
-use crate::limit::output_within;
-use crate::{NO_KINDS, options};
 
 /// All that makes a case.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_tree::path::printable;
 
-use crate::case::{Case, End};
+use super::case::{Case, End};
 use crate::common::attrs::{ACCESS, DEFAULT};
 use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, RULE_FILES, What};

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::case::{Case, Verdict};
+use super::case::{Case, Verdict};
+use super::compare::Asked;
 use crate::common::Way;
 use crate::common::maker::Tree;
-use crate::compare::Asked;
 
 /// Enough for the largest cases.
 const MOST_TRIES: usize = 600;

@@ -37,7 +37,11 @@ impl SharedTerms {
         Self {
             names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
-            packing: PayloadPacker::new(Compression::AsAsked, None, terms.zeros(&options.strategy)),
+            packing: PayloadPacker::new(
+                CompressionChoice::AsAsked,
+                None,
+                terms.zeros(&options.strategy),
+            ),
         }
     }
 }

@@ -80,7 +80,7 @@ mod tests {
     use deltic_protocol::batch::{MAGIC, Part, asked};
     use deltic_protocol::message::{Extent, Payload};
     use deltic_protocol::options::Options;
-    use deltic_tree::meta::Linked;
+    use deltic_tree::meta::HardLink;
     use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
     use super::*;
@@ -157,7 +157,7 @@ mod tests {
             |dir, entries, extent| ToReceiver::Listing { dir, own: None, entries, extent };
         let linked = |no| {
             let mut meta = meta(5);
-            meta.set_linked(Some(Linked::First(2)));
+            meta.set_linked(Some(HardLink::First(2)));
             vec![Entry { name: name(no), meta }]
         };
         for (why, (error, bytes)) in [

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
 use deltic_engine::pack::{CodecTrial, PayloadPacker, measured, pack_for};
 use deltic_protocol::message::Payload;
 
@@ -19,7 +19,11 @@ pub(super) struct Packer {
 
 impl Packer {
     /// The arguments are those of [`PayloadPacker::new`].
-    pub(super) fn new(compression: Compression, link: Option<Link>, zeros: bool) -> Self {
+    pub(super) fn new(
+        compression: CompressionChoice,
+        link: Option<LinkModel>,
+        zeros: bool,
+    ) -> Self {
         Self { packing: PayloadPacker::new(compression, link, zeros), tried: Mutex::default() }
     }
 

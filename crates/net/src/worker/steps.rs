@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::search::Blocks;
-use deltic_core::strategy::{Conversation, Sums};
-use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Span, StoredSums, Strategy};
+use deltic_core::search::SharedBlocks;
+use deltic_core::strategy::{Conversation, SumSource};
+use deltic_core::{
+    AtEnd, BlockSumSpec, ChunkerSpec, Digest, Fingerprinter, Span, StoredSums, Strategy,
+};
 use deltic_engine::sums::{self, PortionSummer, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::Terms;

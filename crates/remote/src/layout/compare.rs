@@ -14,7 +14,7 @@ pub struct Comparison {
     /// Ranges of the new version that may differ: ascending, disjoint, not adjacent.
     pub differs: Vec<Range<u64>>,
     /// The weakest evidence among the equal ranges; `None` if no range is equal.
-    pub by: Option<Strength>,
+    pub by: Option<SumStrength>,
 }
 
 impl Comparison {
@@ -94,7 +94,12 @@ impl PartOffset<'_> {
     ///
     /// `weakest` is the strength of equal storage places, and of zeros. `one_history` is true if both layouts have the
     /// same history.
-    fn same(self, old: Self, weakest: Strength, one_history: bool) -> (u64, Option<Strength>) {
+    fn same(
+        self,
+        old: Self,
+        weakest: SumStrength,
+        one_history: bool,
+    ) -> (u64, Option<SumStrength>) {
         let most = self.left().min(old.left());
         let is_here = one_history && self.place().is_some_and(|place| old.place() == Some(place));
         let by_place = is_here.then_some(weakest);
@@ -106,7 +111,12 @@ impl PartOffset<'_> {
     }
 
     /// Compares up to `most` bytes by checksums, or as zeros.
-    fn same_by_sums(self, old: Self, most: u64, weakest: Strength) -> (u64, Option<Strength>) {
+    fn same_by_sums(
+        self,
+        old: Self,
+        most: u64,
+        weakest: SumStrength,
+    ) -> (u64, Option<SumStrength>) {
         match (&self.part.content, &old.part.content) {
             (PartContent::Zero, PartContent::Zero) => (most, Some(weakest)),
             (PartContent::Units(units), PartContent::Units(was)) if units.are_like(was) => {

@@ -15,7 +15,7 @@ pub struct Layout {
     /// Identifies this version among others of the same name.
     pub token: String,
     /// How far equal storage places prove equal bytes.
-    pub identities: Strength,
+    pub identities: SumStrength,
     /// The history of storage within which places are unique.
     pub(super) history: [u8; 32],
     pub(super) parts: Vec<LayoutPart>,

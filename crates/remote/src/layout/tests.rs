@@ -106,7 +106,7 @@ fn a_hash_device_has_the_checksums_of_its_image() {
         "root hash 3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16"
     );
     let differs = vec![4096..8192, 696_320..700_416];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
     let short = layout(LayoutSource::DmVerity, fixture!("dm-verity-sha1.hash"));
     let salted = |units: &UnitSums, block: &[u8]| {
         sha1::Sha1::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
@@ -153,7 +153,7 @@ fn stored_crcs_match_the_content() {
     let packed = layout(LayoutSource::BlueStore, fixture!("bluestore-compressed.json"));
     assert_eq!(packed.len(), 300_000);
     assert!(packed.parts().any(|(_, part)| matches!(part.content, PartContent::Encoded(..))));
-    assert_eq!(packed.differing(&packed).by, Some(Strength::Hint));
+    assert_eq!(packed.differing(&packed).by, Some(SumStrength::Hint));
     // Without checksums no range is equal.
     let mut dump: serde_json::Value =
         serde_json::from_slice(fixture!("bluestore-compressed.json")).unwrap();
@@ -254,7 +254,7 @@ fn records_of_a_snapshot_are_identified_by_their_places() {
     bytes[700_000] ^= 0xff;
     assert_eq!(check(&new, &bytes, fletcher4), 1_000_000);
     let differs = vec![0..131_072, 655_360..786_432];
-    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(SumStrength::Proof) });
     let sparse = layout(LayoutSource::Zfs, fixture!("zfs/sparse.txt"));
     let mut bytes = vec![0; 1 << 20];
     bytes.extend(stream(200_000));
@@ -271,7 +271,7 @@ fn records_of_a_snapshot_are_identified_by_their_places() {
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
     assert_eq!(
         packed.differing(&packed).by,
-        Some(Strength::Proof),
+        Some(SumStrength::Proof),
         "an equal place needs no checksum"
     );
     // Records that zdb could not read are an error, not zeros.
@@ -365,30 +365,30 @@ fn evidence_is_graded_by_the_rules() {
         ],
     );
     let all = old.differing(&old);
-    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(Strength::Hint)));
+    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(SumStrength::Hint)));
     // Places count within one history only; in another history checksums decide.
     let moved = of(2, &[part(8192, id(0), crcs(&[1, 9]))]);
     let found = moved.differing(&old);
-    assert_eq!((found.differs, found.by), (one(4096..8192), Some(Strength::Hint)));
+    assert_eq!((found.differs, found.by), (one(4096..8192), Some(SumStrength::Hint)));
     // Equal places suffice, wherever parts begin.
     let same = of(
         1,
         &[part(1000, id(0), PartContent::Unknown), part(7192, id(1000), PartContent::Unknown)],
     );
     let found = same.differing(&old);
-    assert_eq!((found.differs, found.by), (vec![], Some(Strength::Proof)));
+    assert_eq!((found.differs, found.by), (vec![], Some(SumStrength::Proof)));
     // Of a hint and a proof for one part, the proof counts.
     let hashes = |history| {
         let sums = UnitSums::plain(SumAlgorithm::Sha256, 4096, vec![5; 32]);
         let mut layout = of(history, &[part(4096, id(0), PartContent::Units(sums))]);
-        layout.identities = Strength::Hint;
+        layout.identities = SumStrength::Hint;
         layout
     };
-    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(Strength::Proof));
+    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(SumStrength::Proof));
     let mut places =
         of(1, &[part(4096, id(0), PartContent::Unknown), part(5, None, PartContent::Zero)]);
-    places.identities = Strength::Hint;
-    assert_eq!(places.differing(&places).by, Some(Strength::Hint));
+    places.identities = SumStrength::Hint;
+    assert_eq!(places.differing(&places).by, Some(SumStrength::Hint));
     // Offsets into a place count, and so do the offsets of units.
     let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
     assert_eq!(shifted.differing(&old).differs, one(4096..4192));
@@ -401,7 +401,7 @@ fn evidence_is_graded_by_the_rules() {
     };
     let [new, was] = [[chunk(1), chunk(2), chunk(3)], [chunk(9), chunk(1), chunk(3)]];
     let found = of(0, &new).differing(&of(0, &was));
-    assert_eq!((found.differs, found.by), (one(11..23), Some(Strength::AgainstAccidents)));
+    assert_eq!((found.differs, found.by), (one(11..23), Some(SumStrength::AgainstAccidents)));
     // Equal compressed bytes mean equal content, as far as the checksum proves it.
     let packed = |how: &str, n| {
         let sum = ContentSum { algorithm: SumAlgorithm::Fletcher4, bytes: [n; 32].into() };

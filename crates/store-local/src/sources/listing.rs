@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deltic_core::packed::Slot;
+use deltic_core::packed::StringSlot;
 use deltic_tree::meta::HardLink;
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Mounts, Name, Names, RelPath};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
 use deltic_engine::gap::GapBlockSums;
 use deltic_engine::sums::{PortionSummer, StrongSums};
 use deltic_engine::{FileShrank, journal, search};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::packed::Slot;
-use deltic_core::{CodecError, Put, Reader, Slab};
+use deltic_core::packed::StringSlot;
+use deltic_core::{CodecError, Put, Reader, StringSlab};
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
