@@ -8,14 +8,13 @@ pub mod age;
 pub mod channel;
 pub mod client;
 
-pub mod control;
 mod pass;
 pub mod private;
 pub mod server;
-pub mod token;
 pub mod trust;
-pub mod update;
 mod upgrade;
+
+pub use deltic_carrier::{control, token, update};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

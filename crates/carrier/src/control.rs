@@ -6,8 +6,6 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::invalid;
-
 /// Most bytes of a control message.
 const MAX_CONTROL_BYTES: usize = 16 << 10;
 
@@ -73,9 +71,10 @@ pub enum FromServer {
 /// Where it is none, or too long.
 pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
     if bytes.len() > MAX_CONTROL_BYTES {
-        return Err(invalid("a control message is too long"));
+        let why = "a control message is too long";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
-    serde_json::from_slice(bytes).map_err(invalid)
+    serde_json::from_slice(bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 #[cfg(test)]
