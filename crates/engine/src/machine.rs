@@ -1,5 +1,6 @@
 //! A common interface to the protocol's sender and receiver state machines.
 
+use deltic_core::strategy::Link;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
@@ -75,6 +76,8 @@ pub trait Machine {
     fn greeted(&mut self, _: &Terms) {}
     /// Notes that the other end has not answered yet, so that it counts as far away.
     fn unanswered(&mut self) {}
+    /// Takes the link to the other end as it is now; choices from now on go by this link.
+    fn set_link(&mut self, _: Link) {}
 }
 
 impl Machine for Sender {
@@ -146,6 +149,9 @@ impl Machine for Sender {
     }
     fn unanswered(&mut self) {
         Self::unanswered(self);
+    }
+    fn set_link(&mut self, link: Link) {
+        Self::set_link(self, link);
     }
 }
 

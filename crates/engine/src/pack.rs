@@ -16,10 +16,10 @@ const TRIED_EVERY: u32 = 32;
 
 /// Packs the payloads of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct PayloadPacker {
-    /// The link to the other end, if its speed decides about compression.
-    link: Option<LinkModel>,
-    /// True if runs of zeros are removed.
+pub struct Packing {
+    /// True where the link decides what is compressed.
+    by_cost: bool,
+    /// True where zeros are left out.
     zeros: bool,
 }
 
@@ -43,18 +43,18 @@ impl CodecTrial {
     }
 }
 
-impl PayloadPacker {
-    /// Creates a packer. Without a `link`, only the user's level decides about compression. `zeros` says whether both
-    /// ends support sparse payloads.
+impl Packing {
+    /// Packs by this rule for compression. Leaves out `zeros` where both ends may.
     #[must_use]
-    pub fn new(compression: CompressionChoice, link: Option<LinkModel>, zeros: bool) -> Self {
-        Self { link: link.filter(|_| compression == CompressionChoice::ByCost), zeros }
+    pub fn new(compression: Compression, zeros: bool) -> Self {
+        Self { by_cost: compression == Compression::ByCost, zeros }
     }
 
-    /// Returns the link whose speed decides about compression. Returns `None` if the level `asked` for decides.
+    /// The link that decides whether a payload is compressed: `link`, as it is now. `None` where the level that is
+    /// `asked` for decides, and where nothing is known of the link.
     #[must_use]
-    pub fn by_cost(&self, asked: Option<i32>) -> Option<LinkModel> {
-        self.link.filter(|_| asked.is_none())
+    pub fn by_cost(&self, asked: Option<i32>, link: Option<Link>) -> Option<Link> {
+        link.filter(|_| self.by_cost && asked.is_none())
     }
 
     /// Packs bytes with zstd at the level `asked` for, or uncompressed.
@@ -169,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
-        let packing = PayloadPacker::new(CompressionChoice::AsAsked, None, true);
+    fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
+        let packing = Packing::new(Compression::AsAsked, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

@@ -4,10 +4,10 @@
 //! [`poll`](Session::poll) after each of these until `poll` returns `None`:
 //!
 //! ```text
-//!        feed ─────►┌─────────┐─► SessionStep::Send   frames for the other end
-//!    answered ─────►│ Session │─► SessionStep::Work   for a worker
-//!        wake ─────►└─────────┘─► SessionStep::Event  for the user
-//!                        └──────► SessionStep::Done
+//!        feed ─────►┌─────────┐─► Step::Send   frames for the other end
+//!    answered ─────►│ Session │─► Step::Work   for a worker
+//!        wake ─────►│         │─► Step::Event  for people
+//!    set_link ─────►└─────────┘─► Step::Done
 //! ```
 //!
 //! Reading never waits for writing. The protocol's credit bounds the frames that a machine holds. Work starts only
@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use deltic_core::strategy::Link;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive};
 use deltic_protocol::report::{Counts, Notice, Trouble};
@@ -194,7 +195,14 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         }
     }
 
-    /// Tells the session how many bytes were sent and received so far.
+    /// Takes the link to the other end as it is now: what was measured, or what the user allows. It may be called at any
+    /// time and any number of times; the machine chooses by the last one. A session that is told no link chooses as
+    /// for an unknown one.
+    pub fn set_link(&mut self, link: Link) {
+        self.machine.set_link(link);
+    }
+
+    /// Notes how many bytes crossed the wire so far.
     pub fn moved(&mut self, sent: u64, received: u64) {
         self.events.moved(sent, received);
     }

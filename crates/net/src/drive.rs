@@ -46,7 +46,7 @@ pub(crate) struct Drive {
     pub(crate) greeting: Option<(Greeting, Agree)>,
     pub(crate) frames: mpsc::Receiver<Reading>,
     pub(crate) outlets: Outlets,
-    /// Streams that join, or do not.
+    /// Streams that join, or do not, and changes of the link.
     pub(crate) news: mpsc::Receiver<News>,
     /// Has threads do the machine's work.
     pub(crate) share: Share,
@@ -94,10 +94,7 @@ async fn turn<M: Machine, W: Worker<M>>(
     let mut withheld = Withheld { patience: by.credit_patience, until: None };
     loop {
         while let Ok(news) = news.try_recv() {
-            match news {
-                News::Outlet(batches) => runner.outlets.add(batches),
-                News::Fewer(message) => watch(fewer(message)),
-            }
+            runner.take_news(news, watch);
         }
         if runner.step(watch)? {
             return runner.end(watch).await;
@@ -216,6 +213,17 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             watch(located(&*self.worker, notice));
         }
         Ok(())
+    }
+
+    fn take_news(&mut self, news: News, watch: Watch<'_>) {
+        match news {
+            News::Outlet(batches) => self.outlets.add(batches),
+            News::Fewer(message) => watch(fewer(message)),
+            News::Link(link) => {
+                self.session.set_link(link);
+                self.worker.set_link(link);
+            }
+        }
     }
 
     fn rest(&mut self) -> Option<Vec<u8>> {

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use deltic_core::strategy::Link as Figures;
 use deltic_protocol::Terms;
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
@@ -56,6 +57,8 @@ pub(crate) enum News {
     Outlet(mpsc::Sender<Vec<u8>>),
     /// Some did not join, and why.
     Fewer(String),
+    /// The link to the other end as it is now.
+    Link(Figures),
 }
 
 /// Ways of further streams to a session.

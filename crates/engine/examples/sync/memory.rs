@@ -37,11 +37,7 @@ impl SharedTerms {
         Self {
             names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
-            packing: PayloadPacker::new(
-                CompressionChoice::AsAsked,
-                None,
-                terms.zeros(&options.strategy),
-            ),
+            packing: Packing::new(Compression::AsAsked, terms.zeros(&options.strategy)),
         }
     }
 }

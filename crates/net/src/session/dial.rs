@@ -257,7 +257,7 @@ impl Session {
             greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
             share: self.share(&options),
         };
-        let machine = Sender::new(options).over(self.rate()).offering_up_to(worker.most_offered());
+        let machine = Sender::new(options).offering_up_to(worker.most_offered());
         let result = self.run((machine, worker), run, watch).await;
         self.end(result).await
     }

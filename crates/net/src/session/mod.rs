@@ -27,7 +27,7 @@ use crate::greeting::{Agree, Greeting, Role, check_len, hear_magic, hello, in_ti
 use crate::host::place::places;
 use crate::host::user::Watch;
 use crate::outlets::Outlets;
-use crate::streams::{Joined, Joining, beside};
+use crate::streams::{Joined, Joining, News, beside};
 use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
@@ -104,11 +104,6 @@ impl Session {
         self.flow.monitor.count_sent(Purpose::Control, frames.len());
         // If nobody listens any more, the reader hears why.
         self.batches.send(frames).await.ok();
-    }
-
-    /// The bandwidth of the way to the other end in bits a second, as far as this one knows it.
-    fn rate(&self) -> Option<u64> {
-        self.config.figures().map(|figures| figures.bits_per_second)
     }
 
     /// Says hello, and what we want, at once.
@@ -201,7 +196,10 @@ impl Session {
         });
         let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
         self.reading = Some(reading);
-        let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
+        let (tell, news) = mpsc::channel(MAX_STREAMS as usize + 1);
+        if let Some(link) = self.config.figures() {
+            tell.try_send(News::Link(link)).ok();
+        }
         let (open, mut closed) = mpsc::channel(1);
         let joined = Joined {
             role: Role::of(M::SIDE),

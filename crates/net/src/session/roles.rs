@@ -83,7 +83,6 @@ impl Session {
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
-            .over(self.config.figures())
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
             .with_moved(self.config.moved.clone())
@@ -115,7 +114,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         worker.agree(terms);
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
-        let mut machine = Sender::new(options).over(self.rate());
+        let mut machine = Sender::new(options);
         machine.greeted(terms.offers, terms.limits);
         if terms.kept_sums {
             machine.agree_on_sums();

@@ -18,18 +18,14 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// The arguments are those of [`PayloadPacker::new`].
-    pub(super) fn new(
-        compression: CompressionChoice,
-        link: Option<LinkModel>,
-        zeros: bool,
-    ) -> Self {
-        Self { packing: PayloadPacker::new(compression, link, zeros), tried: Mutex::default() }
+    /// The arguments are those of [`Packing::new`].
+    pub(super) fn new(compression: Compression, zeros: bool) -> Self {
+        Self { packing: Packing::new(compression, zeros), tried: Mutex::default() }
     }
 
-    /// Packs bytes at the level that is `asked` for, or else as the link says.
-    pub(super) fn pack(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
-        let Some(link) = self.packing.by_cost(asked) else {
+    /// Packs bytes at the level that is `asked` for, or else for `link`, as the link is now.
+    pub(super) fn pack(&self, bytes: Vec<u8>, asked: Option<i32>, link: Option<Link>) -> Payload {
+        let Some(link) = self.packing.by_cost(asked, link) else {
             return self.pack_as_asked(bytes, asked);
         };
         within(Stage::Pack, || {
@@ -69,25 +65,29 @@ mod tests {
     #[test]
     fn text_is_compressed_for_a_slow_link_alone() {
         let (text, noise) = (b"new from old, ".repeat(2000), noise());
-        let is_packed = |packing: &Packer, bytes: &[u8]| {
-            matches!(packing.pack(bytes.to_vec(), None), Payload::Zstd(_))
+        let is_packed = |packing: &Packer, bytes: &[u8], link| {
+            matches!(packing.pack(bytes.to_vec(), None, link), Payload::Zstd(_))
         };
         let (slow, fast) = (link(8000), link(u64::MAX));
-        let by_cost = |link| Packer::new(CompressionChoice::ByCost, link, false);
-        assert!(is_packed(&by_cost(slow), &text));
-        assert!(!is_packed(&by_cost(fast), &text));
-        assert!(!is_packed(&by_cost(None), &text), "nothing is known");
-        assert!(!is_packed(&by_cost(slow), &noise));
-        assert!(!is_packed(&Packer::new(CompressionChoice::AsAsked, slow, false), &text));
-        assert!(matches!(by_cost(fast).pack(text, Some(3)), Payload::Zstd(_)), "it was asked for");
+        let by_cost = || Packer::new(Compression::ByCost, false);
+        assert!(is_packed(&by_cost(), &text, slow));
+        assert!(!is_packed(&by_cost(), &text, fast));
+        assert!(!is_packed(&by_cost(), &text, None), "nothing is known");
+        assert!(!is_packed(&by_cost(), &noise, slow));
+        assert!(!is_packed(&Packer::new(Compression::AsAsked, false), &text, slow));
+        let asked = by_cost().pack(text.clone(), Some(3), fast);
+        assert!(matches!(asked, Payload::Zstd(_)), "it was asked for");
+        let changing = by_cost();
+        let packed = [slow, fast, slow].map(|link| is_packed(&changing, &text, link));
+        assert_eq!(packed, [true, false, true], "each payload goes by the link of its time");
     }
 
     #[test]
     fn content_that_changes_is_tried_again() {
-        let packing = Packer::new(CompressionChoice::ByCost, link(8000), false);
+        let packing = Packer::new(Compression::ByCost, false);
         let text = b"new from old, ".repeat(2000);
-        assert!(matches!(packing.pack(noise(), None), Payload::Plain(_)));
-        let packed = (0..MANY).map(|_| packing.pack(text.clone(), None));
+        assert!(matches!(packing.pack(noise(), None, link(8000)), Payload::Plain(_)));
+        let packed = (0..MANY).map(|_| packing.pack(text.clone(), None, link(8000)));
         assert!(packed.into_iter().any(|payload| matches!(payload, Payload::Zstd(_))));
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
-use deltic_core::strategy::LinkModel;
+use deltic_core::strategy::{Compression, Link};
 use deltic_core::{
     DataMap, Digest, Fingerprinter, Key, Span, StrongKind, StrongSum, digest_of_changes,
     digest_of_data,
@@ -60,7 +60,8 @@ pub(crate) struct SourceWorker<T: Tree> {
     options: Options,
     /// The level of compression, where that is asked for.
     level: i32,
-    link: Option<LinkModel>,
+    /// The link to the other end as it is now, if it is known.
+    link: Mutex<Option<Link>>,
     user: User,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<(Agreed, Packer)>,
@@ -98,6 +99,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 
     fn terms(&self) -> Option<Terms> {
         self.agreed.get().map(|(agreed, _)| agreed.terms)
+    }
+
+    fn set_link(&self, link: Link) {
+        *lock(&self.link) = Some(link);
     }
 
     fn cost(&self, work: &Work) -> Cost {
@@ -245,7 +250,7 @@ impl<T: Tree> SourceWorker<T> {
             called: Called::new(&options.metadata),
             options: options.clone(),
             level: level(options.compress_level),
-            link: None,
+            link: Mutex::default(),
             user: User::default(),
             agreed: OnceLock::new(),
             guessed: ours.names(),
@@ -260,11 +265,6 @@ impl<T: Tree> SourceWorker<T> {
     /// The same for a run that removed these sources before.
     pub(crate) fn with_moved(self, moved: Option<MovedSources>) -> Self {
         Self { moved: ListedAgain::new(moved), ..self }
-    }
-
-    /// The same for a session that crosses `link`, if anything is known of that.
-    pub(crate) fn over(self, link: Option<LinkModel>) -> Self {
-        Self { link, ..self }
     }
 
     /// The same, with what is known of files.
@@ -290,8 +290,12 @@ impl<T: Tree> SourceWorker<T> {
     /// Takes the terms of the session; only the first count.
     pub(crate) fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
-            let (strategy, link) = (&self.options.strategy, self.link.filter(|_| terms.zstd));
-            let packer = Packer::new(strategy.compression, link, terms.zeros(strategy));
+            let strategy = &self.options.strategy;
+            let compression = match terms.zstd {
+                true => strategy.compression,
+                false => Compression::AsAsked,
+            };
+            let packer = Packer::new(compression, terms.zeros(strategy));
             (Agreed::new(terms, strategy), packer)
         });
     }
@@ -535,7 +539,7 @@ impl<T: Tree> SourceWorker<T> {
             Sums::Take => within(Stage::Sum, || chunks(&self.names(handle), spans, &bytes)),
             Sums::Known => Vec::new(),
         };
-        Ok((self.packer().pack(bytes, zstd), chunks))
+        Ok((self.packer().pack(bytes, zstd, *lock(&self.link)), chunks))
     }
 
     fn sum(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use deltic_core::Strategy;
+use deltic_core::strategy::Link;
 
 use crate::error::PeerError;
 use crate::limits::Limits;
@@ -41,8 +42,8 @@ pub(super) struct Context {
     pub(super) groups_out: u64,
     /// Gaps asked for and not answered, over all files.
     pub(super) gaps_out: u64,
-    /// Bandwidth of the way to the receiver, where the driver knows it.
-    pub(super) bits_per_second: Option<u64>,
+    /// The link to the receiver as it is now, if the driver knows the link.
+    pub(super) link: Option<Link>,
 }
 
 /// Optional abilities that both ends have.
@@ -71,7 +72,7 @@ impl Context {
             is_greeted: false,
             groups_out: 0,
             gaps_out: 0,
-            bits_per_second: None,
+            link: None,
         }
     }
 

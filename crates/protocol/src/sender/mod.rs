@@ -28,6 +28,8 @@ mod pending;
 mod presets;
 mod transfer;
 
+use deltic_core::strategy::Link;
+
 use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::Limits;
@@ -79,12 +81,11 @@ impl Sender {
         }
     }
 
-    /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known
-    /// they take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
-    #[must_use]
-    pub fn over(mut self, bits_per_second: Option<u64>) -> Self {
-        self.cx.bits_per_second = bits_per_second;
-        self
+    /// Takes the link to the receiver as it is now. Choices from now on go by this link: some strategies choose the chunk
+    /// length of each file by the bandwidth. Until a link is known, they choose for a middling one
+    /// ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
+    pub const fn set_link(&mut self, link: Link) {
+        self.cx.link = Some(link);
     }
 
     /// The same that offers no file of more than so many bytes: by a base it would most likely go, and nothing of it be

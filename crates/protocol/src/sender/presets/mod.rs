@@ -136,7 +136,8 @@ impl Preset {
         if let Side::Signature(old) = &mut self.side {
             *old = Signature::Closed(keeps);
         }
-        self.spec = self.ways.strategy.chunker(len, cx.bits_per_second);
+        let bits_per_second = cx.link.map(|link| link.bits_per_second);
+        self.spec = self.ways.strategy.chunker(len, bits_per_second);
         self.spec
     }
 

@@ -1,0 +1,118 @@
+//! A link that changes while a session runs: the next choice goes by the link as it is then.
+
+use std::time::Duration;
+
+use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::{ChunkerSpec, Strategy};
+use deltic_engine::machine::Lane;
+use deltic_engine::pack::{Packing, pack_for};
+use deltic_engine::session::{Session, Step, Surroundings};
+use deltic_protocol::hello::Abort;
+use deltic_protocol::limits::Limits;
+use deltic_protocol::message::{How, Payload};
+use deltic_protocol::options::Options;
+use deltic_protocol::sender::{Answer, Listed, Opened, Sender, Work};
+use deltic_protocol::{FileNo, PeerError, ToSender};
+use deltic_tree::{Entry, Kind, Meta, Name, Timestamp};
+
+/// Bytes of each file.
+const LEN: u64 = 1 << 20;
+
+struct Alone;
+
+impl Surroundings<Sender> for Alone {
+    fn can_send(&self, _: Lane) -> bool {
+        true
+    }
+    fn can_start(&self, _: &Work) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Failed;
+
+impl From<PeerError> for Failed {
+    fn from(_: PeerError) -> Self {
+        Self
+    }
+}
+
+impl From<Abort> for Failed {
+    fn from(_: Abort) -> Self {
+        Self
+    }
+}
+
+fn link(bits_per_second: u64) -> Link {
+    Link { bits_per_second, round_trip: Duration::from_millis(20) }
+}
+
+fn meta(kind: Kind, len: u64) -> Meta {
+    Meta::plain(kind, len, Timestamp::default(), 0o644)
+}
+
+/// Takes all steps that can be taken; returns the chunkers of the files that are begun.
+fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
+    let mut chunkers = Vec::new();
+    while let Some(step) = session.poll(&Alone) {
+        let Step::Work(id, work) = step else { continue };
+        match work {
+            Work::List { .. } => {
+                let names = [b"a", b"b", b"c"].map(|name| Name::new(name).unwrap());
+                let file = |name| Entry { name, meta: meta(Kind::File, LEN) };
+                let (own, entries) = (Some(meta(Kind::Dir, 0)), Vec::from(names.map(file)));
+                session
+                    .answered(id, Answer::Listed(Ok(Listed { own, entries, ..Listed::default() })));
+            }
+            Work::Open { .. } => {
+                let known = deltic_protocol::known::Known::default();
+                let opened = Opened { meta: meta(Kind::File, LEN), body: None, known };
+                session.answered(id, Answer::Opened(Ok(opened)));
+            }
+            // The answer can wait.
+            Work::Sum { summing, .. } => chunkers.push(summing.chunker),
+            other => panic!("{other:?}"),
+        }
+    }
+    chunkers.dedup();
+    chunkers
+}
+
+#[test]
+fn a_file_is_cut_for_the_link_as_it_is_when_the_file_is_opened() {
+    let strategy = Strategy::named("netsync").unwrap();
+    let options = Options { recursive: true, strategy, ..Options::default() };
+    let mut sender = Sender::new(options);
+    sender.greeted(false, Limits::default());
+    let mut session = Session::<_, Failed>::new(sender, None);
+    assert!(begun(&mut session).is_empty());
+    let wanted = |session: &mut Session<_, _>, file| {
+        let want = ToSender::Want { file: FileNo(file), how: How::Strategy }.encode();
+        assert_eq!(session.feed_bytes(&want).unwrap(), want.len());
+        begun(session)
+    };
+    let expected = |bits_per_second| [strategy.chunker(LEN, bits_per_second)];
+    assert_eq!(wanted(&mut session, 0), expected(None), "nothing is known");
+    session.set_link(link(5_000_000));
+    assert_eq!(wanted(&mut session, 1), expected(Some(5_000_000)));
+    session.set_link(link(500_000_000));
+    assert_eq!(wanted(&mut session, 2), expected(Some(500_000_000)));
+    assert_ne!(expected(Some(5_000_000)), expected(Some(500_000_000)));
+}
+
+#[test]
+fn a_payload_is_compressed_for_the_link_as_it_is_when_the_payload_is_packed() {
+    let packing = Packing::new(Compression::ByCost, false);
+    let codec = Codec { ratio: 0.1, compressed_per_second: 1e8, decompressed_per_second: 1e9 };
+    let text = b"new from old, ".repeat(2000);
+    let packed = [1_000_000, 100_000_000_000, 1_000_000].map(|bits_per_second| {
+        let link = packing.by_cost(None, Some(link(bits_per_second))).unwrap();
+        matches!(pack_for(link, text.clone(), codec), Payload::Zstd(_))
+    });
+    assert_eq!(packed, [true, false, true]);
+    assert_eq!(packing.by_cost(None, None), None, "nothing is known");
+    assert_eq!(packing.by_cost(Some(3), Some(link(1))), None, "a level was asked for");
+    let as_asked = Packing::new(Compression::AsAsked, false);
+    assert_eq!(as_asked.by_cost(None, Some(link(1))), None);
+}
