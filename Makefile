@@ -151,7 +151,7 @@ docs: toolchain
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
 wasm: toolchain
-	tools/wasm-build.sh deltic-core deltic-tree deltic-protocol deltic-engine deltic-store -- --no-default-features
+	tools/wasm-build.sh deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-carrier -- --no-default-features
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
 	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
 	tools/wasm-build.sh deltic-core -- --release --example suite

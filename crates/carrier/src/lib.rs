@@ -1,5 +1,26 @@
-//! The connection between a client and a server, without IO: control messages, updates and tokens.
+//! The connection between a client and a server, without IO: messages and their channels, control messages, updates and
+//! tokens. A server, the client of a command and a page of a browser share this code.
+//!
+//! ```text
+//!  other end ─ message ─► Channels::receive ─► Event::Bytes, Event::End, Event::Whole ─► readers of channels
+//!                                           ─► Event::Control ─► ClientEnd or ServerEnd ─► a control message
+//!  other end ◄─ message ─ Outgoing::message ◄─ bytes of a channel
+//!            ◄─ message ─ FromClient, FromServer::message
+//! ```
+//!
+//! Nothing here waits, reads a clock or holds a queue. The caller owns the socket, hands in each message and the time
+//! since the connection began, and sends the messages that it gets back.
 
+pub mod changes;
+pub mod channels;
 pub mod control;
+pub mod ends;
+pub mod message;
 pub mod token;
 pub mod update;
+
+/// Name of the protocol over a WebSocket, agreed on by `Sec-WebSocket-Protocol`.
+pub const SUBPROTOCOL: &str = "deltic.1";
+
+/// Path of the WebSocket on a server.
+pub const SOCKET_PATH: &str = "/v1/ws";

@@ -262,7 +262,7 @@ fn wrong_tokens_by_the_thousand_let_nobody_in_and_fill_no_memory() {
     while sent < all.unwrap_or(WRONG_TOKENS) {
         let batch = (sent..sent + 100).map(|number| {
             let from = std::net::Ipv4Addr::from(0x0b00_0000 + number);
-            let token = deltic_serve::token::Token::random().reveal();
+            let token = deltic_serve::token::new_token().reveal();
             format!(
                 "GET /v1/volumes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nX-Forwarded-For: {from}\r\n\r\n"
             )

@@ -1,21 +1,19 @@
-//! Channels of a WebSocket: several streams of bytes, and one of [control](crate::control) messages.
+//! Channels of a WebSocket, as streams of tokio. [`deltic_carrier::channels`] says which channel a message is for; here
+//! are the socket, the clock, and the queues between the connection's task and the readers of channels.
 //!
-//! A message is a channel's number, as a varint of LEB128, and bytes of it. A message without bytes ends the stream in
-//! its direction. Channel 0 has control messages, each one whole.
-//!
-//! A stream that nobody reads stops the connection: who opens several reads them all.
+//! A stream that nobody reads blocks the connection: a client with several channels reads all of them.
 
 mod exit;
-mod whole;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use deltic_carrier::channels::{self, Event};
+use deltic_carrier::message::{MAX_MESSAGE_BYTES, MAX_NUMBER_BYTES, Outgoing};
 use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,15 +22,8 @@ use tokio_util::sync::PollSender;
 use tokio_websockets::{Limits, Message, WebSocketStream};
 
 use self::exit::{Exit, SendsNow};
-use self::whole::Whole;
 use crate::lock;
 
-/// Most bytes of a message: bulk costs least in long ones, and a longer one would keep others waiting.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
-/// Most bytes of a channel's number.
-const MAX_NUMBER_BYTES: usize = 5;
-/// Most messages without content, besides one a second.
-const MAX_PINGS: u64 = 60;
 /// Messages that wait on the way from a connection to a channel, and back.
 const WAITING: usize = 4;
 
@@ -42,61 +33,14 @@ pub fn limits() -> Limits {
     Limits::default().max_payload_len(Some(MAX_MESSAGE_BYTES + MAX_NUMBER_BYTES))
 }
 
-/// Splits a message into its channel and its bytes.
-///
-/// # Errors
-/// [`BadMessage`] where it has no channel.
-pub fn decode(mut message: Bytes) -> Result<(u32, Bytes), BadMessage> {
-    let (mut number, mut shift) = (0_u32, 0);
-    loop {
-        if !message.has_remaining() || shift >= 7 * MAX_NUMBER_BYTES {
-            return Err(BadMessage);
-        }
-        let byte = message.get_u8();
-        let part = u32::from(byte & 0x7f);
-        number |=
-            part.checked_shl(shift as u32).filter(|set| set >> shift == part).ok_or(BadMessage)?;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            // One number has one form.
-            return if part == 0 && shift > 7 { Err(BadMessage) } else { Ok((number, message)) };
-        }
-    }
-}
-
-/// Makes a message of bytes of a channel.
-#[must_use]
-pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
-    let mut message = BytesMut::with_capacity(MAX_NUMBER_BYTES + bytes.len());
-    while channel >= 0x80 {
-        message.put_u8(channel as u8 | 0x80);
-        channel >>= 7;
-    }
-    message.put_u8(channel as u8);
-    message.put_slice(bytes);
-    message.freeze()
-}
-
-/// Makes a control message.
-fn control(message: &impl serde::Serialize) -> Bytes {
-    encode(0, &serde_json::to_vec(message).expect("messages are plain data"))
-}
-
-/// A message without a channel's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message names no channel")]
-pub struct BadMessage;
-
 /// A stream of bytes in a channel.
 #[derive(Debug)]
 pub struct Channel {
-    number: u32,
     arriving: mpsc::Receiver<io::Result<Bytes>>,
     /// Bytes that have arrived and are not read.
     at_hand: Bytes,
+    outgoing: Outgoing,
     leaving: PollSender<Bytes>,
-    /// Set once our end of the stream was sent.
-    ended: bool,
 }
 
 impl AsyncRead for Channel {
@@ -125,8 +69,7 @@ impl AsyncWrite for Channel {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.leaving.poll_reserve(cx)).map_err(|_| gone())?;
-        let len = bytes.len().min(MAX_MESSAGE_BYTES);
-        let message = encode(self.number, &bytes[..len]);
+        let Some((message, len)) = self.outgoing.message(bytes) else { return Poll::Ready(Ok(0)) };
         self.leaving.send_item(message).map_err(|_| gone())?;
         Poll::Ready(Ok(len))
     }
@@ -137,11 +80,10 @@ impl AsyncWrite for Channel {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.ended {
+        if let Some(end) = self.outgoing.end() {
             ready!(self.leaving.poll_reserve(cx)).map_err(|_| gone())?;
-            let end = encode(self.number, b"");
             self.leaving.send_item(end).map_err(|_| gone())?;
-            self.ended = true;
+            self.outgoing.sent_end();
         }
         Poll::Ready(Ok(()))
     }
@@ -154,28 +96,26 @@ fn gone() -> io::Error {
 /// Ends the stream in our direction.
 impl Drop for Channel {
     fn drop(&mut self) {
-        if let Some(leaving) = self.leaving.get_ref().filter(|_| !self.ended) {
-            let end = encode(self.number, b"");
-            if let Err(mpsc::error::TrySendError::Full(end)) = leaving.try_send(end) {
-                let leaving = leaving.clone();
-                tokio::spawn(async move { leaving.send(end).await.ok() });
-            }
+        if let (Some(leaving), Some(end)) = (self.leaving.get_ref(), self.outgoing.end())
+            && let Err(mpsc::error::TrySendError::Full(end)) = leaving.try_send(end)
+        {
+            let leaving = leaving.clone();
+            tokio::spawn(async move { leaving.send(end).await.ok() });
         }
     }
 }
 
-/// Destination of the bytes that arrive for a channel.
-#[derive(Debug)]
-enum Arriving {
-    /// Somebody reads them as they come.
-    Stream(mpsc::Sender<io::Result<Bytes>>),
-    /// Room where they wait for the last.
-    Whole(Whole),
-}
+/// Way to the reader of a channel's stream.
+type Reader = mpsc::Sender<io::Result<Bytes>>;
+/// What happens with a whole stream.
+type Then = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// The open channels of a connection; clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Channels(Arc<Mutex<BTreeMap<u32, Arriving>>>);
+#[derive(Clone, Debug)]
+pub struct Channels {
+    open: Arc<Mutex<channels::Channels<Reader, Then>>>,
+    begun: Instant,
+}
 
 /// The channels of a connection, and its way out: nobody says anything more once all clones are gone.
 #[derive(Clone, Debug)]
@@ -190,9 +130,9 @@ impl Mux {
     #[must_use]
     pub fn open(&self, number: u32) -> Option<Channel> {
         let (sender, arriving) = mpsc::channel(WAITING);
-        self.channels.add(number, Arriving::Stream(sender))?;
+        self.channels.all().open(number, sender)?;
         let leaving = PollSender::new(self.leaving.clone());
-        Some(Channel { number, arriving, at_hand: Bytes::new(), leaving, ended: false })
+        Some(Channel { arriving, at_hand: Bytes::new(), outgoing: Outgoing::new(number), leaving })
     }
 
     /// Opens channel `number` for a stream that is of use as a whole: once it has ended, or is longer than `most`
@@ -204,7 +144,8 @@ impl Mux {
         most: usize,
         then: impl FnOnce(Vec<u8>) + Send + 'static,
     ) -> Option<()> {
-        self.channels.add(number, Arriving::Whole(Whole::new(most, then)))
+        let now = self.channels.now();
+        self.channels.all().open_whole(number, (most, now), Box::new(then))
     }
 
     /// The open channels.
@@ -217,21 +158,24 @@ impl Mux {
     ///
     /// # Errors
     /// Where much waits to be sent: the other end asks for more than it reads.
-    pub fn say(&self, message: &impl serde::Serialize) -> io::Result<()> {
-        let sent = self.leaving.try_send(control(message));
+    pub fn say(&self, message: Bytes) -> io::Result<()> {
+        let sent = self.leaving.try_send(message);
         sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
     }
 
     /// Sends a control message once there is room; a connection that has ended takes none.
-    pub async fn tell(&self, message: &impl serde::Serialize) {
-        self.leaving.send(control(message)).await.ok();
+    pub async fn tell(&self, message: Bytes) {
+        self.leaving.send(message).await.ok();
     }
 
     /// Ends our direction of a channel of which nothing was sent with these bytes, at once and on this thread: to wake
     /// the connection's task costs more. Messages that cannot go at once are for [`send`](Self::send).
     #[must_use]
     pub fn end_with(&self, number: u32, bytes: &[u8]) -> Vec<Bytes> {
-        let mut messages = vec![encode(number, bytes), encode(number, b"")];
+        let outgoing = Outgoing::new(number);
+        let (answer, end) = (outgoing.message(bytes), outgoing.end());
+        let mut messages: Vec<_> =
+            answer.map(|(answer, _)| answer).into_iter().chain(end).collect();
         if let Some(exit) = self.exit.upgrade()
             && !exit.send_now(&mut messages)
         {
@@ -258,88 +202,66 @@ impl Channels {
     /// Counts them.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.all().len()
+        self.all().count()
     }
 
-    fn add(&self, number: u32, arriving: Arriving) -> Option<()> {
-        let mut all = self.all();
-        if all.contains_key(&number) {
-            return None;
-        }
-        all.insert(number, arriving);
-        Some(())
-    }
-
-    /// Closes channel `number`; who reads it is told `why`, or that it ends.
+    /// Closes channel `number`; its reader is told `why`, or that the stream ends.
     pub async fn close(&self, number: u32, why: Option<io::Error>) {
-        let channel = self.all().remove(&number);
-        if let (Some(Arriving::Stream(channel)), Some(why)) = (channel, why) {
-            channel.send(Err(why)).await.ok();
+        let reader = self.all().close(number);
+        if let (Some(reader), Some(why)) = (reader, why) {
+            reader.send(Err(why)).await.ok();
         }
     }
 
     /// Gives up channel `number`, if its stream is to be [whole](Mux::open_whole) and is not yet.
     pub fn give_up(&self, number: u32) {
-        let mut all = self.all();
-        let given_up = match all.get(&number) {
-            Some(Arriving::Whole(_)) => all.remove(&number),
-            Some(Arriving::Stream(_)) | None => None,
-        };
-        // What it holds may ask for the channels.
-        drop(all);
+        // It may ask for the channels when it is dropped: not under their lock.
+        let given_up = self.all().give_up(number);
         drop(given_up);
     }
 
     /// Closes channels whose streams should be [whole](Mux::open_whole) by now; which ones.
     pub fn close_late(&self, after: Duration) -> Vec<u32> {
-        let mut all = self.all();
-        let is_late = |arriving: &mut Arriving| matches!(arriving, Arriving::Whole(whole) if whole.age() > after);
-        let late = all.extract_if(.., |_, arriving| is_late(arriving));
-        let late: Vec<_> = late.collect();
-        drop(all);
+        let late = self.all().close_late(self.now(), after);
         late.into_iter().map(|(number, _)| number).collect()
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
-        lock(&self.0)
+    fn all(&self) -> MutexGuard<'_, channels::Channels<Reader, Then>> {
+        lock(&self.open)
+    }
+
+    /// The time since the connection began.
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// Ends all channels with their connection.
     pub fn end(&self, ended: &io::Result<()>) {
-        let channels = std::mem::take(&mut *self.all());
-        for (_, channel) in channels {
-            let Arriving::Stream(channel) = channel else { continue };
+        let readers = self.all().end();
+        for reader in readers {
             let why = match ended {
                 Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
                 Err(error) => io::Error::new(error.kind(), error.to_string()),
             };
-            channel.try_send(Err(why)).ok();
+            reader.try_send(Err(why)).ok();
         }
     }
 
-    /// Hands bytes to their channel. What comes for a channel that is not open was sent before the other end knew.
-    async fn deliver(&self, number: u32, bytes: Bytes) {
-        let Some(channel) = self.stream_for(number, &bytes) else { return };
-        if bytes.is_empty() || channel.send(Ok(bytes)).await.is_err() {
-            self.close(number, None).await;
-        }
-    }
-
-    /// The stream that bytes are for, unless they are kept.
-    fn stream_for(&self, number: u32, bytes: &[u8]) -> Option<mpsc::Sender<io::Result<Bytes>>> {
-        let mut all = self.all();
-        match all.get_mut(&number)? {
-            Arriving::Stream(channel) => Some(channel.clone()),
-            Arriving::Whole(whole) => {
-                if whole.take(bytes) {
-                    let whole = all.remove(&number);
-                    drop(all);
-                    let Some(Arriving::Whole(whole)) = whole else { return None };
-                    whole.end();
+    /// Takes a message; returns it if it is one of control.
+    async fn receive(&self, message: Bytes) -> io::Result<Option<Bytes>> {
+        let event = self.all().receive(message).map_err(invalid)?;
+        match event {
+            Some(Event::Control(message)) => return Ok(Some(message)),
+            Some(Event::Bytes { channel, reader, bytes }) => {
+                if reader.send(Ok(bytes)).await.is_err() {
+                    self.close(channel, None).await;
                 }
-                None
             }
+            Some(Event::Whole(then, bytes)) => then(bytes),
+            // Without its sender the reader comes to the end.
+            Some(Event::End(_)) | None => {}
         }
+        Ok(None)
     }
 }
 
@@ -356,7 +278,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
     #[must_use]
     pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
         let (sender, leaving) = mpsc::channel(WAITING);
-        let channels = Channels::default();
+        let channels = Channels { open: Arc::default(), begun: Instant::now() };
         let (sink, stream) = socket.split();
         let exit = Arc::new(Exit::new(sink));
         let weak: Weak<dyn SendsNow> = Arc::downgrade(&exit) as _;
@@ -376,7 +298,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
         ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let Self { mut stream, exit, channels, mut leaving } = self;
-        let (begun, mut pings) = (Instant::now(), 0);
         let hearing = async {
             while let Some(message) = stream.next().await {
                 let message = message.map_err(io::Error::other)?;
@@ -385,17 +306,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
                     break;
                 }
                 if !message.is_binary() {
-                    // Each ping has an answer, which may have to wait: nobody needs many.
-                    pings += 1;
-                    if pings > MAX_PINGS + begun.elapsed().as_secs() {
-                        return Err(invalid("too many pings"));
-                    }
+                    let now = channels.now();
+                    channels.all().receive_ping(now).map_err(invalid)?;
                     continue;
                 }
-                let (number, bytes) = decode(message.into_payload().into()).map_err(invalid)?;
-                match number {
-                    0 => hear(bytes)?,
-                    number => channels.deliver(number, bytes).await,
+                if let Some(message) = channels.receive(message.into_payload().into()).await? {
+                    hear(message)?;
                 }
             }
             Ok(())
@@ -441,23 +357,7 @@ pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    proptest! {
-        #[test]
-        fn a_message_comes_back_as_it_went(number: u32, bytes: Vec<u8>) {
-            let message = encode(number, &bytes);
-            prop_assert_eq!(decode(message).unwrap(), (number, Bytes::from(bytes)));
-        }
-
-        #[test]
-        fn whatever_comes_is_a_message_in_one_form_or_none(bytes: Vec<u8>) {
-            if let Ok((number, rest)) = decode(Bytes::from(bytes.clone())) {
-                prop_assert_eq!(encode(number, &rest), Bytes::from(bytes));
-            }
-        }
-    }
 
     #[tokio::test]
     async fn a_connection_ends_with_its_last_channel() {
@@ -557,16 +457,5 @@ mod tests {
         theirs.open_whole(3, 100, move |_| drop(held)).expect("it is not open");
         theirs.channels().give_up(3);
         assert_eq!((Arc::strong_count(&told), theirs.channels().count()), (1, 1));
-    }
-
-    #[test]
-    fn numbers_are_varints() {
-        assert_eq!(&encode(1, b"x")[..], b"\x01x");
-        assert_eq!(&encode(300, b"")[..], b"\xac\x02");
-        for bad in
-            [&b""[..], b"\x80", b"\x80\x00", b"\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x80\x01"]
-        {
-            assert_eq!(decode(Bytes::copy_from_slice(bad)), Err(BadMessage), "{bad:?}");
-        }
     }
 }

@@ -11,10 +11,12 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use deltic_carrier::control::{FromClient, FromServer};
+use deltic_carrier::ends::ClientEnd;
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
 use http::StatusCode;
@@ -25,8 +27,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_websockets::ClientBuilder;
 
-use crate::channel::{Channel, Connection, Mux, limits};
-use crate::control::{FromClient, FromServer, parse};
+use crate::channel::{Channel, Connection, Mux, invalid, limits};
+use crate::lock;
 use crate::pass::Pass;
 use crate::token::Token;
 use crate::trust::{self, WrongPin, client_config};
@@ -246,11 +248,14 @@ impl Address {
         let (connection, mux) = Connection::new(socket);
         let channels = mux.channels().clone();
         let (first, heard) = oneshot::channel();
+        let said = Arc::new(Mutex::new(ClientEnd::default()));
+        let ours = Arc::clone(&said);
         tokio::spawn(async move {
             let mut first = Some(first);
             let hear = |message: bytes::Bytes| {
                 first.take().map(|first| first.send(()));
-                if let FromServer::Refused { channel, why, retry_secs } = parse(&message)? {
+                let heard = lock(&ours).hear(&message).map_err(invalid)?;
+                if let FromServer::Refused { channel, why, retry_secs } = heard {
                     // Whoever has the channel says of which volume.
                     let why = io::Error::other(refusal(why, retry_secs));
                     let channels = channels.clone();
@@ -261,7 +266,7 @@ impl Address {
             // How it ended, whoever has the channel hears.
             connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
-        Ok((Link { mux, to: self.clone(), opened: Arc::default() }, heard))
+        Ok((Link { mux, to: self.clone(), said }, heard))
     }
 
     /// Opens a stream to the server, by TLS unless it is this machine; not for ever.
@@ -315,8 +320,8 @@ fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use
 pub struct Link {
     mux: Mux,
     to: Address,
-    /// Number of the last channel.
-    opened: Arc<AtomicU32>,
+    /// Our end of the conversation in channel 0.
+    said: Arc<Mutex<ClientEnd>>,
 }
 
 impl Link {
@@ -331,9 +336,9 @@ impl Link {
 
     /// Opens a channel for what is asked of the server.
     fn channel(&self, asked: impl FnOnce(u32) -> FromClient) -> Result<Channel, SyncError> {
-        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = lock(&self.said).new_channel();
         let channel = self.mux.open(number).expect("no number comes twice");
-        self.mux.say(&asked(number)).map_err(failed("connect to", &self.to.server()))?;
+        self.mux.say(asked(number).message()).map_err(failed("connect to", &self.to.server()))?;
         Ok(channel)
     }
 
@@ -397,6 +402,7 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::new_token;
 
     #[test]
     fn an_address_names_a_volume_and_a_path_there() {
@@ -439,7 +445,7 @@ mod tests {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = silent.local_addr().unwrap();
         let pin = Some(trust::Pin::of(b"any key"));
-        let credentials = Credentials { token: Token::random(), pin };
+        let credentials = Credentials { token: new_token(), pin };
         for scheme in ["https", "http"] {
             let address: Address = format!("{scheme}://{at}/v/").parse().unwrap();
             let begun = tokio::time::Instant::now();

@@ -2,7 +2,8 @@
 //!
 //! A [`server`] has directories as *volumes* and serves them in two ways: sessions of the protocol over a WebSocket,
 //! for programs and browsers, and plain HTTP for everything else. Nothing is served without a [`token`]. A WebSocket
-//! carries several sessions as [channels](channel); what is said about them goes over [channel 0](control).
+//! carries several sessions as [channels](channel); what is said about them goes over
+//! [channel 0](deltic_carrier::control). Messages and channels are computed by [`deltic_carrier`], which has no IO.
 
 pub mod age;
 pub mod channel;
@@ -11,18 +12,13 @@ pub mod client;
 mod pass;
 pub mod private;
 pub mod server;
+pub mod token;
 pub mod trust;
 mod upgrade;
 
-pub use deltic_carrier::{control, token, update};
+pub use deltic_carrier::update;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Name of the protocol over a WebSocket, agreed on by `Sec-WebSocket-Protocol`.
-pub const SUBPROTOCOL: &str = "deltic.1";
-
-/// Path of the WebSocket on a server.
-pub const SOCKET_PATH: &str = "/v1/ws";
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -80,11 +80,11 @@ impl Passes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Token;
+    use crate::token::new_token;
 
     #[test]
     fn a_pass_is_of_one_token_and_of_its_time() {
-        let (one, other) = (Token::random().hash(), Token::random().hash());
+        let (one, other) = (new_token().hash(), new_token().hash());
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let shown = Pass::parse(&Pass::of(&one, now).protocol()).unwrap();
         let mut passes = Passes::default();

@@ -15,7 +15,7 @@ use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
 };
 use deltic_serve::server::{Operator, Prepared, check, prepare};
-use deltic_serve::token::Token;
+use deltic_serve::token::{Token, new_token};
 
 use crate::args::server::{ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand};
 use crate::report::exit::Exit;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         output::complain(&output::words(&error), None);
         return Exit::after_refusal(&error);
     }
-    let token = Token::random();
+    let token = new_token();
     // A file of settings that is not given cannot change.
     let reload = || self::config(args).map_err(|error| output::words(&error));
     let report = |line: &str| output::note(&format!("{line}\n"));
@@ -229,7 +229,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
             output.line(TokenFile::of(&state).add(grant(add)?)?.reveal());
         }
         TokenCommand::New => {
-            let token = Token::random();
+            let token = new_token();
             output.line(token.reveal());
             output.line(format!("hash = \"{}\"", token.hash()));
         }

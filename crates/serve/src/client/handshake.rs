@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use deltic_carrier::{SOCKET_PATH, SUBPROTOCOL};
 use deltic_net::plan::Stream;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -20,7 +21,6 @@ use super::Address;
 use super::refusal::{detail, retry_after};
 use crate::token::Token;
 use crate::upgrade::{accept, new_key};
-use crate::{SOCKET_PATH, SUBPROTOCOL};
 
 /// Longest body of an answer that is read.
 const MAX_REASON: usize = 4 << 10;
@@ -97,6 +97,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
+    use crate::token::new_token;
 
     /// What comes behind an answer to a request, which has the right accept where `ACCEPT` stands.
     async fn asked(answer: &str) -> Result<String, NoSocket> {
@@ -115,7 +116,7 @@ mod tests {
         };
         let asking = async {
             let address: Address = "http://127.0.0.1:1/v/".parse().unwrap();
-            let mut socket = address.upgrade(Box::pin(near), &Token::random()).await?;
+            let mut socket = address.upgrade(Box::pin(near), &new_token()).await?;
             let mut rest = String::new();
             socket.read_to_string(&mut rest).await.unwrap();
             Ok(rest)

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use deltic_carrier::control::FromClient;
+use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, written};
 use deltic_core::recipe::Chunk;
 use deltic_core::{AnyChunker, AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
@@ -18,8 +20,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Link, failed};
 use crate::channel::invalid;
-use crate::control::FromClient;
-use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, written};
 
 /// Shortest file that is updated so, in bytes: a shorter one goes whole in a session.
 const SHORTEST: u64 = 16 << 10;

@@ -21,7 +21,7 @@ use super::quotas::{TokenQuota, TokenQuotas};
 use crate::lock;
 use crate::pass::{Pass, Passes};
 use crate::private;
-use crate::token::{Token, TokenHash};
+use crate::token::{Token, TokenHash, new_token};
 
 /// Rights of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,8 +171,7 @@ impl TokenFile {
     /// # Errors
     /// Where the file cannot be read or replaced.
     pub fn add(&self, grant: Grant) -> io::Result<Token> {
-        let token = Token::random();
-        let _held = self.hold()?;
+        let token = new_token();
         let mut grants = self.read()?;
         grants.insert(token.hash().to_string(), grant);
         self.write(&grants)?;
@@ -384,7 +383,7 @@ impl Access {
         if grants.values().filter(|grant| grant.parent == parent).count() >= MAX_MADE {
             return Err(Refusal::TooMany);
         }
-        let token = Token::random();
+        let token = new_token();
         grants.insert(token.hash().to_string(), Grant { parent, ..grant });
         self.file.write(&grants).map_err(Refusal::Io)?;
         drop(known);

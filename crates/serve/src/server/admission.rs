@@ -279,6 +279,7 @@ impl<K: Copy + Eq + Hash> Drop for Counted<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::new_token;
 
     fn admission(proxies: &[&str]) -> Admission {
         let limits = Limits { connections_per_address: 3, ..Limits::default() };
@@ -293,7 +294,7 @@ mod tests {
     fn known(admission: &Admission, from: &str) -> (Arc<Peer>, Result<(), Problem>) {
         let peer = Arc::new(admission.connect(ip(from)));
         let client = admission.client(&peer, &HeaderMap::new());
-        let shown = admission.request(&client, crate::token::Token::random().hash());
+        let shown = admission.request(&client, new_token().hash());
         (peer, shown)
     }
 
@@ -331,7 +332,7 @@ mod tests {
         // The newest connection has time to show its token, and then no longer gives way.
         let last = Arc::new(strangers.into_iter().last().unwrap());
         let client = admission.client(&last, &HeaderMap::new());
-        assert_eq!(admission.request(&client, crate::token::Token::random().hash()), Ok(()));
+        assert_eq!(admission.request(&client, new_token().hash()), Ok(()));
         let more: Vec<_> = (0..200).map(|_| admission.connect(ip("192.0.2.1"))).collect();
         admission.make_room();
         assert!(!last.leave.is_cancelled() && more[197].leave.is_cancelled());
@@ -343,7 +344,7 @@ mod tests {
         let shaken = |from: &str, pass| admission.shake(&admission.connect(ip(from)), pass);
         let strangers = (0..200_000).filter(|_| shaken("192.0.2.1", None)).count();
         assert!((50..50_000).contains(&strangers), "{strangers}");
-        let token = crate::token::Token::random().hash();
+        let token = new_token().hash();
         assert!((0..200).all(|_| shaken("192.0.2.1", Some(token))));
         let replayed = (0..200_000).filter(|_| shaken("192.0.2.1", Some(token))).count();
         assert!(replayed < 50_000, "{replayed}");
@@ -378,7 +379,7 @@ mod tests {
         let answer = || admission.wrong_token(&client).status;
         assert!((0..10).all(|_| answer() == StatusCode::UNAUTHORIZED));
         assert_eq!(answer(), StatusCode::TOO_MANY_REQUESTS);
-        let token = crate::token::Token::random().hash();
+        let token = new_token().hash();
         assert_eq!(admission.request(&client, token), Ok(()), "a right one is not held up");
     }
 }

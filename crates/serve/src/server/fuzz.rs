@@ -16,7 +16,7 @@ use super::accept::{Door, Wire};
 use super::config::Config;
 use super::shared::Server;
 use super::{prepare, router};
-use crate::token::Token;
+use crate::token::{Token, new_token};
 
 /// Most bytes of a conversation, and of its answers.
 const MOST: usize = 4 << 20;
@@ -61,7 +61,7 @@ impl Here {
             "limits": { "head_seconds": 1, "stall_seconds": 3 },
         });
         let config: Config = serde_json::from_value(settings).expect("they are settings");
-        let token = Token::random();
+        let token = new_token();
         let prepared = prepare(&config, Some(&token), None).expect("it is ours");
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime =

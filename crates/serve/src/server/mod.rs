@@ -49,6 +49,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
+use deltic_carrier::SOCKET_PATH;
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
@@ -78,7 +79,6 @@ use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
 use self::volume::Volume;
-use crate::SOCKET_PATH;
 use crate::token::Token;
 
 /// Line for people at the end, where clients are to end first.

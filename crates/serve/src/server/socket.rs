@@ -13,6 +13,11 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use deltic_carrier::SUBPROTOCOL;
+use deltic_carrier::control::{Capabilities, FromClient, FromServer};
+use deltic_carrier::ends::ServerEnd;
+use deltic_carrier::message::MAX_MESSAGE_BYTES;
+use deltic_carrier::update::MAX_UPDATE_BYTES;
 use deltic_net::embed::Cancel;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
@@ -27,12 +32,9 @@ use super::audit::name;
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::updates::Updating;
-use crate::SUBPROTOCOL;
-use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
-use crate::control::{FromClient, FromServer, parse};
+use crate::channel::{Connection, Mux, invalid, limits};
 use crate::lock;
 use crate::token::{Token, TokenHash};
-use crate::update::MAX_UPDATE_BYTES;
 use crate::upgrade::accept;
 
 /// Most sessions of a connection at once.
@@ -60,6 +62,7 @@ pub(super) async fn upgrade(
             server: serving,
             by,
             mux,
+            said: Mutex::default(),
             token: watch::Sender::new(token),
             sessions: Arc::default(),
             tracker: TaskTracker::new(),
@@ -102,6 +105,8 @@ struct Connected {
     /// The other end.
     by: Client,
     mux: Mux,
+    /// Our end of the conversation in channel 0.
+    said: Mutex<ServerEnd>,
     token: watch::Sender<Option<TokenHash>>,
     /// Ends the sessions, by their channels.
     sessions: Arc<Mutex<BTreeMap<u32, Cancel>>>,
@@ -155,7 +160,7 @@ impl Connected {
             for channel in self.mux.channels().close_late(limits.stall()) {
                 let why = "the update does not come";
                 let why = Problem::new(StatusCode::REQUEST_TIMEOUT, why);
-                self.mux.tell(&refused(channel, why)).await;
+                self.mux.tell(refused(channel, why)).await;
             }
         }
     }
@@ -169,7 +174,7 @@ impl Connected {
         };
         let fields = json!({ "from": self.by.ip, "token": name(&token) });
         self.server.journal.note("login", fields);
-        self.mux.say(&self.welcome()).ok();
+        self.mux.say(welcome().message()).ok();
         self.server.access.revoked(&token).await;
     }
 
@@ -177,21 +182,14 @@ impl Connected {
     /// patience with them.
     async fn until_drained(&self) {
         self.server.draining.subscribe().wait_for(|drain| *drain).await.ok();
-        self.mux.say(&FromServer::GoAway).ok();
+        self.mux.say(FromServer::GoAway.message()).ok();
         self.tracker.wait().await;
-    }
-
-    fn welcome(&self) -> FromServer {
-        FromServer::Welcome {
-            version: env!("CARGO_PKG_VERSION").into(),
-            channels: MAX_CHANNELS as u32,
-            message_bytes: MAX_MESSAGE_BYTES as u32,
-        }
     }
 
     /// Takes a control message.
     fn hear(&self, message: &[u8]) -> io::Result<()> {
-        match parse::<FromClient>(message)? {
+        let heard = lock(&self.said).hear(message).map_err(invalid)?;
+        match heard {
             FromClient::Auth { token } => {
                 let known = self.server.let_in(&self.by, token.parse::<Token>().ok());
                 let known = known.map_err(|_| invalid("the token is not one of this server"))?;
@@ -212,13 +210,16 @@ impl Connected {
                 }
                 self.mux.channels().give_up(channel);
             }
+            FromClient::Can(_) => {}
+            FromClient::Renew => self.mux.say(refused(0, not_offered()))?,
+            FromClient::Watch { channel, .. } => self.mux.say(refused(channel, not_offered()))?,
         }
         Ok(())
     }
 
     /// Says why nothing has started in a channel.
     fn started(&self, channel: u32, started: Result<(), Problem>) -> io::Result<()> {
-        started.or_else(|why| self.mux.say(&refused(channel, why)))
+        started.or_else(|why| self.mux.say(refused(channel, why)))
     }
 
     /// Finds out who asks for something now.
@@ -271,7 +272,7 @@ impl Connected {
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
             if let Err(why) = session.hold(&server, from, (channel, cancel)).await {
-                mux.tell(&refused(number, why)).await;
+                mux.tell(refused(number, why)).await;
             }
             mux.channels().close(number, None).await;
             lock(&sessions).remove(&number);
@@ -280,14 +281,26 @@ impl Connected {
     }
 }
 
+/// Tells the client the limits of its connection, and which optional messages the server answers.
+fn welcome() -> FromServer {
+    FromServer::Welcome {
+        version: env!("CARGO_PKG_VERSION").into(),
+        channels: MAX_CHANNELS as u32,
+        message_bytes: MAX_MESSAGE_BYTES as u32,
+        can: Capabilities::default(),
+    }
+}
+
+/// Refuses a message whose capability the server does not name.
+fn not_offered() -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "this server does not offer that")
+}
+
 fn is_open() -> Problem {
     Problem::new(StatusCode::CONFLICT, "the channel is open already")
 }
 
 /// Says that something cannot be, or has ended before its time.
-pub(super) fn refused(
-    channel: u32,
-    Problem { detail: why, retry_secs, .. }: Problem,
-) -> FromServer {
-    FromServer::Refused { channel, why, retry_secs }
+pub(super) fn refused(channel: u32, Problem { detail: why, retry_secs, .. }: Problem) -> Bytes {
+    FromServer::Refused { channel, why, retry_secs }.message()
 }

@@ -9,7 +9,7 @@ use deltic_tree::RelPath;
 
 use super::problem::Problem;
 use crate::lock;
-use crate::token::{Token, TokenHash};
+use crate::token::{Token, TokenHash, new_token};
 
 /// Time for which a ticket is good.
 pub(crate) const TICKET_LIFE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Tickets {
         if all.len() >= MAX_TICKETS || its >= MAX_OF_TOKEN {
             return Err(Problem::busy("too many tickets at once; try again in a moment"));
         }
-        let ticket = Token::random();
+        let ticket = new_token();
         all.insert(ticket.hash(), Ticket { token, volume, path, ends: now + TICKET_LIFE });
         Ok(ticket)
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_for_one_file_and_one_time() {
-        let (tickets, token) = (Tickets::default(), Token::random().hash());
+        let (tickets, token) = (Tickets::default(), new_token().hash());
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
         let ticket = tickets.issue(token, ("v".into(), path("a"))).unwrap().hash();
         assert_eq!(tickets.take(&ticket, ("v", &path("b"))), None);

@@ -28,7 +28,7 @@ use super::rest::{Address, Parameters, collect, no_store};
 use super::session::Opened;
 use super::shared::{Known, Server, bearer, check_origin};
 use super::streams::{Down, Stream, Up};
-use crate::token::Token;
+use crate::token::{Token, new_token};
 
 /// Most bytes of a request and of an answer. Proxies take bodies of 1 MiB by default.
 const MAX_BODY: usize = 512 << 10;
@@ -65,7 +65,7 @@ async fn open(
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
     let Wanted { volume } = serde_json::from_slice(&body).map_err(bad)?;
     let session = server.open_session(&known, &volume)?;
-    let name = Token::random();
+    let name = new_token();
     let (near, far) = duplex(WAITING);
     let stream = Arc::new(Stream::new(known.token, near));
     // Those that have ended stay until the client has heard it.

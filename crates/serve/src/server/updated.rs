@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use deltic_carrier::update::Base;
 use deltic_store::{Keep, Snapshot, Store, StoreError, Version};
 use deltic_store_local::cache::Moment;
 use deltic_store_local::{LocalSnapshot, LocalStore};
@@ -13,7 +14,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::lock;
-use crate::update::Base;
 
 /// Files of a volume whose bases are known; those that were of use last.
 const MOST_BASES: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not zero");

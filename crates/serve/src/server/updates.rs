@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 use deltic_net::embed::Outcome;
 use deltic_store::{
     Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, check_volume_path,
@@ -24,7 +25,6 @@ use super::socket::refused;
 use super::updated::Updated;
 use super::volume::Right;
 use crate::channel::Mux;
-use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 
 /// Most bytes that an update makes of each byte of the old version and of its own.
 const MAX_GROWTH: u64 = 4;
@@ -82,7 +82,7 @@ impl Updating {
             }
             Err(why) => {
                 tokio::spawn(async move {
-                    mux.tell(&refused(channel, why)).await;
+                    mux.tell(refused(channel, why)).await;
                     drop(token);
                 });
             }

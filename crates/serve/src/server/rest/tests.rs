@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode, header};
+use deltic_carrier::SOCKET_PATH;
 use deltic_core::ChunkerSpec;
 use deltic_core::format::{delta, recipe};
 use deltic_tree::path::printable;
@@ -21,11 +22,10 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
 use super::OPENAPI;
-use crate::SOCKET_PATH;
 use crate::server::admission::Peer;
 use crate::server::config::Config;
 use crate::server::{prepare, router, table};
-use crate::token::Token;
+use crate::token::{Token, new_token};
 
 const CHILD: &str = "DELTIC_TEST_REST";
 const FILE: &str = "/v1/volumes/photos/files/dir/file";
@@ -64,7 +64,7 @@ impl Here {
             },
         });
         let config: Config = serde_json::from_value(settings).unwrap();
-        let token = Token::random();
+        let token = new_token();
         let prepared = prepare(&config, Some(&token), None).unwrap();
         let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).into();
         let service = TowerToHyperService::new(router(prepared.server.into()));

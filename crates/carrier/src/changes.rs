@@ -1,0 +1,148 @@
+//! Changes below a watched directory, and the messages that tell them.
+
+use deltic_tree::RelPath;
+use deltic_tree::path::printable;
+use serde::{Deserialize, Serialize};
+
+use crate::control::{FromServer, MAX_CHANGED_BYTES};
+
+/// Bytes of [`FromServer::Changed`] besides its paths, with the longest numbers.
+const ENVELOPE_BYTES: usize = 96;
+
+/// A path that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathChange {
+    /// The path, from the volume on. A name that is no text has `\xNN` for bytes, as in lists.
+    pub path: String,
+    /// What is there now.
+    pub became: ChangeKind,
+}
+
+/// What is at a path after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// A new version of a file, or another entry.
+    Put,
+    /// Nothing.
+    Gone,
+}
+
+impl PathChange {
+    /// A change at a path.
+    #[must_use]
+    pub fn new(path: &RelPath, became: ChangeKind) -> Self {
+        Self { path: printable(path.as_bytes()), became }
+    }
+
+    /// Bytes of the change in a message, with the comma behind it.
+    fn bytes(&self) -> usize {
+        serde_json::to_vec(self).expect("a change is plain data").len() + 1
+    }
+}
+
+/// Counts the messages of one watch.
+#[derive(Debug)]
+pub struct WatchTeller {
+    channel: u32,
+    seq: u64,
+}
+
+impl WatchTeller {
+    /// The messages of the watch that has the number `channel`.
+    #[must_use]
+    pub const fn new(channel: u32) -> Self {
+        Self { channel, seq: 0 }
+    }
+
+    /// The first message: changes are told from now on.
+    pub fn begins(&mut self) -> FromServer {
+        self.next(Some(Vec::new()))
+    }
+
+    /// The messages that tell these changes, as few as hold them; none for no changes.
+    pub fn tell(&mut self, changes: impl IntoIterator<Item = PathChange>) -> Vec<FromServer> {
+        let (mut messages, mut paths, mut bytes) = (Vec::new(), Vec::new(), ENVELOPE_BYTES);
+        for change in changes {
+            let more = change.bytes();
+            if bytes + more > MAX_CHANGED_BYTES && !paths.is_empty() {
+                messages.push(self.next(Some(std::mem::take(&mut paths))));
+                bytes = ENVELOPE_BYTES;
+            }
+            bytes += more;
+            paths.push(change);
+        }
+        if !paths.is_empty() {
+            messages.push(self.next(Some(paths)));
+        }
+        messages
+    }
+
+    /// The message after changes that are not kept any more: the client lists the directory anew.
+    pub fn missed(&mut self) -> FromServer {
+        self.next(None)
+    }
+
+    fn next(&mut self, paths: Option<Vec<PathChange>>) -> FromServer {
+        let seq = self.seq;
+        self.seq += 1;
+        FromServer::Changed { channel: self.channel, seq, paths }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_path_fits_a_message() {
+        let worst = vec!["\u{200b}".repeat(85); 16].join("/");
+        for path in
+            [vec![0xff; 255], vec![0x7f; 255], vec![b'\\'; 255], worst.into_bytes(), vec![1; 255]]
+        {
+            let many = vec![&path[..]; 4096 / (path.len() + 1)].join(&b'/');
+            let change = PathChange::new(&RelPath::parse(&many).unwrap(), ChangeKind::Gone);
+            let messages = WatchTeller { channel: u32::MAX, seq: u64::MAX - 9 }.tell([change]);
+            let [message] = &messages[..] else { panic!("{}", messages.len()) };
+            assert!(message.message().len() <= MAX_CHANGED_BYTES);
+        }
+    }
+
+    #[test]
+    fn messages_of_a_watch_are_counted() {
+        let mut teller = WatchTeller::new(3);
+        let first = FromServer::Changed { channel: 3, seq: 0, paths: Some(Vec::new()) };
+        assert_eq!(teller.begins(), first);
+        assert!(teller.tell([]).is_empty());
+        assert_eq!(teller.missed(), FromServer::Changed { channel: 3, seq: 1, paths: None });
+    }
+
+    proptest! {
+        #[test]
+        fn changes_are_told_in_order_and_in_messages_within_the_bound(
+            lengths in vec((1_usize..255, any::<bool>()), 0..200),
+        ) {
+            let change = |(len, gone): &(usize, bool)| {
+                let path = RelPath::parse(&vec![0xff; *len]).unwrap();
+                PathChange::new(&path, if *gone { ChangeKind::Gone } else { ChangeKind::Put })
+            };
+            let changes: Vec<_> = lengths.iter().map(change).collect();
+            let messages = WatchTeller::new(1).tell(changes.clone());
+            let mut told = Vec::new();
+            for (at, message) in messages.into_iter().enumerate() {
+                let bytes = message.message();
+                prop_assert!(bytes.len() <= MAX_CHANGED_BYTES);
+                prop_assert_eq!(FromServer::parse(&bytes[1..]).unwrap(), message.clone());
+                let FromServer::Changed { seq, paths: Some(paths), .. } = message else {
+                    panic!("these are changes")
+                };
+                prop_assert_eq!(seq, at as u64);
+                told.extend(paths);
+            }
+            prop_assert_eq!(told, changes);
+        }
+    }
+}

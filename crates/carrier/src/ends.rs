@@ -1,0 +1,133 @@
+//! The two ends of the conversation in channel 0. Each end remembers what the other can, so that an older program is
+//! never sent a message that it would refuse.
+
+use crate::control::{BadControl, Capabilities, FromClient, FromServer};
+
+/// The client's end: numbers of channels, and what the server can.
+#[derive(Clone, Debug, Default)]
+pub struct ClientEnd {
+    /// Number of the last channel that was opened.
+    opened: u32,
+    server: Capabilities,
+}
+
+/// The server's end: what the client can.
+#[derive(Clone, Debug, Default)]
+pub struct ServerEnd {
+    client: Capabilities,
+}
+
+impl ClientEnd {
+    /// A number for a new channel. No number comes twice, but after four billion channels.
+    pub const fn new_channel(&mut self) -> u32 {
+        self.opened = match self.opened.checked_add(1) {
+            Some(next) => next,
+            None => 1,
+        };
+        self.opened
+    }
+
+    /// The message that watches a directory, and the watch's number; `None` if the server does not know such a message.
+    pub fn watch(&mut self, volume: String, path: String) -> Option<(u32, FromClient)> {
+        let channel = self.server.watch.then(|| self.new_channel())?;
+        Some((channel, FromClient::Watch { channel, volume, path }))
+    }
+
+    /// The message that asks for a token that lasts longer; `None` if the server does not know such a message.
+    #[must_use]
+    pub fn renew(&self) -> Option<FromClient> {
+        self.server.renew.then_some(FromClient::Renew)
+    }
+
+    /// The message that names what this client `can`; `None` for nothing, and if the server does not know such a
+    /// message.
+    #[must_use]
+    pub fn tell(&self, can: Capabilities) -> Option<FromClient> {
+        (!self.server.is_empty() && !can.is_empty()).then_some(FromClient::Can(can))
+    }
+
+    /// Takes a control message of the server.
+    ///
+    /// # Errors
+    /// [`BadControl`] where the message is unknown, garbled or too long.
+    pub fn hear(&mut self, message: &[u8]) -> Result<FromServer, BadControl> {
+        let heard = FromServer::parse(message)?;
+        if let FromServer::Welcome { can, .. } = &heard {
+            self.server = *can;
+        }
+        Ok(heard)
+    }
+}
+
+impl ServerEnd {
+    /// The message that asks the client to wait; `None` if the client does not know such a message.
+    #[must_use]
+    pub fn busy(&self, secs: u32) -> Option<FromServer> {
+        self.client.busy.then_some(FromServer::Busy { secs })
+    }
+
+    /// Takes a control message of the client.
+    ///
+    /// # Errors
+    /// [`BadControl`] where the message is unknown, garbled or too long.
+    pub fn hear(&mut self, message: &[u8]) -> Result<FromClient, BadControl> {
+        let heard = FromClient::parse(message)?;
+        if let FromClient::Can(can) = &heard {
+            self.client = *can;
+        }
+        Ok(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Capabilities = Capabilities { renew: true, watch: true, busy: true };
+
+    fn welcome(can: Capabilities) -> Vec<u8> {
+        let (version, channels, message_bytes) = ("0.1.0".into(), 8, 65_536);
+        let welcome = FromServer::Welcome { version, channels, message_bytes, can };
+        welcome.message()[1..].to_vec()
+    }
+
+    #[test]
+    fn an_older_server_is_sent_no_message_that_it_does_not_know() {
+        let mut client = ClientEnd::default();
+        let old = welcome(Capabilities::default());
+        assert!(!String::from_utf8_lossy(&old).contains("can"), "as it was before");
+        client.hear(&old).unwrap();
+        assert_eq!((client.renew(), client.tell(ALL)), (None, None));
+        assert_eq!(client.watch("photos".into(), String::new()), None);
+        assert_eq!(client.new_channel(), 1, "a watch that cannot be takes no number");
+    }
+
+    #[test]
+    fn a_newer_server_is_asked_for_what_it_names() {
+        let mut client = ClientEnd::default();
+        client.hear(&welcome(Capabilities { watch: true, ..Capabilities::default() })).unwrap();
+        assert_eq!(client.renew(), None);
+        assert_eq!(client.tell(ALL), Some(FromClient::Can(ALL)));
+        assert_eq!(client.tell(Capabilities::default()), None);
+        let (channel, volume, path) = (1, "photos".to_owned(), "2026".to_owned());
+        let watch = FromClient::Watch { channel, volume: volume.clone(), path: path.clone() };
+        assert_eq!(client.watch(volume, path), Some((1, watch)));
+        let later = br#"{"welcome":{"version":"9","channels":8,"message_bytes":65536,"can":["renew","fly"]}}"#;
+        client.hear(later).unwrap();
+        assert_eq!(client.renew(), Some(FromClient::Renew), "unknown words are ignored");
+    }
+
+    #[test]
+    fn only_a_client_that_heeds_it_is_asked_to_wait() {
+        let mut server = ServerEnd::default();
+        assert_eq!(server.busy(5), None);
+        server.hear(br#"{"can":["busy"]}"#).unwrap();
+        assert_eq!(server.busy(5), Some(FromServer::Busy { secs: 5 }));
+    }
+
+    #[test]
+    fn numbers_of_channels_begin_again_behind_the_last() {
+        let mut client = ClientEnd { opened: u32::MAX - 1, ..ClientEnd::default() };
+        assert_eq!([client.new_channel(), client.new_channel()], [u32::MAX, 1]);
+    }
+}
