@@ -195,9 +195,9 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         }
     }
 
-    /// Takes the link to the other end as it is now: what was measured, or what the user allows. It may be called at any
-    /// time and any number of times; the machine chooses by the last one. A session that is told no link chooses as
-    /// for an unknown one.
+    /// Takes the link to the other end as it is now: what was measured, or what the user allows. The caller may do so
+    /// at any time and as often as the link changes; the machine chooses by the last one. A session that is told no
+    /// link chooses as for an unknown link.
     pub fn set_link(&mut self, link: Link) {
         self.machine.set_link(link);
     }
