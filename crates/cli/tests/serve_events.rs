@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::common::World;
 use crate::common::http::ask;
-use crate::common::server::Server;
-use serde_json::Value;
+use crate::common::server::{Server, Socket};
+use serde_json::{Value, json};
 
 /// A client who follows.
 struct Follower {
@@ -182,4 +184,54 @@ fn a_server_that_is_told_to_end_does_not_wait_for_followers() {
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(follower.next(), None);
     assert!(server.child.wait().expect("it ends").success());
+}
+
+/// A watch of a WebSocket is told of its directory alone, until it is closed.
+#[test]
+fn a_watch_over_a_websocket_is_told_what_changes_below_its_directory() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let put = |name: &str| {
+        let what = format!("PUT /v1/volumes/photos/files/{name}");
+        let answer = crate::common::http::ask(&server, &what, "", b"new");
+        assert!((200..300).contains(&answer.status), "{answer:?}");
+    };
+    put("dir/old");
+    let mut socket = server.socket(server.token());
+    let hear = |socket: &mut Socket| -> Value {
+        serde_json::from_str(&socket.hear()).expect("it is JSON")
+    };
+    assert_eq!(hear(&mut socket)["welcome"]["can"], json!(["watch"]));
+    let watch = |number: u32, volume: &str, path: &str| {
+        json!({ "watch": { "channel": number, "volume": volume, "path": path } }).to_string()
+    };
+    for (number, volume, path) in [(1, "other", ""), (2, "photos", "../x"), (0, "photos", "")] {
+        socket.send(0, &watch(number, volume, path));
+        assert_eq!(hear(&mut socket)["refused"]["channel"], number);
+    }
+    socket.send(0, &watch(3, "photos", "dir"));
+    let changed =
+        |seq: u64, paths: Value| json!({ "changed": { "channel": 3, "seq": seq, "paths": paths } });
+    assert_eq!(hear(&mut socket), changed(0, json!([])));
+    socket.send(0, &watch(3, "photos", "dir"));
+    assert_eq!(hear(&mut socket)["refused"]["why"], "the channel is open already");
+    put("elsewhere");
+    put("dir/new");
+    assert_eq!(hear(&mut socket), changed(1, json!([{ "path": "dir/new", "became": "put" }])));
+    let gone = ask(&server, "DELETE /v1/volumes/photos/files/dir/new", "If-Match: *\r\n", b"");
+    assert_eq!(gone.status, 204);
+    assert_eq!(hear(&mut socket), changed(2, json!([{ "path": "dir/new", "became": "gone" }])));
+    socket.send(0, r#"{"close":{"channel":3}}"#);
+    // Its number is free again once it has ended.
+    loop {
+        socket.send(0, &watch(3, "photos", "dir"));
+        let heard = hear(&mut socket);
+        if heard == changed(0, json!([])) {
+            break;
+        }
+        assert_eq!(heard["refused"]["why"], "the channel is open already");
+        sleep(Duration::from_millis(50));
+    }
+    socket.send(0, r#""renew""#);
+    assert_eq!(hear(&mut socket)["refused"]["channel"], 0, "the server names no such capability");
 }

@@ -39,6 +39,7 @@ mod tunnel;
 mod updated;
 mod updates;
 mod volume;
+mod watching;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -19,10 +19,11 @@ use deltic_carrier::ends::ServerEnd;
 use deltic_carrier::message::MAX_MESSAGE_BYTES;
 use deltic_carrier::update::MAX_UPDATE_BYTES;
 use deltic_net::embed::Cancel;
+use deltic_tree::RelPath;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
 use tokio_websockets::ServerBuilder;
@@ -32,6 +33,8 @@ use super::audit::name;
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::updates::Updating;
+use super::volume::Right;
+use super::watching::Watching;
 use crate::channel::{Connection, Mux, invalid, limits};
 use crate::lock;
 use crate::token::{Token, TokenHash};
@@ -65,6 +68,7 @@ pub(super) async fn upgrade(
             said: Mutex::default(),
             token: watch::Sender::new(token),
             sessions: Arc::default(),
+            watches: Arc::default(),
             tracker: TaskTracker::new(),
         };
         client.serve(connection).await;
@@ -110,6 +114,8 @@ struct Connected {
     token: watch::Sender<Option<TokenHash>>,
     /// Ends the sessions, by their channels.
     sessions: Arc<Mutex<BTreeMap<u32, Cancel>>>,
+    /// End the watches when they are dropped, by the numbers of the watches.
+    watches: Arc<Mutex<BTreeMap<u32, Option<oneshot::Sender<()>>>>>,
     tracker: TaskTracker,
 }
 
@@ -134,6 +140,7 @@ impl Connected {
             () = self.by.peer.has_to_leave() => {}
         }
         self.mux.channels().end(&Ok(()));
+        lock(&self.watches).clear();
         let sessions = std::mem::take(&mut *lock(&self.sessions));
         for cancel in sessions.values() {
             cancel.cancel();
@@ -208,11 +215,17 @@ impl Connected {
                 if let Some(cancel) = lock(&self.sessions).get(&channel) {
                     cancel.cancel();
                 }
+                // A watch ends with its sender.
+                if let Some(end) = lock(&self.watches).get_mut(&channel) {
+                    end.take();
+                }
                 self.mux.channels().give_up(channel);
             }
             FromClient::Can(_) => {}
             FromClient::Renew => self.mux.say(refused(0, not_offered()))?,
-            FromClient::Watch { channel, .. } => self.mux.say(refused(channel, not_offered()))?,
+            FromClient::Watch { channel, volume, path } => {
+                self.started(channel, self.watch(channel, &volume, &path))?;
+            }
         }
         Ok(())
     }
@@ -232,12 +245,12 @@ impl Connected {
 
     /// Refuses a channel where there are many, where it is none, and where a session ends that had its number.
     fn check_channel(&self, number: u32) -> Result<(), Problem> {
-        let sessions = lock(&self.sessions);
-        if sessions.contains_key(&number) {
+        let (sessions, watches) = (lock(&self.sessions), lock(&self.watches));
+        if sessions.contains_key(&number) || watches.contains_key(&number) {
             return Err(is_open());
         }
         // A session whose client has said all has no channel any more.
-        let most = sessions.len().max(self.mux.channels().count());
+        let most = sessions.len().max(self.mux.channels().count()) + watches.len();
         match number == 0 || most >= MAX_CHANNELS {
             true => Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels")),
             false => Ok(()),
@@ -258,6 +271,30 @@ impl Connected {
         let updating = Updating { server, known, volume, channel, mux, permit, token };
         let start = |update| updating.start(update);
         self.mux.open_whole(channel, MAX_UPDATE_BYTES, start).ok_or_else(is_open)
+    }
+
+    /// Starts a watch.
+    fn watch(&self, number: u32, volume: &str, path: &str) -> Result<(), Problem> {
+        let known = self.asks()?;
+        let dir = RelPath::parse(path.as_bytes()).map_err(|_| Problem::unknown())?;
+        let events = self.server.volume_for(Right::Read, (&known, volume, &dir))?.events;
+        let permit = self.server.session_permit(&known)?;
+        self.check_channel(number)?;
+        let (end, given_up) = oneshot::channel();
+        lock(&self.watches).insert(number, Some(end));
+        let (server, mux, watches) =
+            (Arc::clone(&self.server), self.mux.clone(), Arc::clone(&self.watches));
+        let to = self.mux.clone();
+        let watching =
+            Watching { server, known, dir, events, mux, channel: number, _permit: permit };
+        self.tracker.spawn(async move {
+            let ended = watching.run(given_up).await;
+            lock(&watches).remove(&number);
+            if let Err(why) = ended {
+                to.tell(refused(number, why)).await;
+            }
+        });
+        Ok(())
     }
 
     /// Starts a session.
@@ -287,7 +324,7 @@ fn welcome() -> FromServer {
         version: env!("CARGO_PKG_VERSION").into(),
         channels: MAX_CHANNELS as u32,
         message_bytes: MAX_MESSAGE_BYTES as u32,
-        can: Capabilities::default(),
+        can: Capabilities { watch: true, ..Capabilities::default() },
     }
 }
 
