@@ -59,7 +59,7 @@ fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
         let Step::Work(id, work) = step else { continue };
         match work {
             Work::List { .. } => {
-                let names = [b"a", b"b", b"c"].map(|name| Name::new(name).unwrap());
+                let names = [b"a", b"b", b"c"].map(|name| Name::new(name).expect("it is a name"));
                 let file = |name| Entry { name, meta: meta(Kind::File, LEN) };
                 let (own, entries) = (Some(meta(Kind::Dir, 0)), Vec::from(names.map(file)));
                 session
