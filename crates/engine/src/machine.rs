@@ -1,6 +1,6 @@
 //! A common interface to the protocol's sender and receiver state machines.
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
@@ -77,7 +77,7 @@ pub trait Machine {
     /// Notes that the other end has not answered yet, so that it counts as far away.
     fn unanswered(&mut self) {}
     /// Takes the link to the other end as it is now; choices from now on go by this link.
-    fn set_link(&mut self, _: Link) {}
+    fn set_link(&mut self, _: LinkModel) {}
 }
 
 impl Machine for Sender {
@@ -150,7 +150,7 @@ impl Machine for Sender {
     fn unanswered(&mut self) {
         Self::unanswered(self);
     }
-    fn set_link(&mut self, link: Link) {
+    fn set_link(&mut self, link: LinkModel) {
         Self::set_link(self, link);
     }
 }

@@ -16,10 +16,10 @@ const TRIED_EVERY: u32 = 32;
 
 /// Packs the payloads of a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Packing {
-    /// True where the link decides what is compressed.
+pub struct PayloadPacker {
+    /// True if the speed of the link decides about compression.
     by_cost: bool,
-    /// True where zeros are left out.
+    /// True if runs of zeros are removed.
     zeros: bool,
 }
 
@@ -43,17 +43,17 @@ impl CodecTrial {
     }
 }
 
-impl Packing {
-    /// Packs by this rule for compression. Leaves out `zeros` where both ends may.
+impl PayloadPacker {
+    /// Creates a packer. `zeros` says whether both ends support sparse payloads.
     #[must_use]
-    pub fn new(compression: Compression, zeros: bool) -> Self {
-        Self { by_cost: compression == Compression::ByCost, zeros }
+    pub fn new(compression: CompressionChoice, zeros: bool) -> Self {
+        Self { by_cost: compression == CompressionChoice::ByCost, zeros }
     }
 
-    /// The link that decides whether a payload is compressed: `link`, as it is now. `None` where the level that is
-    /// `asked` for decides, and where nothing is known of the link.
+    /// Returns `link`, as measured by now, if its speed decides about compression. Returns `None` if the level `asked`
+    /// for decides, or if no speed is known.
     #[must_use]
-    pub fn by_cost(&self, asked: Option<i32>, link: Option<Link>) -> Option<Link> {
+    pub fn by_cost(&self, asked: Option<i32>, link: Option<LinkModel>) -> Option<LinkModel> {
         link.filter(|_| self.by_cost && asked.is_none())
     }
 
@@ -169,8 +169,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
-        let packing = Packing::new(Compression::AsAsked, true);
+    fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
+        let packing = PayloadPacker::new(CompressionChoice::AsAsked, true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);

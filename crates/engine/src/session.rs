@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive};
 use deltic_protocol::report::{Counts, Notice, Trouble};
@@ -198,7 +198,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     /// Takes the link to the other end as it is now: what was measured, or what the user allows. The caller may do so
     /// at any time and as often as the link changes; the machine chooses by the last one. A session that is told no
     /// link chooses as for an unknown link.
-    pub fn set_link(&mut self, link: Link) {
+    pub fn set_link(&mut self, link: LinkModel) {
         self.machine.set_link(link);
     }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
 use deltic_core::{ChunkerSpec, Strategy};
 use deltic_engine::machine::Lane;
-use deltic_engine::pack::{Packing, pack_for};
-use deltic_engine::session::{Session, Step, Surroundings};
+use deltic_engine::pack::{PayloadPacker, pack_for};
+use deltic_engine::session::{Session, SessionDriver, SessionStep};
 use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{How, Payload};
@@ -20,7 +20,7 @@ const LEN: u64 = 1 << 20;
 
 struct Alone;
 
-impl Surroundings<Sender> for Alone {
+impl SessionDriver<Sender> for Alone {
     fn can_send(&self, _: Lane) -> bool {
         true
     }
@@ -44,8 +44,8 @@ impl From<Abort> for Failed {
     }
 }
 
-fn link(bits_per_second: u64) -> Link {
-    Link { bits_per_second, round_trip: Duration::from_millis(20) }
+fn link(bits_per_second: u64) -> LinkModel {
+    LinkModel { bits_per_second, round_trip: Duration::from_millis(20) }
 }
 
 fn meta(kind: Kind, len: u64) -> Meta {
@@ -56,7 +56,7 @@ fn meta(kind: Kind, len: u64) -> Meta {
 fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
     let mut chunkers = Vec::new();
     while let Some(step) = session.poll(&Alone) {
-        let Step::Work(id, work) = step else { continue };
+        let SessionStep::Work(id, work) = step else { continue };
         match work {
             Work::List { .. } => {
                 let names = [b"a", b"b", b"c"].map(|name| Name::new(name).expect("it is a name"));
@@ -103,8 +103,8 @@ fn a_file_is_cut_for_the_link_as_it_is_when_the_file_is_opened() {
 
 #[test]
 fn a_payload_is_compressed_for_the_link_as_it_is_when_the_payload_is_packed() {
-    let packing = Packing::new(Compression::ByCost, false);
-    let codec = Codec { ratio: 0.1, compressed_per_second: 1e8, decompressed_per_second: 1e9 };
+    let packing = PayloadPacker::new(CompressionChoice::ByCost, false);
+    let codec = CodecModel { ratio: 0.1, compressed_per_second: 1e8, decompressed_per_second: 1e9 };
     let text = b"new from old, ".repeat(2000);
     let packed = [1_000_000, 100_000_000_000, 1_000_000].map(|bits_per_second| {
         let link = packing.by_cost(None, Some(link(bits_per_second))).unwrap();
@@ -113,6 +113,6 @@ fn a_payload_is_compressed_for_the_link_as_it_is_when_the_payload_is_packed() {
     assert_eq!(packed, [true, false, true]);
     assert_eq!(packing.by_cost(None, None), None, "nothing is known");
     assert_eq!(packing.by_cost(Some(3), Some(link(1))), None, "a level was asked for");
-    let as_asked = Packing::new(Compression::AsAsked, false);
+    let as_asked = PayloadPacker::new(CompressionChoice::AsAsked, false);
     assert_eq!(as_asked.by_cost(None, Some(link(1))), None);
 }

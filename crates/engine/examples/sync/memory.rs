@@ -37,7 +37,7 @@ impl SharedTerms {
         Self {
             names: terms.fingerprinter(&options.strategy),
             gap_seed: terms.gap_seed(),
-            packing: Packing::new(Compression::AsAsked, terms.zeros(&options.strategy)),
+            packing: PayloadPacker::new(CompressionChoice::AsAsked, terms.zeros(&options.strategy)),
         }
     }
 }

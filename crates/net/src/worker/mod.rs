@@ -22,7 +22,7 @@ mod weight;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 use deltic_core::{Fingerprinter, Strategy, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
@@ -58,7 +58,7 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     }
 
     /// Takes the link to the other end as it is now; choices from now on go by this link.
-    fn set_link(&self, _link: Link) {}
+    fn set_link(&self, _link: LinkModel) {}
 
     /// Says of a trouble at this end where it happened.
     fn locate(&self, trouble: &mut Trouble) {

@@ -18,13 +18,18 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// The arguments are those of [`Packing::new`].
-    pub(super) fn new(compression: Compression, zeros: bool) -> Self {
-        Self { packing: Packing::new(compression, zeros), tried: Mutex::default() }
+    /// The arguments are those of [`PayloadPacker::new`].
+    pub(super) fn new(compression: CompressionChoice, zeros: bool) -> Self {
+        Self { packing: PayloadPacker::new(compression, zeros), tried: Mutex::default() }
     }
 
     /// Packs bytes at the level that is `asked` for, or else for `link`, as the link is now.
-    pub(super) fn pack(&self, bytes: Vec<u8>, asked: Option<i32>, link: Option<Link>) -> Payload {
+    pub(super) fn pack(
+        &self,
+        bytes: Vec<u8>,
+        asked: Option<i32>,
+        link: Option<LinkModel>,
+    ) -> Payload {
         let Some(link) = self.packing.by_cost(asked, link) else {
             return self.pack_as_asked(bytes, asked);
         };
@@ -69,12 +74,12 @@ mod tests {
             matches!(packing.pack(bytes.to_vec(), None, link), Payload::Zstd(_))
         };
         let (slow, fast) = (link(8000), link(u64::MAX));
-        let by_cost = || Packer::new(Compression::ByCost, false);
+        let by_cost = || Packer::new(CompressionChoice::ByCost, false);
         assert!(is_packed(&by_cost(), &text, slow));
         assert!(!is_packed(&by_cost(), &text, fast));
         assert!(!is_packed(&by_cost(), &text, None), "nothing is known");
         assert!(!is_packed(&by_cost(), &noise, slow));
-        assert!(!is_packed(&Packer::new(Compression::AsAsked, false), &text, slow));
+        assert!(!is_packed(&Packer::new(CompressionChoice::AsAsked, false), &text, slow));
         let asked = by_cost().pack(text.clone(), Some(3), fast);
         assert!(matches!(asked, Payload::Zstd(_)), "it was asked for");
         let changing = by_cost();
@@ -84,7 +89,7 @@ mod tests {
 
     #[test]
     fn content_that_changes_is_tried_again() {
-        let packing = Packer::new(Compression::ByCost, false);
+        let packing = Packer::new(CompressionChoice::ByCost, false);
         let text = b"new from old, ".repeat(2000);
         assert!(matches!(packing.pack(noise(), None, link(8000)), Payload::Plain(_)));
         let packed = (0..MANY).map(|_| packing.pack(text.clone(), None, link(8000)));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
-use deltic_core::strategy::{Compression, Link};
+use deltic_core::strategy::{CompressionChoice, LinkModel};
 use deltic_core::{
     DataMap, Digest, Fingerprinter, Key, Span, StrongKind, StrongSum, digest_of_changes,
     digest_of_data,
@@ -61,7 +61,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     /// The level of compression, where that is asked for.
     level: i32,
     /// The link to the other end as it is now, if it is known.
-    link: Mutex<Option<Link>>,
+    link: Mutex<Option<LinkModel>>,
     user: User,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<(Agreed, Packer)>,
@@ -101,7 +101,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         self.agreed.get().map(|(agreed, _)| agreed.terms)
     }
 
-    fn set_link(&self, link: Link) {
+    fn set_link(&self, link: LinkModel) {
         *lock(&self.link) = Some(link);
     }
 
@@ -293,7 +293,7 @@ impl<T: Tree> SourceWorker<T> {
             let strategy = &self.options.strategy;
             let compression = match terms.zstd {
                 true => strategy.compression,
-                false => Compression::AsAsked,
+                false => CompressionChoice::AsAsked,
             };
             let packer = Packer::new(compression, terms.zeros(strategy));
             (Agreed::new(terms, strategy), packer)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use deltic_core::Strategy;
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 
 use crate::error::PeerError;
 use crate::limits::Limits;
@@ -43,7 +43,7 @@ pub(super) struct Context {
     /// Gaps asked for and not answered, over all files.
     pub(super) gaps_out: u64,
     /// The link to the receiver as it is now, if the driver knows the link.
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<LinkModel>,
 }
 
 /// Optional abilities that both ends have.

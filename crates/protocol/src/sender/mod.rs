@@ -28,7 +28,7 @@ mod pending;
 mod presets;
 mod transfer;
 
-use deltic_core::strategy::Link;
+use deltic_core::strategy::LinkModel;
 
 use crate::digests::Digesting;
 use crate::error::PeerError;
@@ -84,7 +84,7 @@ impl Sender {
     /// Takes the link to the receiver as it is now. Choices from now on go by this link: some strategies choose the chunk
     /// length of each file by the bandwidth. Until a link is known, they choose for a middling one
     /// ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
-    pub const fn set_link(&mut self, link: Link) {
+    pub const fn set_link(&mut self, link: LinkModel) {
         self.cx.link = Some(link);
     }
 
