@@ -34,10 +34,12 @@ use deltic_store::Version;
 
 mod bases;
 mod notes;
+mod recent;
 mod recipes;
 mod run;
 
 pub use bases::{Bases, Noted, SumsNote};
+pub use recent::RecipeCache;
 pub use recipes::Recipes;
 pub use run::RunCache;
 

@@ -2,7 +2,7 @@
 //! (docs/decisions/0023).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use deltic_core::{ChunkerSpec, Key};
 use deltic_engine::{journal, recipe};
@@ -10,58 +10,11 @@ use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::{Snapshot, Version};
+pub use deltic_store_local::cache::RecipeCache;
 use deltic_store_local::cache::{self, Moment};
-use lru::LruCache;
-
-use crate::lock::lock;
 
 /// The shortest file whose recipe is kept in memory, in bytes.
 const SHORTEST: u64 = 64 << 10;
-
-/// Recipes of files that came in sessions of this process, those that were of use last; clones are the same.
-#[derive(Clone, Debug)]
-pub struct RecipeCache(Arc<Mutex<Recent>>);
-
-#[derive(Debug)]
-struct Recent {
-    notes: LruCache<Version, Arc<[u8]>>,
-    /// Bytes of all notes, and the most that they may be.
-    bytes: usize,
-    most: usize,
-}
-
-impl RecipeCache {
-    /// An empty one, for so many bytes: about a hundredth of the files that it knows.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        let recent = Recent { notes: LruCache::unbounded(), bytes: 0, most: bytes };
-        Self(Arc::new(Mutex::new(recent)))
-    }
-
-    fn find(&self, version: &Version) -> Option<Arc<[u8]>> {
-        lock(&self.0).notes.get(version).cloned()
-    }
-
-    fn note(&self, version: Version, notes: Arc<[u8]>) {
-        let mut recent = lock(&self.0);
-        recent.bytes += notes.len();
-        if let Some((_, before)) = recent.notes.push(version, notes) {
-            recent.bytes -= before.len();
-        }
-        while recent.bytes > recent.most
-            && let Some((_, oldest)) = recent.notes.pop_lru()
-        {
-            recent.bytes -= oldest.len();
-        }
-    }
-
-    fn forget(&self, version: &Version) {
-        let mut recent = lock(&self.0);
-        if let Some(notes) = recent.notes.pop(version) {
-            recent.bytes -= notes.len();
-        }
-    }
-}
 
 /// The recipes that are known.
 #[derive(Debug, Default)]
