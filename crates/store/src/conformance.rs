@@ -3,6 +3,7 @@
 //! Each law is a function whose name says it; a failed assertion names the line. The suite uses nothing but the traits,
 //! so a store of another crate can be held to it as well.
 
+mod facts;
 mod files;
 mod given;
 mod leftovers;
@@ -10,7 +11,7 @@ mod trees;
 
 use deltic_tree::rule::{Action, DirMerge, FileSyntax, FilterSide, Rule, Rules};
 
-use crate::{Filter, Keep, Resumable, Store, StoreError};
+use crate::{FactStore, Filter, Keep, Resumable, Store, StoreError};
 use given::{file_meta, path};
 
 pub use given::KEEP_ALL;
@@ -29,6 +30,15 @@ pub fn run<S: Store>(make: impl Fn() -> S) {
     if keeps_leftovers(&make()) {
         leftovers::run(&make);
     }
+}
+
+/// Checks every law of facts against the stores of facts that `make` makes, each empty. Laws of facts that a store does
+/// not keep are left out.
+///
+/// # Panics
+/// Where a law is broken.
+pub fn run_facts<F: FactStore>(make: impl Fn() -> F) {
+    facts::run(&make);
 }
 
 /// Probes whether the store has symbolic links, and with them all of [`Posix`](crate::Posix).

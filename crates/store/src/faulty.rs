@@ -73,6 +73,15 @@ impl<S: Tree> Tree for Faulty<S> {
         self.inner.list_some(dir, rest)
     }
 
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_versions(dir)
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        self.inner.versions(paths)
+    }
+
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError> {
         self.plan.enter(Call::Open, path)?;
         Ok(self.snapshot(path, self.inner.open(path)?))

@@ -6,16 +6,20 @@
 //! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do
 //! is in [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a
 //! method. A store that is a network away implements the [awaited] forms instead.
+//!
+//! Facts that earlier runs found out about files are kept by a [`FactStore`].
 
 pub mod awaited;
 pub mod blocking;
 pub mod conformance;
 mod error;
+mod fact_store;
 pub mod facts;
 pub mod faulty;
 pub mod filter;
 pub mod latent;
 pub mod memory;
+mod moment;
 mod posix;
 mod private;
 mod rebuild;
@@ -27,8 +31,10 @@ mod tree;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use error::{Cause, StoreError, Unset, reason};
+pub use fact_store::{BaseNote, DigestQuery, FactStore, MemoryFacts, NoFacts};
 pub use facts::Extents;
 pub use filter::Filter;
+pub use moment::{Moment, SettledVersion};
 pub use posix::{Link, Posix};
 pub use private::{
     PrivateDir, STAGING_NAME, VERSIONS_NAME, check_path, check_volume_path, is_staging_name,

@@ -12,7 +12,7 @@ use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
     Cause, Extents, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Snapshot, Store,
-    StoreError, Tree, check_path, lock,
+    StoreError, Tree, Version, check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
@@ -98,6 +98,25 @@ impl Tree for MemoryStore {
         Ok(listing)
     }
 
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        let mut listing = self.list(dir)?;
+        let state = lock(&self.state);
+        let entries = state.entries(dir).at("list", dir)?;
+        // An entry that changed since it was listed has no version.
+        let version = |entry: &Entry| {
+            let node = entries.get(&entry.name).filter(|node| node.meta == entry.meta)?;
+            node.identity(&state.history)
+        };
+        listing.versions = listing.entries.iter().map(version).collect();
+        Ok(listing)
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let state = lock(&self.state);
+        let version = |path| state.get(path).ok()?.identity(&state.history);
+        paths.iter().map(version).collect()
+    }
+
     fn open(&self, path: &RelPath) -> Result<MemorySnapshot, StoreError> {
         check_path("open", path)?;
         let node = lock(&self.state).get(path).at("open", path)?.clone();
@@ -145,6 +164,11 @@ impl Snapshot for MemorySnapshot {
             return Ok(());
         }
         Err(StoreError::Changed { path: self.path.clone() })
+    }
+
+    fn identity(&self) -> Option<Version> {
+        let history = lock(&self.state).history;
+        self.node.identity(&history).filter(|_| self.staged.is_none())
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
@@ -299,12 +323,30 @@ const SET_META: &str = "set metadata of";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance;
+    use crate::{Commit, Rebuild, Replaces, conformance};
 
     #[test]
     fn a_tree_in_memory_is_a_store() {
         conformance::run(MemoryStore::default);
         conformance::run_filtered(MemoryStore::new);
+    }
+
+    #[test]
+    fn a_version_returns_for_no_other_content() {
+        let (store, path) = (MemoryStore::default(), RelPath::parse(b"file").unwrap());
+        let version = || store.open(&path).unwrap().identity().unwrap();
+        let mut seen = Vec::new();
+        for bytes in ["one", "two", "one"] {
+            store.put("file", bytes.as_bytes());
+            assert!(!seen.contains(&version()));
+            assert_eq!(store.versions(std::slice::from_ref(&path)), [Some(version())]);
+            assert_eq!(store.list_versions(&RelPath::root()).unwrap().versions, [Some(version())]);
+            seen.push(version());
+        }
+        let rebuild = store.create(&path, 0).unwrap();
+        let (meta, keep) = (store.look(&path).unwrap().unwrap(), Keep::default());
+        let commit = Commit { meta: &meta, keep, replaces: Replaces::Seen(&meta) };
+        assert_eq!(rebuild.commit(commit).unwrap(), Some(version()));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Rebuild for MemoryRebuild {
         let meta = Meta { len: bytes.len() as u64, ..meta };
         state.put(&self.path, meta, bytes.into()).at("commit", &self.path)?;
         state.clear(self.id);
-        Ok(None)
+        Ok(state.get(&self.path).at("commit", &self.path)?.identity(&state.history))
     }
 
     fn discard(self) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
 use crate::error::At;
 use crate::facts::{Extents, Is};
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
-use crate::{Cause, Going, Keep, Removed, StoreError};
+use crate::{Cause, Going, Keep, Removed, StoreError, Version, VersionToken};
 
 /// Directories and what they hold, and the files in the making.
 #[derive(Clone, Debug)]
@@ -69,6 +69,16 @@ impl Default for TreeState {
 static TREES: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
+    /// The version of a file of the tree with this history: every change has a number of its own.
+    pub(super) fn identity(&self, history: &[u8; 32]) -> Option<Version> {
+        let mut token = *history;
+        token[8..16].copy_from_slice(&self.version.to_le_bytes());
+        let Meta { len, modified, .. } = self.meta;
+        let changed = Timestamp { secs: EPOCH_SECS + self.version as i64, nanos: 0 };
+        let version = Version { token: VersionToken(token), len, modified, changed };
+        self.meta.is_file().then_some(version)
+    }
+
     /// What each block of the file lies in: a block of the same bytes at the same place is not written again.
     pub(super) fn extents(&self, history: [u8; 32]) -> Option<Extents> {
         let mut extents = Extents::new(history);

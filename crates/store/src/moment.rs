@@ -1,0 +1,140 @@
+//! Times at which files were read, and which versions a change from then on cannot look like.
+
+use std::time::Duration;
+
+use deltic_tree::Timestamp;
+
+use crate::{Version, VersionToken};
+
+/// A time of the clock that the store's files get their times from, as the time since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment this long after the start of 1970.
+    #[must_use]
+    pub const fn since_1970(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// Time since the start of 1970.
+    #[must_use]
+    pub const fn elapsed(self) -> Duration {
+        self.0
+    }
+
+    /// True if a change from this moment on gives the file another time than `changed`. Where `changed` has no fraction
+    /// of a second, the file system may count in seconds, so a longer time must have passed.
+    #[must_use]
+    pub fn is_past(self, changed: Timestamp) -> bool {
+        let tick = if changed.nanos == 0 { COARSE_TICK } else { FINE_TICK };
+        let secs = u64::try_from(changed.secs).unwrap_or(0);
+        Duration::new(secs, 0).saturating_add(Duration::from_nanos(changed.nanos.into()) + tick)
+            <= self.0
+    }
+
+    /// True if a fact that was noted at the second `noted` is younger than `max_age`. A fact from the future has an
+    /// unknown age.
+    #[must_use]
+    pub fn is_within(self, max_age: Option<Duration>, noted: u64) -> bool {
+        let age = self.0.as_secs().checked_sub(noted).map(Duration::from_secs);
+        max_age.is_none_or(|max_age| age.is_some_and(|age| age < max_age))
+    }
+}
+
+/// A version that no later change of the file looks like, so facts about the version may be kept.
+///
+/// Git calls the other versions racy: a file that changes twice within a tick of the clock may have the same version
+/// before and after the second change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettledVersion {
+    version: Version,
+    begun: Moment,
+}
+
+impl SettledVersion {
+    /// A version whose file was read from `begun` on, and did not change while it was read. `None` if the file changed
+    /// within a tick before `begun`.
+    #[must_use]
+    pub fn read(version: Version, begun: Moment) -> Option<Self> {
+        begun.is_past(version.changed).then_some(Self { version, begun })
+    }
+
+    /// A version that this process put in place; to put it in place began at `begun`. `None` if its modification time
+    /// is the present.
+    ///
+    /// Another program may change the file right after, within the same tick of its change time. But such a write sets
+    /// the modification time to the present, which this version does not have.
+    #[must_use]
+    pub fn written(version: Version, begun: Moment) -> Option<Self> {
+        begun.is_past(version.modified).then_some(Self { version, begun })
+    }
+
+    /// The version.
+    #[must_use]
+    pub const fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// The same version under another token, in which the caller hid the token.
+    #[must_use]
+    pub const fn with_token(self, token: VersionToken) -> Self {
+        Self { version: Version { token, ..self.version }, ..self }
+    }
+
+    /// When reading or writing the version began.
+    #[must_use]
+    pub const fn begun(&self) -> Moment {
+        self.begun
+    }
+}
+
+/// Longest step of a clock of a file system that counts in fractions of a second.
+const FINE_TICK: Duration = Duration::from_millis(100);
+/// Longest step of a clock of a file system that counts in seconds.
+const COARSE_TICK: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGUN: Moment = Moment::since_1970(Duration::from_secs(1_000_000));
+
+    fn changed_before(ago: Duration) -> Version {
+        let time = BEGUN.elapsed() - ago;
+        let changed = Timestamp { secs: time.as_secs() as i64, nanos: time.subsec_nanos() };
+        let modified = Timestamp { secs: 5, nanos: 1 };
+        Version { token: VersionToken::default(), len: 1, modified, changed }
+    }
+
+    #[test]
+    fn a_version_that_changed_within_a_tick_is_not_settled() {
+        for (ago, settled) in [(0, false), (90, false), (110, true), (1000, false), (4000, true)] {
+            let version = changed_before(Duration::from_millis(ago));
+            let read = SettledVersion::read(version, BEGUN);
+            assert_eq!(read.is_some(), settled, "{ago} ms");
+            assert_eq!(read.map(|read| read.begun()), settled.then_some(BEGUN));
+        }
+        let to_come = Timestamp { secs: i64::MAX, nanos: 5 };
+        let version = Version { changed: to_come, ..changed_before(Duration::ZERO) };
+        assert_eq!(SettledVersion::read(version, BEGUN), None);
+    }
+
+    #[test]
+    fn a_version_that_was_written_is_settled_unless_its_modification_time_is_the_present() {
+        let version = changed_before(Duration::ZERO);
+        assert!(SettledVersion::written(version, BEGUN).is_some());
+        let untimed = Version { modified: version.changed, ..version };
+        assert_eq!(SettledVersion::written(untimed, BEGUN), None);
+    }
+
+    #[test]
+    fn a_fact_from_the_future_has_no_known_age() {
+        let secs = BEGUN.elapsed().as_secs();
+        let within = |noted, max_age| BEGUN.is_within(max_age, noted);
+        let hour = Some(Duration::from_secs(3600));
+        assert!(within(secs + 1, None) && !within(secs + 1, hour));
+        assert!(within(secs - 3599, hour) && !within(secs - 3600, hour));
+        assert!(!within(secs, Some(Duration::ZERO)));
+    }
+}
