@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_core::strategy::LinkModel as Figures;
-use deltic_store_local::{UnderWay, cache};
+use deltic_core::strategy::Link as Figures;
+use deltic_protocol::limits::LARGE_FILE_BYTES;
+use deltic_store::FactStore;
+use deltic_store_local::UnderWay;
+use deltic_store_local::cache::{LONGEST_UNKEPT_BYTES, LocalFacts};
 
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};
@@ -17,7 +20,39 @@ use crate::old_sums::OldSums;
 use crate::plan;
 use crate::reasons::Reasons;
 use crate::transport::{Counters, Shell};
-use crate::worker::recipes::RecipeCache;
+
+// Both are the length of a file from which notes of earlier sessions are worth their place on disk.
+const _: () = assert!(LONGEST_UNKEPT_BYTES == LARGE_FILE_BYTES);
+
+/// Facts about files that earlier sessions kept; by default none. Clones share the same facts.
+#[derive(Clone, Debug)]
+pub struct Facts(Arc<dyn FactStore>);
+
+impl Facts {
+    /// Facts that are kept in `store`.
+    #[must_use]
+    pub fn new(store: impl FactStore) -> Self {
+        Self(Arc::new(store))
+    }
+
+    /// The facts as workers take them.
+    pub(crate) fn store(&self) -> Arc<dyn FactStore> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new(LocalFacts::default())
+    }
+}
+
+impl From<PathBuf> for Facts {
+    /// Facts in a directory of the user's own.
+    fn from(dir: PathBuf) -> Self {
+        Self::new(LocalFacts::in_dir(dir))
+    }
+}
 
 /// Configuration of an end, whatever it is asked to do.
 #[derive(Clone, Default)]
@@ -29,12 +64,8 @@ pub(crate) struct SessionConfig {
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
-    /// The directory with what is known of files.
-    pub(crate) cache: Option<PathBuf>,
-    /// Recipes that sessions of this process keep for each other.
-    pub(crate) recipes: Option<RecipeCache>,
-    /// Bases that they keep for each other, besides those of the cache.
-    pub(crate) bases: Option<cache::Bases>,
+    /// Facts that earlier sessions kept.
+    pub(crate) facts: Facts,
     /// Sums old versions as the other end, which is in this process too, sums what it has.
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
     pub(crate) user: User,

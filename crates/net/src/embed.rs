@@ -18,9 +18,10 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::Tree;
 use deltic_store_local::UnderWay;
-pub use deltic_store_local::cache::Bases;
+pub use deltic_store_local::cache::{Bases, LocalFacts, RecipeCache};
 
 use crate::batch::{self, Batch};
+pub use crate::config::Facts;
 use crate::config::{Further, SessionConfig};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
@@ -35,7 +36,6 @@ pub use crate::session::Served;
 use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
-pub use crate::worker::recipes::RecipeCache;
 
 /// Longest time between the end of a connection and the signal that ended both it and the run.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
@@ -54,12 +54,9 @@ pub struct Embedding {
     pub user: User,
     /// Ends the session from elsewhere.
     pub cancel: Cancel,
-    /// Recipes that sessions keep for each other in memory: the next version of a file is received without reading the
-    /// old one.
-    pub recipes: Option<RecipeCache>,
-    /// Bases that sessions keep for each other, besides those of the user's cache: what storage says has not changed
-    /// since is neither read nor sent.
-    pub bases: Option<Bases>,
+    /// Facts that sessions keep for each other. A run with a cache directory of its own takes the facts in that directory
+    /// instead.
+    pub facts: Facts,
 }
 
 /// Result of a run.
@@ -175,8 +172,8 @@ pub async fn serve_over(
 
 impl Embedding {
     fn config(&self) -> SessionConfig {
-        let Self { executor, budget, user, recipes, bases, .. } = self.clone();
-        SessionConfig { executor, budget, user, recipes, bases, ..SessionConfig::default() }
+        let Self { executor, budget, user, facts, .. } = self.clone();
+        SessionConfig { executor, budget, user, facts, ..SessionConfig::default() }
     }
 }
 
@@ -186,10 +183,11 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
         Destination::Local(path) => path.as_os_str(),
         Destination::Remote { path, .. } => path,
     })?;
-    let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
+    let bwlimit = plan.bwlimit;
+    let facts = plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from);
     let (reasons, moved) = (plan.reasons.clone(), plan.moved.clone());
     let old_sums = plan.dial.as_ref().and_then(|dial| dial.old_sums.clone());
-    let config = SessionConfig { bwlimit, cache, reasons, moved, old_sums, ..with.config() };
+    let config = SessionConfig { bwlimit, facts, reasons, moved, old_sums, ..with.config() };
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);
@@ -271,9 +269,9 @@ async fn connect(
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
-    let SessionConfig { cache, reasons, under_way, executor, budget, .. } = config.clone();
+    let SessionConfig { facts, reasons, under_way, executor, budget, .. } = config.clone();
     let rest = SessionConfig::default();
-    let config = SessionConfig { cache, reasons, under_way, executor, budget, ..rest };
+    let config = SessionConfig { facts, reasons, under_way, executor, budget, ..rest };
     // Its errors reach us as its last word.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }
@@ -316,8 +314,9 @@ pub async fn serve_tree<T: Tree>(
     Knowledge { cache, old_sums, reasons }: Knowledge,
     with: &Embedding,
 ) -> Result<(), SyncError> {
+    let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
     let old_sums = Some(old_sums);
-    let config = SessionConfig { cache, old_sums, reasons, ..with.config() };
+    let config = SessionConfig { facts, old_sums, reasons, ..with.config() };
     held(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltic_protocol::report::Notice;
 
-use crate::config::{Further, SessionConfig};
+use crate::config::{Facts, Further, SessionConfig};
 use crate::embed::{self, Embedding, Outcome, settled};
 use crate::error::SyncError;
 use crate::host::restrict::Restriction;
@@ -76,8 +76,8 @@ pub fn pause(time: Duration) -> bool {
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of
-/// files is in the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second;
+/// facts about files are kept in the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
@@ -90,7 +90,8 @@ pub fn agent(
     let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
     let host = restriction.map_or_else(|| AnyHost::new(Agent), AnyHost::new);
-    let config = SessionConfig { bwlimit, further, cache, host, ..SessionConfig::default() };
+    let facts = cache.map_or_else(Facts::default, Facts::from);
+    let config = SessionConfig { bwlimit, further, facts, host, ..SessionConfig::default() };
     let under_way = config.under_way.clone();
     // Standard input may be in the midst of a read that nothing will end.
     block_on(Duration::ZERO, async {

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use common::{plan, there};
-use deltic_net::embed::{Bases, Embedding, Outcome, serve_over, sync_over};
+use deltic_net::embed::{Bases, Embedding, Facts, LocalFacts, Outcome, serve_over, sync_over};
 use deltic_net::executor::{Executor, Limits};
 use deltic_net::plan::Plan;
 use deltic_net::reasons::{Reason, Reasons};
@@ -250,8 +250,9 @@ impl Ends {
         let executor = Executor::new(Limits { compute: 16, copies: 2, flushes: 16 });
         let end = |name: &str| {
             fs::create_dir(dir.join(name)).unwrap();
-            let bases = Bases::open(&dir.join(name));
-            Embedding { executor: executor.clone(), bases, ..Embedding::default() }
+            let bases = Bases::open(&dir.join(name)).unwrap();
+            let facts = Facts::new(LocalFacts::default().with_bases(bases));
+            Embedding { executor: executor.clone(), facts, ..Embedding::default() }
         };
         let (near, far) = (end("near"), end("far"));
         Self { runtime: tokio::runtime::Runtime::new().unwrap(), near, far }

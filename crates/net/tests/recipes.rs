@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use common::{noise, plan, there};
-use deltic_net::embed::{Embedding, RecipeCache};
+use deltic_net::embed::{Embedding, Facts, LocalFacts, RecipeCache};
 use deltic_protocol::options::Options;
 
 /// Kind of `Resume` (docs/protocol.md), by which a file is wanted by a recipe of an earlier session.
@@ -22,7 +22,8 @@ const RESUME: u8 = 41;
 async fn pushed(source: &Path, destination: &Path, recipes: &RecipeCache, cached: bool) -> bool {
     let mut options = Options { times: true, durable: true, ..Options::default() };
     options.compare.cached = cached;
-    let with = Embedding { recipes: Some(recipes.clone()), ..Embedding::default() };
+    let facts = Facts::new(LocalFacts::default().with_recipes(recipes.clone()));
+    let with = Embedding { facts, ..Embedding::default() };
     let (_, back) = common::pushed(plan(source.into(), there(destination), options), with).await;
     assert_eq!(std::fs::read(destination).unwrap(), std::fs::read(source).unwrap());
     back.iter().any(|frame| frame.kind == RESUME)

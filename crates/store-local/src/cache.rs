@@ -1,22 +1,23 @@
-//! What is known of files without reading them again, kept between runs outside of every tree: digests of whole files, and
-//! [recipes](Recipes) of large ones.
+//! Facts about files that are kept between runs, outside of every tree: digests of whole files, recipes of large files, and
+//! [bases](Bases).
 //!
-//! The law: an answer is what reading the file would give, or there is none. A [`Version`] is what an answer is found by, and
-//! what is changed within a tick of the clock before it was read is not noted at all ([`Moment`]), as git holds it with what it
-//! calls racy entries. Whatever is wrong with the cache, the file is read: no call here fails.
+//! [`LocalFacts`] is all of it as a [`FactStore`](deltic_store::FactStore), whose law holds here: an answer is what reading
+//! the file would give, or there is none. A damaged or missing cache knows nothing; no call fails.
 //!
-//! Digests are in one file, a table whose buckets are found by a hash of device and inode (docs/decisions/0023):
+//! Digests are in one file, a hash table of buckets. The hash is of device and inode (docs/decisions/0023):
 //!
 //! ```text
-//! bucket = the lowest bits of the hash, as many as there are buckets      both are powers of two; the file's length says it
-//! slot   = version, digest, when it was noted, check of all that           all zeros: free
+//! bucket = the lowest bits of the hash    the number of buckets is a power of two and follows from the file's length
+//! slot   = version, digest, time of the note, checksum of the slot    a free slot is all zeros
 //! ```
 //!
-//! Where in a bucket is told by other bits of the hash: the first free one of a few slots from there on, and if none is, any.
-//! A slot is written by one call, alone or with its bucket, and read by one with those few, or with its bucket. Nothing is locked and nothing
-//! flushed: a slot that two processes wrote at once, or that a power cut tore, does not have its check, and is free; what
-//! one writes over that another noted meanwhile is not known, and no more. A table of which a bucket gets full grows to
-//! twice its length, and each bucket gives half of its slots to a new one. At the greatest length its oldest slot goes.
+//! Other bits of the hash choose the first slot within the bucket. A note goes to the first free slot of the next
+//! `NEAR_SLOTS`, or to any free slot of the bucket. One call reads or writes these slots, or the bucket.
+//!
+//! The table is neither locked nor flushed. A slot that two processes wrote at once, or that a power cut tore, has a wrong
+//! checksum and counts as free. A note that another process overwrites is lost. When a bucket is full, the table grows to
+//! twice its length, and half of the slots of each bucket move to a new bucket. At the greatest length, the oldest slot of
+//! a full bucket is overwritten.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,40 +25,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_core::Digest;
-use deltic_tree::{Name, Timestamp};
+use deltic_store::{Moment, SettledVersion, Version};
+use deltic_tree::Name;
 use rustix::fs::{self, OFlags};
 use rustix::io;
 
 use crate::copy::read_at;
 use crate::dir::Dir;
-use deltic_store::Version;
 
 mod bases;
+mod facts;
 mod notes;
 mod recent;
 mod recipes;
 mod run;
 
-pub use bases::{Bases, Noted, SumsNote};
+pub use bases::Bases;
+pub use facts::{LONGEST_UNKEPT_BYTES, LocalFacts};
 pub use recent::RecipeCache;
-pub use recipes::Recipes;
-pub use run::RunCache;
 
 /// Digests of files that were read in this run or in one before, by any process of this user.
 #[derive(Debug)]
 pub struct Cache {
     table: OwnedFd,
-    /// Most bytes of it.
+    /// Greatest length of the table in bytes.
     most: u64,
-    /// How many buckets there were when that was looked at last.
+    /// Number of buckets when the length was read last.
     seen: AtomicU64,
-    /// How long ago a file may have been read; `None`: however long.
-    max_age: Option<Duration>,
 }
 
-/// When the reading of a file began, or a moment before.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment(Duration);
+/// Key of a version, and the greatest age of its note.
+type SlotKey<'a> = (&'a [u8; KEY_BYTES], Option<Duration>);
 
 /// A note on a file, as it stands in the table.
 type Slot = [u8; SLOT_BYTES];
@@ -66,39 +64,21 @@ type Slot = [u8; SLOT_BYTES];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place(u64);
 
-impl Moment {
-    /// This one.
-    #[must_use]
-    pub fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-    }
-
-    /// Whether what was noted at this second is young enough. What was noted in the future has no age that we know.
-    fn is_within(self, max_age: Option<Duration>, noted: u32) -> bool {
-        let age = self.0.as_secs().checked_sub(noted.into()).map(Duration::from_secs);
-        max_age.is_none_or(|max_age| age.is_some_and(|age| age < max_age))
-    }
-
-    /// True if a change from now on gives the file another time than it has. The file system may count in seconds:
-    /// then there are no others.
-    #[must_use]
-    pub fn is_past(self, changed: Timestamp) -> bool {
-        let tick = if changed.nanos == 0 { COARSE_TICK } else { FINE_TICK };
-        let secs = u64::try_from(changed.secs).unwrap_or(0);
-        Duration::new(secs, 0).saturating_add(Duration::from_nanos(changed.nanos.into()) + tick)
-            <= self.0
-    }
+/// The present time.
+#[must_use]
+pub fn now() -> Moment {
+    Moment::since_1970(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 impl Cache {
-    /// Opens the cache in the directory `dir` of the user's own, which is made if it is not there. `None` where there can be
-    /// none: then nothing is known, and nothing is noted.
+    /// Opens the cache in the user's own directory `dir`, which is created if it is missing. `None` if no cache can be kept
+    /// there.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         Self::open_table(dir, TABLE_NAME, MAX_BYTES)
     }
 
-    /// The same with the table of this name, of at most so many bytes.
+    /// Opens the table `name` in `dir`, of at most `most` bytes.
     fn open_table(dir: &Path, name: &[u8], most: u64) -> Option<Self> {
         let dir = Dir::make_own(dir).ok()?;
         let name = Name::new(name).ok()?;
@@ -109,7 +89,7 @@ impl Cache {
     }
 
     fn of(table: OwnedFd, most: u64) -> Self {
-        let cache = Self { table, most, seen: AtomicU64::new(0), max_age: None };
+        let cache = Self { table, most, seen: AtomicU64::new(0) };
         if cache.buckets().is_none() {
             // What is left there is none of ours; where it cannot grow, it stays empty.
             fs::ftruncate(&cache.table, FIRST_BUCKETS * BUCKET_BYTES as u64).ok();
@@ -117,13 +97,7 @@ impl Cache {
         cache
     }
 
-    /// The same, believing nothing of what was read longer ago.
-    #[must_use]
-    pub fn no_older_than(self, max_age: Option<Duration>) -> Self {
-        Self { max_age, ..self }
-    }
-
-    /// Sees whether another process made the table longer. Until then, what stands elsewhere since is not known.
+    /// Reads the length of the table again: another process may have enlarged it, which moves slots.
     pub fn refresh(&self) {
         self.buckets();
     }
@@ -131,19 +105,24 @@ impl Cache {
     /// The digest of this version, if it is known.
     #[must_use]
     pub fn find(&self, version: &Version) -> Option<Digest> {
-        let key = key_of(version);
+        self.find_within(version, None)
+    }
+
+    /// The digest of this version, if it was noted less than `max_age` ago.
+    fn find_within(&self, version: &Version, max_age: Option<Duration>) -> Option<Digest> {
+        let key = (&key_of(version), max_age);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         if self.read_near(file_of(version), &mut near).is_some() {
-            let found = self.find_in(&near, &key);
-            // While one of these is free, it stands nowhere else.
+            let found = find_in(&near, key);
+            // While a near slot is free, the note is in no other slot.
             if found.is_some() || near.chunks_exact(SLOT_BYTES).any(is_free) {
                 return found;
             }
         }
-        self.find_anywhere(file_of(version), &key)
+        self.find_anywhere(file_of(version), key)
     }
 
-    /// Reads the slots where most stand; where they begin.
+    /// Reads the near slots of a file; returns their place.
     fn read_near(
         &self,
         inode: (u64, u64),
@@ -154,33 +133,18 @@ impl Cache {
         (read_at(&self.table, start, near).ok()? == near.len()).then_some(Place(start))
     }
 
-    fn find_anywhere(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
+    fn find_anywhere(&self, inode: (u64, u64), key: SlotKey<'_>) -> Option<Digest> {
         let mut bucket = [0; BUCKET_BYTES];
         self.read(place_of(inode, self.buckets()?), &mut bucket)?;
-        self.find_in(&bucket, key)
+        find_in(&bucket, key)
     }
 
-    fn find_in(&self, slots: &[u8], key: &[u8; KEY_BYTES]) -> Option<Digest> {
-        // Files of one device differ by their numbers: these are looked at first.
-        let number = &key[8..INODE_BYTES];
-        let slots = slots.chunks_exact(SLOT_BYTES);
-        let mut slots =
-            slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
-        let slot = slots.find(|slot| is_sound(slot))?;
-        let is_young = Moment::now().is_within(self.max_age, noted_at(slot));
-        let digest = slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
-        digest.filter(|_| is_young)
+    /// Notes the digest of a version.
+    pub fn note(&self, version: &SettledVersion, digest: &Digest) {
+        self.put(&slot_of(version, digest));
     }
 
-    /// Notes the digest of what was put in place as this version, which began at `begun`.
-    ///
-    /// A change right behind that may leave it the same ctime. But who writes to it gives it another time of modification,
-    /// unless that is the present too: then nothing is noted.
-    pub fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
-        slot_of_written(version, begun, digest).inspect(|slot| self.put(slot));
-    }
-
-    /// Writes a slot where it will be looked for.
+    /// Writes a slot to a place where [`find`](Self::find) looks.
     fn put(&self, slot: &Slot) {
         let inode = inode_of(slot);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
@@ -227,7 +191,7 @@ impl Cache {
         }
     }
 
-    /// Writes slots of one bucket; those that it has no room for.
+    /// Writes slots of one bucket; returns the slots for which the bucket has no room.
     fn put_group(&self, place: Place, group: &[Slot]) -> Vec<Slot> {
         if let [slot] = group {
             self.put(slot);
@@ -246,7 +210,7 @@ impl Cache {
         left
     }
 
-    /// How many buckets there are; `None` if it is no table.
+    /// The number of buckets; `None` if the file is no table.
     fn buckets(&self) -> Option<u64> {
         let bytes = u64::try_from(fs::fstat(&self.table).ok()?.st_size).ok()?.min(self.most);
         let buckets = bytes / BUCKET_BYTES as u64;
@@ -255,18 +219,18 @@ impl Cache {
         buckets
     }
 
-    /// Reads a bucket; `None` where it cannot be read, or is gone.
+    /// Reads a bucket; `None` if the bucket cannot be read, or the file ends before it.
     fn read(&self, place: Place, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
         let got = read_at(&self.table, place.0, bucket).ok()?;
         (got == BUCKET_BYTES).then_some(())
     }
 
-    /// Writes a slot. A full disk keeps nobody from syncing.
+    /// Writes a slot. On a full disk the note is lost.
     fn write(&self, place: Place, at: usize, slot: &[u8]) {
         io::pwrite(&self.table, slot, place.0 + (at * SLOT_BYTES) as u64).ok();
     }
 
-    /// The slot that goes where none is free and the table cannot grow.
+    /// The slot to overwrite in a full bucket, if the table cannot grow.
     fn oldest(&self, bucket: &[u8; BUCKET_BYTES]) -> Option<usize> {
         let full = self.buckets()? * 2 * BUCKET_BYTES as u64 > self.most;
         let slots = bucket.chunks_exact(SLOT_BYTES).enumerate();
@@ -274,7 +238,7 @@ impl Cache {
         oldest.filter(|_| full).map(|(at, _)| at)
     }
 
-    /// Makes the table twice as long. Two processes that do it at once may do it twice.
+    /// Doubles the table. If two processes double the table at once, its length may grow fourfold.
     fn grow(&self) {
         let Some(buckets) = self.buckets() else { return };
         if fs::ftruncate(&self.table, buckets * 2 * BUCKET_BYTES as u64).is_ok() {
@@ -282,7 +246,7 @@ impl Cache {
         }
     }
 
-    /// Moves what would be noted elsewhere, since there are no more than so many buckets any more but twice as many.
+    /// Moves slots of a bucket to the new bucket that they belong to, after the number of `buckets` was doubled.
     fn split(&self, bucket: u64, buckets: u64) -> Option<()> {
         let [low, high] = [bucket, bucket + buckets].map(|no| Place(no * BUCKET_BYTES as u64));
         let (mut all, mut goes) = ([0; BUCKET_BYTES], [0; BUCKET_BYTES]);
@@ -296,19 +260,31 @@ impl Cache {
                 to[at * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(slot);
             }
         }
-        // What is in both is in one of them too many; what is in none is lost.
+        // A crash between the two writes leaves some slots in both buckets, which does no harm.
         self.write(high, 0, &goes);
         self.write(low, 0, &stays);
         Some(())
     }
 }
 
-/// Where versions of a file stand, where there are so many buckets.
+/// The digest in the first of these slots that has the key and is sound and young enough.
+fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
+    // Files of one device differ by their numbers: these are looked at first.
+    let number = &key[8..INODE_BYTES];
+    let slots = slots.chunks_exact(SLOT_BYTES);
+    let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
+    let slot = slots.find(|slot| is_sound(slot))?;
+    let is_young = max_age.is_none() || now().is_within(max_age, noted_at(slot).into());
+    let digest = slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
+    digest.filter(|_| is_young)
+}
+
+/// Place of the bucket of a file, in a table of so many buckets.
 const fn place_of(inode: (u64, u64), buckets: u64) -> Place {
     Place((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
-/// The first of the slots of a bucket that something is noted in, while one of them is free.
+/// The first near slot of a file within its bucket.
 const fn first_slot(inode: (u64, u64)) -> usize {
     // Other bits than those that say which bucket.
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
@@ -319,7 +295,7 @@ fn noted_at(slot: &[u8]) -> u32 {
     slot[NOTED_AT..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// Where `slot` may be written: over a former version of the same file, or where it is free.
+/// Index of the slot that `slot` may overwrite: a note of the same file, or a free slot.
 fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
     let inode = &slot[..INODE_BYTES];
     let slots = || bucket.chunks_exact(SLOT_BYTES);
@@ -340,14 +316,14 @@ fn is_free(slot: &[u8]) -> bool {
     slot.iter().all(|byte| *byte == 0)
 }
 
-/// The token in two words. Of a local file: device and inode.
+/// The version's token as two words. Those of a local file are device and inode.
 fn file_of(version: &Version) -> (u64, u64) {
     let (words, _) = version.token.0.as_chunks();
     let word = |at: usize| u64::from_le_bytes(words[at]) ^ u64::from_le_bytes(words[at + 2]);
     (word(0), word(1))
 }
 
-/// The file, then the rest.
+/// The bytes of a version: first device and inode.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
     let Version { len, modified, changed, .. } = *version;
     let (device, number) = file_of(version);
@@ -367,21 +343,12 @@ fn inode_of(slot: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// A slot as [`RunCache::note`] says, if there is to be one.
-fn slot_of_read(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
-    begun.is_past(version.changed).then(|| slot_of(version, begun, digest))
-}
-
-/// A slot as [`Cache::note_written`] says, if there is to be one.
-fn slot_of_written(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
-    begun.is_past(version.modified).then(|| slot_of(version, begun, digest))
-}
-
-fn slot_of(version: &Version, begun: Moment, digest: &Digest) -> Slot {
+/// The slot of a note.
+fn slot_of(version: &SettledVersion, digest: &Digest) -> Slot {
     let mut slot = [0; SLOT_BYTES];
-    slot[..KEY_BYTES].copy_from_slice(&key_of(version));
+    slot[..KEY_BYTES].copy_from_slice(&key_of(version.version()));
     slot[KEY_BYTES..NOTED_AT].copy_from_slice(digest.as_bytes());
-    let secs = u32::try_from(begun.0.as_secs()).unwrap_or(u32::MAX);
+    let secs = u32::try_from(version.begun().elapsed().as_secs()).unwrap_or(u32::MAX);
     slot[NOTED_AT..CHECK_AT].copy_from_slice(&secs.to_le_bytes());
     let check = check_of(&slot);
     slot[CHECK_AT..].copy_from_slice(&check);
@@ -421,9 +388,6 @@ const NOTED_AT: usize = KEY_BYTES + 32;
 const CHECK_AT: usize = NOTED_AT + 4;
 const CHECK_BYTES: usize = 8;
 const SLOT_BYTES: usize = CHECK_AT + CHECK_BYTES;
-/// What the clocks of file systems jump by: those that count in fractions of a second, and those that do not.
-const FINE_TICK: Duration = Duration::from_millis(100);
-const COARSE_TICK: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests;

@@ -73,7 +73,6 @@ pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
 pub use spelling::folds_names;
 pub use store::{LocalOptions, LocalStore};
-pub use tight::is_memory_tight;
 pub use versions::{OldVersion, OldVersions, VersionId};
 pub use writing::{PartialDir, Writing};
 

@@ -16,7 +16,7 @@ const TIGHT_BYTES: u64 = 64 << 20;
 const LARGE_BYTES: u64 = 16 << 20;
 
 /// True where the group of this process (cgroup) may have 64 MiB at most.
-pub fn is_memory_tight() -> bool {
+pub(crate) fn is_memory_tight() -> bool {
     static IS_TIGHT: OnceLock<bool> = OnceLock::new();
     *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
 }

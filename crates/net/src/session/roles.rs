@@ -90,8 +90,8 @@ impl Session {
 
     /// Facts that earlier sessions kept.
     pub(super) fn kept(&self, options: &Options) -> Kept {
-        let SessionConfig { cache, recipes, bases, reasons, old_sums, .. } = self.config.clone();
-        Kept::new(cache, (recipes, bases), options, old_sums).explaining(reasons)
+        let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
+        Kept::new(facts.store(), options, old_sums.clone()).explaining(reasons.clone())
     }
 
     pub(super) async fn send(

@@ -1,9 +1,9 @@
-//! Sums of the blocks of bases: of what changed since one they tell, without reading it, what the base has elsewhere
+//! Sums of blocks of bases: without reading a file, they tell which of its changed blocks the base has elsewhere
 //! (docs/decisions/0060).
 //!
-//! A table has the sums of a version. It is good for the bases that come of that version too, but for what has changed
-//! since, which is noted with each of them. So a sync that changes little makes no table; one of which little is left
-//! is made anew.
+//! A table has the sums of the blocks of one version. Later bases that were made from this version refer to the same table;
+//! the note of each base has the ranges that differ from the table. So a sync that changes little writes no table. Once
+//! too much differs, a new table is made.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,7 @@ use deltic_core::stored::SumStrength;
 use deltic_core::{Digest, MovedRun, StoredSums, SumKind};
 use deltic_protocol::known::Changed;
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, MAX_MOVED_RUNS};
-use deltic_store::{Extents, Snapshot};
-use deltic_store_local::cache::{Bases, SumsNote};
+use deltic_store::{BaseNote, Extents, FactStore, Snapshot};
 
 /// Least share of a file that must have changed before it is asked where that was: a table has a share of this order,
 /// so it would be read for as little.
@@ -34,15 +33,15 @@ const ROW_BYTES: u64 = 16;
 /// Bytes of an index of a table.
 const INDEX_BYTES: u64 = 8 << 20;
 
-/// Memory for tables, which is given back with this value.
+/// A reservation of memory for tables, which ends when this value is dropped.
 struct Room(u64);
 
-/// Bytes of it that are taken.
+/// Bytes that are reserved.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 impl Room {
-    /// Takes room for tables of files that have so many bytes together. `None` where others have it: then nobody asks
-    /// which blocks moved.
+    /// Reserves memory for tables of files of so many bytes together. `None` if other sessions have reserved the memory:
+    /// then moved blocks are not looked for.
     fn take(file_bytes: u64) -> Option<Self> {
         let bytes = file_bytes / u64::from(CHANGED_BLOCK_BYTES) * ROW_BYTES + INDEX_BYTES;
         let more = |taken: u64| taken.checked_add(bytes).filter(|all| *all <= MAX_BYTES);
@@ -56,7 +55,31 @@ impl Drop for Room {
     }
 }
 
-/// Sums that decide that blocks are equal.
+/// The table that has the sums of a base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SumsNote {
+    /// Name of the table, which is random.
+    pub(super) table: Digest,
+    /// Ranges whose sums in the table are not of this base, encoded.
+    others: Vec<u8>,
+}
+
+impl SumsNote {
+    /// The note that is kept about `base`.
+    pub(super) fn find(facts: &dyn FactStore, base: &Digest) -> Option<Self> {
+        let note = facts.base_note(BaseNote::Sums, base)?;
+        let (table, others) = note.split_first_chunk()?;
+        Some(Self { table: Digest::from_bytes(*table), others: others.to_vec() })
+    }
+
+    /// Keeps this note about `base`.
+    pub(super) fn keep(&self, facts: &dyn FactStore, base: &Digest) {
+        let note = [&self.table.as_bytes()[..], &self.others].concat();
+        facts.keep_base_note(BaseNote::Sums, base, note);
+    }
+}
+
+/// Decides which kinds of sums prove that blocks are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deciding {
     /// The user trusts both stores.
@@ -65,7 +88,7 @@ pub(super) struct Deciding {
 
 /// A base, as it is noted.
 pub(super) struct Base<'a> {
-    pub(super) kept: &'a Bases,
+    pub(super) kept: &'a dyn FactStore,
     /// The table that has its sums.
     pub(super) note: Option<&'a SumsNote>,
     /// Its length in bytes.
@@ -120,8 +143,12 @@ impl Deciding {
 }
 
 /// The sums of this kind that a base still has of its table, if that is no longer than the room for it.
-fn table((kept, note): (&Bases, &SumsNote), kind: SumKind, room: &Room) -> Option<KeptSums> {
-    let encoded = kept.table(&note.table)?;
+fn table(
+    (kept, note): (&dyn FactStore, &SumsNote),
+    kind: SumKind,
+    room: &Room,
+) -> Option<KeptSums> {
+    let encoded = kept.base_note(BaseNote::Sums, &note.table)?;
     if encoded.len() as u64 > room.0 {
         return None;
     }
@@ -192,7 +219,7 @@ fn each_window(
 /// Notes the table that has the sums of the version that was just sent: that of its base, but for what has changed
 /// since. If there is none one is made, of a version that did not change while it was read since it had these extents.
 pub(super) fn note(
-    (deciding, kept): (Deciding, &Bases),
+    (deciding, kept): (Deciding, &dyn FactStore),
     (snapshot, extents): (&impl Snapshot, &Extents),
     of_base: Option<SumsNote>,
 ) -> Option<SumsNote> {
@@ -206,7 +233,7 @@ pub(super) fn note(
     let mut name = [0; 32];
     getrandom::fill(&mut name).ok()?;
     let table = Digest::from_bytes(name);
-    kept.note_table(&table, std::iter::once(sums.encode()));
+    kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
     Some(SumsNote { table, others: Vec::new() })
 }
 

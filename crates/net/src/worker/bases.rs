@@ -1,43 +1,39 @@
-//! Versions that both ends call by one digest: a sender that knows where the bytes of one lay sees what has changed
-//! since without reading it (docs/decisions/0037).
+//! Bases: versions that both ends have, and call by one digest. A sender that noted where the bytes of a base lay on its disk
+//! sees which ranges of the file changed since, without reading the file (docs/decisions/0037).
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use deltic_core::Digest;
 use deltic_protocol::known::Changed;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::options::Options;
 use deltic_protocol::work::Handle;
-use deltic_store::{Extents, Snapshot, Version};
-use deltic_store_local::cache::{self, Moment, Noted, SumsNote};
+use deltic_store::{BaseNote, Extents, FactStore, SettledVersion, Snapshot, Version};
 use deltic_tree::RelPath;
 
-use super::base_sums::{self, Base, Deciding, bytes_of};
+use super::base_sums::{self, Base, Deciding, SumsNote, bytes_of};
 use crate::lock::lock;
 use crate::old_sums::OldSums;
 use crate::reasons::{Reason, Reasons};
 
-/// Changes go by themselves where they are no more than this share of a file; of more a recipe may find that they only
-/// moved.
+/// If at most one part in so many of a file changed, only the changed ranges are sent. Of a larger change, a recipe may find
+/// that bytes only moved.
 const LEAST_SHARE: u64 = 4;
 
 /// The bases that are known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bases {
-    dir: Option<PathBuf>,
+    facts: Arc<dyn FactStore>,
     /// Told of each file that is sent.
     reasons: Option<Reasons>,
-    /// Opened when the first is asked for, unless it was before: most runs ask for none.
-    kept: OnceLock<Option<cache::Bases>>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
-    /// Files that are what they were to become but for their times and the like, which they get next.
+    /// Files whose content is that of the new version, and which get its metadata next.
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
-    /// Knows bases that no run left.
+    /// Knows bases that no earlier run noted.
     old_sums: Option<Arc<dyn OldSums>>,
-    /// Sums of blocks that decide.
+    /// The sums of blocks that prove equality.
     deciding: Deciding,
 }
 
@@ -59,18 +55,45 @@ struct Since {
     sums: [Option<SumsNote>; 2],
 }
 
+/// A note of a sender about a base.
+struct Noted {
+    /// The extents of the base.
+    extents: Extents,
+    /// The base that this base was made from.
+    before: Option<Digest>,
+}
+
+impl Noted {
+    /// The bytes that [`Noted::decode`] reads: the earlier base, then the extents.
+    fn encode(&self) -> Vec<u8> {
+        [self.before.unwrap_or(NO_BASE).as_bytes(), &self.extents.encode()[..]].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (before, extents) = bytes.split_first_chunk()?;
+        let before = Some(Digest::from_bytes(*before)).filter(|before| *before != NO_BASE);
+        Some(Self { extents: Extents::decode(extents)?, before })
+    }
+}
+
+/// Stands in a note for no base.
+const NO_BASE: Digest = Digest::from_bytes([0; 32]);
+
 impl Bases {
-    /// Takes those that are `opened`, or opens those in `dir`, if the options let them count.
+    /// Bases that are kept in `facts`; `old_sums` knows bases besides.
     pub(super) fn new(
-        (dir, opened): (Option<PathBuf>, Option<cache::Bases>),
+        facts: Arc<dyn FactStore>,
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
-        let counts = options.compare.cached;
-        let (dir, opened) = (dir.filter(|_| counts), opened.filter(|_| counts));
-        let kept = opened.map_or_else(OnceLock::new, |opened| OnceLock::from(Some(opened)));
-        let deciding = Deciding { trusts: options.compare.trusted.is_some() };
-        Self { dir, kept, old_sums, deciding, ..Self::default() }
+        Self {
+            facts,
+            reasons: None,
+            sending: Mutex::default(),
+            confirmed: Mutex::default(),
+            old_sums,
+            deciding: Deciding { trusts: options.compare.trusted.is_some() },
+        }
     }
 
     /// Tells `reasons` why each file is read whole, or not.
@@ -78,17 +101,14 @@ impl Bases {
         Self { reasons, ..self }
     }
 
-    /// True if some may be kept, of files longer than [`LARGE_FILE_BYTES`].
+    /// True if bases are kept, of files longer than [`LARGE_FILE_BYTES`].
     pub(super) fn may_be_kept(&self) -> bool {
-        self.dir.is_some() || self.kept.get().is_some()
+        self.facts.keeps_bases()
     }
 
-    /// The bases of files of this length.
-    fn kept(&self, len: u64) -> Option<&cache::Bases> {
-        if len <= LARGE_FILE_BYTES {
-            return None;
-        }
-        self.kept.get_or_init(|| cache::Bases::open(self.dir.as_deref()?)).as_ref()
+    /// The facts, if they have bases of files of this length.
+    fn kept(&self, len: u64) -> Option<&dyn FactStore> {
+        (len > LARGE_FILE_BYTES && self.facts.keeps_bases()).then_some(&*self.facts)
     }
 
     /// Differences of a file that is to be sent from `base`, if they are known and are not too much of it. Where the
@@ -135,7 +155,7 @@ impl Bases {
     /// Differences from `base`, or why they are not known, or of no use.
     fn since(
         &self,
-        kept: Option<&cache::Bases>,
+        kept: Option<&dyn FactStore>,
         (snapshot, now): (&impl Snapshot, &Extents),
         (base, can_copy): (&Digest, bool),
     ) -> Result<(Changed, Since), Reason> {
@@ -144,7 +164,7 @@ impl Bases {
         // Of a file system that was mounted anew only sums tell.
         let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
         let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
-        let note = kept.filter(|_| decides).and_then(|kept| kept.sums_noted(base));
+        let note = kept.filter(|_| decides).and_then(|kept| SumsNote::find(kept, base));
         let moved = match kept.filter(|_| can_copy) {
             None => Err("the other end takes no copies of blocks"),
             Some(kept) => {
@@ -171,14 +191,14 @@ impl Bases {
     /// The extents of a base, and the base that it was made of.
     fn noted(
         &self,
-        kept: Option<&cache::Bases>,
+        kept: Option<&dyn FactStore>,
         base: &Digest,
     ) -> Option<(Extents, Option<Digest>)> {
         if let Some(extents) = self.old_sums.as_ref().and_then(|sums| sums.noted(base)) {
             return Some((extents, None));
         }
-        let Noted { extents, before } = kept?.noted(base)?;
-        Some((Extents::decode(&extents)?, before))
+        let Noted { extents, before } = Noted::decode(&kept?.base_note(BaseNote::Extents, base)?)?;
+        Some((extents, before))
     }
 
     /// Notes that a file was sent as the base that is called so.
@@ -187,7 +207,9 @@ impl Bases {
         let kept = self.kept(snapshot.meta().len);
         let (Some(Sending { extents, since }), Some(kept)) = (sending, kept) else { return };
         let before = since.as_ref().map(|since| since.base);
-        kept.note(base, &Noted { extents: extents.encode(), before });
+        let note = Noted { extents, before };
+        kept.keep_base_note(BaseNote::Extents, base, note.encode());
+        let extents = &note.extents;
         let (last, [of_base, next]) = match since {
             Some(Since { before, sums, .. }) => (before, sums),
             None => (None, [None, None]),
@@ -195,15 +217,17 @@ impl Bases {
         let deciding = (self.deciding, kept);
         let noted = match self.old_sums {
             Some(_) => None,
-            None => base_sums::note(deciding, (snapshot, &extents), next),
+            None => base_sums::note(deciding, (snapshot, extents), next),
         };
-        noted.iter().for_each(|noted| kept.note_sums(base, noted));
+        noted.iter().for_each(|noted| noted.keep(kept, base));
         // The receiver has the last one still if it does not get this far.
         if let Some(last) = last {
-            let gone = kept.sums_noted(&last).map(|note| note.table);
-            kept.forget(&last);
+            let gone = SumsNote::find(kept, &last).map(|note| note.table);
+            kept.forget_base_note(BaseNote::Extents, &last);
+            kept.forget_base_note(BaseNote::Sums, &last);
             let stays = [of_base, noted].map(|note| note.map(|note| note.table));
-            gone.filter(|_| !stays.contains(&gone)).inspect(|table| kept.forget_table(table));
+            let gone = gone.filter(|_| !stays.contains(&gone));
+            gone.inspect(|table| kept.forget_base_note(BaseNote::Sums, table));
         }
     }
 
@@ -215,24 +239,27 @@ impl Bases {
     /// The base that the old version at a path is.
     pub(super) fn held(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
         let kept = self.kept(old.meta().len);
-        let held = kept.and_then(|kept| kept.held(&old.identity()?));
+        let held = kept.and_then(|kept| kept.base(&old.identity()?));
         let Some(sums) = &self.old_sums else { return held };
         // Both ends keep their notes in one place.
-        held.filter(|base| kept.is_some_and(|kept| kept.noted(base).is_some()))
-            .or_else(|| sums.base(path, old))
+        let is_noted = |base: &Digest| {
+            kept.is_some_and(|kept| kept.base_note(BaseNote::Extents, base).is_some())
+        };
+        held.filter(is_noted).or_else(|| sums.base(path, old))
     }
 
-    /// Notes that a file was put in place as the base that is called so, which began at `begun`.
-    pub(super) fn hold(&self, version: &Version, begun: Moment, base: &Digest) {
-        if let Some(kept) = self.kept(version.len) {
-            kept.hold(version, begun, base);
+    /// Notes that a version that was put in place is `base`.
+    pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
+        if let Some(kept) = self.kept(version.version().len) {
+            kept.note_base(version, base);
         }
     }
 
-    /// Notes that the file at a path is the base that is called so; it may still get other times.
+    /// Notes that the file at a path is `base`; the file may still get other times.
     pub(super) fn confirm(&self, path: &RelPath, old: &impl Snapshot, base: &Digest) {
         if let (Some(kept), Some(version)) = (self.kept(old.meta().len), old.identity()) {
-            kept.hold(&version, Moment::now(), base);
+            let settled = SettledVersion::written(version, kept.now());
+            settled.inspect(|settled| kept.note_base(settled, base));
             lock(&self.confirmed).insert(path.clone(), (version, *base));
         }
     }

@@ -74,7 +74,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 
     fn ended(&self) {
-        self.kept.digests.write();
+        self.kept.flush();
     }
 
     fn describe(&self, change: &mut Change) {

@@ -1,8 +1,7 @@
 //! Digests of whole files: taken by reading them, or known from an earlier run.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deltic_core::Digest;
@@ -13,8 +12,10 @@ use deltic_protocol::options::{Options, TrustedSums};
 use deltic_protocol::report::{Action, Change, EntryType};
 use deltic_protocol::sender::Bears;
 use deltic_protocol::work::Handle;
-use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
-use deltic_store_local::cache::{Moment, RunCache};
+use deltic_store::{
+    DigestQuery, FactStore, Listing, Moment, NoFacts, SettledVersion, Snapshot, StoreError, Tree,
+    Version,
+};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{ComparedAttributes, Entry, RelPath};
 
@@ -25,26 +26,32 @@ use super::trusted;
 use crate::lock::lock;
 use crate::old_sums::OldSums;
 
-/// The longest file that is read for no more than to show its digest: nothing else goes on meanwhile.
+/// The longest file that is read only to show its digest, in bytes: the run waits meanwhile.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 
-/// Takes digests of files, and keeps those that are known.
-#[derive(Debug, Default)]
+/// Takes digests of files, and keeps them for later runs.
+#[derive(Debug)]
 pub(super) struct Digests {
-    dir: Option<PathBuf>,
+    facts: Arc<dyn FactStore>,
+    /// Digests that were noted longer ago count as unknown.
     max_age: Option<Duration>,
-    /// Opened when the first is asked for: most runs ask for none.
-    cache: OnceLock<Option<RunCache>>,
-    /// Contents are compared, so the digest of what is sent will be asked for.
+    /// True if contents are compared, so the next run asks for the digest of each file that is sent.
     compares: bool,
-    /// Changes are told with the digests of their files.
+    /// True if each change is reported with the digest of its file.
     tells: bool,
     /// Files under way at the sender.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
-    /// Contents are named by sums of this kind, and not by their digests: nothing of that is kept.
+    /// Contents are named by stored sums of this kind instead of digests. Such names are not kept.
     trusted: Option<TrustedSums>,
-    /// Knows contents by sums: both ends ask it before they read.
+    /// Names contents by sums; both ends ask for such a name before they read a file.
     by_sums: Option<Arc<dyn OldSums>>,
+}
+
+/// Which digests an answer is of use with.
+#[derive(Clone, Copy)]
+enum Needs {
+    All,
+    Any,
 }
 
 /// The digest of a file that is being sent.
@@ -54,7 +61,7 @@ struct Sending {
     digest: Mutex<DigestInOrder>,
 }
 
-/// Lists a directory, or the rest of one; where contents are `compared`, with what tells whose digests are known.
+/// Lists a directory, or the rest of one; with the versions of its files, where contents are `compared`.
 pub(super) fn list<T: Tree>(
     tree: &T,
     dir: &RelPath,
@@ -69,22 +76,27 @@ pub(super) fn list<T: Tree>(
 }
 
 impl Digests {
-    /// With what is known in `dir`, if the options let it count.
-    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
-        let max_age = options.compare.max_age_secs.map(Duration::from_secs);
+    /// Digests that are kept in `facts`, unless contents are named by sums.
+    pub(super) fn new(facts: Arc<dyn FactStore>, options: &Options) -> Self {
         let trusted = options.compare.trusted.filter(|_| options.checksum);
-        let dir = dir.filter(|_| options.compare.cached && trusted.is_none());
-        let Options { checksum, tells_digests, .. } = *options;
-        let (compares, tells) = (checksum, tells_digests);
-        Self { dir, max_age, compares, tells, trusted, ..Self::default() }
+        let facts = if trusted.is_some() { Arc::new(NoFacts) } else { facts };
+        Self {
+            facts,
+            max_age: options.compare.max_age_secs.map(Duration::from_secs),
+            compares: options.checksum,
+            tells: options.tells_digests,
+            sending: Mutex::default(),
+            trusted,
+            by_sums: None,
+        }
     }
 
-    /// The same where contents are compared by sums, as far as there are any.
+    /// The same where contents are compared by sums, for files that have sums.
     pub(super) fn with_sums(self, by_sums: Option<Arc<dyn OldSums>>) -> Self {
         Self { by_sums, ..self }
     }
 
-    /// True if what contents are compared by is not the digest of their bytes.
+    /// True if contents are compared by sums, and not by digests of their bytes.
     fn names_by_sums(&self) -> bool {
         self.by_sums.is_some() || self.trusted.is_some()
     }
@@ -102,7 +114,7 @@ impl Digests {
             How::Recipe | How::Tail | How::Changes => false,
         };
         if is_taken && self.is_unknown(snapshot) {
-            let sending = Sending { begun: Moment::now(), digest: Mutex::default() };
+            let sending = Sending { begun: self.facts.now(), digest: Mutex::default() };
             lock(&self.sending).insert(handle, Arc::new(sending));
         }
     }
@@ -148,33 +160,38 @@ impl Digests {
         lock(&self.sending).remove(&handle);
     }
 
-    /// Says whether the digest of this version is not known and can be noted.
+    /// True if the digest of this version is unknown and can be kept.
     fn is_unknown(&self, snapshot: &impl Snapshot) -> bool {
-        let version = self.cache().and_then(|_| snapshot.identity());
+        let version = self.version_of(snapshot);
         version.is_some_and(|version| self.find(version).is_none())
     }
 
-    /// True if digests can be kept.
+    /// The version of a file, if digests are kept.
+    fn version_of(&self, file: &impl Snapshot) -> Option<Version> {
+        self.are_kept().then(|| file.identity()).flatten()
+    }
+
+    /// True if digests are kept.
     pub(super) fn are_kept(&self) -> bool {
-        self.cache().is_some()
+        self.facts.keeps_digests()
     }
 
+    /// Notes the digest of a file that was read from `begun` on.
     fn note(&self, snapshot: &impl Snapshot, begun: Moment, digest: &Digest) {
-        if let (Some(cache), Some(version)) = (self.cache(), snapshot.identity()) {
-            cache.note(&version, begun, digest);
+        if let Some(version) = self.version_of(snapshot) {
+            self.note_read(version, begun, digest);
         }
     }
 
-    /// Notes that of the version which was put in place from `begun` on. It was taken while that was written.
-    pub(super) fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if let Some(cache) = self.cache() {
-            cache.note_written(version, begun, digest);
+    fn note_read(&self, version: Version, begun: Moment, digest: &Digest) {
+        if let Some(version) = SettledVersion::read(version, begun) {
+            self.note_all(&[(version, *digest)]);
         }
     }
 
-    /// Writes what waits: the session has ended.
-    pub(super) fn write(&self) {
-        self.cache.get().and_then(Option::as_ref).inspect(|cache| cache.write());
+    /// Notes the digests of versions.
+    pub(super) fn note_all(&self, notes: &[(SettledVersion, Digest)]) {
+        self.facts.note_digests(notes);
     }
 
     /// The digest of each of these files, or what it is called by sums; none where one cannot be read, or changed
@@ -194,12 +211,8 @@ impl Digests {
                 })
                 .collect();
         }
-        let versions = self.cache().map_or_else(Vec::new, |cache| {
-            cache.refresh();
-            tree.versions(paths)
-        });
-        let known = versions.iter().map(|version| self.find((*version)?));
-        let mut digests: Vec<_> = known.collect();
+        let versions = if self.are_kept() { tree.versions(paths) } else { Vec::new() };
+        let mut digests = self.find_all(&versions);
         digests.resize(paths.len(), None);
         let unknown = (0..paths.len()).filter(|at| digests[*at].is_none()).collect::<Vec<_>>();
         let unknown_paths = unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>();
@@ -228,8 +241,8 @@ impl Digests {
         }
     }
 
-    /// Says of a change the digest of its file, if that is asked for: one that is known, or with contents compared one
-    /// that does not take long.
+    /// Adds the digest of the file to a change, if digests are asked for and the digest is known. Where contents are
+    /// compared, a short file is read for its digest.
     pub(super) fn describe<T: Tree>(&self, tree: &T, change: &mut Change, buffers: &Buffers) {
         let came = matches!(change.action, Action::Created | Action::Updated);
         let is_file = change.item == EntryType::File && change.action != Action::Deleted;
@@ -242,11 +255,13 @@ impl Digests {
         } else if self.compares && !self.names_by_sums() && change.facts.len <= MAX_SHOWN_BYTES {
             self.of(tree, paths, buffers).pop().flatten()
         } else {
-            self.cache().and_then(|_| self.find(tree.versions(paths).pop().flatten()?))
+            let version = || tree.versions(paths).pop().flatten();
+            self.are_kept().then(version).flatten().and_then(|version| self.find(version))
         };
     }
 
-    /// The contents that a directory digest needs: none where they are not compared, or those of all entries.
+    /// The digests of contents that a directory digest covers: none if contents are not compared, else one for each entry.
+    /// `None` if a digest is unknown.
     pub(super) fn compared(
         &self,
         listing: &Listing,
@@ -255,29 +270,49 @@ impl Digests {
         if compared.contents { self.known(listing) } else { Some(Vec::new()) }
     }
 
-    /// The content of each entry of a listing with its versions, where it is a file that is not empty; `None` unless
-    /// all of these are known.
+    /// For each entry of a listing with versions its digest, if the entry is a file that is not empty. `None` if one of
+    /// these digests is unknown.
     fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
-        self.cache().inspect(|cache| cache.refresh());
-        let mut versions = listing.versions.iter().copied();
-        let mut known = |entry: &Entry| {
-            let version = versions.next().flatten();
-            let has_content = entry.meta.is_file() && entry.meta.len > 0;
-            if has_content { self.find(version?).map(Some) } else { Some(None) }
-        };
-        listing.entries.iter().map(&mut known).collect()
+        let has_content = |entry: &Entry| entry.meta.is_file() && entry.meta.len > 0;
+        let mut versions = Vec::with_capacity(listing.entries.len());
+        let mut listed = listing.versions.iter().copied();
+        for entry in &listing.entries {
+            let version = listed.next().flatten();
+            if has_content(entry) {
+                versions.push(version?);
+            }
+        }
+        let found = self.ask(&versions, Needs::All).into_iter().collect::<Option<Vec<_>>>()?;
+        let mut found = found.into_iter();
+        let of = |entry: &Entry| has_content(entry).then(|| found.next()).flatten();
+        Some(listing.entries.iter().map(of).collect())
     }
 
-    fn cache(&self) -> Option<&RunCache> {
-        let open = || RunCache::open(self.dir.as_deref()?, self.max_age);
-        self.cache.get_or_init(open).as_ref()
+    /// The known digests of versions; `None` where there is no version or its digest is unknown.
+    fn find_all(&self, versions: &[Option<Version>]) -> Vec<Option<Digest>> {
+        let asked: Vec<_> = versions.iter().flatten().copied().collect();
+        let mut found = self.ask(&asked, Needs::Any).into_iter();
+        versions.iter().map(|version| version.and_then(|_| found.next().flatten())).collect()
+    }
+
+    fn ask(&self, versions: &[Version], needs: Needs) -> Vec<Option<Digest>> {
+        let mut found = vec![None; versions.len()];
+        self.facts.prefetch(versions);
+        self.facts.digests(&self.query(versions, needs), &mut found);
+        found
     }
 
     fn find(&self, version: Version) -> Option<Digest> {
-        self.cache()?.find(&version)
+        let mut found = [None];
+        self.facts.digests(&self.query(&[version], Needs::Any), &mut found);
+        found[0]
     }
 
-    /// The digest of a file; it is not known if it is the version that was `sought`.
+    const fn query<'a>(&self, versions: &'a [Version], needs: Needs) -> DigestQuery<'a> {
+        DigestQuery { versions, max_age: self.max_age, needs_all: matches!(needs, Needs::All) }
+    }
+
+    /// The digest of a file. The digest of the version `sought` is known to be unknown, and not looked for again.
     fn digest(
         &self,
         file: &impl Snapshot,
@@ -286,20 +321,19 @@ impl Digests {
     ) -> Result<Digest, StoreError> {
         // What was sought can be relied on.
         let sought = sought.filter(|sought| file.is(*sought));
-        let known =
-            self.cache().and_then(|cache| Some((cache, sought.or_else(|| file.identity())?)));
-        let unsought = known.filter(|(_, version)| Some(*version) != sought);
-        if let Some(digest) = unsought.and_then(|(cache, version)| cache.find(&version)) {
+        let known = sought.or_else(|| self.version_of(file));
+        let unsought = known.filter(|version| Some(*version) != sought);
+        if let Some(digest) = unsought.and_then(|version| self.find(version)) {
             return Ok(digest);
         }
-        let begun = Moment::now();
+        let begun = self.facts.now();
         let take = || match self.trusted {
             Some(by) => trusted::name_of(file, by, buffers),
             None => digest_of_all(file, buffers),
         };
         let digest = take()?;
         match (file.check_settled(), known) {
-            (Ok(()), Some((cache, version))) => cache.note(&version, begun, &digest),
+            (Ok(()), Some(version)) => self.note_read(version, begun, &digest),
             (Ok(()), None) => {}
             (Err(_), _) => {
                 is_restless(file, Bears::default(), || Ok(take()? == digest))?;
@@ -318,9 +352,18 @@ pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<D
 #[expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
 mod tests {
     use super::*;
+    use deltic_store_local::cache::LocalFacts;
     use deltic_store_local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
     use deltic_store_local::{SourceOptions, Sources};
     use std::fs;
+    use std::path::Path;
+
+    use crate::worker::kept::Kept;
+
+    /// The digests of a session with facts in `dir`, as far as `options` let them count.
+    fn digests_in(dir: &Path, options: &Options) -> Digests {
+        Kept::new(Arc::new(LocalFacts::in_dir(dir.join("deltic"))), options, None).digests
+    }
 
     /// Asks the same of a tree in two runs.
     fn twice(cached: bool) -> usize {
@@ -333,7 +376,7 @@ mod tests {
         options.compare.cached = cached;
         let paths = ["a", "b"].map(|name| RelPath::parse(name.as_bytes()).unwrap());
         for _ in 0..2 {
-            let digests = Digests::new(Some(cache.path().join("deltic")), &options);
+            let digests = digests_in(cache.path(), &options);
             let found = digests.of(&store, &paths, &Buffers::default());
             let digest = Digest::from_bytes(blake3_of(&bytes));
             assert_eq!(found, [Some(digest), None]);
@@ -354,7 +397,7 @@ mod tests {
         let store = LocalStore::open(dir.path(), LocalOptions::default()).unwrap();
         let mut options = Options::default();
         options.compare.cached = true;
-        let digests = Digests::new(Some(cache.path().join("deltic")), &options);
+        let digests = digests_in(cache.path(), &options);
         let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();
         let known = || digests.known(&store.list_versions(&path("dir")).unwrap());
         let take = |name| digests.of(&store, &[path(name)], &Buffers::default());
@@ -363,7 +406,7 @@ mod tests {
         assert_eq!(known(), None, "one of two");
         let two = take("dir/b")[0];
         assert_eq!(known(), Some(vec![one, two, None]));
-        let uncached = Digests::new(Some(cache.path().join("deltic")), &Options::default());
+        let uncached = digests_in(cache.path(), &Options::default());
         assert_eq!(uncached.known(&store.list_versions(&path("dir")).unwrap()), None);
         fs::write(at("dir/b"), "three").unwrap();
         assert_eq!(known(), None, "it changed");
@@ -382,7 +425,7 @@ mod tests {
         let file = sources.open(&RelPath::parse(b"a").unwrap()).unwrap();
         fs::hard_link(at("a"), at("b")).unwrap();
         assert!(file.check_settled().is_err());
-        let digest = || Digests::default().digest(&file, None, &Buffers::default());
+        let digest = || Kept::default().digests.digest(&file, None, &Buffers::default());
         assert_eq!(digest().unwrap(), Digest::from_bytes(blake3_of(b"content")));
         let settled = |same| is_restless(&file, Bears::default(), || Ok(same));
         assert!(!settled(true).unwrap() && settled(false).is_err());

@@ -1,42 +1,66 @@
-//! Facts about files that earlier runs kept.
+//! Facts about files that earlier runs kept, as far as the options of a session let them count.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_protocol::options::Options;
-use deltic_store_local::cache;
+use deltic_store::{FactStore, Moment, NoFacts};
 
 use crate::old_sums::OldSums;
 
 use super::bases::Bases;
 use super::digests::Digests;
-use super::recipes::{RecipeCache, Recipes};
+use super::recipes::Recipes;
 use crate::reasons::Reasons;
 
-/// Digests and recipes that are known without reading a file.
-#[derive(Debug, Default)]
+/// Digests, recipes and bases that are known without reading a file.
+#[derive(Debug)]
 pub(crate) struct Kept {
+    facts: Arc<dyn FactStore>,
     pub(super) digests: Digests,
     pub(super) recipes: Recipes,
     pub(super) bases: Bases,
 }
 
+impl Default for Kept {
+    /// No facts.
+    fn default() -> Self {
+        Self::new(Arc::new(NoFacts), &Options::default(), None)
+    }
+}
+
 impl Kept {
-    /// Opens those in `dir` and takes the recipes and bases of the process, if the options let them count; `old_sums`
-    /// knows bases besides.
+    /// Takes facts from `facts`, if the options let them count; `old_sums` knows bases besides.
     pub(crate) fn new(
-        dir: Option<PathBuf>,
-        (recipes, bases): (Option<RecipeCache>, Option<cache::Bases>),
+        facts: Arc<dyn FactStore>,
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
-        let digests = Digests::new(dir.clone(), options).with_sums(old_sums.clone());
-        let bases = Bases::new((dir.clone(), bases), options, old_sums);
-        Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
+        let counted: Arc<dyn FactStore> = match options.compare.cached {
+            true => Arc::clone(&facts),
+            false => Arc::new(NoFacts),
+        };
+        let digests = Digests::new(Arc::clone(&counted), options).with_sums(old_sums.clone());
+        let recipes = Recipes::new(Arc::clone(&counted));
+        Self { facts, digests, recipes, bases: Bases::new(counted, options, old_sums) }
     }
 
     /// Tells `reasons` why files are read whole, or not.
     pub(crate) fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { bases: self.bases.explaining(reasons), ..self }
+    }
+
+    /// The present time, by the clock of the facts.
+    pub(super) fn now(&self) -> Moment {
+        self.facts.now()
+    }
+
+    /// True if this process may use so little memory that buffers should be small.
+    pub(super) fn is_memory_tight(&self) -> bool {
+        self.facts.is_memory_tight()
+    }
+
+    /// Writes facts that wait in memory: the session has ended.
+    pub(super) fn flush(&self) {
+        self.facts.flush();
     }
 }

@@ -11,7 +11,7 @@ pub(crate) mod kept;
 mod moves;
 pub(crate) mod owners;
 mod packing;
-pub(crate) mod recipes;
+mod recipes;
 pub(crate) mod rest;
 pub(crate) mod source;
 mod sparse;
@@ -19,7 +19,6 @@ mod steps;
 mod trusted;
 mod weight;
 
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use deltic_core::strategy::LinkModel;
@@ -62,8 +61,9 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
 
     /// Says of a trouble at this end where it happened.
     fn locate(&self, trouble: &mut Trouble) {
-        trouble
-            .locate(M::SIDE, |path| Some(self.full_path(path)?.into_os_string().into_vec().into()));
+        trouble.locate(M::SIDE, |path| {
+            Some(self.full_path(path)?.as_os_str().as_encoded_bytes().into())
+        });
     }
 
     /// The same for the other end, which may not hear of places.
@@ -138,7 +138,7 @@ pub(super) fn told(
     let trouble = match (error.path(), error) {
         (Some(path), _) => Trouble::at(kind, path, words),
         (None, StoreError::Argument { argument, .. }) => {
-            let full_path = argument.as_os_str().as_bytes().into();
+            let full_path = argument.as_os_str().as_encoded_bytes().into();
             Trouble::new(kind, error.to_string()).with_full_path(full_path)
         }
         (None, _) => return Trouble::new(kind, error.to_string()),

@@ -1,51 +1,32 @@
-//! Recipes of large files that came in earlier runs: who has one need not read the file to cut it
-//! (docs/decisions/0023).
+//! Recipes of large files that arrived in earlier runs: a receiver that has the recipe of a file need not read the file to
+//! cut it into chunks (docs/decisions/0023).
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use deltic_core::{ChunkerSpec, Key};
-use deltic_engine::{journal, recipe};
+use deltic_engine::recipe;
 use deltic_protocol::Terms;
-use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Kept, New, Proof};
-use deltic_store::{Snapshot, Version};
-pub use deltic_store_local::cache::RecipeCache;
-use deltic_store_local::cache::{self, Moment};
-
-/// The shortest file whose recipe is kept in memory, in bytes.
-const SHORTEST: u64 = 64 << 10;
+use deltic_store::{FactStore, SettledVersion, Snapshot};
 
 /// The recipes that are known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recipes {
-    dir: Option<PathBuf>,
-    /// Recipes of this process, if it keeps some, and the options let them count.
-    recent: Option<RecipeCache>,
-    /// Opened when the first is asked for: most runs ask for none.
-    kept: OnceLock<Option<cache::Recipes>>,
+    facts: Arc<dyn FactStore>,
 }
 
 /// A version that was put in place.
 pub(super) struct Placed<'a> {
-    pub(super) version: &'a Version,
-    /// The moment before that.
-    pub(super) begun: Moment,
+    pub(super) version: &'a SettledVersion,
     pub(super) new: &'a New,
-    /// Has its chunks.
+    /// Has the chunks of the version.
     pub(super) proof: &'a Proof,
 }
 
 impl Recipes {
-    /// Opens those in `dir` and takes those of the process, if the options let them count.
-    pub(super) fn new(
-        dir: Option<PathBuf>,
-        recent: Option<RecipeCache>,
-        options: &Options,
-    ) -> Self {
-        let counts = options.compare.cached;
-        let (dir, recent) = (dir.filter(|_| counts), recent.filter(|_| counts));
-        Self { dir, recent, kept: OnceLock::new() }
+    /// Recipes that are kept in `facts`.
+    pub(super) fn new(facts: Arc<dyn FactStore>) -> Self {
+        Self { facts }
     }
 
     /// The recipe of the version `old`, cut by `spec` and of use in a session of these terms.
@@ -55,65 +36,35 @@ impl Recipes {
         spec: ChunkerSpec,
         terms: Terms,
     ) -> Option<Kept> {
-        let read = |notes: &[u8]| {
-            let recipe = recipe::read(notes, old.meta(), terms);
-            recipe.filter(|recipe| recipe.spec == spec)
-        };
-        let len = old.meta().len;
-        let recent = self.recent(len);
-        if recent.is_none() && !journal::is_kept(len) {
+        if !self.facts.keeps_recipes(old.meta().len) {
             return None;
         }
-        let version = old.identity()?;
-        match recent.and_then(|recent| recent.find(&version)) {
-            Some(notes) => read(&notes),
-            None => read(&self.kept(len)?.find(&version)?),
-        }
+        let notes = self.facts.recipe(&old.identity()?)?;
+        let recipe = recipe::read(&notes, (old.meta(), terms));
+        recipe.filter(|recipe| recipe.spec == spec)
     }
 
-    /// Keeps that of a version whose chunks are named with `key`.
+    /// Keeps the recipe of a version whose chunks are named with `key`.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
-        let Placed { version, begun, new, proof } = *placed;
+        let Placed { version, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));
-        let recent = self.recent(new.len);
-        let is_kept = recent.is_some() || journal::is_kept(new.len);
         let chunks = || proof.chunks().into_iter().flatten();
-        if !is_kept || !is_cut || new.from > 0 || !recipe::is_usable(new, chunks()) {
+        if !self.facts.keeps_recipes(new.len)
+            || !is_cut
+            || new.from > 0
+            || !recipe::is_of_use(new, chunks())
+        {
             return;
         }
-        let notes = || recipe::written(new, key, terms, chunks());
-        if let Some(recent) = recent.filter(|_| begun.is_past(version.modified)) {
-            recent.note(*version, notes().collect::<Vec<_>>().concat().into());
-        }
-        if let Some(kept) = self.kept(new.len) {
-            kept.note(version, begun, notes());
-        }
+        self.facts.note_recipe(version, &mut recipe::written((new, key, terms), chunks()));
     }
 
-    /// Drops what is known of a version that was replaced.
+    /// Drops the recipe of a version that was replaced.
     pub(super) fn forget(&self, old: &impl Snapshot) {
-        let len = old.meta().len;
-        let recent = self.recent(len);
-        if recent.is_none() && !journal::is_kept(len) {
-            return;
+        if self.facts.keeps_recipes(old.meta().len)
+            && let Some(old) = old.identity()
+        {
+            self.facts.forget_recipe(&old);
         }
-        let Some(old) = old.identity() else { return };
-        recent.inspect(|recent| recent.forget(&old));
-        if let Some(kept) = self.kept(len) {
-            kept.forget(&old);
-        }
-    }
-
-    /// Recipes of the process, for a file of this length.
-    fn recent(&self, len: u64) -> Option<&RecipeCache> {
-        self.recent.as_ref().filter(|_| len >= SHORTEST)
-    }
-
-    /// Recipes on the disk, for a file of this length.
-    fn kept(&self, len: u64) -> Option<&cache::Recipes> {
-        if !journal::is_kept(len) {
-            return None;
-        }
-        self.kept.get_or_init(|| cache::Recipes::open(self.dir.as_deref()?)).as_ref()
     }
 }

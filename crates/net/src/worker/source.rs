@@ -27,7 +27,6 @@ use deltic_protocol::sums::Summing;
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
-use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{
     ComparedAttributes, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath,
@@ -90,7 +89,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     }
 
     fn ended(&self) {
-        self.kept.digests.write();
+        self.kept.flush();
     }
 
     fn describe(&self, change: &mut Change) {
@@ -442,7 +441,7 @@ impl<T: Tree> SourceWorker<T> {
         zstd: Option<i32>,
         bears: Bears,
     ) -> Result<Body, StoreError> {
-        let (begun, mut bytes) = (Moment::now(), vec![0; snapshot.meta().len as usize]);
+        let (begun, mut bytes) = (self.kept.now(), vec![0; snapshot.meta().len as usize]);
         // A file that has become shorter is not the one that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
         let bears = if got < bytes.len() { Bears::default() } else { bears };

@@ -79,7 +79,8 @@ use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
-use self::volume::Volume;
+use self::volume::{Volume, VolumeFacts};
+use crate::SOCKET_PATH;
 use crate::token::Token;
 
 /// Line for people at the end, where clients are to end first.
@@ -149,13 +150,15 @@ pub fn prepare(
     let bases = |name| Bases::open(&config.state.join(BASES).join(name));
     let bases: Vec<_> = config.volumes.keys().map(bases).collect();
     let wall = keep_to(&named, config, settings)?;
+    let limits = config.limits;
+    let recipes = RecipeCache::new(bytes(limits.recipe_bytes));
     let volumes = config.volumes.iter().zip(&named).zip(bases);
     let volumes = volumes
         .map(|(((text, volume), VolumeDir { name, .. }), bases)| {
-            (text.clone(), Volume::new(name.clone(), volume, bases))
+            let facts = VolumeFacts { recipes: recipes.clone(), bases };
+            (text.clone(), Volume::new(name.clone(), volume, facts))
         })
         .collect();
-    let limits = config.limits;
     let mut tag_key = [0; 32];
     getrandom::fill(&mut tag_key).expect("the system has randomness");
     let server = Server {
@@ -166,11 +169,7 @@ pub fn prepare(
         tickets: Tickets::default(),
         streams: Streams::default(),
         admission: Admission::new(limits, config.proxies.clone()),
-        embedding: Embedding {
-            budget: budget(&limits),
-            recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
-            ..Embedding::default()
-        },
+        embedding: Embedding { budget: budget(&limits), ..Embedding::default() },
         sessions: Room::new(limits.sessions, limit_open()),
         disk: Arc::new(Semaphore::new(DISK_REQUESTS)),
         upload_bytes: limits.upload_bytes,

@@ -56,11 +56,11 @@ impl Opened {
                 limits.with_quotas(on_disk(server, move || Ok(counting.quotas()?)).await?)
             }
         };
-        let bases = volume.bases(&token);
+        let facts = volume.facts(&token);
         let volume = volume.name.to_string();
         let fields = json!({ "from": from, "token": name(&token), "volume": volume });
         server.journal.note("open", fields);
-        let with = Embedding { cancel, bases, ..server.embedding.clone() };
+        let with = Embedding { cancel, facts, ..server.embedding.clone() };
         let ended = serve_within(transport, limits, &with).await;
         server.journal.ended("session", (&volume, &token), &ended);
         Ok(())

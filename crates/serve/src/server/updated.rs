@@ -4,9 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deltic_carrier::update::Base;
-use deltic_store::{Keep, Snapshot, Store, StoreError, Version};
-use deltic_store_local::cache::Moment;
+use deltic_store::{Keep, SettledVersion, Snapshot, Store, StoreError, Version};
+use deltic_store_local::cache::now;
 use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use lru::LruCache;
@@ -72,7 +71,7 @@ impl Updated {
 
     /// True if a file in place is this base. A file of which nothing is known is read, once.
     pub(super) fn knows(&self, old: &LocalSnapshot, base: Base) -> Result<bool, StoreError> {
-        let (begun, version) = (Moment::now(), old.identity());
+        let (begun, version) = (now(), old.identity());
         if let Some(known) = version.and_then(|version| lock(&self.bases).get(&version).copied()) {
             return Ok(known == base);
         }
@@ -86,25 +85,18 @@ impl Updated {
         let found = Base::from_pieces(read)?;
         old.check_unchanged()?;
         // Whoever changed it just now may not be done with it.
-        self.note(version.filter(|version| begun.is_past(version.changed)), begun, found);
+        self.note(version.and_then(|version| SettledVersion::read(version, begun)), found);
         Ok(found == base)
     }
 
-    /// Notes the base of a version that took the place of another one since this moment.
-    pub(super) fn replace(
-        &self,
-        old: Option<Version>,
-        (new, begun): (Option<Version>, Moment),
-        base: Base,
-    ) {
+    /// Notes the base of a version that took the place of `old`.
+    pub(super) fn replace(&self, old: Option<Version>, new: Option<SettledVersion>, base: Base) {
         old.map(|old| lock(&self.bases).pop(&old));
-        self.note(new, begun, base);
+        self.note(new, base);
     }
 
-    /// Notes the base of a version, if a change since this moment makes another one of it.
-    fn note(&self, version: Option<Version>, begun: Moment, base: Base) {
-        let version = version.filter(|version| begun.is_past(version.modified));
-        version.map(|version| lock(&self.bases).put(version, base));
+    fn note(&self, version: Option<SettledVersion>, base: Base) {
+        version.map(|version| lock(&self.bases).put(*version.version(), base));
     }
 }
 

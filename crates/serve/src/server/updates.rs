@@ -9,9 +9,10 @@ use axum::http::StatusCode;
 use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 use deltic_net::embed::Outcome;
 use deltic_store::{
-    Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, check_volume_path,
+    Commit, Content, Keep, Rebuild, Replaces, SettledVersion, Snapshot, Store, StoreError, Tree,
+    check_path,
 };
-use deltic_store_local::cache::Moment;
+use deltic_store_local::cache::now;
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath};
 use rustix::fs::fstat;
@@ -173,7 +174,7 @@ fn replace(
     }
     // Another program may be writing to it.
     old.check_settled()?;
-    let begun = Moment::now();
+    let begun = now();
     let meta = Meta::plain(Kind::File, head.len, head.modified, head.mode);
     let keep = Keep { times: head.times, modes: head.modes, ..Keep::default() };
     let version = match new.commit(Commit { meta: &meta, keep, replaces: Replaces::Version(&old) })
@@ -181,7 +182,8 @@ fn replace(
         Err(StoreError::Unset { .. }) => return Ok(Landed::Partly),
         committed => committed?,
     };
-    bases.replace(there, (version, begun), Base::made_by(update));
+    let settled = version.and_then(|version| SettledVersion::written(version, begun));
+    bases.replace(there, settled, Base::made_by(update));
     let (Some(modified), Some((dir, _))) = (head.dir_modified, head.path.split_last()) else {
         return Ok(Landed::Whole);
     };

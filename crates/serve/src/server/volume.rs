@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deltic_net::Restriction;
-use deltic_net::embed::Bases;
+use deltic_net::embed::{Bases, Facts, LocalFacts, RecipeCache};
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
 use deltic_store_local::{
@@ -30,8 +30,16 @@ pub(crate) struct Volume {
     delete: bool,
     /// Quotas of whoever writes, and what is counted of them.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
+    facts: VolumeFacts,
+}
+
+/// Facts about the files of a volume that a server keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct VolumeFacts {
+    /// Recipes of all volumes.
+    pub(crate) recipes: RecipeCache,
     /// Bases of all tokens, if they can be kept.
-    bases: Option<Bases>,
+    pub(crate) bases: Option<Bases>,
 }
 
 /// What one client may do in a volume.
@@ -51,7 +59,7 @@ pub(crate) enum Right {
 }
 
 impl Volume {
-    pub(crate) fn new(name: Name, config: &VolumeConfig, bases: Option<Bases>) -> Self {
+    pub(crate) fn new(name: Name, config: &VolumeConfig, facts: VolumeFacts) -> Self {
         let (access, delete) = (config.access, config.delete);
         Self {
             name,
@@ -60,13 +68,19 @@ impl Volume {
             access,
             delete,
             quotas: None,
-            bases,
+            facts,
         }
     }
 
-    /// Bases of what a token brought or fetched. No other token is told of them: who may only write learns nothing.
-    pub(crate) fn bases(&self, token: &TokenHash) -> Option<Bases> {
-        self.bases.as_ref().map(|bases| bases.of(*token.as_bytes()))
+    /// Facts for a session of a token. Bases are those of the token alone: a client that may only write learns nothing
+    /// about the files of others.
+    pub(crate) fn facts(&self, token: &TokenHash) -> Facts {
+        let facts = LocalFacts::default().with_recipes(self.facts.recipes.clone());
+        let bases = self.facts.bases.as_ref().map(|bases| bases.of(*token.as_bytes()));
+        Facts::new(match bases {
+            Some(bases) => facts.with_bases(bases),
+            None => facts,
+        })
     }
 
     /// The same for somebody who writes: the quotas of the token hold.

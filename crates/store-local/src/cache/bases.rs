@@ -1,21 +1,19 @@
-//! Bases: versions that both ends call by one digest (docs/decisions/0037).
+//! Bases on disk: versions that both ends call by one digest (docs/decisions/0037).
 //!
-//! A receiver knows which base a file in place is: a table as that of digests. A sender knows of a base where its bytes
-//! lay, as [notes](super::notes), whose name and key are the digest: what has changed since is found in any file that
-//! shares bytes with it. It may know sums of its blocks besides: a table of them is long, so several bases that differ
-//! little [refer](SumsNote) to one.
+//! A receiver keeps which base a file is, in a table like that of digests. A sender keeps [notes](super::notes) about a
+//! base, one a file, whose name and key are the digest of the base. The caller decides what the bytes of a note mean.
 //!
-//! Several parties may keep theirs in one place. Each finds its own alone.
+//! Several parties may keep their bases in one directory. Each party finds only its own.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use deltic_core::Digest;
-use deltic_store::{Version, VersionToken};
+use deltic_store::{BaseNote, SettledVersion, Version, VersionToken};
 use deltic_tree::Name;
 
+use super::Cache;
 use super::notes::Notes;
-use super::{Cache, Moment};
 
 /// Bases of this run or of one before, by any process of this user; clones are the same.
 #[derive(Clone, Debug)]
@@ -31,24 +29,6 @@ struct Kept {
     extents: Notes<32>,
     /// Tables of sums, and of bases which table is theirs.
     sums: Notes<32>,
-}
-
-/// The table that has the sums of a base.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumsNote {
-    /// Name of the table, which is random.
-    pub table: Digest,
-    /// Parts of the table that are not of this base, in a form of whoever notes it.
-    pub others: Vec<u8>,
-}
-
-/// The notes of a sender about a base.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
-    /// The extents, as the store encodes them.
-    pub extents: Vec<u8>,
-    /// The base that it was made of, if that is so.
-    pub before: Option<Digest>,
 }
 
 impl Bases {
@@ -73,91 +53,53 @@ impl Bases {
         self.whose.map_or(*bytes, |party| *blake3::keyed_hash(&party, bytes).as_bytes())
     }
 
-    fn seal_version(&self, version: &Version) -> Version {
-        Version { token: VersionToken(self.seal(&version.token.0)), ..*version }
+    fn sealed_token(&self, version: &Version) -> VersionToken {
+        VersionToken(self.seal(&version.token.0))
     }
 
-    /// The name and the key of the notes about a base, or of a table.
-    fn seal_base(&self, base: &Digest) -> Option<(Name, [u8; 32])> {
-        let key = self.seal(base.as_bytes());
+    /// The file name and the key of the note about `name`.
+    fn sealed_name(&self, name: &Digest) -> Option<(Name, [u8; 32])> {
+        let key = self.seal(name.as_bytes());
         Some((Name::new(Digest::from_bytes(key).to_string().as_bytes()).ok()?, key))
     }
 
-    /// The base that this version is.
-    #[must_use]
-    pub fn held(&self, version: &Version) -> Option<Digest> {
-        self.kept.held.find(&self.seal_version(version))
-    }
-
-    /// Notes which base a file became when it was put in place as this version, which began at `begun`
-    /// ([`Cache::note_written`]).
-    pub fn hold(&self, version: &Version, begun: Moment, base: &Digest) {
-        self.kept.held.note_written(&self.seal_version(version), begun, base);
-    }
-
-    /// The notes of this base.
-    #[must_use]
-    pub fn noted(&self, base: &Digest) -> Option<Noted> {
-        let (name, key) = self.seal_base(base)?;
-        let mut notes = self.kept.extents.find(&name, &key)?;
-        let before = Digest::from_bytes(*notes.first_chunk()?);
-        notes.drain(..32);
-        Some(Noted { extents: notes, before: Some(before).filter(|before| *before != NONE) })
-    }
-
-    /// Notes a base. That is true for ever, whatever becomes of the file.
-    pub fn note(&self, base: &Digest, Noted { extents, before }: &Noted) {
-        let parts = [before.unwrap_or(NONE).as_bytes().to_vec(), extents.clone()];
-        if let Some((name, key)) = self.seal_base(base) {
-            self.kept.extents.note(&name, &key, parts.into_iter());
+    fn notes(&self, kind: BaseNote) -> &Notes<32> {
+        match kind {
+            BaseNote::Extents => &self.kept.extents,
+            BaseNote::Sums => &self.kept.sums,
         }
     }
 
-    /// The table that has the sums of this base.
-    #[must_use]
-    pub fn sums_noted(&self, base: &Digest) -> Option<SumsNote> {
-        let (name, key) = self.seal_base(base)?;
-        let note = self.kept.sums.find(&name, &key)?;
-        let (table, others) = note.split_first_chunk()?;
-        Some(SumsNote { table: Digest::from_bytes(*table), others: others.to_vec() })
+    /// The base that a version is.
+    pub(super) fn base(&self, version: &Version) -> Option<Digest> {
+        self.kept.held.find(&Version { token: self.sealed_token(version), ..*version })
     }
 
-    /// Notes which table has the sums of a base.
-    pub fn note_sums(&self, base: &Digest, SumsNote { table, others }: &SumsNote) {
-        let note = [&table.as_bytes()[..], others].concat();
-        self.note_table(base, std::iter::once(note));
+    /// Notes which base a version is.
+    pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
+        let token = self.sealed_token(version.version());
+        self.kept.held.note(&version.with_token(token), base);
     }
 
-    /// The table of this name.
-    #[must_use]
-    pub fn table(&self, table: &Digest) -> Option<Vec<u8>> {
-        let (name, key) = self.seal_base(table)?;
-        self.kept.sums.find(&name, &key)
+    /// The bytes that were kept under this kind and name.
+    pub(super) fn note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
+        let (name, key) = self.sealed_name(name)?;
+        self.notes(kind).find(&name, &key)
     }
 
-    /// Notes a table, in parts.
-    pub fn note_table(&self, table: &Digest, parts: impl Iterator<Item = Vec<u8>>) {
-        if let Some((name, key)) = self.seal_base(table) {
-            self.kept.sums.note(&name, &key, parts);
+    /// Keeps bytes under a kind and a name.
+    pub(super) fn keep(&self, kind: BaseNote, name: &Digest, bytes: Vec<u8>) {
+        if let Some((name, key)) = self.sealed_name(name) {
+            self.notes(kind).note(&name, &key, std::iter::once(bytes));
         }
     }
 
-    /// Forgets a table that no base refers to any more.
-    pub fn forget_table(&self, table: &Digest) {
-        self.seal_base(table).inspect(|(name, _)| self.kept.sums.forget(name));
-    }
-
-    /// Forgets a base that nobody holds any more.
-    pub fn forget(&self, base: &Digest) {
-        self.seal_base(base).inspect(|(name, _)| {
-            self.kept.extents.forget(name);
-            self.kept.sums.forget(name);
-        });
+    /// Removes the note of this kind and name.
+    pub(super) fn forget(&self, kind: BaseNote, name: &Digest) {
+        self.sealed_name(name).inspect(|(name, _)| self.notes(kind).forget(name));
     }
 }
 
-/// Stands for no base.
-const NONE: Digest = Digest::from_bytes([0; 32]);
 /// Other formats have other names: older programs find nothing, and spoil nothing.
 const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
@@ -176,35 +118,28 @@ const SUMS_ROOM_EVERY: u32 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::now;
     use crate::cache::tests::{others, version};
 
+    fn settled(version: Version) -> SettledVersion {
+        SettledVersion::written(version, now()).unwrap()
+    }
+
     #[test]
-    fn a_base_is_found_by_its_version_and_its_extents_by_its_digest() {
+    fn a_base_is_found_by_its_version_and_its_notes_by_its_digest() {
         let dir = tempfile::tempdir().unwrap();
         let bases = Bases::open(dir.path()).unwrap();
-        let (base, other) = (Digest::from_bytes([7; 32]), Digest::from_bytes([8; 32]));
-        let is = version(7);
-        bases.hold(&is, Moment::now(), &base);
-        let noted = Noted { extents: b"extents".to_vec(), before: None };
-        bases.note(&base, &noted);
+        let (base, is) = (Digest::from_bytes([7; 32]), version(7));
+        bases.hold(&settled(is), &base);
+        bases.keep(BaseNote::Extents, &base, b"extents".to_vec());
+        bases.keep(BaseNote::Sums, &base, b"sums".to_vec());
         let again = Bases::open(dir.path()).unwrap();
-        assert_eq!(again.held(&is), Some(base));
-        assert!(others(is).into_iter().all(|other| again.held(&other).is_none()));
-        assert_eq!(again.noted(&base), Some(noted.clone()));
-        assert_eq!(again.noted(&other), None);
-        let next = Noted { before: Some(base), ..noted };
-        bases.note(&other, &next);
-        assert_eq!(again.noted(&other), Some(next));
-        let sums = SumsNote { table: Digest::from_bytes([9; 32]), others: b"others".to_vec() };
-        bases.note_sums(&base, &sums);
-        bases.note_table(&sums.table, [b"sums".to_vec(), b" of blocks".to_vec()].into_iter());
-        assert_eq!((again.sums_noted(&base), again.sums_noted(&other)), (Some(sums.clone()), None));
-        assert_eq!(again.table(&sums.table), Some(b"sums of blocks".to_vec()));
-        bases.forget(&base);
-        assert_eq!((again.noted(&base), again.sums_noted(&base)), (None, None));
-        assert!(again.table(&sums.table).is_some());
-        bases.forget_table(&sums.table);
-        assert_eq!(again.table(&sums.table), None);
+        assert_eq!(again.base(&is), Some(base));
+        assert!(others(is).into_iter().all(|other| again.base(&other).is_none()));
+        assert_eq!(again.note(BaseNote::Extents, &base), Some(b"extents".to_vec()));
+        bases.forget(BaseNote::Extents, &base);
+        assert_eq!(again.note(BaseNote::Extents, &base), None);
+        assert_eq!(again.note(BaseNote::Sums, &base), Some(b"sums".to_vec()));
     }
 
     #[test]
@@ -213,22 +148,21 @@ mod tests {
         let all = Bases::open(dir.path()).unwrap();
         let (mine, theirs) = (all.of([1; 32]), all.of([2; 32]));
         let (base, is) = (Digest::from_bytes([7; 32]), version(7));
-        let noted = Noted { extents: b"extents".to_vec(), before: None };
-        mine.hold(&is, Moment::now(), &base);
-        mine.note(&base, &noted);
-        let sums = SumsNote { table: base, others: Vec::new() };
-        mine.note_sums(&base, &sums);
+        let kinds = [BaseNote::Extents, BaseNote::Sums];
+        mine.hold(&settled(is), &base);
+        kinds.iter().for_each(|kind| mine.keep(*kind, &base, b"note".to_vec()));
         for other in [&theirs, &all] {
-            assert_eq!((other.held(&is), other.noted(&base)), (None, None));
-            assert_eq!((other.sums_noted(&base), other.table(&base)), (None, None));
-            other.forget(&base);
+            assert_eq!(other.base(&is), None);
+            assert_eq!(kinds.map(|kind| other.note(kind, &base)), [None, None]);
+            kinds.iter().for_each(|kind| other.forget(*kind, &base));
         }
         let again = Bases::open(dir.path()).unwrap().of([1; 32]);
-        assert_eq!((again.held(&is), again.noted(&base)), (Some(base), Some(noted)));
-        assert_eq!(again.sums_noted(&base), Some(sums));
+        assert_eq!(again.base(&is), Some(base));
+        let note = Some(b"note".to_vec());
+        assert_eq!(kinds.map(|kind| again.note(kind, &base)), [note.clone(), note]);
         // Of one file each party has what it brought.
         let other = Digest::from_bytes([8; 32]);
-        theirs.hold(&is, Moment::now(), &other);
-        assert_eq!((mine.held(&is), theirs.held(&is)), (Some(base), Some(other)));
+        theirs.hold(&settled(is), &other);
+        assert_eq!((mine.base(&is), theirs.base(&is)), (Some(base), Some(other)));
     }
 }

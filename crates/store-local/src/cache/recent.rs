@@ -7,51 +7,54 @@ use lru::LruCache;
 
 use crate::lock;
 
-/// Recipes of files that came in sessions of this process, those that were of use last; clones are the same.
+/// Recipes of files that arrived in sessions of this process; the least recently used recipes are dropped. Clones share
+/// the same recipes.
 #[derive(Clone, Debug)]
-pub struct RecipeCache(Arc<Mutex<Recent>>);
+pub struct RecipeCache(Arc<Mutex<RecentRecipes>>);
 
 #[derive(Debug)]
-struct Recent {
-    notes: LruCache<Version, Arc<[u8]>>,
-    /// Bytes of all notes, and the most that they may be.
+struct RecentRecipes {
+    recipes: LruCache<Version, Arc<Vec<u8>>>,
+    /// Bytes of all recipes.
     bytes: usize,
-    most: usize,
+    max_bytes: usize,
 }
 
 impl RecipeCache {
-    /// An empty one, for so many bytes: about a hundredth of the files that it knows.
+    /// Length of the shortest file whose recipe is kept, in bytes.
+    pub(super) const SHORTEST_BYTES: u64 = 64 << 10;
+
+    /// An empty cache of at most `max_bytes`. A recipe takes about a hundredth of the bytes of its file.
     #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        let recent = Recent { notes: LruCache::unbounded(), bytes: 0, most: bytes };
-        Self(Arc::new(Mutex::new(recent)))
+    pub fn new(max_bytes: usize) -> Self {
+        let recipes = LruCache::unbounded();
+        Self(Arc::new(Mutex::new(RecentRecipes { recipes, bytes: 0, max_bytes })))
     }
 
     /// The recipe of a version.
-    #[must_use]
-    pub fn find(&self, version: &Version) -> Option<Arc<[u8]>> {
-        lock(&self.0).notes.get(version).cloned()
+    pub(super) fn find(&self, version: &Version) -> Option<Arc<Vec<u8>>> {
+        lock(&self.0).recipes.get(version).cloned()
     }
 
     /// Notes the recipe of a version.
-    pub fn note(&self, version: Version, notes: Arc<[u8]>) {
+    pub(super) fn note(&self, version: &Version, recipe: Arc<Vec<u8>>) {
         let mut recent = lock(&self.0);
-        recent.bytes += notes.len();
-        if let Some((_, before)) = recent.notes.push(version, notes) {
+        recent.bytes += recipe.len();
+        if let Some((_, before)) = recent.recipes.push(*version, recipe) {
             recent.bytes -= before.len();
         }
-        while recent.bytes > recent.most
-            && let Some((_, oldest)) = recent.notes.pop_lru()
+        while recent.bytes > recent.max_bytes
+            && let Some((_, oldest)) = recent.recipes.pop_lru()
         {
             recent.bytes -= oldest.len();
         }
     }
 
     /// Drops the recipe of a version.
-    pub fn forget(&self, version: &Version) {
+    pub(super) fn forget(&self, version: &Version) {
         let mut recent = lock(&self.0);
-        if let Some(notes) = recent.notes.pop(version) {
-            recent.bytes -= notes.len();
+        if let Some(recipe) = recent.recipes.pop(version) {
+            recent.bytes -= recipe.len();
         }
     }
 }

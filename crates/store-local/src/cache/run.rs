@@ -1,28 +1,27 @@
-//! The [`Cache`] as one run uses it: what it notes waits, and is written together.
+//! The [`Cache`] of one run: notes wait in memory, and many are written together.
 //!
 //! A first copy notes each of its files. Written one by one, each would read and write the table, in between the
-//! flushes of those files; thousands at once share the calls of their bucket. What waits when a process is killed is
-//! not known later, and no more: it is as little as is quickly read again.
+//! flushes of those files; thousands at once share the calls of their bucket. Notes that wait when a process is killed
+//! are lost. Their files are few and short enough to be read again quickly.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use deltic_core::Digest;
-use deltic_store::Version;
+use deltic_store::{DigestQuery, SettledVersion};
 
-use super::{Cache, Moment, Slot, file_of, key_of, slot_of_read, slot_of_written};
+use super::{Cache, Slot, file_of, find_in, inode_of, key_of, slot_of};
 use crate::lock;
 
 /// Most notes that wait; each takes some hundred bytes of memory.
 const MAX_WAITING: usize = 4096;
-/// Most bytes of the files that they are of.
+/// Most bytes of the files whose notes wait.
 const MAX_WAITING_BYTES: u64 = 256 << 20;
 
 /// Digests of files that were read in this run or in one before.
 #[derive(Debug)]
-pub struct RunCache {
+pub(super) struct RunCache {
     cache: Cache,
     waiting: Mutex<Waiting>,
 }
@@ -37,55 +36,63 @@ struct Waiting {
 }
 
 impl RunCache {
-    /// Opens the cache in `dir`, as [`Cache::open`] does; what was read longer ago than `max_age` is not believed.
+    /// Opens the cache in `dir`, as [`Cache::open`] does.
     #[must_use]
-    pub fn open(dir: &Path, max_age: Option<Duration>) -> Option<Self> {
-        Some(Self::of(Cache::open(dir)?.no_older_than(max_age)))
+    pub(super) fn open(dir: &Path) -> Option<Self> {
+        Some(Self::of(Cache::open(dir)?))
     }
 
     fn of(cache: Cache) -> Self {
         Self { cache, waiting: Mutex::default() }
     }
 
-    /// The same as [`Cache::refresh`].
-    pub fn refresh(&self) {
+    /// Looks whether another process made the table longer.
+    pub(super) fn refresh(&self) {
         self.cache.refresh();
     }
 
-    /// The digest of this version, if it is known.
-    #[must_use]
-    pub fn find(&self, version: &Version) -> Option<Digest> {
-        let waiting = lock(&self.waiting).slots.get(&file_of(version)).copied();
-        let found = waiting.and_then(|slot| self.cache.find_in(&slot, &key_of(version)));
-        found.or_else(|| self.cache.find(version))
-    }
-
-    /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed
-    /// so shortly before that another change could look the same.
-    pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        slot_of_read(version, begun, digest).inspect(|slot| self.keep(version, *slot));
-    }
-
-    /// The same as [`Cache::note_written`].
-    pub fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
-        slot_of_written(version, begun, digest).inspect(|slot| self.keep(version, *slot));
-    }
-
-    fn keep(&self, version: &Version, slot: Slot) {
-        let mut waiting = lock(&self.waiting);
-        waiting.slots.insert(file_of(version), slot);
-        waiting.bytes = waiting.bytes.saturating_add(version.len);
-        if waiting.slots.len() >= MAX_WAITING || waiting.bytes >= MAX_WAITING_BYTES {
-            self.write_all(&mut waiting);
+    /// Answers a query for digests.
+    pub(super) fn find_all(&self, query: &DigestQuery<'_>, found: &mut [Option<Digest>]) {
+        self.find_waiting(query, found);
+        for (version, found) in query.versions.iter().zip(found) {
+            *found = found.or_else(|| self.cache.find_within(version, query.max_age));
+            if found.is_none() && query.needs_all {
+                return;
+            }
         }
     }
 
-    /// Writes what waits.
-    pub fn write(&self) {
-        self.write_all(&mut lock(&self.waiting));
+    /// Answers with the notes that wait.
+    fn find_waiting(&self, query: &DigestQuery<'_>, found: &mut [Option<Digest>]) {
+        let waiting = lock(&self.waiting);
+        if waiting.slots.is_empty() {
+            return;
+        }
+        for (version, found) in query.versions.iter().zip(found) {
+            let slot = waiting.slots.get(&file_of(version));
+            *found = slot.and_then(|slot| find_in(slot, (&key_of(version), query.max_age)));
+        }
     }
 
-    fn write_all(&self, waiting: &mut Waiting) {
+    /// Notes digests.
+    pub(super) fn note_all(&self, notes: &[(SettledVersion, Digest)]) {
+        let mut waiting = lock(&self.waiting);
+        for (version, digest) in notes {
+            let slot = slot_of(version, digest);
+            waiting.slots.insert(inode_of(&slot), slot);
+            waiting.bytes = waiting.bytes.saturating_add(version.version().len);
+            if waiting.slots.len() >= MAX_WAITING || waiting.bytes >= MAX_WAITING_BYTES {
+                self.write_waiting(&mut waiting);
+            }
+        }
+    }
+
+    /// Writes the notes that wait.
+    pub(super) fn write(&self) {
+        self.write_waiting(&mut lock(&self.waiting));
+    }
+
+    fn write_waiting(&self, waiting: &mut Waiting) {
         let slots = std::mem::take(waiting).slots;
         self.cache.write_all(slots.into_values().collect());
     }
@@ -100,27 +107,49 @@ impl Drop for RunCache {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use deltic_store::{Moment, Version};
+
     use super::super::tests::{digest, others, small, version};
-    use super::super::{FIRST_BUCKETS, MAX_BYTES, slot_of};
+    use super::super::{FIRST_BUCKETS, MAX_BYTES, now};
     use super::*;
+
+    impl RunCache {
+        fn find(&self, version: &Version) -> Option<Digest> {
+            let mut found = [None];
+            let versions = std::slice::from_ref(version);
+            let query = DigestQuery { versions, max_age: None, needs_all: false };
+            self.find_all(&query, &mut found);
+            found[0]
+        }
+
+        fn note(&self, version: &Version, digest: &Digest) {
+            self.note_all(&[(settled(version, now()), *digest)]);
+        }
+    }
+
+    fn settled(version: &Version, begun: Moment) -> SettledVersion {
+        SettledVersion::read(*version, begun).unwrap()
+    }
 
     #[test]
     fn what_waits_is_known_and_what_a_run_noted_is_in_the_table() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || RunCache::open(dir.path(), None).unwrap();
+        let open = || RunCache::open(dir.path()).unwrap();
         // More than wait, more than the first table has room for, and one twice.
         let many = MAX_WAITING as u64 * 2 + 5;
         let long = Version { len: MAX_WAITING_BYTES, ..version(many) };
         let run = open();
         for n in (0..many).chain([7]) {
-            run.note(&version(n), Moment::now(), &digest(n));
+            run.note(&version(n), &digest(n));
             assert_eq!(run.find(&version(n)), Some(digest(n)));
         }
         assert!(others(version(7)).iter().all(|other| run.find(other).is_none()));
         assert_eq!(open().find(&version(many - 1)), None, "it waits");
-        run.note(&long, Moment::now(), &digest(0));
+        run.note(&long, &digest(0));
         assert_eq!(open().find(&long), Some(digest(0)), "too much to read again");
-        run.note(&version(many), Moment::now(), &digest(many));
+        run.note(&version(many), &digest(many));
         run.write();
         assert_eq!(open().find(&version(many)), Some(digest(many)));
         let lost: Vec<_> =
@@ -133,7 +162,7 @@ mod tests {
         let run = RunCache::of(small(MAX_BYTES));
         let later = Version { len: 100_000, ..version(7) };
         for version in [version(7), later] {
-            run.note(&version, Moment::now(), &digest(version.len));
+            run.note(&version, &digest(version.len));
         }
         assert_eq!([version(7), later].map(|version| run.find(&version).is_some()), [false, true]);
     }
@@ -143,9 +172,9 @@ mod tests {
         let most = 2 * FIRST_BUCKETS * super::super::BUCKET_BYTES as u64;
         let cache = small(most);
         let room = most / super::super::SLOT_BYTES as u64;
-        let begun = |n| Moment(Duration::from_secs(1_000_000 + n));
+        let begun = |n| Moment::since_1970(Duration::from_secs(1_000_000 + n));
         for n in (0..3 * room).step_by(100) {
-            let slots = (n..n + 100).map(|n| slot_of(&version(n), begun(n), &digest(n)));
+            let slots = (n..n + 100).map(|n| slot_of(&settled(&version(n), begun(n)), &digest(n)));
             cache.write_all(slots.collect());
         }
         let kept = |range: std::ops::Range<u64>| {

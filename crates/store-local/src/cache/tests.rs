@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::snapshot::Stamp;
 use deltic_store::VersionToken;
+use deltic_tree::Timestamp;
 
 /// The `n`th of many versions of as many files, changed long ago.
 pub(super) fn version(n: u64) -> Version {
@@ -47,14 +48,14 @@ pub(super) fn digest(n: u64) -> Digest {
 }
 
 impl Cache {
-    /// Notes at once as [`RunCache::note`] does together with others.
-    fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        slot_of_read(version, begun, digest).inspect(|slot| self.put(slot));
+    /// Notes the digest of a version that was read from `begun` on, if it is settled.
+    fn note_read(&self, version: &Version, begun: Moment, digest: &Digest) {
+        SettledVersion::read(*version, begun).inspect(|version| self.note(version, digest));
     }
 }
 
 fn note(cache: &Cache, n: u64) {
-    cache.note(&version(n), Moment::now(), &digest(n));
+    cache.note_read(&version(n), now(), &digest(n));
 }
 
 /// What is known of `n` is right; whether anything is.
@@ -90,76 +91,16 @@ fn what_was_noted_is_found_and_no_other_version_is() {
 }
 
 #[test]
-fn what_was_read_too_long_ago_is_not_known() {
-    let dir = tempfile::tempdir().unwrap();
-    let ago = |secs| Moment(Moment::now().0 - Duration::from_secs(secs));
-    let cache = Cache::open(dir.path()).unwrap();
-    cache.note(&version(7), ago(100), &digest(7));
-    let in_the_future = Moment(Moment::now().0 + Duration::from_secs(10_000));
-    cache.note(&version(8), in_the_future, &digest(8));
-    let within = |secs| {
-        let cache = Cache::open(dir.path()).unwrap();
-        cache.no_older_than(Some(Duration::from_secs(secs)))
-    };
-    assert!(knows(&cache, 7) && knows(&cache, 8));
-    assert!(knows(&within(1000), 7) && !knows(&within(100), 7) && !knows(&within(0), 7));
-    assert!(!knows(&within(1000), 8), "nobody knows how old that is");
-    // What is read again is known again.
-    note(&cache, 7);
-    assert!(knows(&within(100), 7) && !knows(&within(0), 7));
-}
-
-#[test]
-fn what_was_written_is_known_unless_its_time_is_the_present() {
-    let cache = small(MAX_BYTES);
-    let begun = Moment::now();
-    let now = Timestamp { secs: begun.0.as_secs() as i64, nanos: 1 };
-    let put = Version { changed: now, ..version(7) };
-    cache.note_written(&put, begun, &digest(7));
-    assert_eq!(cache.find(&put), Some(digest(7)));
-    let late = Timestamp { secs: now.secs + 1, ..now };
-    let untimed = Version { modified: late, changed: late, ..version(8) };
-    cache.note_written(&untimed, begun, &digest(8));
-    assert_eq!(cache.find(&untimed), None);
-}
-
-#[test]
 fn a_later_version_takes_the_place_of_a_former_one() {
     let cache = small(MAX_BYTES);
     for secs in 0..1000 {
         let changed = Timestamp { secs, nanos: 1 };
-        cache.note(&Version { changed, ..version(7) }, Moment::now(), &digest(7));
+        cache.note_read(&Version { changed, ..version(7) }, now(), &digest(7));
     }
     let mut bucket = [0; BUCKET_BYTES];
     cache.read(place_of((1, 7), cache.buckets().unwrap()), &mut bucket).unwrap();
     let used = |slot: &&[u8]| slot.iter().any(|byte| *byte != 0);
     assert_eq!(bucket.chunks_exact(SLOT_BYTES).filter(used).count(), 1);
-}
-
-#[test]
-fn what_changed_within_a_tick_is_not_noted() {
-    let cache = small(MAX_BYTES);
-    let begun = Moment::now();
-    let before = |ago: Duration| {
-        let time = begun.0 - ago;
-        Timestamp { secs: time.as_secs() as i64, nanos: time.subsec_nanos().max(1) }
-    };
-    let ms = Duration::from_millis;
-    for (n, ago, noted) in [(1, ms(0), false), (2, ms(90), false), (3, ms(110), true)] {
-        let is = Version { changed: before(ago), ..version(n) };
-        cache.note(&is, begun, &digest(n));
-        assert_eq!(cache.find(&is).is_some(), noted, "{ago:?}");
-    }
-    // To the second: perhaps there are no fractions where it is.
-    for (n, ago, noted) in [(4, 1, false), (5, 4, true)] {
-        let changed = Timestamp { nanos: 0, ..before(Duration::from_secs(ago)) };
-        let is = Version { changed, ..version(n) };
-        cache.note(&is, begun, &digest(n));
-        assert_eq!(cache.find(&is).is_some(), noted, "{ago} s");
-    }
-    let to_come = Version { changed: Timestamp { secs: i64::MAX, nanos: 5 }, ..version(6) };
-    cache.note(&to_come, begun, &digest(6));
-    assert_eq!(cache.find(&to_come), None);
 }
 
 #[test]
@@ -201,9 +142,9 @@ fn a_table_of_the_greatest_length_forgets_the_oldest() {
     let most = 2 * FIRST_BUCKETS * BUCKET_BYTES as u64;
     let cache = small(most);
     let room = most / SLOT_BYTES as u64;
-    let begun = |n| Moment(Duration::from_secs(1_000_000 + n));
+    let begun = |n| Moment::since_1970(Duration::from_secs(1_000_000 + n));
     for n in 0..3 * room {
-        cache.note(&version(n), begun(n), &digest(n));
+        cache.note_read(&version(n), begun(n), &digest(n));
         assert!(knows(&cache, n));
     }
     assert_eq!(fs::File::from(cache.table.try_clone().unwrap()).metadata().unwrap().len(), most);
@@ -378,10 +319,10 @@ proptest! {
                     write(byte, &dir.path().join("new"));
                     fs::rename(dir.path().join("new"), &path).unwrap();
                 }
-                Event::Wait => sleep(FINE_TICK + Duration::from_millis(15)),
+                Event::Wait => sleep(Duration::from_millis(115)),
                 Event::Note => {
                     let version = is(&path);
-                    cache.note(&version, Moment::now(), &sum());
+                    cache.note_read(&version, now(), &sum());
                 }
             }
             let found = cache.find(&is(&path));

@@ -11,9 +11,9 @@ use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{New, Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{
-    Commit, Rebuild, Replaces, Resumable, Snapshot, Store, StoreError, Version, Whole,
+    Commit, Rebuild, Replaces, Resumable, SettledVersion, Snapshot, Store, StoreError, Version,
+    Whole,
 };
-use deltic_store_local::cache::Moment;
 use deltic_tree::{Meta, RelPath};
 
 use super::slot::Growing;
@@ -59,7 +59,7 @@ impl<S: Store> DestinationWorker<S> {
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
-        let begun = Moment::now();
+        let begun = self.kept.now();
         let (rebuild, new) =
             self.staged(path, (meta.len, proof.map()), staged).map_err(|error| setback(&error))?;
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
@@ -72,18 +72,20 @@ impl<S: Store> DestinationWorker<S> {
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
         let committed = committed.map_err(|error| setback(&error));
-        if let (Ok(Some(version)), Some(digest)) = (&committed, &digest) {
-            self.kept.digests.note_written(version, begun, digest);
+        let version = committed.as_ref().ok().copied().flatten();
+        let settled = version.and_then(|version| SettledVersion::written(version, begun));
+        if let (Some(version), Some(digest)) = (settled, digest) {
+            self.kept.digests.note_all(&[(version, digest)]);
         }
-        if let (Ok(Some(version)), true) = (&committed, self.holds_bases()) {
-            self.kept.bases.hold(version, begun, proof.digest());
+        if let Some(version) = settled.filter(|_| self.holds_bases()) {
+            self.kept.bases.hold(&version, proof.digest());
         }
-        if let (Ok(version), true) = (&committed, self.keeps_notes) {
+        if committed.is_ok() && self.keeps_notes {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.kept.recipes.forget(*old));
             // What is not flushed may be lost, and the recipe not.
-            if let (Some(version), Some(new), true) = (version, &new, self.options.durable) {
-                let placed = Placed { version, begun, new, proof: &proof };
+            if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
+                let placed = Placed { version, new, proof: &proof };
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
         }
@@ -152,21 +154,24 @@ impl<S: Store> DestinationWorker<S> {
                 Some(Whole { path, bytes, meta, seen: seen.as_ref() })
             })
             .collect();
-        let begun = Moment::now();
+        let begun = self.kept.now();
         let mut done = self.store.replace_all(&files, self.keep);
         for (file, done) in files.iter().zip(&mut done) {
             if done.as_ref().is_err_and(StoreError::wants_room) {
                 *done = self.deferred.with_room(|| self.store.replace(file, self.keep));
             }
         }
+        let mut notes = Vec::new();
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
             let version = self.unless(done, || self.is_there(file.path, file.meta))?;
-            if let Some(version) = version.filter(|_| file.meta.len > 0 && self.keeps_digests()) {
-                self.kept.digests.note_written(&version, begun, &FileDigest::of(file.bytes));
-            }
+            let version = version.filter(|_| file.meta.len > 0 && self.keeps_digests());
+            let settled = version.and_then(|version| SettledVersion::written(version, begun));
+            notes.extend(settled.map(|version| (version, FileDigest::of(file.bytes))));
             Ok::<_, StoreError>(())
         };
-        let mut done = done.into_iter().zip(&files).map(unless);
+        let done: Vec<_> = done.into_iter().zip(&files).map(unless).collect();
+        self.kept.digests.note_all(&notes);
+        let mut done = done.into_iter();
         let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
             let done = proven.as_ref().and_then(|_| done.next());
             done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| setback(&e)))
@@ -191,12 +196,13 @@ impl<S: Store> DestinationWorker<S> {
         let identity = || self.store.open(path).ok()?.identity();
         let confirmed = self.kept.bases.take_confirmed(path);
         let confirmed = confirmed.filter(|(version, _)| identity() == Some(*version));
-        let begun = Moment::now();
+        let begun = self.kept.now();
         self.store.set_meta(path, meta, self.keep)?;
         if let Some((_, base)) = confirmed
             && let Some(version) = identity()
+            && let Some(version) = SettledVersion::written(version, begun)
         {
-            self.kept.bases.hold(&version, begun, &base);
+            self.kept.bases.hold(&version, &base);
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
-use deltic_store_local::is_memory_tight;
 use deltic_tree::RelPath;
 
 use super::slot::{Growing, Site, Slot};
@@ -56,7 +55,7 @@ impl<S: Store> DestinationWorker<S> {
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // Of a tail the first block would wait for what is before it.
-        let most_kept = if is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
+        let most_kept = if self.kept.is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
         let buffer =
             (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most_kept)));
         let is_read = new.from == 0 && new.map.is_none();
