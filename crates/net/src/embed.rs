@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
+pub use crate::worker::owners::Accounts;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
-use deltic_store::Tree;
+use deltic_store::{Store, Tree};
 use deltic_store_local::UnderWay;
 pub use deltic_store_local::cache::{Bases, LocalFacts, RecipeCache};
 
@@ -32,8 +33,8 @@ use crate::old_sums::OldSums;
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 use crate::reasons::Reasons;
-pub use crate::session::Served;
-use crate::session::{Session, dial};
+pub use crate::session::{DestinationRequest, OpenDestination, Served};
+use crate::session::{Session, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 
@@ -159,6 +160,58 @@ pub async fn sync_over(
     .await
 }
 
+/// Pulls the plan's sources from the other end of `transport` into the destination that `open` makes of the plan's
+/// destination. Nothing is looked at on the disk here.
+///
+/// # Errors
+/// [`SyncError`] as of [`sync`]; [`SyncError::Usage`] where the plan's sources are not at the other end.
+pub async fn pull_into<S: Store>(
+    plan: Plan,
+    open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+    watch: Watch<'_>,
+) -> Result<Outcome, SyncError> {
+    let Sources::Remote { paths, .. } = plan.sources.clone() else {
+        return Err(SyncError::Usage("the sources of a pull are at the other end".into()));
+    };
+    let path: Box<[u8]> = match &plan.destination {
+        Destination::Local(path) => path.as_os_str().as_encoded_bytes().into(),
+        Destination::Remote { path, .. } => path.as_encoded_bytes().into(),
+    };
+    let config = config_of(&plan, with);
+    held(&config.clone(), with, watch, |watch| {
+        let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
+        let (session, options) = begin(Session::new(transport::over(transport), config), &plan);
+        Box::pin(async move {
+            let request = DestinationRequest { path, single: None, options };
+            let pull = session.pull_into((&paths, plan.names), request, open, watch);
+            tokio::select! {
+                result = pull => result,
+                error = patience::run_out(&timeouts, &counters) => Err(error),
+            }
+        })
+    })
+    .await
+}
+
+/// Receives what the other end of `transport` pushes, into the destination that `open` makes of what that end asks for.
+/// `open` may block.
+///
+/// # Errors
+/// [`SyncError`] where the session did not end well; the other end has been told.
+pub async fn receive_into<S: Store>(
+    open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+) -> Result<Outcome, SyncError> {
+    let config = with.config();
+    held(&config.clone(), with, &mut |_| (), |watch| {
+        Box::pin(Session::new(transport::over(transport), config).serve_destination(open, watch))
+    })
+    .await
+}
+
 /// Does what the other end of `transport` asks, with all rights of this process.
 ///
 /// # Errors
@@ -177,17 +230,25 @@ impl Embedding {
     }
 }
 
+/// How this end goes about a plan, whatever its destination.
+fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
+    SessionConfig {
+        bwlimit: plan.bwlimit,
+        facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
+        reasons: plan.reasons.clone(),
+        moved: plan.moved.clone(),
+        old_sums: plan.dial.as_ref().and_then(|dial| dial.old_sums.clone()),
+        ..with.config()
+    }
+}
+
 /// Looks at a plan's destination, and says how this end goes about it.
 fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     place::check_len(match &plan.destination {
         Destination::Local(path) => path.as_os_str(),
         Destination::Remote { path, .. } => path,
     })?;
-    let bwlimit = plan.bwlimit;
-    let facts = plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from);
-    let (reasons, moved) = (plan.reasons.clone(), plan.moved.clone());
-    let old_sums = plan.dial.as_ref().and_then(|dial| dial.old_sums.clone());
-    let config = SessionConfig { bwlimit, facts, reasons, moved, old_sums, ..with.config() };
+    let config = config_of(plan, with);
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);
@@ -293,12 +354,12 @@ pub async fn serve_within(
 }
 
 /// Knowledge of an end in this process about files, and whom it tells.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     /// Directory of what earlier runs kept.
     pub cache: Option<PathBuf>,
     /// Facts that the other end has too.
-    pub old_sums: Arc<dyn OldSums>,
+    pub old_sums: Option<Arc<dyn OldSums>>,
     /// Told why files are read whole, or not.
     pub reasons: Option<Reasons>,
 }
@@ -315,7 +376,6 @@ pub async fn serve_tree<T: Tree>(
     with: &Embedding,
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
-    let old_sums = Some(old_sums);
     let config = SessionConfig { facts, old_sums, reasons, ..with.config() };
     held(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over(transport), config).serve_tree(open))

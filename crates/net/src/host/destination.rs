@@ -16,7 +16,6 @@ use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
 use crate::host::place::{exists, inode_of, past_missing, shown, there};
-use crate::worker::alternates::Alternates;
 
 /// A root that is not there, behind those above it that are not either, where they are to be made as well.
 pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
@@ -194,7 +193,7 @@ fn durability(options: &Options) -> Durability {
 pub(crate) fn open_alternates(
     root: &Path,
     (options, see): (&Options, MetaMask),
-) -> (Alternates<LocalStore>, Vec<String>) {
+) -> (Vec<Option<LocalStore>>, Vec<String>) {
     // All names in them count, but not all attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
     let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
@@ -221,5 +220,5 @@ pub(crate) fn open_alternates(
         opened.ok()
     };
     let opened = options.compare.alternates.dirs.iter().map(|dir| open(dir)).collect();
-    (Alternates::new(opened), warnings)
+    (opened, warnings)
 }

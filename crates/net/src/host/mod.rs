@@ -4,6 +4,7 @@
 //! started by a user's shell and trusts the other end as that user; a [`Restriction`](restrict::Restriction) keeps to
 //! one directory. From the paths that a host admits, `sources` and `destination` make trees and stores.
 
+pub(crate) mod accounts;
 mod agent;
 mod client;
 pub(crate) mod destination;

@@ -16,7 +16,7 @@ use deltic_protocol::receiver::Expect;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
-use deltic_store::Tree;
+use deltic_store::{Store, Tree};
 use deltic_store_local::SourceArg;
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::{Name, UnsortedNames};
@@ -25,6 +25,7 @@ use crate::batch::Batch;
 use crate::config::Further;
 use crate::error::SyncError;
 use crate::greeting::{Agree, Greeting, Role};
+use crate::host::accounts::SYSTEM;
 use crate::host::place::inode_of;
 use crate::host::sources::{expected, first_name, open};
 use crate::host::user::Watch;
@@ -32,23 +33,17 @@ use crate::plan::{self, Patience};
 use crate::streams::Joining;
 use crate::worker::source::SourceWorker;
 
+use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
 use super::{RunConfig, Session, removes_sources};
 
 /// Does what a plan asks of the end that dials.
 pub(crate) async fn dial(
-    mut session: Session,
+    session: Session,
     plan: plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    if plan.by_blake3 {
-        session.ours = session.ours.by_blake3();
-    }
-    let mut options = plan.options.clone();
-    session.flow.beats(Patience::of_silence(options.silence).silence);
-    if !matches!(session.config.further, Further::Dial { .. }) {
-        options.streams = 1;
-    }
+    let (mut session, options) = begin(session, &plan);
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
             session.pull((paths, plan.names), to.as_os_str(), options, watch).await
@@ -71,8 +66,30 @@ pub(crate) async fn dial(
     }
 }
 
+/// Prepares a session for a plan; returns the session, and the options to ask with.
+pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Options) {
+    if plan.by_blake3 {
+        session.ours = session.ours.by_blake3();
+    }
+    let mut options = plan.options.clone();
+    session.flow.beats(Patience::of_silence(options.silence).silence);
+    if !matches!(session.config.further, Further::Dial { .. }) {
+        options.streams = 1;
+    }
+    (session, options)
+}
+
+/// What was agreed with an end that will send.
+struct Sending {
+    /// The name of the only entry that comes, if only one comes.
+    single: Option<Name>,
+    /// Names that may come at the root.
+    expect: Option<Expect>,
+    agreed: Agreed,
+}
+
 impl Session {
-    /// Asks to be sent these paths; then receives them.
+    /// Asks to be sent these paths; then receives them into a directory.
     pub(crate) async fn pull(
         mut self,
         (paths, names): (&[OsString], plan::Names),
@@ -80,6 +97,41 @@ impl Session {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        if removes_sources(&options) {
+            self.tell_places(inode_of(&self.config.host.path(destination.as_bytes())));
+        }
+        let Sending { single, expect, agreed } = self.ask_for((paths, names), &options).await?;
+        let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
+            Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
+            Err(error) => Err(error),
+        };
+        self.end(result).await
+    }
+
+    /// Asks to be sent these paths; then receives them into the destination that `open` makes of the request, in which the
+    /// name of the only entry is still missing.
+    pub(crate) async fn pull_into<S: Store>(
+        mut self,
+        (paths, names): (&[OsString], plan::Names),
+        request: DestinationRequest,
+        open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let options = request.options.clone();
+        let Sending { single, expect, agreed } = self.ask_for((paths, names), &options).await?;
+        let result = match open(DestinationRequest { single, ..request }) {
+            Ok(destination) => self.receive_by(destination, (options, expect), agreed, watch).await,
+            Err(error) => Err(error),
+        };
+        self.end(result).await
+    }
+
+    /// Asks the other end to send these paths, and hears its greeting.
+    async fn ask_for(
+        &mut self,
+        (paths, names): (&[OsString], plan::Names),
+        options: &Options,
+    ) -> Result<Sending, SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
         let from = match &names {
             plan::Names::None => NamesFrom::Nowhere,
@@ -88,19 +140,16 @@ impl Session {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
-        if removes_sources(&options) {
-            self.tell_places(inode_of(&self.config.host.path(destination.as_bytes())));
-        }
         self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
         let expect = match names {
-            plan::Names::None => expected(paths, &options),
-            plan::Names::Here(names) => self.tell_names(names, &options).await?,
+            plan::Names::None => expected(paths, options),
+            plan::Names::Here(names) => self.tell_names(names, options).await?,
             plan::Names::There { .. } => None,
         };
-        let greeting = Greeting::new(self.ours.clone(), Role::Receives, &options);
+        let greeting = Greeting::new(self.ours.clone(), Role::Receives, options);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         if let Some(tap) = &self.config.tap {
-            tap.begin(single.clone(), &options);
+            tap.begin(single.clone(), options);
         }
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
@@ -110,12 +159,7 @@ impl Session {
         // it knows alone.
         let may_be_any = matches!(from, NamesFrom::File { .. });
         let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
-        let single = single.filter(is_it);
-        let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
-            Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
-            Err(error) => Err(error),
-        };
-        self.end(result).await
+        Ok(Sending { single: single.filter(is_it), expect, agreed })
     }
 
     /// Tells the names that a request is for; which names of the root they stand for, if not all.
@@ -231,6 +275,7 @@ impl Session {
         let destination = (destination.as_bytes().into(), batch.single().cloned());
         let (own, [users, groups]) = (batch.own(), batch.owners());
         let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours))
+            .with_accounts(SYSTEM)
             .calling(users, groups)
             .with_user(self.config.user.clone());
         self.push_by(Arc::new(worker), destination, options, watch).await

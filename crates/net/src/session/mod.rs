@@ -1,6 +1,7 @@
 //! One session from its first byte to its last, at either end: `dial` asks for it, `serve` does what is asked, and
 //! both take a role (`roles`).
 
+mod destination;
 mod dial;
 mod roles;
 mod serve;
@@ -35,7 +36,8 @@ use crate::transport::{
 use crate::worker::Worker;
 use deltic_engine::machine::Machine;
 
-pub(crate) use dial::dial;
+pub use destination::{DestinationRequest, OpenDestination};
+pub(crate) use dial::{begin, dial};
 pub use serve::Served;
 
 /// Longest time for the last frames to leave, and for further streams to end.

@@ -10,22 +10,24 @@ use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
-use deltic_store::{StoreError, Tree};
+use deltic_store::{Store, StoreError, Tree};
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Quota, Sources, remove_root};
 use deltic_tree::{Name, RelPath};
 
 use crate::bounds::files_at_once;
 use crate::config::SessionConfig;
 use crate::error::SyncError;
+use crate::host::accounts::SYSTEM;
 use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
 use crate::streams::Joining;
+use crate::worker::alternates::Alternates;
 use crate::worker::destination::{Asked, DestinationWorker};
 use crate::worker::kept::Kept;
-use crate::worker::owners::is_privileged;
 use crate::worker::source::SourceWorker;
 
+use super::destination::OpenDestination;
 use super::{RunConfig, Session};
 
 /// Terms that the ends agreed on.
@@ -83,6 +85,8 @@ impl Session {
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
+            .over(self.config.figures())
+            .with_accounts(SYSTEM)
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
             .with_moved(self.config.moved.clone())
@@ -128,40 +132,15 @@ impl Session {
         self.run((machine, Arc::new(worker)), run, watch).await
     }
 
-    pub(super) async fn receive(
-        &mut self,
-        resolved: Resolved,
-        (mut options, expect): (Options, Option<Expect>),
-        agreed: Agreed,
-        watch: Watch<'_>,
-    ) -> Result<(), SyncError> {
-        let Resolved { root, rename, missing } = resolved;
-        // Changes are told by the names of the source: here another file may have that one.
-        options.tells_digests &= rename.is_none();
-        let is_privileged = is_privileged(&options.metadata);
-        let user_is_here = agreed.user_is_here;
+    /// Opens the directory that a destination was resolved to, and creates what is missing of it.
+    fn open_directory(
+        &self,
+        Resolved { root, rename, missing }: Resolved,
+        options: &Options,
+    ) -> Result<OpenDestination<LocalStore>, SyncError> {
         let lists = options.select.list_only;
-        let lacking = if missing && !lists { lacking(&root, &options) } else { Vec::new() };
-        let few = [files_at_once(&self.config.budget), agreed.terms.most_files];
-        let setting = Setting {
-            options: options.clone(),
-            expect,
-            rename,
-            is_privileged,
-            user_is_here,
-            made_dirs: lacking.len() as u64,
-            root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
-            takes_offers: agreed.terms.offers,
-            tells_bases: agreed.terms.bases,
-            takes_holes: agreed.terms.holes(&options),
-            agrees_on_sums: agreed.terms.kept_sums,
-            sums_old: self.config.old_sums.is_some(),
-            tells_resumed: agreed.terms.reports.resumed,
-            tells_passed_over: agreed.terms.reports.passed_over,
-            limits: agreed.terms.limits,
-            most_files: few.into_iter().flatten().min(),
-        };
-        let see = options.metadata.seen_by_receiver(is_privileged);
+        let see = options.metadata.seen_by_receiver(SYSTEM.are_privileged(&options.metadata));
+        let lacking = if missing && !lists { lacking(&root, options) } else { Vec::new() };
         let unusable = |error| refused(&root, error);
         let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
@@ -170,28 +149,83 @@ impl Session {
         } else {
             made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
             let into = (&*made.quotas, &mut made.dirs);
-            make(&lacking, &options, into).map_err(|error| not_made(&root, error))?;
-            let local = local_options(&root, &options, (see, &self.config.under_way))?;
+            make(&lacking, options, into).map_err(|error| not_made(&root, error))?;
+            let local = local_options(&root, options, (see, &self.config.under_way))?;
             let local = self.config.host.store_options(&root, local);
-            let store = LocalStore::open_named(&root_of(&root, &options), local);
+            let store = LocalStore::open_named(&root_of(&root, options), local);
             let store = store.map_err(unusable)?;
             let is_new = made.dirs.first().is_some_and(|made| made.path == root);
             if is_new { store.with_new_root() } else { store }
         };
         made.store = Some(store.clone());
-        let (alternates, warnings) = open_alternates(&root, (&options, see));
-        let Agreed { terms, joining, .. } = agreed;
+        let (alternates, warnings) = open_alternates(&root, (options, see));
+        Ok(OpenDestination {
+            rename,
+            made_dirs: lacking.len() as u64,
+            root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
+            alternates,
+            warnings,
+            accounts: SYSTEM,
+            at_end: Box::new(made),
+            ..OpenDestination::new(store)
+        })
+    }
+
+    /// Receives into a directory.
+    pub(super) async fn receive(
+        &mut self,
+        resolved: Resolved,
+        (options, expect): (Options, Option<Expect>),
+        agreed: Agreed,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let destination = self.open_directory(resolved, &options)?;
+        self.receive_by(destination, (options, expect), agreed, watch).await
+    }
+
+    /// Receives into any store.
+    pub(super) async fn receive_by<S: Store>(
+        &mut self,
+        destination: OpenDestination<S>,
+        (mut options, expect): (Options, Option<Expect>),
+        Agreed { terms, joining, user_is_here }: Agreed,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let OpenDestination { store, rename, made_dirs, root_is_wanted, .. } = destination;
+        let OpenDestination { alternates, warnings, accounts, at_end: _at_end, .. } = destination;
+        // Changes are told by the names of the source: here another file may have that one.
+        options.tells_digests &= rename.is_none();
+        let few = [files_at_once(&self.config.budget), terms.most_files];
+        let setting = Setting {
+            options: options.clone(),
+            expect,
+            rename,
+            is_privileged: accounts.are_privileged(&options.metadata),
+            user_is_here,
+            made_dirs,
+            root_is_wanted,
+            takes_offers: terms.offers,
+            tells_bases: terms.bases,
+            takes_holes: terms.holes(&options),
+            agrees_on_sums: terms.kept_sums,
+            sums_old: self.config.old_sums.is_some(),
+            tells_resumed: terms.reports.resumed,
+            tells_passed_over: terms.reports.passed_over,
+            limits: terms.limits,
+            most_files: few.into_iter().flatten().min(),
+        };
         let share = self.share(&options);
-        let kept = self.kept(&options);
-        let asked = Asked { terms, options: &options, theirs: terms.part };
-        let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
-        let worker = worker.with_user(self.config.user.clone());
+        let asked = Asked { terms, options: &options, theirs: terms.part, accounts };
+        let alternates = Alternates::new(alternates);
+        let worker = DestinationWorker::new(store, alternates, asked, share.clone())?
+            .with_user(self.config.user.clone())
+            .with_kept(self.kept(&options));
         let run = RunConfig { joining, greeting: None, share };
         let mut machine = Receiver::new(setting);
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(worker.with_kept(kept))), run, watch).await
+        self.run((machine, Arc::new(worker)), run, watch).await
     }
 }
 

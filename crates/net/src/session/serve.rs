@@ -7,7 +7,7 @@ use std::time::Duration;
 use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
 use deltic_protocol::options::Options;
 use deltic_protocol::{Hello, PeerError, Purpose, Terms};
-use deltic_store::Tree;
+use deltic_store::{Store, Tree};
 use deltic_store_local::Trust;
 use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, Name};
@@ -15,6 +15,7 @@ use deltic_tree::{Meta, Name};
 use crate::config::Further;
 use crate::error::SyncError;
 use crate::greeting::{Role, agree, hear_magic, in_time};
+use crate::host::accounts::SYSTEM;
 use crate::host::place::{inode_of, places};
 use crate::host::sources::{ListForm, expand_globs, names_in_file, names_to_tell, open};
 use crate::host::user::Watch;
@@ -23,6 +24,7 @@ use crate::plan::Patience;
 use crate::streams::{Door, Joining};
 use crate::worker::source::SourceWorker;
 
+use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
 use super::{Session, removes_sources};
 
@@ -61,10 +63,7 @@ impl Session {
         &mut self,
         open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     ) -> Result<(), SyncError> {
-        self.say(self.ours.encode()).await;
-        let (theirs, request) = self.hear_request().await?;
-        let terms = agree(Role::Sends, &self.ours, &theirs)?;
-        self.theirs = Some(theirs);
+        let (request, terms) = self.greet_as(Role::Sends).await?;
         let Request::Send { sources, names, options } = request else {
             return Err(SyncError::Usage("nothing is written there".into()));
         };
@@ -81,9 +80,58 @@ impl Session {
         let Served { tree, own, single } = opened.map_err(|_| SyncError::Internal)??;
         let joining = self.agree(terms, single, 1).await;
         let worker = SourceWorker::new(tree, (own, Vec::new()), (&options, &self.ours))
+            .with_accounts(SYSTEM)
             .with_kept(self.kept(&options));
         let agreed = Agreed { terms, joining, user_is_here: false };
         self.send_by(worker, options, agreed, &mut |_| ()).await
+    }
+
+    /// Receives into the destination that `open` makes of what the dialling end asks for.
+    pub(crate) async fn serve_destination<S: Store>(
+        mut self,
+        open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let result = Box::pin(self.answer_into(open, watch)).await;
+        self.end(result).await
+    }
+
+    async fn answer_into<S: Store>(
+        &mut self,
+        open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let (request, terms) = self.greet_as(Role::Receives).await?;
+        let patience = Patience::of_silence(request.silence());
+        self.flow.beats(patience.silence);
+        let counters = Arc::clone(&self.flow.counters);
+        let Request::Receive { destination: path, single, names, options } = request else {
+            return Err(SyncError::Usage("nothing is read from there".into()));
+        };
+        terms.admits(&options.strategy, options.delete)?;
+        if !matches!(names, NamesFrom::Nowhere) {
+            let why = "--files-from: this destination has no files with names of sources";
+            return Err(SyncError::Options(why.into()));
+        }
+        let asked = DestinationRequest { path, single: single.clone(), options: options.clone() };
+        let opened = tokio::task::spawn_blocking(move || open(asked)).await;
+        let destination = opened.map_err(|_| SyncError::Internal)??;
+        let expect = single.filter(|_| destination.rename.is_some()).map(|name| [name].into());
+        let joining = self.agree(terms, None, 1).await;
+        let agreed = Agreed { terms, joining, user_is_here: false };
+        tokio::select! {
+            result = self.receive_by(destination, (options, expect), agreed, watch) => result,
+            error = run_out(&patience, &counters) => Err(error),
+        }
+    }
+
+    /// Says hello, and hears what is asked of this end, whose role is fixed.
+    async fn greet_as(&mut self, role: Role) -> Result<(Request, Terms), SyncError> {
+        self.say(self.ours.encode()).await;
+        let (theirs, request) = self.hear_request().await?;
+        let terms = agree(role, &self.ours, &theirs)?;
+        self.theirs = Some(theirs);
+        Ok((request, terms))
     }
 
     /// Greets, hears the request, and serves it.

@@ -26,7 +26,7 @@ use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 use super::alternates::{Alternates, Beside};
 use super::kept::Kept;
 use super::moves::Moves;
-use super::owners::Owners;
+use super::owners::{Accounts, Owners};
 use super::steps::cut_segment;
 use super::{Agreed, Buffers, failed, setback, told, weight};
 use crate::error::SyncError;
@@ -45,6 +45,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) options: &'a Options,
     /// The sender's part of the key.
     pub(crate) theirs: Key,
+    /// Users and groups of this machine.
+    pub(crate) accounts: Accounts,
 }
 
 /// Changes a store for a [`Receiver`].
@@ -259,7 +261,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        Asked { terms, options, theirs }: Asked<'_>,
+        Asked { terms, options, theirs, accounts }: Asked<'_>,
         share: Share,
     ) -> Result<Self, SyncError> {
         Ok(Self {
@@ -268,7 +270,7 @@ impl<S: Store> DestinationWorker<S> {
             options: options.clone(),
             moves: Moves::default(),
             keep: kept(options),
-            owners: Owners::new(&options.metadata)?,
+            owners: Owners::new(&options.metadata, accounts)?,
             tallied: (DirDigestKey::of(&theirs), options.tallied().unwrap_or_default()),
             found: Found::default(),
             agreed: Agreed::new(terms, &options.strategy),

@@ -9,31 +9,61 @@ use deltic_protocol::receiver::Ours;
 use deltic_tree::Entry;
 use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
-use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
 use crate::error::SyncError;
 use crate::lock::lock;
 
-/// True if a receiver does what the superuser may, or notes what he would.
-pub(crate) fn is_privileged(metadata: &Metadata) -> bool {
-    match metadata.powers {
-        _ if metadata.writes_notes => true,
-        Powers::Own => geteuid().is_root(),
-        Powers::Tried => true,
-        Powers::Waived | Powers::Confined => false,
+/// The users and groups of a machine, as its system tells them.
+#[derive(Clone, Copy, Debug)]
+pub struct Accounts {
+    /// The name of a user.
+    pub user_name: fn(u32) -> Option<String>,
+    /// The name of a group.
+    pub group_name: fn(u32) -> Option<String>,
+    /// The number of a user.
+    pub user_id: fn(&str) -> Option<u32>,
+    /// The number of a group.
+    pub group_id: fn(&str) -> Option<u32>,
+    /// The groups that this process is in.
+    pub own_groups: fn() -> HashSet<u32>,
+    /// True if this process runs as the superuser.
+    pub is_superuser: fn() -> bool,
+}
+
+impl Accounts {
+    /// Accounts of a machine without users, as a browser: each number has no name.
+    pub const NONE: Self = Self {
+        user_name: |_| None,
+        group_name: |_| None,
+        user_id: |_| None,
+        group_id: |_| None,
+        own_groups: HashSet::new,
+        is_superuser: || false,
+    };
+
+    /// True if a receiver does what the superuser may do, or notes what the superuser would do.
+    pub(crate) fn are_privileged(self, metadata: &Metadata) -> bool {
+        match metadata.powers {
+            _ if metadata.writes_notes => true,
+            Powers::Own => (self.is_superuser)(),
+            Powers::Tried => true,
+            Powers::Waived | Powers::Confined => false,
+        }
     }
 }
 
-/// Tells what numbers are called here, for a sender.
+/// Tells the names of users and groups here, for a sender.
 #[derive(Debug)]
 pub(crate) struct Called {
+    accounts: Accounts,
     users: Option<Book<Vec<u8>>>,
     groups: Option<Book<Vec<u8>>>,
 }
 
 impl Called {
-    pub(crate) fn new(metadata: &Metadata) -> Self {
+    pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Self {
         Self {
+            accounts,
             users: metadata.names_users().then(Book::default),
             groups: metadata.names_groups().then(Book::default),
         }
@@ -66,8 +96,8 @@ impl Called {
             }
         }
         [
-            lines(users, self.users.as_ref(), user_name),
-            lines(groups, self.groups.as_ref(), group_name),
+            lines(users, self.users.as_ref(), self.accounts.user_name),
+            lines(groups, self.groups.as_ref(), self.accounts.group_name),
         ]
     }
 }
@@ -103,15 +133,14 @@ pub(crate) struct Owners {
 impl Owners {
     /// # Errors
     /// [`SyncError::Selection`] where a map names somebody whom nobody knows here.
-    pub(crate) fn new(metadata: &Metadata) -> Result<Self, SyncError> {
-        let all = getgroups().unwrap_or_default();
+    pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Result<Self, SyncError> {
         Ok(Self {
-            user_map: Map::new(&metadata.user_map, user_id)
+            user_map: Map::new(&metadata.user_map, accounts.user_id)
                 .map_err(|name| unknown("user", &metadata.user_map, &name))?,
-            group_map: Map::new(&metadata.group_map, group_id)
+            group_map: Map::new(&metadata.group_map, accounts.group_id)
                 .map_err(|name| unknown("group", &metadata.group_map, &name))?,
-            is_privileged: is_privileged(metadata),
-            own: all.into_iter().chain([getegid()]).map(Gid::as_raw).collect(),
+            is_privileged: accounts.are_privileged(metadata),
+            own: (accounts.own_groups)(),
         })
     }
 
@@ -221,22 +250,6 @@ impl<T: Clone> Book<T> {
         known.insert(id, answer.clone());
         answer
     }
-}
-
-fn user_name(id: u32) -> Option<String> {
-    Some(User::from_uid(Uid::from_raw(id)).ok()??.name)
-}
-
-fn group_name(id: u32) -> Option<String> {
-    Some(Group::from_gid(Gid::from_raw(id)).ok()??.name)
-}
-
-fn user_id(name: &str) -> Option<u32> {
-    Some(User::from_name(name).ok()??.uid.as_raw())
-}
-
-fn group_id(name: &str) -> Option<u32> {
-    Some(Group::from_name(name).ok()??.gid.as_raw())
 }
 
 const MAX_KNOWN: usize = 1 << 16;

@@ -36,7 +36,7 @@ mod searching;
 
 use super::digests::{digest_of_all, list};
 use super::kept::Kept;
-use super::owners::Called;
+use super::owners::{Accounts, Called};
 use super::packing::Packer;
 use super::rest::{is_restless, rested};
 use super::sparse::{SparseVersion, data_map};
@@ -246,7 +246,7 @@ impl<T: Tree> SourceWorker<T> {
             tree,
             tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
             root: ListedRoot { own, missing: Mutex::new(missing) },
-            called: Called::new(&options.metadata),
+            called: Called::new(&options.metadata, Accounts::NONE),
             options: options.clone(),
             level: level(options.compress_level),
             link: Mutex::default(),
@@ -269,6 +269,11 @@ impl<T: Tree> SourceWorker<T> {
     /// The same, with what is known of files.
     pub(crate) fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
+    }
+
+    /// The same with names of users and groups from `accounts`.
+    pub(crate) fn with_accounts(self, accounts: Accounts) -> Self {
+        Self { called: Called::new(&self.options.metadata, accounts), ..self }
     }
 
     /// The same where somebody else told what users and groups are called.
