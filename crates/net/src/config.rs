@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_core::strategy::Link as Figures;
+use deltic_core::strategy::LinkModel as Figures;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_store::FactStore;
 use deltic_store_local::UnderWay;

@@ -121,16 +121,14 @@ mod tests {
         }
         let again = ListedAgain::new(Some(moved));
         let part = |names: &str, is_empty| (names.to_owned(), is_empty);
-        let all: [(&[&[&str]], &[(String, bool)]); 5] = [
-            (&[&[]], &[part("aceg", false)]),
-            (&[&["b", "d"], &["e", "f"]], &[part("abcd", false), part("efg", false)]),
-            (&[&["b", "d"], &["h"]], &[part("abcd", false), part("egh", false)]),
-            (&[&[], &["z"]], &[part("", true), part("acegz", false)]),
-            (&[&["y"], &["z"]], &[part("acegy", false), part("z", true)]),
-        ];
-        for (parts, shown) in all {
-            assert_eq!(listed(&again, &dir, parts), shown, "{parts:?}");
-        }
+        let in_dir = |parts: &[&[&str]]| listed(&again, &dir, parts);
+        assert_eq!(in_dir(&[&[]]), [part("aceg", false)]);
+        let two = [part("abcd", false), part("efg", false)];
+        assert_eq!(in_dir(&[&["b", "d"], &["e", "f"]]), two);
+        let late = [part("abcd", false), part("egh", false)];
+        assert_eq!(in_dir(&[&["b", "d"], &["h"]]), late);
+        assert_eq!(in_dir(&[&[], &["z"]]), [part("", true), part("acegz", false)]);
+        assert_eq!(in_dir(&[&["y"], &["z"]]), [part("acegy", false), part("z", true)]);
         assert_eq!(listed(&again, &RelPath::root(), &[&["z"]]), [part("z", true)]);
     }
 }

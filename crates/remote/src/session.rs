@@ -81,9 +81,9 @@ impl RemoteSystem {
         let (remote, local_sums) = (self.clone(), Arc::clone(local_sums));
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-            let old_sums: Arc<dyn OldSums> = Arc::new(Far(Arc::clone(&alike)));
+            let old_sums: Arc<dyn OldSums> = Arc::new(SystemSums(Arc::clone(&local_sums)));
             let known = Knowledge { cache, old_sums: Some(old_sums), reasons };
-            // Threads here wait for a network, and compute little.
+            // These threads wait for the network and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
             let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };
             let open = move |paths: Vec<Vec<u8>>, options: &Options| {

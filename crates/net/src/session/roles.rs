@@ -85,7 +85,6 @@ impl Session {
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
-            .over(self.config.figures())
             .with_accounts(SYSTEM)
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())

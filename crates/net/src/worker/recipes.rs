@@ -40,7 +40,7 @@ impl Recipes {
             return None;
         }
         let notes = self.facts.recipe(&old.identity()?)?;
-        let recipe = recipe::read(&notes, (old.meta(), terms));
+        let recipe = recipe::read(&notes, old.meta(), terms);
         recipe.filter(|recipe| recipe.spec == spec)
     }
 
@@ -52,11 +52,11 @@ impl Recipes {
         if !self.facts.keeps_recipes(new.len)
             || !is_cut
             || new.from > 0
-            || !recipe::is_of_use(new, chunks())
+            || !recipe::is_usable(new, chunks())
         {
             return;
         }
-        self.facts.note_recipe(version, &mut recipe::written((new, key, terms), chunks()));
+        self.facts.note_recipe(version, &mut recipe::written(new, key, terms, chunks()));
     }
 
     /// Drops the recipe of a version that was replaced.

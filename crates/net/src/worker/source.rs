@@ -4,26 +4,19 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::recipe::{Chunk, digest_of};
 use deltic_core::strategy::{CompressionChoice, LinkModel};
-use deltic_core::{
-    DataMap, Digest, Fingerprinter, Key, Span, StrongKind, StrongSum, digest_of_changes,
-    digest_of_data,
-};
+use deltic_core::{DataMap, Digest, Fingerprinter, Key, Span, digest_of_changes, digest_of_data};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
-use deltic_engine::sums::{PortionSummer, StrongSums};
-use deltic_engine::{FileShrank, gap};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
+    Answer, Bears, Body, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
 };
-use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::Summing;
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
@@ -33,6 +26,7 @@ use deltic_tree::{
 };
 
 mod searching;
+mod summing;
 
 use super::digests::{digest_of_all, list};
 use super::kept::Kept;
@@ -40,7 +34,7 @@ use super::owners::{Accounts, Called};
 use super::packing::Packer;
 use super::rest::{is_restless, rested};
 use super::sparse::{SparseVersion, data_map};
-use super::steps::{cut_segment, keeps, perform, read_one, stored_sums, sum_portion};
+use super::steps::{cut_segment, keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
 use crate::host::user::User;
@@ -544,48 +538,6 @@ impl<T: Tree> SourceWorker<T> {
             Sums::Known => Vec::new(),
         };
         Ok((self.packer().pack(bytes, zstd, *lock(&self.link)), chunks))
-    }
-
-    fn sum(
-        &self,
-        handle: Handle,
-        summing: Summing,
-        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
-    ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
-        let snapshot = self.snapshot(handle);
-        let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
-        let stored = stored_sums(&self.options.strategy, &**snapshot, &portion);
-        let stored = stored.map_err(|error| trouble(&error))?;
-        let portions = PortionSummer { summing, key, file_len, stored };
-        let work = (portion, digest.as_deref_mut());
-        let summed = sum_portion(&self.buffers, &**snapshot, &portions, work);
-        let summed = summed.map_err(|error| trouble(&error))?;
-        Ok((summed.ok_or_else(|| shrunk(&**snapshot))?, digest))
-    }
-
-    fn hash(
-        &self,
-        handle: Handle,
-        strong: StrongKind,
-        spans: &[Span],
-    ) -> Result<Vec<StrongSum>, Trouble> {
-        let snapshot = self.snapshot(handle);
-        let task = StrongSums::new(strong, &self.agreed().key, spans);
-        let read = read_one(|at, into| snapshot.read_packed(at, into));
-        let sums = perform(&self.buffers, Stage::Sum, task, read);
-        sums.map_err(|error| trouble(&error))?.map_err(|FileShrank| shrunk(&**snapshot))
-    }
-
-    fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
-        let snapshot = self.snapshot(handle);
-        let task = gap::GapDeltas::new(gaps, self.agreed().gap_seed);
-        let read = read_one(|at, into| snapshot.read_packed(at, into));
-        let told = perform(&self.buffers, Stage::Search, task, read);
-        let told = told.map_err(|error| trouble(&error))?;
-        let (deltas, compared) = told.map_err(|FileShrank| shrunk(&**snapshot))?;
-        let bytes = deltas.len() as u32;
-        let payload = self.packer().pack_as_asked(deltas, zstd);
-        Ok(Deltas { payload, bytes, compared })
     }
 }
 

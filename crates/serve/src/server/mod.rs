@@ -80,7 +80,6 @@ use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
 use self::volume::{Volume, VolumeFacts};
-use crate::SOCKET_PATH;
 use crate::token::Token;
 
 /// Line for people at the end, where clients are to end first.

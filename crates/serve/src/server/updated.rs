@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use deltic_carrier::update::Base;
 use deltic_store::{Keep, SettledVersion, Snapshot, Store, StoreError, Version};
 use deltic_store_local::cache::now;
 use deltic_store_local::{LocalSnapshot, LocalStore};

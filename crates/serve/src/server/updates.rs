@@ -10,7 +10,7 @@ use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 use deltic_net::embed::Outcome;
 use deltic_store::{
     Commit, Content, Keep, Rebuild, Replaces, SettledVersion, Snapshot, Store, StoreError, Tree,
-    check_path,
+    check_volume_path,
 };
 use deltic_store_local::cache::now;
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
