@@ -112,10 +112,10 @@ bench: toolchain ## measure deltic and rsync side by side (takes long; tables go
 fmt: toolchain
 	cargo fmt --all --check
 
-# Lengths of files and functions, parameters, and import circles.
+# Lengths of files and functions, parameters, import circles; and how plain doc comments and names are.
 shape:
 	if tools/ensure.sh python3 python3; then \
-	  python3 tools/shape.py; \
+	  python3 tools/shape.py && python3 tools/words.py; \
 	else \
 	  echo "SKIPPED: the shape of the code is not checked without python3"; \
 	fi
