@@ -1,7 +1,7 @@
-//! `deltic`: words in, words out.
+//! The program `deltic`.
 //!
-//! The words of the command line become a plan ([`plan`]); everything later sees only the plan. The library prints
-//! nothing and reads no environment; this crate does both, and nothing else.
+//! The command line becomes a plan ([`plan`]); later code sees only the plan. The library prints nothing and reads no
+//! environment; only this crate does both.
 
 mod args;
 mod commands;
@@ -63,12 +63,12 @@ fn run(command: Command) -> Exit {
     }
 }
 
-/// Runs a command that works on single files.
+/// Runs a command that works on single files, and reports its error.
 fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
     ended_with(|| command().map(|()| Exit::Success))
 }
 
-/// The same of one that says how it ends.
+/// Runs a command that returns its own exit code, and reports its error.
 fn ended_with(command: impl FnOnce() -> anyhow::Result<Exit>) -> Exit {
     deltic_net::let_long_writes_fail();
     let error = match command() {

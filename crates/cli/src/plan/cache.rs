@@ -1,14 +1,15 @@
-//! The directory of the cache: the user's own for what can be made anew.
+//! The user's cache directory, for data that a later run can rebuild.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::words::home::CACHE;
 
-/// The variable that names the directory.
+/// The environment variable that names the cache directory.
 pub(crate) const VARIABLE: &str = "DELTIC_CACHE_DIR";
 
-/// Reads the directory from the environment; `None` where it says nothing that makes sense.
+/// Returns the cache directory that the environment names. Relative paths do not count; `None` without an absolute
+/// one.
 pub(crate) fn dir() -> Option<PathBuf> {
     choose(|name| std::env::var_os(name))
 }

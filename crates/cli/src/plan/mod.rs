@@ -1,4 +1,5 @@
-//! The meaning of the words: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
+//! Turns parsed arguments into a [`Plan`] for the library and a [`View`] for this crate. Later code sees only these
+//! two.
 
 pub(crate) mod cache;
 pub(crate) mod server;
@@ -34,26 +35,29 @@ use crate::words::size::Size;
 
 pub(crate) use self::view::Terminals;
 
-/// A run as the user asked for it.
+/// A sync as the user asked for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// Instructions for the library.
     pub(crate) plan: Plan,
-    /// Output.
+    /// Settings of the output.
     pub(crate) view: View,
-    /// The file that keeps it, or that it comes out of.
+    /// The batch file that this sync writes or reads, if any.
     pub(crate) batch: Option<Batch>,
 }
 
 impl Request {
-    /// Makes the request of `args`, or says why they make no sense together.
+    /// Builds the request from `args`.
+    ///
+    /// # Errors
+    /// If arguments are invalid or contradict each other.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         args.show.levels()?;
         args.show.debug()?;
         args.accepted.check()?;
         let batch = args.batch.batch(args.remove.remove_source_files, args.checksum)?;
         let reads = matches!(batch, Some(Batch::Read(_)));
-        // What a batch stands for is a source.
+        // A batch to read counts as the source operand.
         let operands = args.operands.len() + usize::from(reads);
         let lists = args.select.lists(operands);
         let (sources, destination) = match &args.operands[..] {
@@ -63,7 +67,7 @@ impl Request {
             operands => ends(operands)?,
         };
         let (sources, destination) = args.select.split((sources, destination))?;
-        // Nothing is brought there: no need to go.
+        // A listing writes nothing, so a remote destination is not contacted.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
         let select = args.select.select(operands, args.is_recursive());
         check_streams(args)?;
@@ -104,7 +108,7 @@ impl Request {
     }
 }
 
-/// Finds the way to the other end of a plan, if no remote shell is it.
+/// Returns the connection to a store or a server, if an operand names either. `None` for a remote shell.
 pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
     let ends = (&plan.sources, &plan.destination);
     let known = (plan.cache.clone(), plan.reasons.clone());
@@ -114,8 +118,13 @@ pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
     }
 }
 
-/// Has contents compared by the sums that the file system at this end keeps, if that is asked for; where contents are
-/// not compared, has them say what moved.
+/// Enables `--trust-sums`, if `is_asked`.
+///
+/// With `--checksum`, contents are compared by the checksums that this end's file system keeps. Without `--checksum`,
+/// these checksums only find moved blocks.
+///
+/// # Errors
+/// If the file system keeps no checksums, or checksums of 32 bits.
 pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     if !is_asked {
         return Ok(());
@@ -131,7 +140,7 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     };
     let Some(place) = place else { return Ok(()) };
     let shown = printable(place.as_os_str().as_bytes());
-    // What is not there yet comes to be on the file system of what is.
+    // A missing path will be created in the file system of its nearest existing ancestor.
     let dir = place.ancestors().find(|dir| dir.is_dir()).unwrap_or_else(|| Path::new("."));
     let dir = File::open(dir).with_context(|| format!("--trust-sums: cannot open {shown}"))?;
     match deltic_net::kept_sums(dir.as_fd()) {
@@ -150,16 +159,16 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     Ok(())
 }
 
-/// The weakest sums that may be trusted.
+/// The weakest checksums that may be trusted.
 const WEAKEST: TrustedSums = TrustedSums::Blocks { kind: SumKind::Xxh64, block_bytes: 4096 };
 
-/// True where a remote shell can ask somebody for a password: on a terminal, or by a program with a window.
+/// True if a remote shell can ask the user for a password: on a terminal, or by `SSH_ASKPASS`.
 fn can_ask() -> bool {
     File::open("/dev/tty").is_ok() || std::env::var_os("SSH_ASKPASS").is_some()
 }
 
-/// Refuses an operand without a path, which is the home directory, where names may be removed: it is more often an
-/// empty variable in a script than a wish.
+/// Refuses an operand without a path, such as `host:`, if the run may delete names. An empty path means the home
+/// directory; more often an empty variable in a script than a wish.
 fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     let removes = options.delete != Delete::Never || options.remove.sources;
     match operands.iter().find(|word| removes && word.as_bytes().ends_with(b":")) {
@@ -173,7 +182,7 @@ fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     }
 }
 
-/// Refuses several streams where answers are needed in order: they may overtake each other.
+/// Refuses several streams for a strategy whose answers must arrive in order: streams may overtake each other.
 fn check_streams(args: &SyncArgs) -> Result<()> {
     match (args.streams, args.strategy) {
         (2.., Some(Strategy { name, conversation, .. }))
@@ -185,7 +194,7 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
     }
 }
 
-/// The last operand and those before it.
+/// Splits operands into sources and destination; the last operand is the destination.
 pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     let (last, sources) = match operands {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
@@ -204,7 +213,7 @@ pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
     Ok((sources, destination))
 }
 
-/// The sources, which share a side and a host.
+/// Parses the sources, which must all be local or all be on the same host.
 fn sources_of(words: &[OsString]) -> Result<Sources> {
     let mut found: Option<Sources> = None;
     for word in words {
@@ -253,8 +262,10 @@ fn show(word: &OsStr) -> String {
     printable(word.as_bytes())
 }
 
-/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who
-/// names a strategy wants to see it.
+/// Builds the options of a sync.
+///
+/// Two local paths default to `--whole-file`: reading the old file to save a local write costs more. A strategy that
+/// the user names disables this default.
 fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) -> Result<Options> {
     let local = far == Far::Nothing;
     let (compress, compress_level) = args.travel.compression();
@@ -262,13 +273,13 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
     let keeps = args.show.partial_progress;
     let partial_dir = args.writing.partial_dir(keeps);
-    // What is added to a file is not all of it.
+    // `--append` needs the old file, so files are not sent whole.
     let may_be_whole = args.strategy.is_none() && !args.writing.appends();
     let mut remove = args.remove.remove(terminals.can_ask())?;
     remove.sources &= !args.batch.only_writes();
     let delete =
         args.remove.deletes(args.filters.delete_excluded, args.is_recursive() || select.dirs)?;
-    // As in rsync: backups beside other names go with no directory.
+    // As in rsync, backups with a suffix survive `--delete`. A backup directory needs no such rule.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
     let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
@@ -284,7 +295,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
             || args.sums.sums(args.checksum)?.whole
             || (local && !args.no_whole_file && may_be_whole),
         dry_run: args.dry_run || select.list_only,
-        // The view knows.
+        // Set later, from the view.
         tells_unchanged: false,
         tells_owners: false,
         tells_digests: false,
@@ -307,7 +318,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     })
 }
 
-/// The length of chunks that was asked for, if one was. As in rsync 0 asks for none.
+/// Returns the chunk length that `--block-size` sets, in bytes. As in rsync, 0 means the default.
 fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
     let Some(bytes) = size.map(Size::bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
     match u32::try_from(bytes) {
@@ -416,7 +427,7 @@ mod tests {
             ("-a --delete --max-delete=-7 a b", Delete::AtMost(0)),
             ("-a --delete --max-delete 10% a b", guarded(Some(10))),
             ("-a --max-delete 7 a b", Delete::Never),
-            // A setting may say the one, and the user the other.
+            // One of the two options may come from the settings file.
             ("-a --delete --max-delete 7 --force-delete a b", Delete::AtMost(u64::MAX)),
             ("-a --delete --force-delete --max-delete 7 a b", Delete::AtMost(7)),
         ] {

@@ -1,4 +1,4 @@
-//! The way to a server: the token and the pin for it.
+//! Finds the token and the pin for a server.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ use crate::words::home::CONFIG;
 use crate::words::password;
 use crate::words::refused::{Misused, Unread};
 
-/// Finds the way to the other end of a run, if that is a server.
+/// Returns the connection to the server that an operand names, if any.
 pub(crate) fn dial(
     sources: &Sources,
     destination: &Destination,
@@ -40,18 +40,18 @@ pub(crate) fn dial(
     Ok(Some(dial))
 }
 
-/// Reads the address of a server that is given as a word.
+/// Parses `word` as the address of a server.
 pub(crate) fn address_of(word: &str) -> Result<Address> {
-    // What is behind the '#' is secret.
+    // The fragment behind the '#' is secret.
     let shown = word.split('#').next().unwrap_or_default();
     password::refuse(shown)?;
     parsed(word, &format!("'{shown}'"))
 }
 
-/// Reads what `whence` has: a token, a pin, an address.
+/// Parses `text`, such as a token, a pin or an address, from the place that `whence` names.
 ///
 /// # Errors
-/// [`Misused`], with `whence` in the words.
+/// [`Misused`]; the message names `whence`.
 pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str, whence: &str) -> Result<T> {
     text.parse().map_err(|why| Misused(format!("{whence}: {why}")).into())
 }
@@ -60,7 +60,7 @@ pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Creden
     credentials_by(address, login, Logins::read()?.0.remove(&address.server()))
 }
 
-/// The credentials for `address`: those of the options, or else of the login that was kept for `address`.
+/// Returns the credentials for `address`: from the options, or else from the login kept for `address`.
 fn credentials_by(
     address: &Address,
     login: &LoginArgs,
@@ -84,10 +84,10 @@ fn credentials_by(
     Ok(Credentials { token: parsed(&token, &whence)?, pin })
 }
 
-/// The token that the environment names, where no option does.
+/// Returns the token in the environment, if the variable is set and not empty.
 fn environment_token() -> Option<String> {
     let token = std::env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty())?;
-    // What is no text is no token either.
+    // Text that is not UTF-8 cannot be a valid token; parsing will refuse the result.
     Some(token.to_string_lossy().into_owned())
 }
 
@@ -104,7 +104,7 @@ fn token_in_file(word: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Tokens and pins that are kept for servers, by their addresses.
+/// Logins kept for servers, by server address.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Logins(BTreeMap<String, Login>);
 
@@ -141,7 +141,7 @@ impl Logins {
         }
     }
 
-    /// Keeps a login, for this user alone; returns the file.
+    /// Writes the login to a file that only this user can read. Returns the path of the file.
     pub(crate) fn keep(mut self, server: String, login: Login) -> Result<PathBuf> {
         let path = Self::path().context("cannot keep the token: HOME is not set")?;
         let dir = path.parent().unwrap_or_else(|| Path::new("/"));

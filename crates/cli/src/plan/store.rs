@@ -1,4 +1,4 @@
-//! Sources that a URL of an object store or a file system elsewhere names.
+//! Sources in an object store or a remote file system, named by a URL.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use deltic_remote::{Evidence, ProcessEnvironment, RemoteSystem};
 
 use crate::words::place::is_store;
 
-/// A store that is reached.
+/// A connected store.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    /// The way there.
+    /// The connection to the store.
     pub(crate) dial: Dial,
-    /// Evidence by which its contents are compared.
+    /// The evidence by which contents were compared, such as checksums.
     pub(crate) evidence: Evidence,
     /// The store itself.
     pub(crate) remote: RemoteSystem,
 }
 
-/// Reaches the store of a run, if it has one, and fits the options to what such a store keeps.
+/// Connects to the store that an operand names, if any. Restricts `options` to metadata that the store keeps.
 pub(crate) fn dial(
     (sources, destination): (&Sources, &Destination),
     (cache, reasons): (Option<PathBuf>, Option<Reasons>),
@@ -37,11 +37,11 @@ pub(crate) fn dial(
         bail!("--remove-source-files: nothing is removed from {host}");
     }
     let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
-    // A recipe would cost reading all of what is far away; both ends are here, so nothing is packed.
+    // A recipe would require reading whole remote files. Sender and receiver both run here, so nothing is compressed.
     options.whole_file = true;
     options.compress = false;
     options.streams = 1;
-    // Owners and modes are not kept there: files get those of any new file.
+    // Stores keep no owners and modes; files get those of newly created files.
     options.modes = false;
     options.metadata.users = false;
     options.metadata.groups = false;

@@ -1,4 +1,4 @@
-//! The view of a run, from the words and the terminals.
+//! Builds the view of a run from the arguments and the terminals.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use crate::report::view::{ListLine, Live, Log, Summary, View};
 use crate::report::waiting::Deletions;
 use crate::words::levels::Info;
 
-/// Streams that are terminals, and whether they are to be coloured.
+/// Standard streams that are terminals, and whether output may be coloured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terminals {
     pub(crate) stdout: bool,
@@ -23,13 +23,13 @@ pub(crate) struct Terminals {
 }
 
 impl Terminals {
-    /// True if a user can be asked something: the question is seen, and typed input comes back.
+    /// True if the user can be asked a question: all three standard streams are terminals.
     pub(crate) const fn can_ask(self) -> bool {
         self.stdin && self.stdout && self.stderr
     }
 }
 
-/// Makes the view that `args` ask for on these terminals.
+/// Builds the view for `args` on these terminals.
 pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
     let show = &args.show;
     let info = show.levels()?;
@@ -80,7 +80,7 @@ fn when_deletions(args: &SyncArgs) -> Deletions {
     }
 }
 
-/// An own format names things whatever the levels are, as in rsync.
+/// Returns the format of names. As in rsync, `--out-format` names entries at any `--info` level.
 fn names(show: &Show, info: Info) -> Option<Format> {
     if show.quiet {
         return None;
@@ -92,13 +92,13 @@ fn names(show: &Show, info: Info) -> Option<Format> {
     }
 }
 
-/// Deletions are named where anything is.
+/// Returns the format of deletions. Deletions are shown wherever other names are shown.
 fn deletions(show: &Show, info: Info) -> Option<Format> {
     let plain = || (info.del > 0 && !show.quiet).then(|| Format::new(format::NAMES));
     names(show, info).or_else(plain)
 }
 
-/// A second `-i` is heard, as in rsync, where names are itemized.
+/// True if unchanged names are shown. As in rsync, a second `-i` shows them if names are itemized.
 fn unchanged(show: &Show, info: Info) -> bool {
     let itemizes = show.json || names(show, info).is_some_and(|format| format.itemizes());
     !show.quiet && (info.name > 1 || itemizes && show.itemize_changes > 1)
@@ -126,7 +126,7 @@ fn list_line(args: &SyncArgs, info: Info, terminals: Terminals) -> ListLine {
         _ if info.flist == 0 || args.show.quiet => ListLine::Nothing,
         (true, _) if !needs_all => ListLine::Streams,
         (false, false) => ListLine::Nothing,
-        // A terminal has a bar that counts.
+        // On a terminal, the progress bar already counts.
         _ if info.flist > 1 && !terminals.stdout => ListLine::Counted,
         _ => ListLine::Whole,
     }
@@ -145,7 +145,7 @@ fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
 
 fn live(args: &SyncArgs, info: Info, terminals: Terminals) -> Live {
     let (show, asked, again) = (&args.show, info.progress > 0, info.progress > 1);
-    // As in rsync a dry run has no files to tell the progress of.
+    // As in rsync, a dry run transfers no files and shows no progress.
     let nothing_goes = (args.dry_run || args.select.lists(args.operands.len())) && !again;
     match () {
         () if show.no_progress || show.quiet || show.json && !asked => Live::Nothing,

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use deltic_serve::age;
 
-/// Longest age in seconds; `None` for any.
+/// The longest age in seconds; `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Option<u64>);
 
-/// A word that is no age.
+/// The error for a word that is not an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadAge;
 

@@ -1,32 +1,31 @@
-//! `--info` and `--debug`: rsync's names for what is told, and how loudly.
+//! `--info` and `--debug`: rsync's names for kinds of output, and their levels.
 //!
-//! All of rsync's names are known, so that scripts run. Those with a meaning here act; the others are about what
-//! happens inside rsync.
+//! All of rsync's names are accepted, so that scripts run. Names about the inside of rsync have no effect.
 
-/// Levels of `--info`, as far as each has a meaning here.
+/// Levels of `--info`, for the names with an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Info {
-    /// Old versions, and their new places.
+    /// Level for backups: old versions, and their new paths.
     pub(crate) backup: u8,
-    /// Deletions.
+    /// Level for deletions.
     pub(crate) del: u8,
-    /// The list is on its way.
+    /// Level for the message that the file list is under way.
     pub(crate) flist: u8,
-    /// 1: names that change; 2: also those that change in their attributes alone, or are up to date.
+    /// 1: names that change; 2: also names with changed attributes only, and names that are up to date.
     pub(crate) name: u8,
-    /// Names that are left out because of what they are.
+    /// Level for names skipped because of their file type.
     pub(crate) nonreg: u8,
-    /// 1 and 2: that there is progress to be shown.
+    /// 1 and 2: progress is shown.
     pub(crate) progress: u8,
-    /// Sources that go.
+    /// Level for removed sources.
     pub(crate) remove: u8,
-    /// Names that are passed over, and why.
+    /// Level for skipped names and the reasons.
     pub(crate) skip: u8,
     /// 1: totals; 2: every count.
     pub(crate) stats: u8,
 }
 
-/// A name that rsync does not know either, or a wish for help.
+/// An item unknown to rsync too, or a request for help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
     Item { option: &'static str, item: String },
@@ -45,7 +44,7 @@ impl std::fmt::Display for Unknown {
 }
 
 impl Info {
-    /// Levels for so many `-v`.
+    /// Returns the levels that `-v`, given `times` times, sets.
     pub(crate) fn verbose(times: u8) -> Self {
         let mut info = Self { nonreg: 1, ..Self::default() };
         if times > 0 {
@@ -57,7 +56,7 @@ impl Info {
         info
     }
 
-    /// Raises levels that are lower.
+    /// Raises levels to those in `flags`; higher levels stay.
     pub(crate) fn raise(&mut self, flags: &str) {
         for (name, level) in flags.split(',').map(split) {
             if let Some(known) = self.of(name) {
@@ -66,7 +65,10 @@ impl Info {
         }
     }
 
-    /// Does what `--info=FLAGS` says.
+    /// Sets the levels that `--info=FLAGS` names.
+    ///
+    /// # Errors
+    /// [`Unknown`]
     pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
         for item in items("--info", flags, &INFO)? {
             let (name, level) = item;
@@ -101,27 +103,30 @@ impl Info {
     }
 }
 
-/// Levels of `--debug`, as far as they have a likeness in rsync.
+/// Levels of `--debug`, for the names that resemble rsync's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debug {
-    /// Counts of what was matched.
+    /// Level for counts of matched data.
     pub(crate) deltasum: u8,
-    /// Way of sending files.
+    /// Level for whether files are sent whole.
     pub(crate) flist: u8,
-    /// Files of other names that others were matched against.
+    /// Level for files that `--fuzzy` took as basis under another name.
     pub(crate) fuzzy: u8,
-    /// The sums and the compression of the session.
+    /// Level for the checksum and the compression of the session.
     pub(crate) nstr: u8,
 }
 
 impl Debug {
-    /// The levels of so many `-v`.
+    /// Returns the levels that `-v`, given `times` times, sets.
     pub(crate) fn verbose(times: u8) -> Self {
         let (inside, more) = (u8::from(times > 1), u8::from(times > 2));
         Self { deltasum: inside, flist: inside, fuzzy: more, nstr: 0 }
     }
 
-    /// Does what `--debug=FLAGS` says.
+    /// Sets the levels that `--debug=FLAGS` names.
+    ///
+    /// # Errors
+    /// [`Unknown`]
     pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
         for (name, level) in items("--debug", flags, &DEBUG)? {
             match &*name {
@@ -139,7 +144,7 @@ impl Debug {
     }
 }
 
-/// Names in lower case and their levels; `none` is `all0`.
+/// Splits `flags` into lower-case names and levels; `none` is `all0`.
 fn items(
     option: &'static str,
     flags: &str,
@@ -157,7 +162,7 @@ fn items(
     flags.split(',').filter(|flag| !flag.is_empty()).map(item).collect()
 }
 
-/// `name2` is name at level 2; a bare name is at level 1.
+/// Splits an item into name and level: `name2` is `name` at level 2, a bare name is at level 1.
 fn split(item: &str) -> (&str, u8) {
     let name = item.trim_end_matches(|c: char| c.is_ascii_digit());
     let level = &item[name.len()..];

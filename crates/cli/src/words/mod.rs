@@ -1,4 +1,4 @@
-//! Single words of a command line and what they mean: sizes, rates, ages, times, places, levels.
+//! Parsers for single arguments: sizes, rates, ages, times, places, levels.
 
 pub(crate) mod age;
 pub(crate) mod home;
@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// True if a program of this name is called as rsync is.
+/// True if a program of this name poses as rsync: the name ends in `rsync`.
 pub(crate) fn is_rsync(name: &OsStr) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.as_bytes().ends_with(b"rsync"))
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::refused::Misused;
 
-/// Refuses a word that begins as a URL with a password: all users of this machine see the words of a command.
+/// Refuses an argument that starts as a URL with a password: all users of this machine see arguments.
 pub(crate) fn refuse(word: &str) -> Result<()> {
     let has_password = word.split_once("://").is_some_and(|(scheme, rest)| {
         let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
@@ -36,7 +36,7 @@ pub(crate) fn without_passwords(text: &str) -> Cow<'_, str> {
     if shown.is_empty() { text.into() } else { (shown + rest).into() }
 }
 
-/// The `user` or `user:password` that stands in front of a host.
+/// Returns the `user` or `user:password` in front of a host.
 fn user_of(behind: &str) -> Option<&str> {
     let ends = |c: char| c == '/' || c == '"' || c == '\'' || c.is_whitespace();
     let authority = &behind[..behind.find(ends).unwrap_or(behind.len())];

@@ -1,6 +1,6 @@
-//! Operands: a path here, or a path on a host.
+//! Operands: a local path, or a path on a host.
 //!
-//! rsync's rule: an operand is remote when a colon comes before any slash; `./a:b` is how one names a local `a:b`.
+//! As in rsync, an operand is remote if a colon comes before any slash; `./a:b` names a local `a:b`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,22 +13,22 @@ use deltic_tree::path::printable;
 
 use super::password;
 
-/// An operand, understood.
+/// A parsed operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A path on this machine.
     Local(PathBuf),
     /// A path on another machine.
     Remote {
-        /// `[user@]host`; nothing where the operand starts with its colon: the same host as before.
+        /// `[user@]host`; `None` for an operand that starts with a colon: the host of the operand before.
         host: Option<String>,
-        /// The path there.
+        /// The path on the host.
         path: OsString,
     },
 }
 
 impl Place {
-    /// Understands `word`.
+    /// Parses an operand.
     pub(crate) fn parse(word: &OsStr) -> Result<Self> {
         let shown = printable(word.as_bytes());
         ensure!(!word.is_empty(), "an operand is empty: a path is missing");
@@ -55,12 +55,12 @@ impl Place {
     }
 }
 
-/// True if a host stands for a store that a URL names.
+/// True if `host` is the URL of a store.
 pub(crate) fn is_store(host: &str) -> bool {
     host.split_once("://").is_some_and(|(scheme, _)| kind_of(scheme.as_bytes()).is_some())
 }
 
-/// A volume of a server, and a path there.
+/// Parses the URL of a server: the volume becomes the host, the rest the path.
 fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
     let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
     let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
@@ -74,7 +74,7 @@ fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
     Ok(Place::Remote { host: Some(host), path: OsString::from_vec(path) })
 }
 
-/// A store that a URL names, and a path there.
+/// Parses the URL of a store.
 fn at_store(shown: &str, kind: SystemKind, (scheme, rest): (&[u8], &[u8])) -> Result<Place> {
     let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
@@ -87,7 +87,8 @@ fn at_store(shown: &str, kind: SystemKind, (scheme, rest): (&[u8], &[u8])) -> Re
     Ok(Place::Remote { host: Some(host), path: OsStr::from_bytes(path).into() })
 }
 
-/// Why this is no host and no path of it, if it looks like what other programs take.
+/// Explains an operand in a form of other programs, such as a Windows path or an `sftp://` URL. `None` for other
+/// operands.
 fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
     if let ([letter], [b'\\', ..]) = (host, path)
         && letter.is_ascii_alphabetic()
@@ -115,7 +116,7 @@ fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
     }
 }
 
-/// `host` as the remote shell is to see it; refuses what the shell would take for an option.
+/// Returns `host` for the remote shell. Refuses a host that the remote shell would take for an option.
 fn host_name(host: &[u8], shown: &str) -> Result<Option<String>> {
     let Ok(host) = std::str::from_utf8(host) else { bail!("'{shown}': the host is not UTF-8") };
     let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
@@ -134,7 +135,7 @@ fn host_name(host: &[u8], shown: &str) -> Result<Option<String>> {
     Ok((!host.is_empty()).then(|| host.to_owned()))
 }
 
-/// The host and the path of a remote operand. An IPv6 address stands in brackets, which are taken off.
+/// Splits a remote operand into host and path. Takes off the brackets of an IPv6 address.
 fn split_host(word: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let user = match word.iter().position(|b| matches!(b, b'@' | b':' | b'/')) {
         Some(at) if word[at] == b'@' => at + 1,
@@ -148,7 +149,7 @@ fn split_host(word: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     Some(([user, name].concat(), path))
 }
 
-/// `[address]:path`.
+/// Splits `[address]:path`.
 fn split_address(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = rest.strip_prefix(b"[")?;
     let close = inner.iter().position(|b| matches!(b, b']' | b'/'))?;
@@ -156,7 +157,7 @@ fn split_address(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     (close > 0).then_some((&inner[..close], path))
 }
 
-/// `name:path`.
+/// Splits `name:path`.
 fn split_name(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = rest.iter().position(|b| matches!(b, b':' | b'/'))?;
     let path = rest[end..].strip_prefix(b":")?;

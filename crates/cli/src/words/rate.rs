@@ -1,19 +1,18 @@
 //! Rates in rsync's units (`--bwlimit`).
 //!
-//! A [`size`] each second, in KiB where there is no unit. Unlike rsync, the result is not rounded to whole
-//! KiB.
+//! A [`size`] a second, in KiB without a unit. Unlike rsync, the result is not rounded to whole KiB.
 
 use std::str::FromStr;
 
 use crate::words::size::{self, BadSize};
 
-/// Bytes a second; 0 is written for "no limit".
+/// A rate in bytes a second; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate(u64);
 
-/// Unit of a number without one.
+/// Unit in bytes of a number without unit.
 const BARE_BYTES: u64 = 1024;
-/// Below this, rsync refuses too: such a rate is a unit forgotten.
+/// The lowest rate, in bytes a second, as in rsync: a lower rate most likely lacks its unit.
 const MIN_RATE_BYTES: u64 = 512;
 
 /// Why a word is not a rate.
@@ -25,7 +24,7 @@ pub(crate) enum BadRate {
 }
 
 impl Rate {
-    /// Most bytes a second, if there is a limit.
+    /// Returns the limit in bytes a second, if any.
     pub(crate) fn limit(self) -> Option<u64> {
         (self.0 > 0).then_some(self.0)
     }

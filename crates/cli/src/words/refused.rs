@@ -1,12 +1,12 @@
-//! Words that are understood, and refused.
+//! Errors for arguments that are understood and refused.
 
 use std::fmt;
 
-/// A wish that Deltic does not fulfil.
+/// The error for a feature that Deltic does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unsupported {
     what: String,
-    /// Advice instead.
+    /// Advice for the user: an alternative.
     pub(crate) instead: &'static str,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// Words that make no sense, in commands of which other errors end otherwise.
+/// The error for invalid arguments, in commands whose other errors have another exit code.
 #[derive(Debug)]
 pub(crate) struct Misused(pub(crate) String);
 
@@ -36,7 +36,7 @@ impl fmt::Display for Misused {
 
 impl std::error::Error for Misused {}
 
-/// A file that words name, and that cannot be read.
+/// The error for a file that an argument names and that cannot be read.
 #[derive(Debug)]
 pub(crate) struct Unread(pub(crate) String);
 

@@ -1,6 +1,7 @@
-//! A remote path as old scripts write it (`--old-args`): words for the far end's shell, which splits and unquotes them.
-//! Here no shell sees them: blanks and quotes are read as one would, wildcards are the far end's, and what only a shell
-//! can do is refused.
+//! Remote paths as old scripts write them (`--old-args`): shell words that rsync left to the remote shell.
+//!
+//! Deltic runs no shell. Blanks and quotes are read as in a shell, the far end expands wildcards, other shell syntax
+//! is refused.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,21 +12,21 @@ use deltic_tree::path::printable;
 
 use super::refused::Unsupported;
 
-/// A byte of a word, and whether it was quoted.
+/// A byte of a word, and true if quoted.
 type Quotable = (u8, bool);
 
-/// A word.
+/// A word in the making.
 #[derive(Default)]
 struct Word {
     bytes: Vec<Quotable>,
-    /// True if something is quoted before its first unquoted slash, if only an empty text.
+    /// True if quotes come before the first unquoted slash, even around an empty text.
     quotes_tilde: bool,
 }
 
-/// The words of `path`, with wildcards for the far end.
+/// Splits `path` into words; wildcards are left to the far end.
 ///
 /// # Errors
-/// [`Unsupported`], where there is something in it that a shell would run or fill in.
+/// [`Unsupported`] for syntax that a shell would run or expand.
 pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
     let (mut words, mut word): (Vec<OsString>, Option<Word>) = (Vec::new(), None);
     let mut quote = None;
@@ -43,7 +44,7 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
             _ if is_escape => {
                 let Some(next) = rest.next() else { return refuse() };
                 let Word { bytes, .. } = word.get_or_insert_default().quoting();
-                // Between double quotes it stands for itself, but before these.
+                // In double quotes, a backslash is literal unless before one of these bytes.
                 if quote.is_some() && !b"$`\"\\".contains(&next) {
                     bytes.push((byte, true));
                 }
@@ -65,10 +66,10 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
     Ok(words)
 }
 
-/// The word of `path`, a destination, if it is one and no pattern.
+/// Splits `path`, a destination, into exactly one word without wildcards.
 ///
 /// # Errors
-/// As [`split`].
+/// [`Unsupported`] for shell syntax, wildcards or an empty path. Another error for more than one word.
 pub(crate) fn only(path: &OsStr) -> Result<OsString> {
     let mut words = split(path)?;
     match (words.pop(), &words[..]) {
@@ -79,17 +80,17 @@ pub(crate) fn only(path: &OsStr) -> Result<OsString> {
 }
 
 impl Word {
-    /// The same, in which something is quoted next.
+    /// Notes that a quoted part starts here.
     fn quoting(&mut self) -> &mut Self {
         self.quotes_tilde |= !self.bytes.contains(&(b'/', false));
         self
     }
 
-    /// The form for the far end: with a backslash before what is no wildcard, where it is taken for a pattern.
+    /// Returns the word for the far end. In a pattern, quoted wildcards and backslashes get a backslash.
     fn finish(self) -> OsString {
         let Self { bytes, quotes_tilde } = self;
         let is_pattern = bytes.iter().any(|(byte, _)| b"*?[".contains(byte));
-        // With a quote in it that is no home directory.
+        // A `~` with quotes in its first component is no home directory.
         let is_name = quotes_tilde && bytes.first().is_some_and(|(byte, _)| *byte == b'~');
         let here: &[u8] = if is_name { b"./" } else { b"" };
         let of = |(byte, quoted): Quotable| {
@@ -100,7 +101,7 @@ impl Word {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes `word` for a shell.
 pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
     let inner: Vec<_> = word.as_bytes().split(|byte| *byte == b'\'').collect();
     [b"'", &inner.join(&b"'\\''"[..])[..], b"'"].concat()
@@ -110,7 +111,7 @@ fn show(path: &OsStr) -> String {
     printable(path.as_bytes())
 }
 
-/// A command, split as a shell splits words; at least one.
+/// A command, split as a shell splits words; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShellWords(pub(crate) Vec<OsString>);
 

@@ -1,16 +1,16 @@
-//! Numbers of bytes as people write them.
+//! Sizes in bytes, as people write them.
 //!
-//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G`, `T` or `P` in either case, where `K` and `KiB`
-//! count in 1024 and `KB` in 1000.
+//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G`, `T` or `P` in either case. `K` and `KiB` are
+//! 1024 bytes, `KB` is 1000.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes; without a unit it was bytes that were counted.
+/// A size in bytes; a number without unit is in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(u64);
 
-/// Why a word is not a size.
+/// The error for a word that is not a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadSize {
     Malformed,
@@ -24,7 +24,7 @@ impl Size {
     }
 }
 
-/// A size that may be told one byte more or less than it is written: `1G-1`.
+/// A size in bytes, optionally plus or minus one byte: `1G-1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound(u64);
 
@@ -51,14 +51,14 @@ impl FromStr for Size {
     }
 }
 
-/// The bytes that `word` says; `bare` in one without a unit.
+/// Parses `word` as a size in bytes; a number without unit counts `bare` bytes each.
 pub(crate) fn bytes(word: &str, bare: u64) -> Result<u64, BadSize> {
     let number = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
     let (number, unit) = word.split_at(number);
     scaled(number, if unit.is_empty() { bare } else { unit_bytes(unit)? })
 }
 
-/// The same, or one byte more or less, where the word ends in `+1` or `-1`.
+/// Parses `word` as [`bytes`] does, with an optional `+1` or `-1` byte at the end.
 pub(crate) fn about(word: &str, bare: u64) -> Result<u64, BadSize> {
     let one_more = word.strip_suffix("+1").map(|size| (size, 1));
     let (size, more) =
@@ -66,7 +66,7 @@ pub(crate) fn about(word: &str, bare: u64) -> Result<u64, BadSize> {
     bytes(size, bare)?.checked_add_signed(more).ok_or(BadSize::TooLarge)
 }
 
-/// Bytes in one `unit`.
+/// Returns the bytes in one `unit`.
 fn unit_bytes(unit: &str) -> Result<u64, BadSize> {
     let unit = unit.to_ascii_lowercase();
     let letter = unit.chars().next().ok_or(BadSize::Malformed)?;
@@ -79,7 +79,7 @@ fn unit_bytes(unit: &str) -> Result<u64, BadSize> {
     Ok((0..power).fold(1, |bytes, _| bytes * base))
 }
 
-/// `number`, which may have a fraction, times `unit`, rounded down.
+/// Returns `number`, perhaps with a fraction, times `unit`, rounded down.
 fn scaled(number: &str, unit: u64) -> Result<u64, BadSize> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = [whole, fraction].concat();

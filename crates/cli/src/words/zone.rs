@@ -1,6 +1,6 @@
-//! Local time, by the system's zones: for times in lines (`%t`, `--log-file`) and for `--stop-at`.
+//! Local time in the system's time zone, for output (`%t`, `--log-file`) and for `--stop-at`.
 //!
-//! The standard library knows no zones; `jiff` reads `TZ` and the system's files. A zone that cannot be read is UTC.
+//! The standard library has no time zones; `jiff` reads `TZ` and the system's files. An unreadable zone becomes UTC.
 
 use std::sync::LazyLock;
 
@@ -8,15 +8,15 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-/// The zone of this process: looked up when a time is first shown, for that reads directories.
+/// The time zone of this process. Looked up on first use, since the lookup reads directories.
 static HERE: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
 
-/// When clocks show what; none is here.
+/// A time zone; `None` for the zone of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone(Option<TimeZone>);
 
 impl Zone {
-    /// The zone of this process: `TZ`, or else the system's.
+    /// Returns the zone of this process: `TZ`, or else the system's.
     pub(crate) fn here() -> Self {
         Self(None)
     }
@@ -26,8 +26,8 @@ impl Zone {
         Self(Some(TimeZone::UTC))
     }
 
-    /// What clocks show at `time`, in seconds since 1970 in UTC, as rsync writes it: `2026/11/21 12:25:04`. A time that
-    /// no calendar has is a number, as `date` reads it: `@1000000000000`.
+    /// Formats `time`, in seconds since 1970 in UTC, as local time in rsync's form: `2026/11/21 12:25:04`. A time
+    /// outside the calendar's range becomes a number for `date`: `@1000000000000`.
     pub(crate) fn shown(&self, time: i64) -> String {
         match self.wall(time) {
             Some(wall) => wall.strftime("%Y/%m/%d %H:%M:%S").to_string(),
@@ -43,13 +43,14 @@ impl Zone {
         Some(self.zone().to_datetime(Timestamp::from_second(time).ok()?))
     }
 
-    /// When clocks show `wall`; where it is skipped, as long after midnight as that, where there are two, the first.
+    /// Returns the time, in seconds since 1970, of the local time `wall`. If clocks skip `wall`, the time as long
+    /// after midnight counts; if `wall` occurs twice, the first time.
     fn time(&self, wall: DateTime) -> Option<i64> {
         Some(wall.to_zoned(self.zone().clone()).ok()?.timestamp().as_second())
     }
 
-    /// When clocks show `word` next, seen from `now`: `[[year-]month-]day`, `T`, `hour:minute`, or a part of it. What
-    /// is left out is as soon as it can be.
+    /// Returns the first time after `now` at which local clocks show `word`: `[[year-]month-]day`, `T`,
+    /// `hour:minute`, or a part of this form. Omitted parts are chosen for the earliest time.
     pub(crate) fn next(&self, word: &str, now: i64) -> Option<i64> {
         if let Some(minute) = word.strip_prefix(':') {
             let minute = i8::try_from(number(minute, 59)?).ok()?;
@@ -87,7 +88,7 @@ impl Zone {
                 &mut (today.year()..today.year() + 9).filter_map(|year| date_of(year, month, day)),
             ),
             [year, month, day] => {
-                // As with rsync the days behind a month's last are those of the next one.
+                // As in rsync, days beyond the end of a month fall into the next month.
                 let first = date_of(if year < 100 { 2000 + year } else { year }, month, 1)?;
                 let behind = (1..=31).contains(&day).then_some(i64::from(day) - 1)?;
                 at(first.checked_add(behind.days()).ok()?)
@@ -97,7 +98,7 @@ impl Zone {
     }
 }
 
-/// `hour[:minute[:second]]`.
+/// Parses `hour[:minute[:second]]`.
 fn clock_of(word: &str) -> Option<Time> {
     let mut parts = word.split(':').map(|part| number(part, 59));
     let (hour, minute, second) = (parts.next()??, parts.next(), parts.next());
