@@ -68,7 +68,7 @@ fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
     ended_with(|| command().map(|()| Exit::Success))
 }
 
-/// Runs a command that returns its own exit code, and reports its error.
+/// Runs a command that returns an exit code, and reports its error.
 fn ended_with(command: impl FnOnce() -> anyhow::Result<Exit>) -> Exit {
     deltic_net::let_long_writes_fail();
     let error = match command() {

@@ -1,6 +1,6 @@
 //! `deltic agent`: the far end of a sync, started by `deltic sync` over the remote shell.
 //!
-//! Errors travel over the connection and are printed by the other end, once; here only the exit code says them.
+//! Errors travel over the connection, and the other end prints them once; this end only sets the exit code.
 
 use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::plan::cache;
 use crate::report::exit::Exit;
 use crate::report::output;
 
-/// Serves one session on standard input and output, or leads them to one.
+/// Serves one session on standard input and output, or joins both to a running session.
 pub(crate) fn run(args: &AgentArgs) -> Exit {
     if stdin().is_terminal() {
         output::complain(
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         }
     };
     match restriction(dir, args) {
-        // Who holds the key may ask for less than its owner lets through, not for more.
+        // The holder of the key may ask for less than the owner of the key allows, not for more.
         Ok(restriction) => {
             let limits = [args.asked.limit(), asked.limit()];
             serve(&asked, limits.into_iter().flatten().min(), Some(restriction))
@@ -77,10 +77,10 @@ fn restriction(dir: &Path, args: &AgentArgs) -> std::io::Result<Restriction> {
     Restriction::begin(dir, (access, args.no_delete), cache::dir().as_deref())
 }
 
-/// Variable in which sshd says what was to be run, if a key has a command of its own.
+/// The environment variable in which sshd puts the requested command, if the key has a forced command.
 const ORIGINAL_COMMAND: &str = "SSH_ORIGINAL_COMMAND";
 
-/// Directories where a socket may be made: the user's own for such, if there is one.
+/// Returns the directories for sockets: the user's runtime directory, if any, and the temporary directory.
 fn socket_dirs() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     own.into_iter().filter(|dir| dir.is_absolute()).chain([std::env::temp_dir()]).collect()

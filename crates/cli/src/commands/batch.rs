@@ -1,4 +1,4 @@
-//! The files of `--write-batch`, `--only-write-batch` and `--read-batch`, around a sync.
+//! Batch files of a sync: `--write-batch`, `--only-write-batch` and `--read-batch`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions, remove_file};
@@ -21,7 +21,10 @@ use crate::report::exit::Exit;
 use crate::report::output;
 use crate::words::shell::quoted;
 
-/// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
+/// Runs one sync that writes or reads a batch.
+///
+/// # Errors
+/// The exit code and the error, if the batch file or its script cannot be opened or written.
 pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {
     let trust = Trust::new(request.plan.options.follow.insecure);
     let (path, only) = match batch {
@@ -37,7 +40,7 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
             return Ok(sync(request).1);
         }
     };
-    // As with rsync: the script comes first, and its trouble has a code of its own.
+    // As in rsync, the script is created first, and its errors have an exit code of their own.
     let beside: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
     let beside = Output::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
     let beside = beside.map_err(|error| (Exit::Selection, error))?;
@@ -53,18 +56,18 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
     Ok(exit)
 }
 
-/// Gives the batch its name, and puts its script beside it.
+/// Commits the batch file, then its script.
 fn put_in_place(new: NewFile, mut beside: Output, script: &[u8]) -> Result<()> {
     new.commit()?;
     beside.write(script)?;
     beside.commit()
 }
 
-/// A batch that is read.
+/// An opened batch file to read.
 enum Opened {
-    /// A file that can be read at any place.
+    /// A regular file, readable at any offset.
     Whole(File),
-    /// A pipe or a device, and a file without a name for a copy of its bytes.
+    /// A pipe or a device, and a nameless file for a copy of its bytes.
     Stream(File, File),
 }
 
@@ -83,7 +86,7 @@ fn open(path: &Path, trust: Trust) -> io::Result<Opened> {
     Ok(Opened::Stream(file, whole))
 }
 
-/// Copies `stream` to `spool`, up to the first byte that no batch can have there.
+/// Copies `stream` to `spool`, up to the first byte that is invalid in a batch.
 fn spooled(stream: File, spool: File) -> Result<Arc<File>, (Exit, anyhow::Error)> {
     let spool = Arc::new(spool);
     let copied = spool_batch(stream, &spool);
@@ -91,7 +94,7 @@ fn spooled(stream: File, spool: File) -> Result<Arc<File>, (Exit, anyhow::Error)
     Ok(spool)
 }
 
-/// A script that reads the batch into the same destination, or into the one that it is given.
+/// Returns a script that reads the batch into the same destination, or into the destination in its first argument.
 fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
     let to = match destination {
         Destination::Local(path) => path.as_os_str(),
@@ -106,7 +109,7 @@ fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
     [b"#!/bin/sh\nto=", &to[..], b"\nexec ", &words, b" -- \"${1:-$to}\"\n"].concat()
 }
 
-/// Options that a batch replaces or holds itself: sources, rules, the way to the other machine.
+/// Options left out of the script: the batch replaces or holds sources, rules, and the way to the other machine.
 const LEFT_OUT: &[&str] = &[
     "write_batch",
     "only_write_batch",

@@ -1,4 +1,4 @@
-//! `deltic bench`: hands its words to the program `deltic-bench`, as cargo does with its subcommands.
+//! `deltic bench`: passes its arguments to the program `deltic-bench`, as cargo does for subcommands.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use crate::args::tools::BenchArgs;
 use crate::report::exit::Exit;
 use crate::report::output;
 
-/// Becomes the other program; returns where that is not possible.
+/// Executes `deltic-bench` in this process; returns only on errors.
 pub(crate) fn run(args: &BenchArgs) -> Exit {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
     let program = beside.filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into());

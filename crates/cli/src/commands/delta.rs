@@ -1,4 +1,4 @@
-//! `deltic delta`: what turns the file behind a signature into a new version, as a file for `deltic patch`.
+//! `deltic delta`: computes the delta from a signature to a new version, for `deltic patch`.
 
 use anyhow::{Context, Result, bail};
 use deltic_core::format::delta::{DeltaWriter, MAX_KNOWN_CHUNKS};
@@ -28,16 +28,16 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
     output.commit()
 }
 
-/// A delta in the making.
+/// The writer of a delta.
 enum Making {
-    /// Against a signature of old.
+    /// A writer that compares with a signature of the old file.
     Signature(Box<DeltaWriter>),
-    /// By what a server found in old.
+    /// A writer for matches that a server found in the old file.
     Matches(Box<matches::MatchedDeltaWriter>),
 }
 
 impl Making {
-    /// Reads a signature, or matches.
+    /// Reads a signature or a file of matches from `input`.
     fn begin(mut input: Input, out: &mut Vec<u8>) -> Result<Self> {
         let name = input.name().to_string();
         let mut head = Vec::new();

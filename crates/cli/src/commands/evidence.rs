@@ -1,4 +1,4 @@
-//! Evidence by which contents of a store were compared, in words and for programs.
+//! Evidence by which the contents of a store were compared, as text and as an event.
 
 use deltic_remote::{ComparedBy, ComparedContents, FileCount};
 use indicatif::HumanBytes;
@@ -7,7 +7,8 @@ use crate::plan::store::Store;
 use crate::report::events;
 use crate::report::numbers::counted;
 
-/// Files by their evidence, and how much of them was read: `by CRC-32C that both keep: 3 files, 1.00 GiB; …`.
+/// Returns the counts of files by evidence, and the bytes read, as text: `by CRC-32C that both sides keep: 3 files,
+/// 1.00 GiB; …`.
 pub(super) fn words(store: &Store) -> String {
     let ComparedContents { by, read } = store.evidence.compared();
     let how = |by: ComparedBy| match by {
@@ -26,7 +27,7 @@ pub(super) fn words(store: &Store) -> String {
     words.join("; ")
 }
 
-/// The same for programs.
+/// Returns the counts of files by evidence, and the bytes read, as an event.
 pub(super) fn event(store: &Store) -> events::Evidence {
     let ComparedContents { by, read } = store.evidence.compared();
     let line = |(by, FileCount { files, bytes })| {

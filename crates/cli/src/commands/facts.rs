@@ -1,4 +1,4 @@
-//! `deltic facts`: asks file systems on behalf of other users' syncs.
+//! `deltic facts`: queries file systems on behalf of other users' syncs.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use rustix::process::umask;
 
 use crate::args::tools::FactsArgs;
 
-/// Answers until the process is ended.
+/// Serves until the process is killed.
 pub(crate) fn run(args: &FactsArgs) -> Result<()> {
     deltic_net::walls::hide_memory();
     let path = args.socket.clone().unwrap_or_else(facts::socket);
@@ -35,7 +35,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
     let above = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = NamedDir::of_operator(above.unwrap_or_else(|| Path::new("."))).made(0o755)?;
     let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
-    // One that nobody listens at is left by a service that was killed.
+    // A socket without a listener is left over from a killed service.
     match UnixStream::connect(&path) {
         Ok(_) => bail!("a service listens there already"),
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
@@ -43,8 +43,8 @@ fn listen(path: &Path) -> Result<UnixListener> {
         }
         Err(_) => {}
     }
-    // Everybody may connect from the first moment on. No `chmod` by name follows: another user might replace the
-    // name.
+    // All users may connect from the start. A later `chmod` by name would be unsafe: another user might replace the
+    // file.
     let before = umask(Mode::from_raw_mode(0o111));
     let listener = UnixListener::bind(&path);
     umask(before);

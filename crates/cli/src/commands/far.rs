@@ -1,4 +1,4 @@
-//! A program on another machine, started through the remote shell, and talked to over its standard input and output.
+//! A program on another machine, started through the remote shell. Its standard input and output are pipes.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,18 +14,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::report::exit::Exit;
 
-/// A program that runs.
+/// A running remote program.
 pub(super) struct Far {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Longest time that it may be silent, or read nothing.
+    /// Longest time without output, or without reading input.
     patience: Duration,
     is_given_up: bool,
 }
 
 impl Far {
-    /// Starts `command` on `host`.
+    /// Starts `command` on `host` through the remote shell.
     pub(super) fn start(
         remote: &Remote,
         host: &str,
@@ -44,12 +44,15 @@ impl Far {
         let input = child.stdin.take();
         let output = child.stdout.take().expect("it is piped");
         let (sender, lines) = channel();
-        // It is read while it is written to: else both could wait for each other.
+        // A thread reads output during writes; otherwise both ends could wait for each other.
         thread::spawn(move || read(BufReader::new(output), sender));
         Ok(Self { child, input, lines, patience: PATIENCE, is_given_up: false })
     }
 
-    /// Sends it these bytes.
+    /// Writes `bytes` to the program's standard input.
+    ///
+    /// # Errors
+    /// `TimedOut` if the program does not read for too long.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         let input = self.input.as_mut().expect("it is open until the end is waited for");
         let patience = Timespec::try_from(self.patience).map_err(io::Error::other)?;
@@ -64,8 +67,8 @@ impl Far {
         Ok(())
     }
 
-    /// The next line that it says, as it may be shown; nothing at the end, or after long silence, or where it says too
-    /// much.
+    /// Returns the next line of output, with unprintable characters escaped. `None` at the end, after too long a
+    /// silence, or after too much output.
     pub(super) fn line(&mut self) -> Option<String> {
         let line = self.lines.recv_timeout(self.patience);
         if line == Err(RecvTimeoutError::Timeout) {
@@ -79,7 +82,11 @@ impl Far {
         self.child.kill().ok();
     }
 
-    /// Waits for its end, and says what that means where it was no good one.
+    /// Closes the input and waits for the program to end.
+    ///
+    /// # Errors
+    /// `Timeout` for a killed program, `NoRemoteProgram` for code 127, `RemoteShell` for code 255, otherwise
+    /// `Stream`.
     pub(super) fn finish(mut self) -> Result<(), Exit> {
         drop(self.input.take());
         let status = self.ended();
@@ -102,7 +109,7 @@ impl Far {
     }
 }
 
-/// Waits for a program to end; one that takes longer than `patience` is stopped, and has no status.
+/// Waits for a process to end. After `patience`, kills the process and returns `None`.
 pub(super) fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() <= patience {
@@ -116,7 +123,8 @@ pub(super) fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus>
     None
 }
 
-/// Hands on the first lines of `output`, and reads the rest: what a program still says is nobody's, but it may say it.
+/// Sends the first lines of `output` to `lines`. Then reads and discards the rest, so that the program does not
+/// block.
 fn read(mut output: BufReader<ChildStdout>, lines: Sender<String>) {
     for _ in 0..MAX_LINES {
         let mut line = Vec::new();
@@ -130,15 +138,15 @@ fn read(mut output: BufReader<ChildStdout>, lines: Sender<String>) {
     io::copy(&mut output, &mut io::sink()).ok();
 }
 
-/// Longest silence of the other machine. Somebody may have to type a passphrase meanwhile.
+/// Longest silence of the other machine. The user may have to type a passphrase meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
-/// Interval of looking whether the remote shell has ended.
+/// Interval of checks whether the remote shell has ended.
 const LOOKING: Duration = Duration::from_millis(10);
-/// Bytes for which there is room in a pipe that has any.
+/// Bytes that fit into a pipe that is ready for writing.
 const PIECE_BYTES: usize = 4096;
-/// Most lines that anybody waits for.
+/// Most lines returned to the caller.
 const MAX_LINES: usize = 64;
-/// Longest line that is read.
+/// Longest line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]

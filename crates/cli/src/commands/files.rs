@@ -1,4 +1,4 @@
-//! Files that commands read from front to back, and files that appear under their names when they are complete.
+//! Input files, read from front to back, and output files, which appear under their names when complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -20,12 +20,12 @@ use super::holes::WithHoles;
 pub(super) struct Input {
     name: PathBuf,
     reader: Box<dyn Read>,
-    /// Length in bytes, where that is known before the end.
+    /// Length in bytes, if known before the end.
     pub(super) len: Option<u64>,
 }
 
 impl Input {
-    /// Opens `path`, through symlinks of whom `trust` says; `-` is standard input.
+    /// Opens `path`; `-` is standard input. Follows only symlinks that `trust` allows.
     pub(super) fn open(path: &Path, trust: Trust) -> Result<Self> {
         if path.as_os_str() == OsStr::new("-") {
             let reader = Box::new(io::stdin().lock());
@@ -41,7 +41,7 @@ impl Input {
         Ok(Self { name: path.into(), reader: Box::new(file), len })
     }
 
-    /// The name in messages.
+    /// Returns the name for messages.
     pub(super) fn name(&self) -> std::path::Display<'_> {
         self.name.display()
     }
@@ -58,7 +58,7 @@ impl Input {
         }
     }
 
-    /// Reads all of it, piece by piece.
+    /// Reads up to the end, and calls `each` for each piece.
     pub(super) fn each_piece(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
@@ -70,22 +70,24 @@ impl Input {
     }
 }
 
-/// Opens `path` to read it, through symlinks of whom `trust` says.
+/// Opens `path` for reading. Follows only symlinks that `trust` allows.
 pub(super) fn opened_to_read(path: &Path, trust: Trust) -> Result<File> {
     let opened = NamedFile::find(path, trust).and_then(|file| file.read());
     let name = || printable(path.as_os_str().as_encoded_bytes());
     Ok(opened.with_context(|| format!("cannot open {}", name()))?.into())
 }
 
-/// A place for a result: standard output, or a file that appears under its name when it is complete.
+/// The destination of a result: standard output, or a file that appears under its name when complete.
 pub(super) struct Output {
     sink: BufWriter<Box<dyn Write>>,
     file: Option<NewFile>,
 }
 
 impl Output {
-    /// `path`, through symlinks of whom `trust` says, or else standard output unless somebody would have to look at the
-    /// bytes.
+    /// Opens `path`, or without a path standard output. Follows only symlinks that `trust` allows.
+    ///
+    /// # Errors
+    /// If `path` cannot be created, or if standard output is a terminal.
     pub(super) fn open(path: Option<&Path>, trust: Trust) -> Result<Self> {
         if let Some(path) = path {
             return Self::create(path, None, trust);
@@ -96,7 +98,7 @@ impl Output {
         Ok(Self { sink: BufWriter::new(Box::new(io::stdout())), file: None })
     }
 
-    /// The file `path`, with `permissions` from its first byte on.
+    /// Creates the file `path`, with `permissions` from the start.
     pub(super) fn create(
         path: &Path,
         permissions: Option<&Permissions>,
@@ -106,7 +108,7 @@ impl Output {
         Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
     }
 
-    /// The file `path` with these permissions, and with holes where it is zeros.
+    /// Creates the file `path` with these permissions, and with holes for blocks of zeros.
     pub(super) fn sparse(path: &Path, permissions: &Permissions, trust: Trust) -> Result<Self> {
         let mut output = Self::create(path, Some(permissions), trust)?;
         if let Some(new) = &output.file {
@@ -118,7 +120,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Appends `bytes`, and empties them.
+    /// Appends `bytes`, then clears the buffer.
     pub(super) fn take(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
         let written = self.write(bytes);
         bytes.clear();
@@ -131,7 +133,7 @@ impl Output {
         written.with_context(|| format!("cannot write {}", self.name()))
     }
 
-    /// Makes the result visible; without this it never was.
+    /// Flushes the output and gives the file its name. Without a commit, no file appears.
     pub(super) fn commit(mut self) -> Result<()> {
         let flushed = self.sink.flush();
         flushed.with_context(|| format!("cannot write {}", self.name()))?;
@@ -144,10 +146,9 @@ impl Output {
     }
 }
 
-/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is
-/// gone.
+/// A new file without a name, or with a temporary name beside its final path. Removed when dropped before a commit.
 pub(super) struct NewFile {
-    /// The path as it was typed.
+    /// The path as typed.
     path: PathBuf,
     target: NamedFile,
     temp: OsString,
@@ -156,7 +157,7 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// For what `path` means, through symlinks of whom `trust` says.
+    /// Creates a new file for `path`. Follows only symlinks that `trust` allows.
     pub(super) fn create(
         path: &Path,
         permissions: Option<&Permissions>,
@@ -184,7 +185,7 @@ impl NewFile {
 
     pub(super) fn commit(mut self) -> Result<()> {
         let place = format!("cannot write {}", self.path.display());
-        // On btrfs, a flush before it has a name is lost.
+        // On btrfs, a flush before the file has a name is lost.
         if !self.has_name {
             self.name().with_context(|| place.clone())?;
             self.has_name = true;
@@ -195,7 +196,7 @@ impl NewFile {
         renamed.and_then(|()| sync_dir(target)).with_context(|| place)
     }
 
-    /// Gives a file that has none its first name, which only one killed earlier can have.
+    /// Links a nameless file to its temporary name. Only a killed process of the same number can have left that name.
     fn name(&self) -> io::Result<()> {
         let Self { target, temp, file, .. } = self;
         let _ = unlinkat(target, temp, AtFlags::empty());
@@ -205,21 +206,23 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After a commit there is nothing under this name; after a failure the failure is what gets reported.
+        // After a commit the temporary name is gone. After a failure, that failure is reported instead.
         if self.has_name {
             let _ = unlinkat(&self.target, &self.temp, AtFlags::empty());
         }
     }
 }
 
-/// A new file in the directory of `target` that nobody meets, and no kill leaves behind; `None` where that cannot be.
+/// Creates a nameless file (`O_TMPFILE`) in the directory of `target`, which a kill does not leave behind. `None` if
+/// not supported.
 fn nameless(target: &NamedFile, permissions: Option<&Permissions>) -> Option<File> {
     let file = opened(target, OsStr::new("."), OFlags::TMPFILE, permissions).ok()?;
-    // It gets its name by this.
+    // `linkat` needs this path to give the file its name.
     path_of(&file).exists().then_some(file)
 }
 
-/// Opens `name` beside `target` to read and write; what gets permissions later, nobody else can open before.
+/// Opens `name` beside `target` for reading and writing. If permissions are set later, no other user can open the
+/// file before.
 fn opened(
     target: &NamedFile,
     name: &OsStr,
@@ -234,7 +237,10 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
+/// Returns the file that `path` names, with symlinks followed.
+///
+/// # Errors
+/// If the path exists and is not a regular file.
 fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
     let place = || format!("cannot open {}", path.display());
     let target = NamedFile::find(path, trust).with_context(place)?;
@@ -248,16 +254,16 @@ fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
     }
 }
 
-/// True if only a directory can have this name.
+/// True if `path` can only name a directory.
 fn names_dir(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// Makes the new name last.
+/// Flushes the directory of `target`, so that the new name lasts.
 fn sync_dir(target: &NamedFile) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fsync(openat(target, ".", flags, Mode::empty())?)?)
 }
 
-/// Bytes asked for at once.
+/// Bytes read at once.
 pub(super) const READ_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! A file that is written from its front to its end, with holes where blocks of it are zeros.
+//! A writer that leaves holes for blocks of zeros.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 /// The block size of practically every file system.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Writes a new file. It is as long as what was written when it is flushed.
+/// Writes a new file from front to end. A flush sets the length of the file to the bytes written.
 #[derive(Debug)]
 pub(super) struct WithHoles {
     file: File,
@@ -14,12 +14,12 @@ pub(super) struct WithHoles {
 }
 
 impl WithHoles {
-    /// Writes to `file`, which is empty.
+    /// Starts writing to the empty `file`.
     pub(super) const fn new(file: File) -> Self {
         Self { file, at: 0 }
     }
 
-    /// The front of `bytes`: as many blocks of the file as are all zeros, or all not; whether they are.
+    /// Returns the longest prefix of `bytes` with blocks that are all zero or all not zero, and true for zeros.
     fn run<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
         let first = bytes.len().min((BLOCK_BYTES - self.at % BLOCK_BYTES) as usize);
         let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);

@@ -15,7 +15,7 @@ use crate::report::hint;
 use crate::report::output::{self, Output};
 use crate::words::shell::{ShellWords, quoted};
 
-/// Copies it, and says where it is.
+/// Copies the program, and prints its path there.
 pub(crate) fn run(args: &InstallArgs) -> Exit {
     let program = match Program::read(args.binary.as_deref()) {
         Ok(program) => program,
@@ -37,17 +37,17 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
     }
 }
 
-/// Why nothing was installed.
+/// The reason why nothing was installed.
 struct Failed {
     exit: Exit,
     what: String,
     mend: Option<String>,
 }
 
-/// A program for Linux.
+/// An executable for Linux.
 struct Program {
     bytes: Vec<u8>,
-    /// The machine as `uname -m` calls it.
+    /// The architecture as `uname -m` names it.
     machine: &'static str,
 }
 
@@ -62,7 +62,7 @@ impl Program {
     }
 }
 
-/// The machine that an ELF file is for, one of those that `make static` builds for.
+/// Returns the architecture of an ELF file, if `make static` builds for that architecture.
 fn machine(bytes: &[u8]) -> Option<&'static str> {
     let is_elf = bytes.starts_with(b"\x7fELF\x02\x01");
     let machine = bytes.get(18..20).filter(|_| is_elf)?;
@@ -73,7 +73,7 @@ fn machine(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Has a shell there take the program; the lines that tell of it.
+/// Sends the program to a shell on the host. Returns the lines to print.
 fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed> {
     let host = &args.host;
     let remote =
@@ -89,11 +89,11 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
             Exit::Timeout => format!("{host}: nothing came for five minutes; it was given up"),
             _ => format!("{host}: the remote shell ended early; nothing was installed"),
         },
-        // What else ends it has said why.
+        // Other failures have already explained themselves.
         mend: matches!(exit, Exit::Timeout | Exit::RemoteShell)
             .then(|| format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
     };
-    // What does not listen may still have said why.
+    // A shell that does not read may still have printed a reason.
     far.say(&script(args, program)).ok();
     match far.line().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
         Some(("ready", _)) => {}
@@ -125,12 +125,12 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
     }
 }
 
-/// Why, the shell there has said.
+/// Returns the failure with the reason from the shell on the host.
 fn failed(host: &str, what: &str) -> Failed {
     Failed { exit: Exit::Files, what: format!("{host}: {what}"), mend: None }
 }
 
-/// Reads the last lines of the shell there.
+/// Returns the lines to print, from the last lines of the shell on the host.
 fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
     let host = &args.host;
     let of = |name: &str| {
@@ -183,12 +183,13 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
     }
 }
 
-/// The script for a shell there, one command: it is read whole before it runs, and what follows is the program's.
+/// Returns the shell script that installs the program. The script is one compound command: the shell reads all of it
+/// before it runs, and the program's bytes follow.
 ///
-/// Words of ours are in quotes. It comes over standard input, for some remote shells take a command apart and others do
-/// not.
+/// Our paths are quoted. The script goes over standard input, because only some remote shells split the words of a
+/// command.
 fn script(args: &InstallArgs, program: &Program) -> Vec<u8> {
-    // A quoted `~` is a name like others.
+    // The shell does not expand a quoted `~`.
     let below_home = |path: &[u8]| [b"\"$HOME\"/", &quoted(OsStr::from_bytes(path))[..]].concat();
     let to = match args.to.as_ref().map(|path| path.as_bytes()) {
         None => below_home(b".local/bin/deltic"),

@@ -1,4 +1,4 @@
-//! `deltic login`: the token and the pin for a server are kept.
+//! `deltic login`: keeps the token and the pin for a server.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -9,7 +9,7 @@ use crate::args::server::LoginCommandArgs;
 use crate::plan::server::{Login, Logins, address_of, parsed};
 use crate::report::output;
 
-/// Keeps a token and a pin for a server.
+/// Writes a token and a pin for a server to the file of logins.
 pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
     let address = address_of(&args.url)?;
     let behind = |key: &str| format!("{key}= behind the # of the address");
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
     Ok(())
 }
 
-/// Reads a token from standard input, unseen where that is a terminal.
+/// Reads a token from standard input, without echo on a terminal.
 fn ask() -> Result<String> {
     let input = io::stdin();
     let before = input.is_terminal().then(|| rustix::termios::tcgetattr(&input)).transpose()?;

@@ -1,4 +1,5 @@
-//! `deltic man` and `deltic completions`: manual pages, and what shells need, from the same declarations as the words.
+//! `deltic man` and `deltic completions`: manual pages and shell completions, from the same declarations as the
+//! arguments.
 
 use anyhow::{Context, Result};
 use clap::Arg;
@@ -12,10 +13,10 @@ use crate::report::exit::Exit;
 use super::files::Output;
 use super::version;
 
-/// When this version was made: the day of its commit; empty where the sources were no checkout.
+/// The date of the commit; empty if the sources were not a git checkout.
 const DATE: &str = env!("DELTIC_DATE");
 
-/// Prints one page or writes all.
+/// Prints one manual page, or writes all pages to a directory.
 pub(crate) fn run(args: &ManArgs) -> Result<()> {
     let mut deltic = args::command();
     deltic.build();
@@ -53,7 +54,7 @@ fn page(mut command: clap::Command) -> Result<String> {
     Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage) + &sections(&behind))
 }
 
-/// `arg` with its other names in its help, as `--help` shows them.
+/// Adds the aliases of `arg` to its help, as `--help` shows them.
 fn with_aliases(arg: Arg) -> Arg {
     let names = arg.get_visible_aliases().unwrap_or_default();
     let names: Vec<_> = names.into_iter().map(|name| format!("--{name}")).collect();
@@ -65,7 +66,7 @@ fn with_aliases(arg: Arg) -> Arg {
     arg.long_help(format!("{help} [{label}: {}]", names.join(", ")))
 }
 
-/// Sections whose lines stay as they are: each begins with a line like `EXAMPLES:`.
+/// Renders sections with their lines unchanged; each section starts with a line like `EXAMPLES:`.
 fn sections(text: &str) -> String {
     let (mut page, mut is_open) = (String::new(), false);
     for line in text.lines() {
@@ -76,7 +77,7 @@ fn sections(text: &str) -> String {
         let line = match heading {
             Some(name) if is_open => format!(".fi\n.SH {name}\n.nf\n"),
             Some(name) => format!(".SH {name}\n.nf\n"),
-            // At the start of a line a full stop would be a command.
+            // At the start of a line, a dot would start a roff command.
             None => format!("\\&{escaped}\n"),
         };
         is_open |= heading.is_some();
@@ -85,7 +86,7 @@ fn sections(text: &str) -> String {
     if is_open { page + ".fi\n" } else { page }
 }
 
-/// Sections of the page of `sync` that no option's help has room for.
+/// Sections of the manual page of `sync` that belong to no option.
 const BEHIND_SYNC: &str = "
 FILTER RULES:
 A rule is a letter or a word, modifiers, a blank and a pattern. The first that matches decides.
@@ -134,13 +135,13 @@ SEE ALSO:
   deltic(1), deltic-verify(1), deltic-watch(1), ssh(1)
 ";
 
-/// `deltic sync [OPTIONS] SRC... DEST`, as `--help` has it.
+/// Returns the usage as in `--help`: `deltic sync [OPTIONS] SRC... DEST`.
 fn usage(command: &mut clap::Command) -> String {
     let usage = command.render_usage().to_string();
     usage.trim_start_matches("Usage:").trim().to_owned()
 }
 
-/// `page` with `usage` for a synopsis: all options by name, of which there are two hundred, tell nobody anything.
+/// Replaces the synopsis of `page` by `usage`: a list of two hundred options would tell nobody anything.
 fn with_synopsis(page: &str, usage: &str) -> String {
     const HEAD: &str = ".SH SYNOPSIS\n";
     let (before, rest) = page.split_once(HEAD).unwrap_or((page, ""));
@@ -148,19 +149,19 @@ fn with_synopsis(page: &str, usage: &str) -> String {
     format!("{before}{HEAD}{}\n{after}", usage.replace('-', "\\-"))
 }
 
-/// `deltic-sync`, as manual pages are called.
+/// Returns the name of a manual page, such as `deltic-sync`.
 fn named(command: &clap::Command) -> String {
     command.get_bin_name().unwrap_or_else(|| command.get_name()).replace(' ', "-")
 }
 
-/// Prints what a shell needs to complete our words.
+/// Prints a script for the completion of arguments by a shell.
 pub(crate) fn complete(args: &CompletionsArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut completed(&args.name), &args.name, &mut script);
     version::print_text(&String::from_utf8_lossy(&script))
 }
 
-/// The command that is completed, without what is internal.
+/// Returns the command to complete, without hidden subcommands.
 fn completed(name: &str) -> clap::Command {
     let all = args::command();
     match all.find_subcommand("sync").filter(|_| name == "rsync") {

@@ -1,4 +1,4 @@
-//! `deltic patch`: the old version and a delta make the new version, or nothing.
+//! `deltic patch`: makes the new version from the old version and a delta, or makes nothing.
 //!
 //! Also what commands that make files share about writing: [`Output`].
 
@@ -16,7 +16,7 @@ use deltic_net::Trust;
 use super::files::{Input, Output, READ_BYTES, opened_to_read};
 use crate::args::offline::PatchArgs;
 
-/// Reads DELTA once, and OLD where it says.
+/// Reads DELTA once, and reads OLD at the offsets that DELTA names.
 pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let trust = args.links.trust();
     let mut delta = Input::open(&args.delta, trust)?;
@@ -40,13 +40,13 @@ pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     new.commit(digest, &old)
 }
 
-/// The old version, open once: what was checked is what is read.
+/// The old version, opened once, so that the checked file is the file read.
 struct Old {
     path: PathBuf,
     file: File,
     len: u64,
     permissions: Permissions,
-    /// The owners whose links lead there, and to the new version.
+    /// The owners whose symlinks are followed, to the old version and to the new one.
     trust: Trust,
 }
 
@@ -59,14 +59,14 @@ impl Old {
         Ok(Self { path: path.into(), file, len: meta.len(), permissions, trust })
     }
 
-    /// Reads `span` in pieces.
+    /// Reads `span`, and calls `each` for each piece.
     fn read(&mut self, span: Span, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let place = || format!("cannot read {} at byte {}", self.path.display(), span.start);
         (&self.file).seek(SeekFrom::Start(span.start)).with_context(place)?;
         copy_exactly(&self.file, span.len as usize, each).with_context(place)
     }
 
-    /// True if this is the file that `header` describes: the second look, after something went wrong.
+    /// True if this is the file that `header` describes. Reads the whole file; used after an error.
     fn is(&self, header: &DeltaHeader) -> Result<bool> {
         let mut input = Input::open(&self.path, self.trust)?;
         let mut sum = StreamSummary::new(&header.spec);
@@ -90,7 +90,7 @@ fn copy_exactly(
     Ok(())
 }
 
-/// The new version while it grows, and the digest of what was written of it.
+/// The new version in the making, and the digest of the bytes written.
 struct New {
     output: Output,
     header: DeltaHeader,

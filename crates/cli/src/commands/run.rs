@@ -1,4 +1,4 @@
-//! Runs a plan while another thread reports it.
+//! Runs a plan while another thread reports its progress.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -18,20 +18,21 @@ use crate::report::question;
 use crate::report::reporter::{Ending, Reporter, UiEvent, listen};
 use crate::report::view::{Live, View};
 
-/// Runs a plan: [`deltic_net::run`], or what may come before it.
+/// A function that runs a plan: [`deltic_net::run`], or a wrapper around it.
 pub(super) type Runner<'a> =
     &'a mut dyn FnMut(Plan, &User, &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError>;
 
-/// Runs one sync and reports it.
+/// Runs one sync, and reports its progress and its result.
 pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
     sync_by(request, None, &mut deltic_net::run)
 }
 
-/// The same by `run`. Where the guard asks, `user` answers, by default the one at this terminal.
+/// Runs one sync by `run`. `user` answers questions about deletions, by default on this terminal.
 ///
-/// A sync whose connection to a server is lost is made again: what has arrived is not sent again. So is one that a
-/// server puts off, once the time is over that it says, and one that does not reach a server for which a login is kept:
-/// the server may be starting again.
+/// The sync runs again:
+/// - after a lost connection to a server; data that has arrived is not sent again,
+/// - after the pause that a busy server asks for,
+/// - if a server with a kept login is not reachable: the server may be restarting.
 pub(super) fn sync_by(
     mut request: Request,
     user: Option<User>,
@@ -60,16 +61,16 @@ pub(super) fn sync_by(
     }
 }
 
-/// Attempts of a run so far that did not succeed.
+/// Failed attempts of a run so far.
 #[derive(Default)]
 struct Retries {
     away: Away,
-    /// True once the server answered.
+    /// True once the server has answered.
     was_there: bool,
 }
 
 impl Retries {
-    /// Returns the pause before another attempt, after one that took so long; `None` if the run is over.
+    /// Returns the pause before another attempt, after an attempt of duration `took`. `None` if the run is over.
     fn pause(
         &mut self,
         request: &Request,
@@ -94,22 +95,22 @@ impl Retries {
     }
 }
 
-/// Deletions of a run over all of its connections. Limits of deletions count for the run.
+/// Deletions of a run over all of its connections. Limits of deletions count for the whole run.
 #[derive(Debug, Default)]
 struct Deletions {
-    /// Names that were deleted over the last connection.
+    /// Names deleted over the last connection.
     deleted: u64,
-    /// True where sources go once they arrived.
+    /// True if sources are removed after arrival.
     sources_go: bool,
-    /// True where another attempt lists these sources again. Sources at the other end are not known here, and
+    /// True if another attempt lists the removed sources again. Sources at the other end are not known here, and
     /// directories that `--prune-empty-dirs` leaves out are not listed at all.
     lists_again: bool,
-    /// True once deletions are held back for what another attempt cannot list.
+    /// True once deletions are held back, because another attempt cannot list the removed sources.
     held_back: bool,
 }
 
 impl Deletions {
-    /// Starts with no deletions. From now on the run notes sources that it removes from this machine: a later attempt
+    /// Starts without deletions. From now on the run notes each source removed from this machine; a later attempt
     /// lists these sources again.
     fn of(request: &mut Request) -> Self {
         let options = &request.plan.options;
@@ -147,7 +148,7 @@ impl Deletions {
         }
     }
 
-    /// Tells of deletions that were held back.
+    /// Reports deletions that were held back.
     fn ended(
         self,
         (result, exit): (Result<Outcome, SyncError>, Exit),
@@ -177,7 +178,7 @@ impl Default for Away {
 }
 
 impl Away {
-    /// Counts an attempt that took so long. One that was under way for a while before it was cut begins anew.
+    /// Counts an attempt of duration `took`. A connection that was cut after a while resets the count.
     fn tried(&mut self, took: Duration, is_cut: bool) {
         match is_cut && took > LONGEST_PAUSE {
             true => *self = Self::default(),
@@ -185,7 +186,7 @@ impl Away {
         }
     }
 
-    /// The pause before another attempt, which the server wants to be so long; nothing where that would be too late.
+    /// Returns the pause before another attempt, at least `wait`; `None` if that would be too late.
     fn pause(&mut self, wait: Duration) -> Option<Duration> {
         let pause = self.next.max(wait);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
@@ -219,12 +220,13 @@ fn is_away(error: &io::Error) -> bool {
     )
 }
 
-/// True where a run over a lost connection is worth another one: to a server, and with no program reading its events.
+/// True if a lost connection is worth another attempt: to a server, without a batch, and without a program that reads
+/// events.
 fn may_come_back(Request { plan, view, batch }: &Request) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 
-/// One attempt of a run that is over, and whose end is not reported yet.
+/// A finished attempt of a run; its end is not reported yet.
 struct Attempt {
     result: Result<Outcome, SyncError>,
     troubles: Troubles,
@@ -234,13 +236,13 @@ struct Attempt {
 impl Attempt {
     fn run(request: Request, user: Option<User>, run: Runner<'_>) -> Self {
         let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
-        // There are thousands of them for one large file.
+        // A large file causes thousands of these notices.
         let shows_progress = request.view.json || request.view.live != Live::Nothing;
         let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
         Self { result, troubles, reporter }
     }
 
-    /// Reports the end. Without another attempt after `pause`, the user is told what to do about an error.
+    /// Reports the end. If no other attempt follows, an error comes with a hint.
     fn finish(
         mut self,
         view: &View,
@@ -255,18 +257,18 @@ impl Attempt {
     }
 }
 
-/// The stream for a request's words.
+/// Returns the stream for the output of a request.
 pub(super) fn output(request: &Request) -> Output {
     if request.view.to_stderr { Output::stderr() } else { Output::stdout() }
 }
 
-/// Reports that words could not be written; returns the exit of such a command.
+/// Reports that output could not be written; returns the exit code of the command.
 pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
     output::complain_unwritten(error);
     if exit == Exit::Success { Exit::Files } else { exit }
 }
 
-/// Runs the plan here by `run` while `reporter` reports it on another thread.
+/// Runs the plan by `run` on this thread, while `reporter` runs on another thread.
 pub(super) fn watched(
     (plan, run): (Plan, Runner<'_>),
     user: Option<User>,
@@ -284,13 +286,13 @@ pub(super) fn watched(
             Ok(reporting) => reporting,
             Err(error) => return (Err(SyncError::Thread(error)), Troubles::default()),
         };
-        // The reporter ends by an event alone: who waits for an answer of the user keeps an end too.
+        // Only an event ends the reporter: a thread that waits for the user's answer still holds a sender.
         let over = Over { sender: &sender, reporter: reporting.thread().clone() };
         let result = run(plan, &user, &mut |notice| {
             if !shows_progress && matches!(notice, Notice::Settled { .. } | Notice::Wire { .. }) {
                 return;
             }
-            // The reporter looks now and then, and wakes up where more waits than there is room for.
+            // The reporter polls the channel from time to time. Wake the reporter if the channel is full.
             if let Err(TrySendError::Full(said)) = sender.try_send(UiEvent::Notice(notice)) {
                 reporting.thread().unpark();
                 sender.send(said).ok();
@@ -301,7 +303,7 @@ pub(super) fn watched(
     })
 }
 
-/// Ends the reporter when dropped, by a panic too: the scope waits for it.
+/// Ends the reporter when dropped, also on a panic: the thread scope waits for the reporter.
 struct Over<'a> {
     sender: &'a SyncSender<UiEvent>,
     reporter: thread::Thread,
@@ -314,7 +316,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The user at this terminal. The reporter shows the question: it knows what else is on the screen.
+/// Returns the user at this terminal. The reporter shows the question, because only the reporter knows the screen.
 fn at_terminal(said: &SyncSender<UiEvent>) -> User {
     let said = said.clone();
     User::new(move |question| {
@@ -322,7 +324,7 @@ fn at_terminal(said: &SyncSender<UiEvent>) -> User {
             return false;
         }
         question::forget_input();
-        // A run that ends meanwhile has ended its reporter.
+        // If the run has ended meanwhile, the reporter is gone.
         said.send(UiEvent::Question(question.clone())).ok();
         let answer = question::answer();
         said.send(UiEvent::Answered).ok();
@@ -330,7 +332,7 @@ fn at_terminal(said: &SyncSender<UiEvent>) -> User {
     })
 }
 
-/// Pauses before a sync is made again, and the longest time for a server to come back.
+/// Pauses before another attempt, and the longest time for a server to come back.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn a_server_is_waited_for_as_long_as_it_says_but_not_for_ever() {
         let secs = Duration::from_secs;
-        // One that puts off each attempt, be it after a while.
+        // A server that puts off each attempt, even after a while.
         for took in [0, 9, 30] {
             let (mut away, mut spent) = (Away::default(), Duration::ZERO);
             loop {
@@ -357,7 +359,7 @@ mod tests {
         }
         assert_eq!(Away::default().pause(LONGEST_AWAY), Some(LONGEST_AWAY));
         assert_eq!(Away::default().pause(LONGEST_AWAY + secs(1)), None);
-        // A long run that is cut has all of it again.
+        // A cut after a long attempt gives the full time again.
         let mut away = Away::default();
         away.tried(secs(3_000), true);
         assert_eq!(away.pause(Duration::ZERO), Some(FIRST_PAUSE));

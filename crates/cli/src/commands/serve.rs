@@ -25,10 +25,10 @@ use crate::words::age::Age;
 use crate::words::home::STATE;
 use crate::words::size::Size;
 
-/// Port of https://.
+/// Default port of `https`.
 const HTTPS: u16 = 443;
 
-/// Serves until it is told to end.
+/// Serves until told to end.
 pub(crate) fn run(args: &ServeArgs) -> Exit {
     let config = match config(args) {
         Ok(config) => config,
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         return Exit::after_refusal(&error);
     }
     let token = new_token();
-    // A file of settings that is not given cannot change.
+    // Without a settings file, there is nothing to reload.
     let reload = || self::config(args).map_err(|error| output::words(&error));
     let report = |line: &str| output::note(&format!("{line}\n"));
     let reload: Option<&dyn Fn() -> Result<Config, String>> =
@@ -81,7 +81,7 @@ fn failed(error: &ConfigError) -> Exit {
     }
 }
 
-/// The settings of the words, or of the file that they name.
+/// Returns the settings of the arguments, or of the file that `--config` names.
 fn config(args: &ServeArgs) -> Result<Config> {
     let mut config = match &args.config {
         Some(path) => {
@@ -136,7 +136,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
     Ok(config)
 }
 
-/// Makes a directory for this user alone, unless it is there.
+/// Creates a directory for this user only, if missing.
 fn make_own(dir: &Path) -> Result<()> {
     let made = NamedDir::of_operator(dir).made(0o700);
     made.map(drop).with_context(|| format!("cannot make {}", dir.display()))
@@ -150,7 +150,7 @@ fn state(args: &StateArgs) -> Result<PathBuf> {
     Ok(dir.join("deltic/serve"))
 }
 
-/// The directories as volumes, by the last names of their paths.
+/// Returns a volume for each directory, named by the last component of its path.
 fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     let mut volumes = BTreeMap::new();
     for dir in dirs {
@@ -169,7 +169,7 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     Ok(volumes)
 }
 
-/// Prints where the volumes are.
+/// Prints the volumes and their URLs.
 fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<()> {
     let scheme = if matches!(config.tls, Tls::Off) { "http" } else { "https" };
     let port = prepared.address.port();
@@ -184,7 +184,7 @@ fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<(
         output.line(format!("serving {} as {name}", volume.path.display()));
     }
     let is_read_only = |volume: &VolumeConfig| volume.access == AccessConfig::Read;
-    // The first by name that may be written to, or else the first.
+    // The first writable volume by name, or else the first volume.
     let first = config.volumes.iter().min_by_key(|(_, volume)| is_read_only(volume));
     let (first, is_read_only) =
         first.map_or(("", false), |(name, volume)| (name, is_read_only(volume)));
@@ -205,12 +205,12 @@ fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<(
     output.finish()
 }
 
-/// An address that others reach, where the server is on all of them.
+/// Returns an address for other machines, if the server listens on all addresses.
 fn reachable(ip: IpAddr) -> IpAddr {
     if !ip.is_unspecified() {
         return ip;
     }
-    // Nothing is sent: the system says from where it would be.
+    // Sends nothing: connecting the socket makes the system choose a source address.
     let from = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
@@ -247,7 +247,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
     Ok(output.finish()?)
 }
 
-/// The rights that the words say.
+/// Returns the rights that the arguments grant.
 fn grant(add: &TokenAddArgs) -> Result<Grant> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
@@ -267,7 +267,7 @@ fn grant(add: &TokenAddArgs) -> Result<Grant> {
     }
 }
 
-/// A token and its rights, as `list` shows them.
+/// Returns the line of `token list` for a token and its rights.
 fn line(hash: &str, grant: Grant) -> String {
     let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
     let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();

@@ -1,4 +1,4 @@
-//! `deltic signature`: the recipe of a file as a file, for `deltic delta` on another machine.
+//! `deltic signature`: writes the recipe of a file to a file, for `deltic delta` on another machine.
 //!
 //! Also what the three commands share about reading: [`Input`].
 
@@ -25,5 +25,5 @@ pub(crate) fn run(args: &SignatureArgs) -> Result<()> {
     output.commit()
 }
 
-/// The length, in bytes, that standard input is taken for when its chunks are chosen: a mean of 8 KiB.
+/// The length assumed for standard input, in bytes, to choose the chunk size: a mean of 8 KiB.
 const STREAM_LEN: u64 = 1 << 31;

@@ -1,4 +1,4 @@
-//! Steps before a command runs: refused words are explained, surroundings are checked.
+//! Steps before a command runs: explains refused arguments, checks the environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::args::sync;
 use crate::report::exit::Exit;
 use crate::report::output;
 
-/// Prints why the words made no sense, or the help that they asked for.
+/// Prints the reason why arguments are invalid, or the requested help.
 pub(crate) fn explain(refusal: &Refusal) -> Exit {
     if !refusal.error().use_stderr() {
         let _ = refusal.error().print(); // The reader may have left.
@@ -42,7 +42,8 @@ pub(crate) fn explain(refusal: &Refusal) -> Exit {
     }
     exit
 }
-/// Makes chunkers use the instruction set that the environment names; the way out where this machine lacks it.
+/// Makes chunkers use the instruction set that the environment names. Returns an exit code if this machine lacks the
+/// instruction set.
 pub(crate) fn prefer_isa() -> Option<Exit> {
     let name = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty())?;
     match name.to_string_lossy().parse::<Isa>() {
@@ -58,12 +59,12 @@ pub(crate) fn prefer_isa() -> Option<Exit> {
     }
 }
 
-/// Names the instruction set that chunkers use.
+/// The environment variable that names the instruction set of chunkers.
 const ISA_VARIABLE: &str = "DELTIC_ISA";
 
-/// Says which files have aliases of rsync.
+/// Warns of files with aliases for rsync.
 ///
-/// rsync's library of options reads them (`rsync alias --mirror -a --delete`); here they are not read.
+/// rsync reads them with its option library, popt (`rsync alias --mirror -a --delete`). Deltic does not read them.
 pub(crate) fn warn_of_aliases() {
     let own = std::env::var_os("HOME").map(|home| Path::new(&home).join(".popt"));
     for file in own.into_iter().chain([PathBuf::from("/etc/popt")]) {
@@ -77,7 +78,7 @@ pub(crate) fn warn_of_aliases() {
     }
 }
 
-/// True if a line is an alias, or runs another program.
+/// True if a line defines an alias for rsync, or runs another program.
 fn has_aliases(text: &[u8]) -> bool {
     String::from_utf8_lossy(text).lines().any(|line| {
         let mut words = line.split_whitespace();
@@ -85,16 +86,16 @@ fn has_aliases(text: &[u8]) -> bool {
     })
 }
 
-/// Most bytes that are read of a file.
+/// Most bytes read of a file.
 const MAX_BYTES: u64 = 1 << 20;
 
 const FAKEROOT: &str = "fakeroot";
 const PSEUDO: &str = "pseudo";
 
-/// Refuses to work under a wrapper (`LD_PRELOAD`) that does not see what we do.
+/// Refuses to run under a wrapper (`LD_PRELOAD`) that cannot intercept this binary's system calls.
 ///
-/// fakeroot and pseudo keep owners, modes and devices of their own. A run whose calls they do not see would set the
-/// system's instead, and say nothing.
+/// fakeroot and pseudo keep owners, modes and devices in a database of their own. A run that bypasses the wrapper
+/// would silently change the real owners, modes and devices.
 pub(crate) fn refuse_wrapper() -> Option<Exit> {
     let preloaded = std::env::var_os("LD_PRELOAD")?.into_string().ok()?;
     let wrapper = [FAKEROOT, PSEUDO].into_iter().find(|name| names(&preloaded, name))?;
@@ -109,7 +110,7 @@ pub(crate) fn refuse_wrapper() -> Option<Exit> {
     Some(Exit::Unsupported)
 }
 
-/// Returns true where one of the libraries is the wrapper's, whatever its directory is called.
+/// True if one of the preloaded libraries is the wrapper's. Names of directories do not count.
 fn names(preloaded: &str, wrapper: &str) -> bool {
     let mut files = preloaded.split([' ', ':']).map(|path| path.rsplit('/').next().unwrap_or(path));
     files.any(|file| file.contains(wrapper))
@@ -123,8 +124,8 @@ fn is_loaded(wrapper: &str) -> bool {
     }
 }
 
-/// Returns true where pseudo lets `openat2` pass: it must see how directories are opened. Where it hides the call, the
-/// store does without.
+/// True if `openat2` bypasses pseudo, which must see how directories are opened. If pseudo hides the call, the store
+/// works without it.
 fn sees_nothing_of_openat2() -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).err() != Some(Errno::NOSYS)

@@ -1,4 +1,5 @@
-//! `deltic storage`: what storage knows of a file, and what differs between two by that.
+//! `deltic storage`: shows the checksums and block addresses that a storage system keeps for a file, and compares two
+//! files by them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -41,7 +42,10 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
     Ok(if is_same { Exit::Success } else { Exit::Different })
 }
 
-/// Layouts of both. Those of files here are of one moment: places of one count only while the other has its own.
+/// Reads both layouts.
+///
+/// Layouts of local files must be of one moment: block addresses of a file are only valid while the other file keeps
+/// its blocks. So `new` is read before and after `old`, until both readings agree.
 fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> {
     let mut layout = read(new, trust)?;
     if LayoutSource::of(new).is_some() {
@@ -60,7 +64,7 @@ fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> 
 
 const TRIES: usize = 5;
 
-/// The layout of one file.
+/// Reads the layout of one file.
 fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot tell what storage knows of {}", shown(word));
     match LayoutSource::of(word) {
@@ -77,7 +81,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
         }
         None => {
             let no_file = || anyhow!("it is no regular file");
-            // Who opens a pipe waits for its other end.
+            // Opening a pipe would wait for the other end.
             if fs::metadata(word).is_ok_and(|meta| !meta.is_file()) {
                 return Err(no_file()).with_context(failed);
             }
@@ -94,7 +98,7 @@ fn shown(word: &OsStr) -> String {
     String::from_utf8_lossy(&Escape::Unprintable.escaped(word.as_bytes())).into_owned()
 }
 
-/// The result of a command, for programs.
+/// An event of the output for programs.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
@@ -128,7 +132,7 @@ enum Event<'a> {
     },
 }
 
-/// The sums of a part.
+/// The checksums of a part.
 #[derive(Debug)]
 struct Sums<'a>(&'a PartContent);
 
@@ -188,7 +192,7 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
     }
 }
 
-/// Adds a line, of which there may be millions.
+/// Writes a line; there may be millions of lines.
 fn say(output: &mut Output, line: String) {
     output.line(line);
     if output.is_full() {
@@ -225,7 +229,7 @@ fn part_event(offset: u64, part: &LayoutPart, with_sums: bool) -> Event<'_> {
     }
 }
 
-/// `16 sums CRC-32C of 4,096 bytes, at 13631488:7:0 + 4096`.
+/// Describes a part: `16 sums CRC-32C of 4,096 bytes, at 13631488:7:0 + 4096`.
 fn words(part: &LayoutPart) -> String {
     let cover = match &part.content {
         PartContent::Units(units) => {

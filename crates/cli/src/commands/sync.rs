@@ -1,4 +1,4 @@
-//! `deltic sync`: plan, run, tell.
+//! `deltic sync`: plans, runs and reports a sync.
 
 use std::io::{IsTerminal, stderr, stdin, stdout};
 
@@ -12,7 +12,7 @@ use crate::report::output::{self, Output};
 use crate::words::levels::Unknown;
 use crate::words::refused::Unsupported;
 
-/// Runs one sync to its end.
+/// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match asked(args) {
         Ok(Request { batch: Some(batch), plan, view }) => {
@@ -28,7 +28,10 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
     }
 }
 
-/// Makes the request that the words ask for; ends with the exit where that is no sync.
+/// Builds the request from the arguments. Prints the version, or the refusal of invalid arguments.
+///
+/// # Errors
+/// The exit code, if there is no sync to run.
 pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version, args.show.verbose > 0));
@@ -57,7 +60,7 @@ pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     let blamed = args.applied.blame(&what);
     let hint = match refusal.downcast_ref() {
         Some(Unknown::Item { option, .. }) => Some(format!("`{option}=help` lists them")),
-        // What is there has been judged, and said.
+        // Operands that are present have their own error message.
         _ => args.operands.is_empty().then(|| HELP.into()),
     };
     output::complain(&what, instead.or(blamed.as_deref()).or(hint.as_deref()));

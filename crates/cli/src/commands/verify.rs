@@ -1,4 +1,4 @@
-//! `deltic verify`: a dry run that compares everything, told in other words.
+//! `deltic verify`: a dry run that compares all contents, with output of its own.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ use crate::report::view::Live;
 use crate::words::place::is_store;
 use crate::words::rate::Rate;
 
-/// Compares, and tells what it finds.
+/// Compares two trees, and prints the differences.
 pub(crate) fn run(args: &VerifyArgs) -> Exit {
     let comparison = match plan(args) {
         Ok(comparison) => comparison,
@@ -59,12 +59,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
     }
 }
 
-/// A comparison as it is made.
+/// A comparison of two trees, A and B.
 struct Comparison {
     plan: Plan,
-    /// The store that one of the trees is in.
+    /// The store with one of the trees, if any.
     store: Option<Store>,
-    /// True where B is the source: a store is never a destination.
+    /// True if B is the source, because B is in a store: a store is never a destination.
     exchanged: bool,
 }
 
@@ -110,7 +110,7 @@ fn plan(args: &VerifyArgs) -> Result<Comparison> {
     Ok(Comparison { plan, store, exchanged })
 }
 
-/// Makes a store the source; says whether it was the other one.
+/// Makes a store the source. Returns true if source and destination were exchanged.
 fn from_store(ends: (Sources, Destination)) -> ((Sources, Destination), bool) {
     match ends {
         (Sources::Local(mut paths), Destination::Remote { host, path })
@@ -123,7 +123,7 @@ fn from_store(ends: (Sources, Destination)) -> ((Sources, Destination), bool) {
     }
 }
 
-/// The plan with its ends as they were named.
+/// Returns the plan with source and destination in the order of the operands.
 fn as_named(Comparison { plan, exchanged, .. }: &Comparison) -> Cow<'_, Plan> {
     match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, paths }, Destination::Local(to)) if *exchanged => {
@@ -139,7 +139,7 @@ fn as_named(Comparison { plan, exchanged, .. }: &Comparison) -> Cow<'_, Plan> {
     }
 }
 
-/// A directory stands for what is in it, with a slash at its end or without one.
+/// Adds a slash to source directories: the contents of a directory are compared, with or without a trailing slash.
 fn contents(sources: Sources, destination: &Destination) -> Sources {
     let is_other = |path: &Path| path.exists() && !path.is_dir();
     let has_file = match destination {
@@ -165,7 +165,7 @@ fn contents(sources: Sources, destination: &Destination) -> Sources {
     }
 }
 
-/// A dry run that compares all contents and would delete everything else.
+/// Returns the options of a dry run that compares all contents and would delete all other names.
 fn options(args: &VerifyArgs) -> Result<Options> {
     let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     Ok(Options {
@@ -174,7 +174,7 @@ fn options(args: &VerifyArgs) -> Result<Options> {
         checksum: true,
         dry_run: true,
         delete: Delete::AtMost(u64::MAX),
-        // What could not be read in A is told; what B has besides is told all the same.
+        // Names that only B has are reported even after read errors in A.
         remove: Remove { ignore_errors: true, ..Remove::default() },
         modes: args.perms || args.archive || metadata.acls,
         times: args.times || args.archive,
@@ -183,18 +183,18 @@ fn options(args: &VerifyArgs) -> Result<Options> {
         rules: args.filters.rules((false, args.links.trust()), (None, None))?,
         follow: Links { insecure: args.links.insecure_links, ..Links::default() },
         tells_unchanged: args.verbose && !args.quiet,
-        // Nothing is made: whoever runs this, devices and owners count.
+        // Nothing is created: devices and owners are compared for every user.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
-        // A B that is not there is a wrong word more often than an empty one.
+        // A missing B is more often a wrong argument than an empty tree.
         select: Select { existing: true, ..Select::default() },
         ..Options::default()
     })
 }
 
-/// Tells differences, to people or programs.
+/// Reports differences as text or as events.
 struct Differences {
     counts: Counts,
-    /// Directories that B lacks, without those below others of them.
+    /// Directories that B lacks, without directories below other missing directories.
     missing: HashSet<RelPath>,
     json: bool,
     quiet: bool,
@@ -202,7 +202,7 @@ struct Differences {
     output: Output,
     far: hint::Far,
     store: Option<Store>,
-    /// True where what the run would make is what A lacks.
+    /// True if source and destination are exchanged: entries that the run would create are missing in A.
     exchanged: bool,
 }
 
@@ -231,7 +231,7 @@ impl Differences {
         }
     }
 
-    /// True for a name in a directory that was reported as missing; one that is missing now is remembered.
+    /// True for a name below a directory already reported as missing. Remembers `change`, if a missing directory.
     fn is_below_missing(&mut self, change: &Change) -> bool {
         if change.action != Action::Created {
             return false;
@@ -271,7 +271,7 @@ impl Differences {
         self.line([how.as_bytes(), b" ", &path].concat());
     }
 
-    /// The totals.
+    /// Returns the totals.
     fn verified(&self, outcome: &Outcome, exit: Exit) -> Verified {
         let Counts { differences, missing, extra, alone_files, alone_bytes } = self.counts;
         let meter = self.progress.meter();
@@ -292,18 +292,18 @@ impl Differences {
     }
 }
 
-/// Counts so far.
+/// Counts of differences so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// Names that were told as different.
+    /// Names reported as different.
     differences: u64,
-    /// Names that B lacks, among them.
+    /// Names among the differences that B lacks.
     missing: u64,
-    /// Names that A lacks, among them.
+    /// Names among the differences that A lacks.
     extra: u64,
-    /// Files that only the source has, those in directories that only it has too.
+    /// Files that only the source has, with the files of directories that only the source has.
     alone_files: u64,
-    /// Their length.
+    /// Bytes of the files that only the source has.
     alone_bytes: u64,
 }
 
@@ -316,7 +316,7 @@ impl Counts {
     }
 }
 
-/// `equal: 304 files, 1.4 GiB compared`, or how it is not.
+/// Returns the verdict: `equal: 304 files, 1.4 GiB compared`, or the number of differences.
 fn verdict(verified: &Verified) -> String {
     let Verified { files, compared_bytes, differences, failed, .. } = verified.clone();
     let compared = format!("{}, {} compared", counted(files, "file"), HumanBytes(compared_bytes));
@@ -331,8 +331,8 @@ fn verdict(verified: &Verified) -> String {
     }
 }
 
-/// Kinds of difference; none where a name differs in nothing that was asked for. `exchanged` where A is the
-/// destination.
+/// Returns the kinds of difference; empty if the name differs in no compared attribute. `exchanged` is true if A is
+/// the destination.
 fn differences(change: &Change, exchanged: bool) -> Vec<&'static str> {
     match change.action {
         Action::Created if change.differs.kind => vec!["kind"],
@@ -385,7 +385,7 @@ impl Reporter for Differences {
         let exit = ending.exit;
         self.progress.clear();
         match ending.result {
-            // There was nothing to compare with: the message says it.
+            // Nothing was compared; the message says why.
             Ok(outcome) if exit == Exit::Partial && outcome.totals.listed() == 0 && !self.json => {}
             Ok(outcome) => {
                 let verified = self.verified(outcome, exit);
@@ -412,7 +412,7 @@ impl Reporter for Differences {
     }
 }
 
-/// The same error where it is of the second tree, which a sync would call a destination.
+/// Returns the error in words of `verify`, if `error` is about the second tree, which a sync calls a destination.
 fn as_compared(error: &SyncError) -> Option<SyncError> {
     let (SyncError::Selection(why) | SyncError::SelectionThere(why)) = error else { return None };
     let (host, of_tree) = why.split_once("destination ")?;

@@ -1,5 +1,5 @@
-//! `deltic sync --version`, `rsync --version` where it is a link to this program: what this build is, for people (`-V`)
-//! and for programs (`-VV`).
+//! `deltic sync --version`, or `rsync --version` under the name of rsync: the version and features of this build.
+//! `-V` prints text, `-VV` prints JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,17 +11,17 @@ use serde_json::{Map, json};
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
 
-/// Prints the version; as JSON when it is asked for twice, and with the build where more is to be told.
+/// Prints the version; as JSON if the option is given twice, with the build if `verbose`.
 pub(crate) fn print(times: u8, verbose: bool) -> Exit {
     let build = if verbose { BUILD.lines() } else { String::new() };
     print_text(&if times > 1 { for_programs() } else { for_people() + &build })
 }
 
-/// Commit, target and profile of a program.
+/// Version, commit, target and profile of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Build {
     pub(crate) version: Cow<'static, str>,
-    /// The commit, as git describes it; empty where the sources were no checkout.
+    /// The commit, as `git describe` names it; empty if the sources were not a git checkout.
     pub(crate) commit: Cow<'static, str>,
     pub(crate) target: Cow<'static, str>,
     profile: Cow<'static, str>,
@@ -50,7 +50,7 @@ impl fmt::Display for Build {
     }
 }
 
-/// Prints an answer to an option that asks for one.
+/// Prints the answer to an option such as `--version`.
 pub(crate) fn print_text(text: &str) -> Exit {
     let mut output = Output::stdout();
     output.line(text.trim_end());
@@ -63,7 +63,7 @@ pub(crate) fn print_text(text: &str) -> Exit {
     }
 }
 
-/// Scripts look at the first line of rsync to learn what it can do.
+/// The first lines of the version: scripts read the first line of rsync's version to learn its features.
 const AS_RSYNC: &str = "rsync  version 3.5.0  protocol version 32\n\
     which this is not: it takes the words of that rsync, and speaks a protocol of its own, as\n";
 
@@ -111,7 +111,7 @@ const CAPABILITIES: [(&str, bool); 17] = [
     ("crtimes", false),
 ];
 
-/// The capabilities as rsync shows them, some in a line.
+/// Returns the capabilities as rsync shows them, six a line.
 fn capabilities() -> String {
     let shown = CAPABILITIES
         .map(|(name, has)| format!("{}{}", if has { "" } else { "no " }, name.replace('_', "-")));

@@ -1,4 +1,4 @@
-//! `deltic versions` and `deltic restore`: old versions that a server keeps.
+//! `deltic versions` and `deltic restore`: list and restore old versions that a server keeps.
 
 use anyhow::{Result, ensure};
 use deltic_serve::client::{Address, Credentials, KeptVersion};
@@ -20,13 +20,13 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
     Ok(output.finish()?)
 }
 
-/// Puts a version of a file back.
+/// Restores a version of a file.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<()> {
     let (file, credentials) = file(&args.url, &args.login)?;
     Ok(file.restore(&credentials, args.version)?)
 }
 
-/// The file on a server, and what lets us in there.
+/// Returns the address of a file on a server, and the credentials for that server.
 fn file(url: &str, login: &LoginArgs) -> Result<(Address, Credentials)> {
     let address = address_of(url)?;
     ensure!(!address.path.is_empty(), "{url}: name a file in the volume");

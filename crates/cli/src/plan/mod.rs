@@ -168,7 +168,7 @@ fn can_ask() -> bool {
 }
 
 /// Refuses an operand without a path, such as `host:`, if the run may delete names. An empty path means the home
-/// directory; more often an empty variable in a script than a wish.
+/// directory, and is more often an empty variable in a script than a wish.
 fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     let removes = options.delete != Delete::Never || options.remove.sources;
     match operands.iter().find(|word| removes && word.as_bytes().ends_with(b":")) {

@@ -1,4 +1,4 @@
-//! Tries what the file system of a directory can do, in a directory of our own there.
+//! Tests the features of a directory's file system, in a temporary directory created there.
 
 use std::fmt;
 use std::fs::{File, FileTimes};
@@ -18,35 +18,35 @@ use rustix::fs::{
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-/// The findings.
+/// Features of the file system of a directory.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Abilities {
     pub(super) path: String,
-    /// Why it cannot be used, if so; then nothing else counts.
+    /// The reason why the directory cannot be used; other fields have no meaning then.
     pub(super) error: Option<String>,
-    /// No room is the reason.
+    /// True if the reason is a full file system or quota.
     pub(super) is_full: bool,
     free_bytes: u64,
-    /// The kind of file system, as a number of the kernel's.
+    /// The type of file system, as the kernel's number.
     kind: u64,
-    /// Copies that share their blocks.
+    /// True if copies can share blocks.
     reflink: bool,
     xattrs: bool,
     acls: bool,
     symlinks: bool,
     hard_links: bool,
     sparse: bool,
-    /// `a` and `A` are one name.
+    /// True if `a` and `A` are one name.
     folds_case: bool,
-    /// The shortest difference of times that is kept.
+    /// The resolution of file times.
     time_step: Duration,
-    /// Root alone can set owners.
+    /// True if the user is root: only root can set owners.
     is_root: bool,
 }
 
 impl Abilities {
-    /// Tries them in `path`.
+    /// Tests the features of the directory `path`.
     pub(super) fn of(path: &Path) -> Self {
         let shown = printable(path.as_os_str().as_encoded_bytes());
         let found = Trial::new(path).and_then(|trial| trial.run());
@@ -65,17 +65,17 @@ impl Abilities {
         }
     }
 
-    /// There are none, for this reason.
+    /// Returns the findings for a directory that cannot be used for the reason `error`.
     pub(super) fn unusable(error: String) -> Self {
         Self { error: Some(error), ..Self::default() }
     }
 
-    /// The same of a directory that is called so.
+    /// Sets the path that is shown.
     pub(super) fn called(self, path: String) -> Self {
         Self { path, ..self }
     }
 
-    /// Lists what is missing, and what to do about it.
+    /// Lists missing features, each with advice.
     pub(super) fn lacks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let coarse = self.time_step > Duration::from_micros(1);
         [
@@ -121,10 +121,10 @@ impl fmt::Display for Abilities {
     }
 }
 
-/// A directory of our own, gone with this value.
+/// A temporary directory, removed when this value is dropped.
 ///
-/// Whoever else may write above it could put another one, or links, in its place. So it is held, and a file in it is
-/// made anew and then used by its handle.
+/// Another user with write access to the parent may replace the directory by another one or by links. So the
+/// directory is held open, and files are created new and then used by their handles.
 struct Trial {
     above: OwnedFd,
     name: String,
@@ -171,13 +171,13 @@ impl Trial {
         })
     }
 
-    /// Makes a file that nobody made before.
+    /// Creates a new file; fails if the name exists.
     fn make(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         Ok(openat(&self.dir, name, flags | OFlags::CLOEXEC, Mode::from(0o644))?.into())
     }
 
-    /// Checks that bytes which were never written take no room.
+    /// True if a hole takes no blocks.
     fn sparse(&self) -> io::Result<bool> {
         let mut file = self.make("sparse")?;
         file.seek(SeekFrom::Start(HOLE_BYTES))?;
@@ -187,7 +187,7 @@ impl Trial {
     }
 }
 
-/// The shortest of these steps by which times differ that the file keeps.
+/// Returns the resolution at which the file system keeps times.
 fn step(file: &File) -> io::Result<Duration> {
     for step in [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000] {
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 0);
@@ -200,14 +200,14 @@ fn step(file: &File) -> io::Result<Duration> {
     Ok(Duration::from_secs(2))
 }
 
-/// With less free it is full: the file that goes there and back would not find room.
+/// Lowest number of free bytes: with less, the transfer test would find no room.
 const LEAST_BYTES: u64 = 1 << 20;
-/// All that is made in it.
+/// Names of all entries created in the temporary directory.
 const NAMES: [&str; 5] = ["a", "clone", "link", "other", "sparse"];
-/// Full blocks alone can be shared.
+/// Only full blocks can be shared.
 const SAMPLE: &[u8] = &[b'x'; 64 << 10];
 const HOLE_BYTES: u64 = 1 << 20;
-/// An access list that says more than permission bits: the owner and user 1 may read and write, others may not.
+/// An ACL that permission bits cannot express: the owner and user 1 may read and write, others may not.
 const ACL: &[u8] = &[
     2, 0, 0, 0, // version
     1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, // the owner
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(missing.error.as_deref(), Some("no such file or directory"));
     }
 
-    /// Whoever owns the directory above may put another one in the place of ours, with links in it.
+    /// The owner of the parent directory may replace the temporary directory by a directory with links.
     #[test]
     fn nothing_is_written_through_what_somebody_put_there_meanwhile() {
         let dir = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ mod tests {
         assert!(trial.run().unwrap().symlinks);
         assert!(dir.path().join("aside/a").is_file());
         drop(trial);
-        // In the held one too.
+        // Links inside the held directory are not followed either.
         fs::remove_dir_all(&path).unwrap();
         let trial = Trial::new(dir.path()).unwrap();
         plant(&path);

@@ -1,4 +1,4 @@
-//! The far end of a doctor, and what it answers.
+//! The far end of `deltic doctor`, and its answer.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write, stdin, stdout};
@@ -15,24 +15,25 @@ use super::abilities::Abilities;
 use crate::commands::version::{BUILD, Build, protocol};
 use crate::report::exit::Exit;
 
-/// The far end, by its own word, and a directory there.
+/// The far end's answer: its build, and a directory there.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Answer {
     #[serde(flatten)]
     pub(super) build: Build,
     pub(super) protocol: String,
     pub(super) program: String,
-    /// The time there, since 1970.
+    /// The far end's clock, since 1970.
     pub(super) time: Duration,
-    /// Absent where they may not be tried.
+    /// Features of the directory; `None` if this agent may not write there.
     pub(super) abilities: Option<Abilities>,
-    /// Rights of the far end, if not all.
+    /// Rights of the agent, if restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restriction: Option<String>,
 }
 
-/// The far end of a doctor: reads the path of a directory that a NUL ends, answers with a line, and gives each further
-/// byte back.
+/// Answers `deltic doctor` on standard input and output.
+///
+/// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then echoes each further byte.
 pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     let (mut input, mut path) = (stdin().lock(), Vec::new());
     let mut byte = [0];
@@ -58,7 +59,7 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     said.map_or(Exit::Transport, |()| Exit::Success)
 }
 
-/// Abilities of a directory that a restricted agent may use; none is tried where it may not write.
+/// Tests a directory that a restricted agent may use; `None` if the agent may only read.
 fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities> {
     let found = match restriction.enter(path) {
         Err(error) => Abilities::unusable(error.to_string()),
@@ -68,7 +69,7 @@ fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities>
     Some(found.called(printable(path)))
 }
 
-/// Says what an agent may do.
+/// Describes the rights of a restricted agent.
 fn restricted(restriction: &Restriction) -> String {
     let access = match restriction.access {
         Access::Both => "one directory, to read and write",
@@ -84,7 +85,7 @@ fn restricted(restriction: &Restriction) -> String {
     format!("it may use {access}{deletes}; {wall}")
 }
 
-/// A path as a sync takes it there.
+/// Expands `~` in a path as a sync does.
 fn home(path: &[u8]) -> PathBuf {
     let own = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     match path.strip_prefix(b"~/") {

@@ -1,4 +1,4 @@
-//! Findings of a doctor, printed at once.
+//! Findings of `deltic doctor`, each printed at once.
 
 use serde::Serialize;
 use serde_json::json;
@@ -16,16 +16,16 @@ enum State {
     Failed,
 }
 
-/// Tells each finding at once.
+/// Prints each finding at once.
 pub(super) struct Findings {
     json: bool,
     output: Output,
-    /// The code of the first check that failed: the one that a sync would end with.
+    /// The exit code of the first failed check: a sync would end with the same code.
     exit: Exit,
 }
 
 impl Findings {
-    /// No finding yet.
+    /// Starts without findings.
     pub(super) fn new(json: bool) -> Self {
         Self { json, output: Output::stdout(), exit: Exit::Success }
     }
@@ -65,7 +65,7 @@ impl Findings {
         self.output.flush();
     }
 
-    /// Tells what a directory can do; returns false where it cannot be used.
+    /// Prints the features of a directory; returns false if the directory cannot be used.
     pub(super) fn abilities(&mut self, abilities: &Abilities) -> bool {
         let name = &*abilities.path;
         if let Some(error) = &abilities.error {

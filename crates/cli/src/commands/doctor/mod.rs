@@ -1,4 +1,4 @@
-//! `deltic doctor`: tries the way to another machine, and what is at its end, and says what to mend.
+//! `deltic doctor`: checks the connection to another machine and a directory there, and says how to fix problems.
 
 mod abilities;
 mod answer;
@@ -21,7 +21,7 @@ use crate::words::place::Place;
 
 pub(super) use self::answer::answer;
 
-/// Tries everything, as far as one thing does not need another that failed.
+/// Runs all checks that do not depend on a failed check.
 pub(crate) fn run(args: &DoctorArgs) -> Exit {
     let mut findings = Findings::new(args.json);
     findings.ok("this machine", &BUILD.to_string());
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Exit {
     findings.finish()
 }
 
-/// The place that is meant; a word without a colon or a slash is a host.
+/// Parses the operand; a word without a colon or a slash is a host.
 fn target(word: &OsStr) -> Result<Place, String> {
     let text = word.as_bytes();
     if text.contains(&b':') || text.contains(&b'/') || text == b"." {

@@ -1,4 +1,4 @@
-//! A file that goes there and back.
+//! Test transfer: sends a file and fetches the same file.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,7 @@ use crate::report::exit::Exit;
 use crate::report::summary::duration;
 
 impl Way {
-    /// Sends a file there and fetches it, and removes it there.
+    /// Sends a file to the other machine, fetches the file, and removes it there.
     pub(super) fn transfer(&self, findings: &mut Findings) {
         let name = format!(".deltic-doctor-{}", std::process::id());
         let here = std::env::temp_dir().join(&name);
@@ -68,7 +68,7 @@ impl Way {
         }
     }
 
-    /// Removes what was sent, by the name of a source that is not there.
+    /// Removes the sent file: syncs a missing source with `--delete-missing-args`.
     fn remove(&self, here: &Path, name: &str) -> Result<Outcome, (Exit, String)> {
         let select = Select { missing: Missing::Delete, ..Select::default() };
         let to = Destination::Remote { host: self.host.clone(), path: self.path.clone() };
@@ -112,7 +112,7 @@ impl Way {
     }
 }
 
-/// Bytes that do not shrink.
+/// Returns pseudorandom bytes, which do not compress.
 fn mixed(n: u64) -> u64 {
     let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)

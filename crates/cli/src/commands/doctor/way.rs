@@ -1,4 +1,4 @@
-//! The way to a directory of another machine, and what answers there.
+//! The connection to a directory of another machine, and the checks of its far end.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::report::exit::Exit;
 use crate::report::hint::{self, NextRun};
 use crate::report::summary::duration;
 
-/// The way to a directory of another machine.
+/// The connection to a directory of another machine.
 pub(super) struct Way {
     pub(super) remote: Remote,
     pub(super) host: String,
@@ -26,7 +26,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Tells each finding on it.
+    /// Runs the checks, and prints each finding.
     pub(super) fn examine(&self, findings: &mut Findings) {
         let start = Instant::now();
         let answered = match self.ask() {
@@ -63,7 +63,7 @@ impl Way {
         }
     }
 
-    /// Has the far end answer.
+    /// Starts the far end, and returns its answer.
     fn ask(&self) -> Result<Answered, Unanswered> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
         let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
@@ -72,7 +72,7 @@ impl Way {
             Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
         })?;
         let asked = SystemTime::now();
-        // What does not listen may still have said what it is.
+        // A program that does not read may still have printed an answer.
         far.say(&[self.path.as_bytes(), &[0]].concat()).ok();
         let line = far.line();
         let heard = Instant::now();
@@ -134,7 +134,7 @@ impl Way {
         }
     }
 
-    /// The words that run `command` there, as they were typed, but for an `option` of ssh's.
+    /// Returns the command line that runs `command` there, as a user types it, with an `option` for ssh.
     fn shell(&self, option: &str, command: &str) -> String {
         let mut remote = self.remote.clone();
         if self.is_ssh() && !option.is_empty() {
@@ -147,7 +147,7 @@ impl Way {
         self.remote.shell.first().is_some_and(|word| word.as_bytes().ends_with(b"ssh"))
     }
 
-    /// The words that install this program there.
+    /// Returns the command that installs this program there.
     fn install(&self) -> String {
         let shell = joined(&self.remote.shell);
         match shell == "ssh" {
@@ -158,14 +158,14 @@ impl Way {
         }
     }
 
-    /// Returns true where `deltic install` has put one, and the shell there looks elsewhere.
+    /// True if `deltic install` has put a program there that is not in the PATH of the remote shell.
     fn has_own_program(&self) -> bool {
         let command = ["test", "-x", OWN_PROGRAM].map(OsString::from);
         let far = Far::start(&self.remote, &self.host, &command);
         far.is_ok_and(|far| far.finish().is_ok())
     }
 
-    /// Checks whether a run without a user gets there.
+    /// Checks whether ssh connects without asking for a password.
     fn keys(&self, findings: &mut Findings) {
         if !self.is_ssh() {
             return;
@@ -178,7 +178,7 @@ impl Way {
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = withhold_secrets(&mut command).spawn() else { return };
         match ended(&mut child, KEYS_PATIENCE) {
-            // Its own failure is told from one of the command, which a key may not run.
+            // 255 is a failure of ssh. Other codes come from the command, which a restricted key may refuse.
             Some(status) if status.code() != Some(SSH_FAILED) => {
                 return findings.ok("keys", "it connects without a question");
             }
@@ -188,14 +188,14 @@ impl Way {
                 return findings.warn("keys", "a second connection does not end", &mend);
             }
         }
-        // It knows the options that name a port, a key or a setting, and no `-l`.
+        // `ssh-copy-id` takes the options for a port, a key or a setting, but not `-l`.
         let mut copy = self.remote.shell.clone();
         copy[0] = "ssh-copy-id".into();
         let mend = format!("a run without a user needs a key: `{} {}`", joined(&copy), self.host);
         findings.warn("keys", "ssh asks for a password or a passphrase", &mend);
     }
 
-    /// Checks whether the two ends understand each other.
+    /// Checks that both ends speak the same protocol version. Another build is a warning.
     fn versions(&self, findings: &mut Findings, answer: &Answer) -> bool {
         let Answer { build, protocol: theirs, program, .. } = answer;
         let what = format!("{program}: {build}");
@@ -213,7 +213,7 @@ impl Way {
     }
 }
 
-/// Checks how far the clocks are apart: the far end looked at its own between question and answer.
+/// Checks the difference of the clocks. The far end read its clock between question and answer.
 fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, Instant)) {
     let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let earliest = since(asked).as_secs_f64();
@@ -235,16 +235,16 @@ fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, 
     );
 }
 
-/// An answer, and when it came.
+/// An answer, and the times of question and answer.
 struct Answered {
     answer: Answer,
-    /// When it was asked, by the clock here.
+    /// Time of the question, by the local clock.
     asked: SystemTime,
     heard: Instant,
     round_trip: Duration,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 struct Unanswered {
     exit: Exit,
     name: &'static str,
@@ -258,12 +258,12 @@ impl Unanswered {
     }
 }
 
-/// A command as it is typed.
+/// Returns a command line as a user types it.
 fn joined(words: &[OsString]) -> String {
     words.iter().map(|word| hint::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The same with texts that may be shown: the far end could write to the terminal otherwise.
+/// Escapes all texts of an answer: otherwise the far end could send control characters to the terminal.
 fn shown(said: Value) -> Value {
     match said {
         Value::String(text) => printable(text.as_bytes()).into(),
@@ -275,13 +275,14 @@ fn shown(said: Value) -> Value {
     }
 }
 
-/// The program of `deltic install`: a remote shell begins in the home directory.
+/// The path of the program that `deltic install` installs, relative to the home directory, where a remote shell
+/// starts.
 const OWN_PROGRAM: &str = ".local/bin/deltic";
-/// Exit code of an ssh that does not connect.
+/// Exit code of ssh after a failed connection.
 const SSH_FAILED: i32 = 255;
-/// The longest time for a connection that asks nobody.
+/// Longest time for a connection that asks no question.
 const KEYS_PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that go there and back, to take the shortest time.
+/// Round trips to measure; the shortest counts.
 const TRIPS: usize = 5;
-/// A difference of clocks that nobody minds.
+/// The largest difference of clocks, in seconds, that is no finding.
 const CLOCK_SECONDS: f64 = 2.0;

@@ -1,5 +1,7 @@
-//! `deltic watch --confirm`: the user's word to watches that hold deletions back. Each of them listens on a socket, in
-//! a directory that only its user can enter; a connection is the word, and the answer says how many names it was for.
+//! `deltic watch --confirm`: the user's confirmation for watches that hold deletions back.
+//!
+//! Each watch listens on a socket, in a directory that only its user can enter. A connection confirms; the answer is
+//! the number of names confirmed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +19,7 @@ use deltic_net::watch::Confirming;
 
 use crate::plan::cache;
 
-/// A watch that takes the word, as long as this lives.
+/// The socket of a watch that waits for a confirmation; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     dir: Dir,
@@ -30,7 +32,7 @@ impl Drop for Listening {
     }
 }
 
-/// The directory of the sockets, held: it is our own, and nobody can put another one in its place.
+/// The directory of the sockets, held open: nobody can replace the directory by another one.
 #[derive(Debug)]
 struct Dir(OwnedFd);
 
@@ -41,7 +43,7 @@ impl Dir {
         Ok(dir)
     }
 
-    /// A path of what is called so in it. It is short, as that of a socket must be.
+    /// Returns a path of `name` in this directory. The path is short, as a socket's path must be.
     fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
         Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name.as_ref())
     }
@@ -52,22 +54,22 @@ fn path() -> io::Result<PathBuf> {
     Ok(dir.join("watch"))
 }
 
-/// Longest wait for the other side: a watch that is stopped does not answer.
+/// Longest wait for the other side: a stopped watch does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ENDING: &str = "sock";
-/// Most watches of one process number: containers that share a directory may have the same.
+/// Most watches of one process number: containers that share a directory may use the same number.
 const MOST: u32 = 100;
-/// Most bytes of an answer that are read.
+/// Most bytes read of an answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Takes the word for a watch of these `operands`.
+/// Starts a thread that takes confirmations for the watch of these `operands`.
 pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Listening> {
     let dir = Dir::open()?;
     let (listener, name) = bind(&dir)?;
     let answer = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else {
-                // There are too many open files, say. It may be better later.
+                // There may be too many open files, for example. Try again later.
                 thread::sleep(Duration::from_secs(1));
                 continue;
             };
@@ -80,7 +82,7 @@ pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Lis
     Ok(Listening { dir, name })
 }
 
-/// Binds to the first name of this process that no other one listens at.
+/// Binds to the first free name of this process number.
 fn bind(dir: &Dir) -> io::Result<(UnixListener, String)> {
     for n in 0..MOST {
         let name = format!("{}-{n}.{ENDING}", process::id());
@@ -96,13 +98,14 @@ fn bind(dir: &Dir) -> io::Result<(UnixListener, String)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-/// Returns true where nobody listens any more. A watch takes no datagrams, so to ask so is not the word.
+/// True if no process listens at `path` any more. A datagram socket cannot connect to a watch, so this check is not a
+/// confirmation.
 fn is_left_behind(path: &Path) -> bool {
     let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// The command that confirms here: a service may have another directory than its user.
+/// Returns the command that confirms here. A service may have another cache directory than its user.
 pub(super) fn command() -> String {
     let command = "deltic watch --confirm";
     let dir = std::env::var(cache::VARIABLE).ok().filter(|dir| !dir.is_empty());
@@ -110,8 +113,10 @@ pub(super) fn command() -> String {
     word.map_or_else(|| command.into(), |dir| format!("{}={dir} {command}", cache::VARIABLE))
 }
 
-/// Gives every watch of this user the word; of those that held names back how many, and the operands. Those that cannot
-/// be asked are told to `remark`.
+/// Confirms to every watch of this user. Returns the number of names and the operands of each watch that held names
+/// back.
+///
+/// Calls `remark` for each watch that cannot be reached.
 pub(super) fn confirm(mut remark: impl FnMut(&Path, &io::Error)) -> io::Result<Vec<(u64, String)>> {
     if !path()?.try_exists()? {
         return Ok(Vec::new());
@@ -132,7 +137,7 @@ pub(super) fn confirm(mut remark: impl FnMut(&Path, &io::Error)) -> io::Result<V
 
 fn confirm_at(path: &Path) -> io::Result<Option<(u64, String)>> {
     let stream = match UnixStream::connect(path) {
-        // The watch was killed, or has ended just now.
+        // The watch was killed, or has just ended.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).ok();
             return Ok(None);

@@ -30,7 +30,7 @@ use crate::report::summary::duration;
 use crate::report::view::Summary;
 use crate::words::zone::Zone;
 
-/// Syncs until it is told to end.
+/// Syncs until told to end.
 pub(crate) fn run(args: &WatchArgs) -> Exit {
     if args.confirm {
         return confirm(&args.sync);
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
     }
 }
 
-/// Gives running watches the user's word.
+/// Sends the user's confirmation to running watches.
 fn confirm(args: &SyncArgs) -> Exit {
     if !args.operands.is_empty() {
         return refuse(args, &anyhow!("--confirm takes no SRC and DEST"));
@@ -97,7 +97,7 @@ fn confirm(args: &SyncArgs) -> Exit {
     }
 }
 
-/// SRC and DEST as they were typed, on one line.
+/// Returns the operands as typed, on one line.
 fn words_of(args: &SyncArgs) -> String {
     let words = args.operands.iter().map(|word| printable(word.as_encoded_bytes()));
     words.collect::<Vec<_>>().join(" ")
@@ -106,9 +106,9 @@ fn words_of(args: &SyncArgs) -> String {
 /// Sums over all rounds so far.
 struct Course {
     request: Request,
-    /// The socket on which the user's word is heard, or why there is none.
+    /// The socket for the user's confirmation, or the error without one.
     listening: io::Result<Listening>,
-    /// Updates of edited files, where the destination takes them.
+    /// Updates of edited files, if the destination supports updates.
     updates: Option<EditedFiles>,
     start: Instant,
     all: Watched,
@@ -131,7 +131,7 @@ impl Course {
             let (result, exit) = self.round(&round, watch.has_begun());
             let number = round.number;
             let ended = match (&result, exit) {
-                // As another sync would end: it is most likely a wrong word.
+                // A failed first round ends the watch as it ends a sync: the arguments are most likely wrong.
                 (Err(_), _) if !watch.has_begun() => return exit,
                 (Err(SyncError::Interrupted | SyncError::Torn(_) | SyncError::TimeUp), _) => break,
                 (Err(_), _) => Ended::Broken,
@@ -173,7 +173,7 @@ impl Course {
         (result, exit)
     }
 
-    /// Says how it stands, where somebody watches or asks for names.
+    /// Prints the state after a round, if the output has a summary or names.
     fn show(&self, round: &state::Ended<'_>) {
         let view = &self.request.view;
         let is_told = match view.summary {
@@ -224,7 +224,7 @@ impl Course {
         output::complain(&note.to_string(), hint.as_deref());
     }
 
-    /// Says what it all came to.
+    /// Prints the sums of all rounds.
     fn finish(mut self, complete: bool) -> Exit {
         self.all.exit_code = self.last.code();
         self.all.elapsed_ms = millis(self.start.elapsed());
@@ -266,7 +266,7 @@ fn lines(all: &Watched) -> [String; 2] {
     ]
 }
 
-/// Writes an event. Whether somebody still reads is known at the end.
+/// Writes an event. Write errors show up at the end.
 fn say(request: &Request, event: &Event<'_>) {
     let mut output = output(request);
     output.line(event.line());

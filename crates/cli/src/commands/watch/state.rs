@@ -1,4 +1,4 @@
-//! A line for each round, with its time: what a watch has done, and how it stands.
+//! The line after each round of a watch: the time, the work done, and the state.
 
 use std::time::SystemTime;
 
@@ -16,11 +16,11 @@ pub(super) struct Ended<'a> {
     pub(super) number: u64,
     pub(super) result: &'a Result<Outcome, SyncError>,
     pub(super) exit: Exit,
-    /// Names that wait to be removed.
+    /// Names to be removed that wait for a confirmation.
     pub(super) held: u64,
 }
 
-/// The line for a round; none where a round after the first found nothing to do.
+/// Returns the line for a round; `None` for a later round without changes.
 pub(super) fn line(round: &Ended<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
     let Ended { number, result, exit, held } = *round;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn line(round: &Ended<'_>, zone: &Zone, now: SystemTime) -> Option<St
     Some(format!("{time} round {}: {done}; {stands}", HumanCount(number)))
 }
 
-/// Says how many names wait for the user's word.
+/// Returns the text for names that wait for the user's confirmation.
 pub(super) fn waiting(held: u64) -> String {
     let wait = if held == 1 { "waits" } else { "wait" };
     format!("{} {wait} for `{}`", counted(held, "name"), confirm::command())

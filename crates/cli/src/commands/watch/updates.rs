@@ -1,5 +1,6 @@
-//! Rounds of files that were edited, by updates in one message each: over a connection that stays, and with what is
-//! known of the files since they were last synced. What does not fit is for a session, as any other round.
+//! Updates of edited files: one message a file, over a kept connection, from facts remembered since the last sync.
+//!
+//! Rounds that do not fit run as a session.
 
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
@@ -18,29 +19,29 @@ use deltic_tree::{Name, RelPath};
 use crate::args::server::LoginArgs;
 use crate::plan::server::{address_of, credentials};
 
-/// Most files that are updated in a round, one after the other.
+/// Most files updated in a round, one after the other.
 const MOST_FILES: usize = 8;
-/// Longest time for these: a server that is slow has a session instead.
+/// Longest time for the updates of a round. With a slower server, a session does the rest.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes of files that are remembered after one round: they are read once more.
+/// Most bytes, of all files together, remembered after a round. Remembering reads each file again.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Updates for the rounds of a watch.
+/// Updates of edited files for the rounds of a watch.
 pub(super) struct EditedFiles {
     server: Updating,
-    /// The directory of the files in the volume.
+    /// The destination directory in the volume.
     dir: RelPath,
-    /// True if files get their modes there.
+    /// True if files get their modes at the destination.
     modes: bool,
-    /// True if directories get their times there; files do.
+    /// True if directories get their times at the destination; files always do.
     dir_times: bool,
 }
 
 impl EditedFiles {
-    /// Updates for the watch of this plan, if they fit it.
+    /// Connects for the watch of this plan; `None` if the plan does not allow updates.
     ///
     /// # Errors
-    /// Where there is no token, or no thread.
+    /// If there is no token, or no thread can be started.
     pub(super) fn new(plan: &Plan, login: &LoginArgs) -> Result<Option<Self>> {
         let Destination::Remote { host, path } = &plan.destination else { return Ok(None) };
         if !Address::looks_like(host.as_bytes()) || !fit(&plan.options) || plan.bwlimit.is_some() {
@@ -54,10 +55,10 @@ impl EditedFiles {
         Ok(Some(Self { server, dir, modes: *modes, dir_times: !metadata.omit_dir_times }))
     }
 
-    /// Runs a round's plan, or makes updates in its place.
+    /// Makes the updates of a round, or runs the round's plan as a session.
     ///
     /// # Errors
-    /// As of any run.
+    /// Errors of the session.
     pub(super) fn run(
         &mut self,
         round: &Round,
@@ -96,7 +97,7 @@ impl EditedFiles {
         Ok(outcome)
     }
 
-    /// Updates files of a round until one does not fit; whether all did.
+    /// Updates the files of a round up to the first that does not fit. True if all were updated.
     fn update_all(
         &mut self,
         round: &Round,
@@ -150,7 +151,7 @@ impl EditedFiles {
     }
 }
 
-/// The directory in a volume that a destination's path stands for.
+/// Returns the directory in a volume that a destination's path names.
 fn dir_of(path: &Path) -> Option<RelPath> {
     let mut dir = RelPath::root();
     for part in path.components() {
@@ -165,7 +166,7 @@ fn dir_of(path: &Path) -> Option<RelPath> {
     Some(dir)
 }
 
-/// True where a session with these options would do no more for an edited file than an update does.
+/// True if a session with these options would do no more for an edited file than an update does.
 fn fit(options: &Options) -> bool {
     let Options {
         recursive: _,
@@ -207,7 +208,7 @@ fn fit(options: &Options) -> bool {
     let says_more = *tells_owners || *tells_digests;
     let is_own_way =
         !whole_file && *strategy == Options::default().strategy && block_bytes.is_none();
-    // Without times what comes is as young as the update, and the next one finds no base.
+    // Without `--times`, the new file has the time of the update, and the next update finds no basis.
     *times
         && is_plain
         && is_own_way
@@ -218,7 +219,7 @@ fn fit(options: &Options) -> bool {
         && *compare == compares
 }
 
-/// True where an edited file gets no more than its time and mode.
+/// True if an edited file gets only its time and mode.
 fn carries_plainly(metadata: &Metadata) -> bool {
     let Metadata { devices, specials, users, groups, omit_dir_times, omit_link_times, .. } =
         *metadata;
@@ -236,7 +237,7 @@ fn carries_plainly(metadata: &Metadata) -> bool {
     *metadata == plain
 }
 
-/// True for a file whose content came.
+/// True for a file with transferred content.
 fn is_new_content(change: &Change) -> bool {
     change.item == EntryType::File && matches!(change.action, Action::Created | Action::Updated)
 }
@@ -261,7 +262,7 @@ fn change(path: &RelPath, updated: &Updated) -> Change {
     Change { path: path.clone(), item: EntryType::File, action: Action::Updated, differs, facts }
 }
 
-/// Counts of a session, with the files that were updated before it, which it lists too.
+/// Adds the counts of files updated before a session. The session lists these files too.
 fn sum(mut totals: Totals, done: &Totals) -> Totals {
     totals.transferred += done.transferred;
     totals.transferred_bytes += done.transferred_bytes;
