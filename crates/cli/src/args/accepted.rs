@@ -1,5 +1,6 @@
-//! Options of rsync that mean nothing here, or that Deltic does not do: the first are accepted, so that scripts run,
-//! the others refused with a reason.
+//! rsync's options without effect here, and rsync's options that Deltic does not support.
+//!
+//! Options without effect are accepted, so that scripts run. Unsupported options are refused with a reason.
 
 use std::ffi::OsString;
 
@@ -79,7 +80,10 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Refuses what Deltic does not do.
+    /// Refuses options that Deltic does not support.
+    ///
+    /// # Errors
+    /// The option, with an alternative.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.password_file.is_none(),

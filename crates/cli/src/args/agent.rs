@@ -55,14 +55,15 @@ struct Line {
 }
 
 impl Asked {
-    /// Most bytes a second.
+    /// Returns the limit in bytes a second, if any.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.bwlimit.and_then(Rate::limit)
     }
 }
 
-/// Parses the command that the other end wanted to be run, if that is an agent; its program may have any name.
-/// A stream that joins leads to a socket, and that would be outside.
+/// Parses the requested command, if the command is an agent; the program may have any name.
+///
+/// `None` for `--join`: a joining stream uses a socket outside the restricted directory.
 pub(crate) fn asked(command: &OsStr) -> Option<Asked> {
     let words = shlex::split(command.to_str()?)?;
     let [_, agent, options @ ..] = &words[..] else { return None };

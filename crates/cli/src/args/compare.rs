@@ -1,4 +1,4 @@
-//! Options for what counts as changed, and for reference directories.
+//! Options that decide which files count as changed, and options for reference directories.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -88,7 +88,10 @@ fn bound(word: &str) -> Result<Bound, BadSize> {
 }
 
 impl CompareArgs {
-    /// The meaning of the words, or why they make no sense together.
+    /// Returns the options for comparisons.
+    ///
+    /// # Errors
+    /// If arguments contradict each other.
     pub(crate) fn compare(&self) -> Result<Compare> {
         Ok(Compare {
             size_only: self.size_only,
@@ -98,7 +101,7 @@ impl CompareArgs {
             ignore_existing: self.ignore_existing,
             cached: !self.no_cache,
             max_age_secs: self.checksum_max_age.0,
-            // The plan knows the places.
+            // Set later: the file systems are known only with the plan.
             trusted: None,
             window: self.window()?,
             min_bytes: self.min_size.map_or(0, Bound::bytes),

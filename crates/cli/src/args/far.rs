@@ -1,4 +1,4 @@
-//! The options of `deltic doctor` and `deltic install`, which are about another machine.
+//! The options of `deltic doctor` and `deltic install`, which work on another machine.
 
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
@@ -57,7 +57,7 @@ pub(crate) struct InstallArgs {
     pub(crate) _settings: SettingArgs,
 }
 
-/// A host, with or without a colon behind it.
+/// Parses a host; a colon behind the host is dropped.
 pub(crate) fn host(word: &str) -> Result<String, &'static str> {
     let host = word.strip_suffix(':').unwrap_or(word);
     let name = host.rsplit_once('@').map_or(host, |(_, name)| name);

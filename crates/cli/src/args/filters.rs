@@ -1,6 +1,6 @@
-//! The words that say which names take part, in the order in which they were written, and the rules that they make.
+//! Filter options in the order of the command line, and the rules that they make.
 //!
-//! Files named on the command line are read here, on the machine where it was typed: both ends get what is in them.
+//! Files named on the command line are read on the machine of the command. Both ends get the rules in these files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,35 +21,36 @@ use deltic_tree::rule::{
 use super::headings::CHOOSE;
 use crate::words::refused::Unread;
 
-/// Options about names, as they were written.
+/// Filter options in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     words: Vec<Word>,
     cvs_exclude: bool,
-    /// Names that are left out are removed as well.
+    /// True if excluded names are deleted too.
     pub(crate) delete_excluded: bool,
 }
 
-/// An option that adds rules.
+/// An option that adds filter rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Filter(OsString),
     Pattern(Action, OsString),
     From(Action, OsString),
-    /// `-F`, which means something else the second time.
+    /// `-F`; a second `-F` has another meaning.
     Sprinkled,
     Gitignore,
 }
 
 impl Filters {
-    /// Puts the first `count` rules behind the others, which then win.
+    /// Moves the first `count` rules behind the other rules, which then win.
     pub(crate) fn put_last(&mut self, count: usize) {
         self.words.rotate_left(count);
     }
 
-    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`, through
-    /// links of whom `trust` says. What is made beside other names is protected: what ends in `suffix`, and directories
-    /// of the name `partial_dir`.
+    /// Builds the rules of these options, and reads the rule files that they name.
+    ///
+    /// With `from0`, lines of rule files end in NULs. Only symlinks that `trust` allows are followed. Names that end
+    /// in `suffix` are protected, and so are directories called `partial_dir`.
     pub(crate) fn rules(
         &self,
         (from0, trust): (bool, Trust),
@@ -96,7 +97,7 @@ impl Filters {
     }
 }
 
-/// The rules so far.
+/// The rules gathered so far.
 struct Gathered {
     rules: Vec<Rule>,
     end: LineEnd,
@@ -128,8 +129,9 @@ impl Gathered {
         Ok(())
     }
 
-    /// Adds the rules of the file `path`, which `depth` rule files merge inside each other. The author of a merged
-    /// rule file may have no right to read `path`: no error shows a line of `path`.
+    /// Adds the rules of the file `path`, at a depth of `depth` merged rule files.
+    ///
+    /// The author of a merged rule file may have no right to read `path`: no error shows a line of `path`.
     fn merge(&mut self, path: &OsStr, reading: &FileSyntax, depth: usize) -> Result<()> {
         let bytes = match contents(path, self.trust) {
             Err(_) if depth > 1 => Err(anyhow::Error::msg(Unread(UNREAD_WITHIN.into()))),
@@ -142,7 +144,7 @@ impl Gathered {
         self.add(lines.with_context(|| shown(path))?, depth + 1)
     }
 
-    /// Adds the rules of a `-C` where it was typed.
+    /// Adds the rules of `-C`, at the position of the option.
     fn add_cvs(&mut self, marks: RuleModifiers) -> Result<()> {
         self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
         let reading = FileSyntax { syntax: LineSyntax::Cvs, words: true, marks };
@@ -161,7 +163,7 @@ impl Gathered {
     }
 }
 
-/// All of a file, or of standard input.
+/// Reads a whole rule file, or standard input for `-`.
 fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -266,18 +268,18 @@ fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Values of one option, and where each was written.
+/// Returns the values of one option with their positions on the command line.
 fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> Vec<(usize, Word)> {
     let positions = matches.indices_of(name).into_iter().flatten();
     let texts = matches.get_many::<OsString>(name).into_iter().flatten();
     positions.zip(texts).map(|(position, text)| (position, word(text.clone()))).collect()
 }
 
-/// Longest file of rules that the command line may name.
+/// Longest rule file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Most levels of files of rules that name further ones.
+/// Most levels of rule files that merge other rule files.
 const MAX_DEPTH: usize = 8;
-/// Error for a file that a merged rule file names and that cannot be read.
+/// Error for an unreadable file that a merged rule file names.
 const UNREAD_WITHIN: &str = "cannot read a rule file that a merged rule file names";
 
 #[cfg(test)]

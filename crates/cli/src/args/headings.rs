@@ -1,4 +1,4 @@
-//! The headings that options stand under in `--help`.
+//! Headings of options in `--help`.
 
 pub(crate) const CARRY: &str = "What is preserved";
 pub(crate) const CHOOSE: &str = "What is copied and left out";

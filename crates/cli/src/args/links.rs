@@ -19,7 +19,7 @@ pub(crate) struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// The owners whose links are followed.
+    /// Returns the owners whose symlinks are followed.
     pub(crate) const fn trust(&self) -> Trust {
         Trust::new(self.insecure_links)
     }
@@ -62,7 +62,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The meaning of the words.
+    /// Returns the options for symlinks.
     pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
             (true, _, _) => Follow::All,
@@ -71,7 +71,7 @@ impl LinkArgs {
             (false, false, true) => Follow::Dirs,
             (false, false, false) => Follow::Never,
         };
-        // On one machine the near end is the sources.
+        // On one machine, this end counts as the source.
         let ends = (FarWords::of(far_words).munges, self.munge_links);
         let (munge, unmunge) = if far == Far::Sources { (ends.1, ends.0) } else { ends };
         Links {

@@ -1,5 +1,4 @@
-//! The words about whose entries are, and what they get besides content. Those of `-r`, `-l`, `-p` and `-t` stand with
-//! `-a`.
+//! Options for owners, permissions and other metadata. `-r`, `-l`, `-p` and `-t` are declared beside `-a`.
 
 use std::ffi::OsString;
 
@@ -133,18 +132,18 @@ pub(crate) struct MetadataArgs {
     no_numeric_ids: bool,
 }
 
-/// Role of the far end, for options that are for one end alone.
+/// Role of the far end, for options that apply to one end only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
     /// The sources are on the other machine.
     Sources,
-    /// The destination is.
+    /// The destination is on the other machine.
     Destination,
-    /// The other end of a run on this machine.
+    /// Both ends are on this machine.
     Nothing,
 }
 
-/// Words of `-M` that the far end heeds, and what is left for its command line.
+/// Options given with `-M`: options that change the plan, and the rest for the far end's command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FarWords {
     notes: Option<bool>,
@@ -176,7 +175,7 @@ impl FarWords {
     }
 }
 
-/// The words of `-M` that are for the far end's command line.
+/// Returns the options of `-M` for the far end's command line.
 pub(crate) fn remote_words(words: &[OsString]) -> Vec<OsString> {
     FarWords::of(words).rest
 }
@@ -214,8 +213,10 @@ impl std::str::FromStr for Owner {
 }
 
 impl MetadataArgs {
-    /// Which ends note what only the superuser may set, given the words of `-M`: on one machine the near end is the
-    /// sources, and the far one is as the near one if nothing else is said.
+    /// Decides which ends store in xattrs the metadata that only root can set (`--fake-super`).
+    ///
+    /// `words` are the options of `-M`. On one machine, this end is the source, and the other end does the same by
+    /// default.
     pub(crate) fn notes(
         &self,
         far: Far,
@@ -236,9 +237,9 @@ impl MetadataArgs {
         Ok(())
     }
 
-    /// The meaning of the words, beside `-a` or not; `umask` is asked for only if it matters.
+    /// Returns the options for metadata; `archive` is true with `-a`. `umask` is called only if needed.
     pub(crate) fn metadata(&self, archive: bool, umask: impl Fn() -> u32) -> Result<Metadata> {
-        // What is taken out of -a or -D stays out.
+        // Options taken out of `-a` or `-D` stay out.
         let taken = self.devices_and_specials || archive && !self.no_devices_and_specials;
         let chmod = self.chmod.join(",");
         let chmod = match ModeRules::parse(&chmod, umask()) {

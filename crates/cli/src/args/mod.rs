@@ -1,4 +1,4 @@
-//! The words that `deltic` knows. What they mean together is [`plan`](crate::plan)'s to say.
+//! The command line of `deltic`. [`plan`](crate::plan) turns parsed arguments into a plan.
 
 mod accepted;
 pub(crate) mod agent;
@@ -106,10 +106,10 @@ pub(crate) enum Command {
     Agent(AgentArgs),
 }
 
-/// Understands the words of a command line, and the settings of these places.
+/// Parses a command line together with the settings of `places`.
 ///
 /// # Errors
-/// What is wrong with words or settings, or the help that they ask for.
+/// An invalid argument or setting, or the requested help.
 pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Result<Cli, Refusal> {
     let Understood { matches, applied, .. } = understand(words, places)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
@@ -123,13 +123,13 @@ pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Re
     Ok(cli)
 }
 
-/// The same, of the words alone.
+/// Parses a command line without settings.
 #[cfg(test)]
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
     read(words, &Places::default()).map_err(|refusal| refusal.error)
 }
 
-/// A command line as clap understands it, with its settings in front.
+/// A parsed command line, with the settings inserted.
 struct Understood {
     cli: clap::Command,
     matches: ArgMatches,
@@ -143,7 +143,7 @@ fn understand(
     let mut words = words.peekable();
     let as_rsync = words.peek().is_some_and(|name| is_rsync(name));
     let mut words = rewrite::normal(words);
-    // What other commands take back is not put together for nothing.
+    // Adds the `--no-OPTION` forms only for a command that uses them: building them takes time.
     let mut cli = (WITH_OPPOSITES.iter())
         .filter(|name| words.iter().any(|word| word == *name))
         .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
@@ -154,7 +154,7 @@ fn understand(
     if applied.words.is_empty() {
         return Ok(Understood { cli, matches, applied });
     }
-    // They stand behind the name of the command.
+    // Insert settings behind the command's name.
     words.splice(2..2, applied.words.iter().cloned());
     match cli.try_get_matches_from_mut(&words) {
         Ok(matches) => Ok(Understood { cli, matches, applied }),
@@ -162,11 +162,11 @@ fn understand(
     }
 }
 
-/// The commands with options that can be taken back.
+/// Commands with `--no-OPTION` forms.
 const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 
-/// The words of this process's `sync` as they are needed once more, in one form for all, but for operands and the
-/// options `without` these names.
+/// Returns the options of this process's `sync` in a uniform form, for a script. Leaves out operands and the options
+/// in `without`.
 pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
     let Ok(Understood { cli, matches, .. }) = understand(std::env::args_os(), &Places::here())
     else {
@@ -205,13 +205,13 @@ pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
     words.into_iter().map(|(_, word)| word).collect()
 }
 
-/// All that `deltic` knows: what is declared, and `--no-OPTION` for each option of `sync` that can be taken back.
+/// Returns the whole command line interface, with `--no-OPTION` for each reversible option of `sync` and `watch`.
 pub(crate) fn command() -> clap::Command {
     let with = |cli: clap::Command, name| cli.mut_subcommand(name, with_opposites);
     WITH_OPPOSITES.into_iter().fold(Cli::command(), with)
 }
 
-/// An option of `sync` as `verify` has it.
+/// Adapts the help of a `sync` option for `verify`.
 fn compared(arg: Arg) -> Arg {
     let help = arg.get_help().map(|help| help.to_string().replace("Preserve ", "Compare "));
     match help {
@@ -280,10 +280,10 @@ mod tests {
         assert!(sync("--delete --max-delete=x a b").is_err());
     }
 
-    /// The options of which no row of `document` tells in its first cell.
+    /// Returns the options without a row in `document`.
     fn without_row(document: &str) -> Vec<String> {
         let command = command();
-        // It has the options of sync as well.
+        // `watch` includes the options of `sync`.
         let watch = command.find_subcommand("watch").unwrap();
         let options =
             watch.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());

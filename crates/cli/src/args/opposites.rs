@@ -1,13 +1,13 @@
-//! The opposites of options: `--no-OPTION` for those that can be taken back.
+//! Negated options: `--no-OPTION` for each reversible option.
 
 use std::collections::HashSet;
 
 use clap::{Arg, ArgAction};
 
-/// `sync` as rsync's users write it: with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared
-/// and make sense.
+/// Adds `--no-OPTION` (and `--no-O`) for the options of `sync`, except declared forms and forms without sense.
 pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
-    // As to rsync, a word behind an option that takes one is its value, whatever it begins with.
+    // As in rsync, the argument behind an option with a value is that value, even if the argument starts with a
+    // hyphen.
     let sync = sync.mut_args(|arg| match takes_value(&arg) {
         true => arg.allow_hyphen_values(true),
         false => arg,
@@ -17,7 +17,7 @@ pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
     ids.iter().fold(sync, |sync, id| with_opposite(sync, id, &mut known))
 }
 
-/// `sync` with the opposite of the option `id`; `known` are all long names so far.
+/// Adds the negated form of the option `id`; `known` holds all long names so far.
 fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>) -> clap::Command {
     let Some(arg) = sync.get_arguments().find(|arg| arg.get_id() == id) else { return sync };
     let Some(long) = arg.get_long() else { return sync };
@@ -43,19 +43,19 @@ fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>
     sync.arg(arg.action(ArgAction::SetTrue).hide(true))
 }
 
-/// True for an option with a value.
+/// True if the option takes a value.
 fn takes_value(arg: &Arg) -> bool {
     let takes_values = arg.get_num_args().is_none_or(|values| values.takes_values());
     arg.get_action().takes_values() && takes_values && !arg.is_positional()
 }
 
-/// All long names of an option.
+/// Returns all long names of an option.
 pub(crate) fn names(arg: &Arg) -> impl Iterator<Item = String> {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(aliases).map(str::to_owned)
 }
 
-/// Options with a value that rsync takes back too.
+/// Options with a value that rsync can negate too.
 const TAKEN_BACK: &[&str] = &["bwlimit", "timeout", "contimeout", "iconv"];
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
             for name in option.get_long().map(|long| format!("--{long}")).into_iter().chain(short) {
                 let words = ["deltic", "sync", &name, "-v-", "src", "dst"];
                 let parsed = crate::args::parse(words.into_iter().map(Into::into));
-                // What it means is another question.
+                // Only the parsing is tested, not the meaning.
                 let why = parsed.map_or_else(|error| error.to_string(), |_| String::new());
                 assert!(why.is_empty() || why.contains("invalid value '-v-'"), "{name}: {why}");
                 options += 1;

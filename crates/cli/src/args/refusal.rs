@@ -1,10 +1,10 @@
-//! Words that clap refuses, and what to say of them.
+//! Command lines that clap refuses, and the messages about them.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::settings::Applied;
 
-/// Why words make no sense, and the settings that were among them.
+/// The reason why a command line is invalid, and the settings that were applied.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(super) error: clap::Error,
@@ -18,28 +18,28 @@ impl From<clap::Error> for Refusal {
 }
 
 impl Refusal {
-    /// The error as clap has it.
+    /// Returns clap's error.
     pub(crate) fn error(&self) -> &clap::Error {
         &self.error
     }
 
-    /// An option that other tools have and Deltic has not, and what to say of it.
+    /// Returns an unknown option that other tools have, with advice for users of these tools.
     pub(crate) fn not_yet(&self) -> Option<(&str, &'static str)> {
         not_yet(&self.error)
     }
 
-    /// The error, with tips that help.
+    /// Returns the text of the error, with only those tips that help.
     pub(crate) fn text(&self) -> String {
         let text = with_useful_tips(&self.error, &self.error.render().to_string());
         let text = match self.is_helped() {
             true => text,
-            // It has said all that there is to say.
+            // The message is complete without a reference to the help.
             false => text.split(MORE).next().unwrap_or_default().trim_end().to_owned() + "\n",
         };
         text.replace("invalid digit found in string", "not a whole number")
     }
 
-    /// True where the help says more: of a word that is not known, or one that is missing.
+    /// True if the help explains more: for an unknown or a missing argument.
     pub(crate) fn is_helped(&self) -> bool {
         let lacks_value = self.error.kind() == ErrorKind::InvalidValue
             && self.error.get(ContextKind::InvalidValue).is_none_or(is_empty);
@@ -53,38 +53,39 @@ impl Refusal {
         lacks_value || !is_said
     }
 
-    /// The setting that `text` complains about, and where it stands.
+    /// Names the setting that `text` complains about, and its place.
     pub(crate) fn origin(&self, text: &str) -> Option<String> {
         self.applied.blame(text)
     }
 
-    /// `text` as rsync's users read it.
+    /// Returns `text` in rsync's words.
     pub(crate) fn in_rsyncs_words(&self, text: &str) -> String {
         in_rsyncs_words(&self.error, text)
     }
 
-    /// True for a way to compress that there is not: to rsync that is no fault of the words.
+    /// True for an unknown `--compress-choice`: rsync reports this with an exit code other than that of a usage
+    /// error.
     pub(crate) fn is_way_to_compress(&self) -> bool {
         let arg = self.error.get(ContextKind::InvalidArg);
         let is_it = |arg: &ContextValue| arg.to_string().starts_with("--compress-choice ");
         self.error.kind() == ErrorKind::InvalidValue && arg.is_some_and(is_it)
     }
 
-    /// True where `text` asks for a command: whoever is used to rsync begins with its options.
+    /// True if the command is missing: users of rsync start with options.
     pub(crate) fn lacks_command(&self, text: &str) -> bool {
         text.contains("<COMMAND>")
             && self.error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     }
 }
 
-/// Begins clap's last words.
+/// The start of clap's closing reference to the help.
 const MORE: &str = "\n\nFor more information, try ";
 
 fn is_empty(value: &ContextValue) -> bool {
     matches!(value, ContextValue::String(text) if text.is_empty())
 }
 
-/// The error as rsync's users read it: in rsync's words where they are a matter of form, without our usage.
+/// Returns `text` in rsync's words for unknown options, and without usage.
 fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(word)) => format!("{word}: unknown option"),
@@ -95,7 +96,7 @@ fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
     }
 }
 
-/// The words of `error` without tips that lead astray: of a mistyped option the right one is named, and no other.
+/// Removes misleading tips from `text`: a mistyped option gets only a similar name as a tip.
 fn with_useful_tips(error: &clap::Error, text: &str) -> String {
     if error.kind() != ErrorKind::UnknownArgument {
         return text.to_owned();
@@ -111,10 +112,10 @@ fn with_useful_tips(error: &clap::Error, text: &str) -> String {
     text.split("\n\n").filter(is_useful).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Characters that a mistyped word may have wrong.
+/// Most wrong characters in a mistyped option.
 const MAX_TYPOS: usize = 2;
 
-/// Counts the characters to change, add or leave out that make one word the other.
+/// Returns the edit distance of two words, in characters.
 fn edits(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (y, a) in one.chars().enumerate() {
@@ -127,14 +128,14 @@ fn edits(one: &str, other: &str) -> usize {
     row[other.chars().count()]
 }
 
-/// An option that other tools have and Deltic has not, and what to say of it.
+/// Returns an unknown option that other tools have, with advice for users of these tools.
 fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
     let (_, why) = NOT_YET.iter().find(|(words, _)| words.split(' ').any(|known| known == word))?;
     (error.kind() == ErrorKind::UnknownArgument).then_some((word, why))
 }
 
-/// Options that hands used to rsync, and to tools like it, will try.
+/// Options of rsync and similar tools that users will try, each with advice.
 const NOT_YET: &[(&str, &str)] = &[
     ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
     ("--write-devices --copy-devices", "devices are made or left out, and never written or read"),

@@ -1,4 +1,4 @@
-//! Options for what is removed, and what is kept of it.
+//! Options for deletions and backups.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -66,7 +66,7 @@ pub(crate) struct RemoveArgs {
     suffix: Option<OsString>,
 }
 
-/// The value of `--max-delete`: a number of names, or a share of them in percent.
+/// The value of `--max-delete`: a number of names, or a percentage of all names.
 #[derive(Clone, Copy, Debug)]
 struct MaxDelete(Delete);
 
@@ -80,13 +80,16 @@ impl FromStr for MaxDelete {
             return Ok(Self(Delete::Guarded(Guard { percent, names: None })));
         }
         let names: i64 = word.parse().map_err(|_| "neither a number nor a share such as 10%")?;
-        // As in rsync, less than nothing is nothing.
+        // As in rsync, a negative number counts as 0.
         Ok(Self(Delete::AtMost(names.try_into().unwrap_or(0))))
     }
 }
 
 impl RemoveArgs {
-    /// The deletions that are asked for; `excluded` says --delete too.
+    /// Returns the deletions that the options ask for; `excluded` implies `--delete`.
+    ///
+    /// # Errors
+    /// Without directories (`takes_dirs` is false), `--delete` would have no effect.
     pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {
@@ -102,7 +105,8 @@ impl RemoveArgs {
         })
     }
 
-    /// The rest of it. Where the guard would stop a run, a user who can be asked is.
+    /// Returns the other options for deletions and backups. With `asks`, the user is asked before a run that the
+    /// limit of deletions would stop.
     pub(crate) fn remove(&self, asks: bool) -> Result<Remove> {
         Ok(Remove {
             force: self.force,
@@ -118,7 +122,7 @@ impl RemoveArgs {
         if !backs_up {
             return Ok(None);
         }
-        // As in rsync, an empty one is the destination's own.
+        // As in rsync, an empty directory name means the destination itself.
         let dir = self.backup_dir.clone().filter(|dir| !dir.is_empty());
         let default = if self.backup_dir.is_some() { "" } else { "~" };
         let suffix = self.suffix.clone().unwrap_or_else(|| default.into());

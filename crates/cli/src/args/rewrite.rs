@@ -1,4 +1,4 @@
-//! The words of a command line as clap is to see them: those of rsync become ours.
+//! Rewrites command lines before clap parses them: rsync's forms become Deltic's.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::words::is_rsync;
 
-/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`, or its far end.
+/// Rewrites the command line for clap. A program called `rsync` becomes `deltic sync`, or the agent.
 pub(super) fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words = without_empty(words);
     if words.first().is_some_and(|name| is_rsync(name)) {
@@ -25,25 +25,25 @@ pub(super) fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         && [first, second].map(|word| word.to_str().unwrap_or_default()).iter().all(is_version)
         && first != second
     {
-        // `--version -v` tells the build too.
+        // `--version -v` also shows the build.
         words.insert(1, "sync".into());
     }
     words
 }
 
-/// Tells whether a word asks for the version, or for more of it.
+/// True if an argument asks for the version or for more details.
 fn is_version(word: &&str) -> bool {
     ["--version", "-V", "-v", "--verbose"].contains(word)
 }
 
-/// True if another `deltic` starts its far end with these words.
+/// True if another `deltic` starts its agent with these arguments.
 fn is_started_as_agent(words: &[OsString]) -> bool {
     let is_option = |word: &OsString| word.as_bytes().starts_with(b"--");
     matches!(words, [_, first, rest @ ..] if first == "agent" && rest.iter().all(is_option))
 }
 
-/// The words without options of an empty value, where these mean to rsync that they are not given: scripts have them
-/// whose variables are not set.
+/// Removes options with an empty value that rsync treats as not given. Scripts pass such options from unset
+/// variables.
 fn without_empty(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut kept, mut words) = (Vec::new(), words.peekable());
     while let Some(word) = words.next() {
@@ -71,15 +71,15 @@ fn without_empty(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     kept
 }
 
-/// The flags in front of an `e` in the same word: those of `-ve`.
+/// Returns the flags before the `e` in an argument such as `-ve`.
 fn flags_before_shell(word: &str) -> Option<&str> {
     let flags = word.strip_suffix('e').filter(|flags| flags.len() > 1)?;
     let letters = flags.strip_prefix('-')?;
-    // Behind one of these the rest is its value, and a second hyphen begins a name.
+    // After one of these letters, the rest is a value; a second hyphen starts a long option.
     (!letters.contains(['-', 'B', 'M', 'T', 'e', 'f', '@'])).then_some(flags)
 }
 
-/// Options that are as if they were not there where their value is empty.
+/// Options that are ignored if their value is empty.
 const EMPTY_IS_UNSET: &[&str] = &[
     "--link-dest",
     "--compare-dest",
@@ -100,7 +100,7 @@ const EMPTY_IS_UNSET: &[&str] = &[
     "-e",
 ];
 
-/// Options of which an empty value is a 0.
+/// Options whose empty value means 0.
 const EMPTY_IS_ZERO: &[&str] = &[
     "--bwlimit",
     "--timeout",

@@ -1,19 +1,19 @@
-//! `-h` alone: the options that most people need, and examples, on one screen. The rest is in `--help` and the manual.
+//! `-h` alone: the most common options with examples, on one screen. All options are in `--help` and the manual.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::Arg;
 
-/// The screen of a command.
+/// The short help of a command.
 struct Screen {
     command: &'static str,
-    /// The long names of its options that are shown, or the letters of those that have none.
+    /// Long names of the options to show; letters of options without a long name.
     options: &'static [&'static str],
     examples: &'static str,
 }
 
-/// `deltic`, whose `--help` is the screen where `words` ask for it; they ask for `--help` then.
+/// Replaces the help of a command by its screen, if `words` ask for the screen. Changes `-h` in `words` to `--help`.
 pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Command {
     let Some(screen) = asked(words) else { return deltic };
     words[2] = "--help".into();
@@ -23,7 +23,7 @@ pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Comm
     })
 }
 
-/// The screen that is asked for: with others than the command, `-h` is rsync's "for people".
+/// Returns the screen for `COMMAND -h`. With other arguments, `-h` is rsync's `--human-readable`.
 fn asked(words: &[OsString]) -> Option<&'static Screen> {
     let [_, command, help] = words else { return None };
     let command = if command == "rsync" { "sync" } else { command.to_str()? };
@@ -51,7 +51,7 @@ impl Screen {
     }
 }
 
-/// `  -e, --rsh <COMMAND>`.
+/// Formats the names of an option as in `--help`: `  -e, --rsh <COMMAND>`.
 fn words_of(arg: &Arg) -> String {
     let short = arg.get_short().map(|letter| format!("-{letter}"));
     let long = arg.get_long().map(|name| format!("--{name}"));

@@ -1,4 +1,4 @@
-//! Options for the names that take part, besides the rules.
+//! Options that select names, besides filter rules.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -101,7 +101,7 @@ pub(crate) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// The meaning of the words; with one operand only they ask for a list.
+    /// Returns the selection of names. A single operand asks for a list.
     pub(crate) fn select(&self, operands: usize, recursive: bool) -> Select {
         let list_only = self.lists(operands);
         let listed = self.files_from.is_some();
@@ -126,7 +126,7 @@ impl SelectArgs {
         }
     }
 
-    /// The same ends, with paths on the other machine split as its shell would, where that is asked for.
+    /// Splits paths on the other machine as its shell would, with `--old-args` or RSYNC_OLD_ARGS.
     pub(crate) fn split(
         &self,
         (sources, destination): (Sources, Destination),
@@ -162,12 +162,12 @@ impl SelectArgs {
         self.list_only || operands == 1
     }
 
-    /// True if names come from a file: then `-a` does not mean `-r`.
+    /// True if names come from a file: then `-a` does not imply `-r`.
     pub(crate) const fn has_names(&self) -> bool {
         self.files_from.is_some()
     }
 
-    /// The names in the file that is named, if one is.
+    /// Reads the names of `--files-from`, if given.
     pub(crate) fn names(
         &self,
         (sources, destination): (&Sources, &Destination),
@@ -181,7 +181,7 @@ impl SelectArgs {
         if count != 1 {
             bail!("--files-from takes one source and a destination");
         }
-        // A list for sources there goes as it is.
+        // A list for remote sources is sent unchanged, with its comments.
         let form = ListForm { nul: self.from0, commented: matches!(sources, Sources::Local(_)) };
         if file == "-" {
             let names = read_names(std::io::stdin(), form);
@@ -211,7 +211,7 @@ impl SelectArgs {
     }
 }
 
-/// The host, if one is named, and the path of a list on the remote side.
+/// Parses a list on the remote side into host, if named, and path. `None` for a local file.
 fn remote(file: &OsStr) -> Result<Option<(Option<String>, OsString)>> {
     match Place::parse(file)? {
         Place::Local(_) => Ok(None),

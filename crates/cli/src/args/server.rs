@@ -1,4 +1,4 @@
-//! Options about servers: what `deltic serve` and `deltic token` take, and what lets a client in.
+//! Options of `deltic serve` and `deltic token`, and options for the login of a client.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

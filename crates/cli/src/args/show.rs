@@ -1,4 +1,4 @@
-//! Options about what is shown: to people, to programs and to a log.
+//! Options for output: for people, for programs and for a log.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -98,12 +98,15 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// True if progress is asked for.
+    /// True if the options ask for progress.
     pub(crate) const fn wants_progress(&self) -> bool {
         self.progress || self.partial_progress
     }
 
-    /// Levels of what is shown, after all words about it.
+    /// Returns the levels of `--info` after all options about output.
+    ///
+    /// # Errors
+    /// [`levels::Unknown`] for a name that rsync does not know.
     pub(crate) fn levels(&self) -> Result<levels::Info, levels::Unknown> {
         let mut info = levels::Info::verbose(self.verbose);
         if self.stats {
@@ -118,7 +121,7 @@ impl Show {
         Ok(info)
     }
 
-    /// The same of the inside of the run.
+    /// Returns the levels of `--debug` after all options about output.
     ///
     /// # Errors
     /// [`levels::Unknown`] for a name that rsync does not know.

@@ -174,12 +174,12 @@ pub(crate) struct SyncArgs {
 }
 
 impl SyncArgs {
-    /// True where what is in directories is taken as well.
+    /// True if directories are entered.
     pub(crate) const fn is_recursive(&self) -> bool {
         self.recursive || (self.archive && !self.no_recursive && !self.select.has_names())
     }
 
-    /// Adds what settings say besides words.
+    /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
     pub(super) fn complete(&mut self, mut applied: Applied) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
@@ -187,8 +187,7 @@ impl SyncArgs {
         self.split_path();
     }
 
-    /// Takes options behind the program's name for what rsync would do with them: `--rsync-path='sudo rsync
-    /// --fake-super'`.
+    /// Moves options in `--deltic-path` to `--remote-option`, as in `--rsync-path='sudo rsync --fake-super'`.
     fn split_path(&mut self) {
         let words = self.deltic_path.as_bytes();
         let Some(at) = words.windows(3).position(|word| word == b" --") else { return };
@@ -202,16 +201,16 @@ impl SyncArgs {
     }
 }
 
-/// Options that print something, or refuse, and end: they need no operands.
+/// Options that need no operands: they print something or are refused, and the program ends.
 const ANSWERS: [&str; 4] = ["version", "info", "debug", "daemon"];
 
-/// Reads a strategy's name; the help and a refusal list all there are.
+/// Returns a parser for names of strategies; help and errors list all names.
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
     let names = PossibleValuesParser::new(Strategy::ALL.map(|strategy| strategy.name));
     names.try_map(|name| Strategy::named(&name))
 }
 
-/// The hint for words of a sync that make no sense.
+/// The hint for an invalid command line of `sync`.
 pub(crate) const HELP: &str = "see `deltic sync --help`";
 
 pub(super) const EXAMPLES: &str = "\

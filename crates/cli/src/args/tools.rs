@@ -77,7 +77,7 @@ pub(crate) struct ManArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// `name`, where it is that of a command that has a page.
+/// Checks that `name` is a command with a manual page. Returns the command's own name.
 fn known(name: &str) -> Result<String, String> {
     let deltic = command();
     let command = deltic.find_subcommand(name).filter(|command| !command.is_hide_set());

@@ -1,4 +1,4 @@
-//! Options about the way to the other machine.
+//! Options for the connection to the other machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,11 +72,11 @@ pub(crate) struct Travel {
     pub(crate) ipv6: bool,
 }
 
-/// A year; who waits for longer means for ever.
+/// Longest timeout: a year in seconds.
 const MAX_SECONDS: i64 = 365 * 24 * 3600;
 
-/// Longest wait for the first word of another machine's end where nobody types a password: as long as a slow machine
-/// may take to wake up and to let us in.
+/// Longest wait in seconds for the other machine's first answer, if no user types a password. A slow machine may take
+/// this long to wake up and to accept the login.
 const UNASKED_SECONDS: u32 = 60;
 
 /// rsync's names of ways to compress. All that do are zstd here: to choose is to choose a speed.
@@ -91,7 +91,7 @@ pub(crate) enum Choice {
 }
 
 impl Travel {
-    /// True if data is compressed, and the level.
+    /// Returns true if data is compressed, and the level.
     pub(crate) fn compression(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
         let packs = match self.compress_choice {
@@ -99,12 +99,15 @@ impl Travel {
             Some(_) => true,
             None => self.compress || self.compress_level.is_some_and(|level| level != 0),
         };
-        // rsync too takes the nearest level there is.
+        // As in rsync, the nearest valid level counts.
         let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
         (packs, level)
     }
 
-    /// Limits of time; `asks`, if a remote shell can ask somebody for a password.
+    /// Returns the limits of time; `asks` is true if a remote shell can ask the user for a password.
+    ///
+    /// # Errors
+    /// If `--stop-at` is no time in the future.
     pub(crate) fn patience(&self, asks: bool) -> Result<Patience> {
         let seconds = |n: u32| (n > 0).then(|| Duration::from_secs(n.into()));
         let unasked = if asks || self.timeout > 0 { 0 } else { UNASKED_SECONDS };
@@ -119,7 +122,7 @@ impl Travel {
         })
     }
 
-    /// The words of the remote shell: ssh knows of the versions of IP.
+    /// Returns the command of the remote shell. Adds `-4` or `-6` for ssh.
     pub(crate) fn shell(&self, words: &[OsString]) -> Vec<OsString> {
         let mut words = words.to_vec();
         let is_ssh =
@@ -129,7 +132,7 @@ impl Travel {
             (_, true) => Some("-6"),
             _ => None,
         };
-        // Behind the program: what follows may have places for the host and the command.
+        // Directly behind the program: later arguments may be placeholders for the host and the command.
         if let Some(version) = version.filter(|_| is_ssh) {
             words.insert(1, version.into());
         }
@@ -137,7 +140,7 @@ impl Travel {
     }
 }
 
-/// Whole minutes: as with rsync a fraction does not count.
+/// Parses whole minutes; as in rsync, a fraction is ignored.
 fn minutes(word: &str) -> Result<u32, String> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     let is_number = fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -145,7 +148,7 @@ fn minutes(word: &str) -> Result<u32, String> {
     minutes.ok_or_else(|| "not a whole number of minutes above 0".into())
 }
 
-/// Time until the local time `word`.
+/// Returns the time until the local time `word`.
 fn until(word: &str) -> Result<Duration> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = now.as_secs() as i64;
@@ -174,7 +177,7 @@ pub(crate) struct BatchArgs {
     read_batch: Option<OsString>,
 }
 
-/// Use of the file that keeps a run.
+/// Use of a batch file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
     Write(PathBuf),
@@ -183,12 +186,15 @@ pub(crate) enum Batch {
 }
 
 impl BatchArgs {
-    /// True if nothing comes to a destination in this run.
+    /// True if this run leaves the destination unchanged.
     pub(crate) const fn only_writes(&self) -> bool {
         self.only_write_batch.is_some()
     }
 
-    /// The batch that is asked for, or why it makes no sense with the other words.
+    /// Returns the batch file, if any, and its use.
+    ///
+    /// # Errors
+    /// If the options ask for several batch files, or contradict a batch.
     pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<Batch>> {
         let words = [
             ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),
@@ -203,7 +209,7 @@ impl BatchArgs {
         if let Some((other, _)) = asked.next() {
             bail!("{word} and {other}: a run has one batch file");
         }
-        // Nothing is at a destination then, so the sources stay.
+        // `--only-write-batch` changes no destination, so the sources stay.
         if removes_sources && !matches!(batch, Batch::OnlyWrite(_)) {
             bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
         }
@@ -227,24 +233,27 @@ pub(crate) struct SumArgs {
     checksum_choice: Option<String>,
 }
 
-/// The chosen sums.
+/// The chosen checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
-    /// Chunks are named by BLAKE3.
+    /// True if chunks are named by BLAKE3.
     pub(crate) by_blake3: bool,
-    /// Files go whole.
+    /// True if files are sent whole.
     pub(crate) whole: bool,
 }
 
 impl SumArgs {
-    /// The meaning of the word; `compares` is true with -c.
+    /// Returns the chosen checksums; `compares` is true with `-c`.
+    ///
+    /// # Errors
+    /// [`Unsupported`] for other checksums, or for none with `-c`.
     pub(crate) fn sums(&self, compares: bool) -> Result<Sums> {
         let Some(word) = &self.checksum_choice else { return Ok(Sums::default()) };
         let (transfer, before) = word.split_once(',').unwrap_or((word, word));
         for name in [transfer, before] {
             match name {
                 "auto" | "blake3" | "none" => {}
-                // Names of speed: what we have proves more.
+                // rsync's faster checksums: BLAKE3 proves more.
                 "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {}
                 _ => {
                     let what = format!("checksum {name}");
@@ -285,7 +294,7 @@ mod tests {
             assert_eq!(answer("--contimeout 5", asks), Some(5));
             assert_eq!(answer("--contimeout 300", asks), Some(300));
             assert_eq!(answer("--contimeout 0", asks), None);
-            // Then silence counts from the beginning.
+            // With `--timeout`, silence counts from the start.
             assert_eq!(answer("--timeout 120", asks), None);
         }
     }

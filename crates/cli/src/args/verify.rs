@@ -91,7 +91,7 @@ pub(crate) struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// Adds what settings say besides words.
+    /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
     pub(super) fn complete(&mut self, mut applied: Applied) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));

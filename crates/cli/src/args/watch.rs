@@ -23,7 +23,7 @@ pub(crate) struct WatchArgs {
 
 const WATCH: &str = "When it syncs";
 
-/// A time in seconds, perhaps with a fraction.
+/// A duration in seconds, perhaps with a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seconds(pub(crate) Duration);
 

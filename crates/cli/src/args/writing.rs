@@ -56,7 +56,10 @@ pub(crate) struct WritingArgs {
 }
 
 impl WritingArgs {
-    /// The meaning of the words, or why they make no sense together. `keeps` says --partial too.
+    /// Returns the options for writing files; `keeps` implies `--partial`.
+    ///
+    /// # Errors
+    /// If arguments contradict each other.
     pub(crate) fn writing(&self, whole_file: bool, keeps: bool) -> Result<Writing> {
         let append = match (self.append, self.append_verify) {
             (true, _) => Append::Blindly,
@@ -89,12 +92,12 @@ impl WritingArgs {
         })
     }
 
-    /// True if files only grow.
+    /// True with `--append` or `--append-verify`.
     pub(crate) const fn appends(&self) -> bool {
         self.append || self.append_verify
     }
 
-    /// The directory for files that are not complete. As in rsync the environment names it for --partial alone.
+    /// Returns the directory for incomplete files. As in rsync, RSYNC_PARTIAL_DIR counts only with `--partial`.
     pub(crate) fn partial_dir(&self, keeps: bool) -> Option<OsString> {
         if self.no_partial {
             return None;

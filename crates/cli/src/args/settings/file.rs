@@ -1,4 +1,4 @@
-//! A configuration file, in TOML: options for all runs, and profiles.
+//! Configuration files in TOML: options for all runs, and profiles.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,14 +15,14 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::{Origin, Setting, Value};
 
-/// Content of a file.
+/// Contents of a configuration file.
 pub(super) struct File {
-    /// Options of all runs.
+    /// Options for all runs.
     pub(super) defaults: Vec<Setting>,
     pub(super) profiles: Vec<Profile>,
 }
 
-/// A sync that has a name.
+/// A named sync.
 pub(super) struct Profile {
     pub(super) name: String,
     pub(super) options: Vec<Setting>,
@@ -31,7 +31,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// The operands of `command`: those of the profile, and what is `given` behind its name.
+    /// Returns the operands of `command`: from the profile, and the operands typed behind the profile's name.
     pub(super) fn operands(
         &self,
         given: &ArgMatches,
@@ -40,7 +40,7 @@ impl Profile {
         let Self { name, sources, destination, .. } = self;
         let words = given.get_raw("operands").into_iter().flatten().skip(1);
         let words: Vec<_> = words.map(OsString::from).collect();
-        // Its sources go into the destination, and `verify` compares them with what is there.
+        // `sync` copies sources into the destination, but `verify` compares a source with the destination itself.
         let is_content = matches!(&sources[..], [one] if one.as_encoded_bytes().ends_with(b"/"));
         if command == "verify" && words.is_empty() && !is_content {
             return Err(format!(
@@ -58,15 +58,15 @@ impl Profile {
     }
 }
 
-/// Reasons to end a run for a file.
+/// Errors of a configuration file that end a run.
 pub(super) enum Fault {
-    /// The file is not to be read, or cannot be.
+    /// The file must not or cannot be read.
     Unread(String),
-    /// The file says what makes no sense.
+    /// The file has invalid contents.
     Wrong(String),
 }
 
-/// Reads the file at `path`; nothing where there is none, unless it `must` be there.
+/// Reads the file at `path`. `None` if the file is missing, unless `must` is true.
 pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, Fault> {
     match text(path, must) {
         Ok(text) => Parsing { path, text: &text }.file().map(Some).map_err(Fault::Wrong),
@@ -81,8 +81,10 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's. One that was
-/// `named` may also be a pipe or a device; elsewhere a pipe would hold up every run.
+/// Reads the text of a configuration file.
+///
+/// Options name programs to run, so the file must belong to this user or root, and nobody else may write the file. A
+/// file that the user `named` may be a pipe or a device; elsewhere a pipe would block every run.
 fn text(path: &Path, named: bool) -> io::Result<String> {
     let found = NamedFile::of_operator(path)?;
     let file = fs::File::from(if named { found.read() } else { found.read_at_once() }?);
@@ -104,10 +106,10 @@ fn text(path: &Path, named: bool) -> io::Result<String> {
     Ok(text)
 }
 
-/// Longest file that is read.
+/// Longest file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A file while it is understood.
+/// A configuration file during parsing.
 struct Parsing<'a> {
     path: &'a Path,
     text: &'a str,
@@ -155,7 +157,7 @@ impl<'a> Parsing<'a> {
         Ok(profile)
     }
 
-    /// Operands: no shell has seen to a `~` here.
+    /// Parses operands. Expands `~/`, because no shell has expanded operands in a file.
     fn paths(&self, value: &Spanned<DeValue<'a>>) -> Result<Vec<OsString>, String> {
         let Value::Texts(paths) = self.value(value)? else {
             return Err(self.wrong(value.span(), "a path is a string"));
@@ -203,7 +205,7 @@ impl<'a> Parsing<'a> {
     }
 }
 
-/// Entries of a table, as they were written.
+/// Returns the entries of a table in the order of the file.
 fn in_order<'a, 'b>(table: &'b DeTable<'a>) -> Vec<Entry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);

@@ -1,7 +1,7 @@
-//! Options that stand in configuration files and in the environment.
+//! Options set in configuration files and in the environment.
 //!
-//! Each becomes a word in front of those of the command line, and clap reads them all: an option has one meaning,
-//! wherever it stands. The nearest place counts: command line, environment, profile, the user's file, the system's
+//! Each setting becomes an argument in front of the command line, and clap parses all of them: an option has one
+//! meaning everywhere. The nearest place wins: command line, environment, profile, the user's file, the system's
 //! file.
 
 mod file;
@@ -26,19 +26,19 @@ pub(crate) struct SettingArgs {
     pub(crate) no_config: bool,
 }
 
-/// The places that settings are read from.
+/// The sources of settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// Configuration files, the nearest last.
+    /// Configuration files, the nearest one last.
     files: Vec<PathBuf>,
-    /// A file that was named must be there.
+    /// True if the user named a file, which must exist.
     named: bool,
-    /// Variables of the environment.
+    /// Environment variables that may be settings.
     variables: Vec<(String, OsString)>,
 }
 
 impl Places {
-    /// The places of this process: `DELTIC_CONFIG` names another file, or `none`.
+    /// Returns the sources for this process: `DELTIC_CONFIG` names another file, or `none`.
     pub(crate) fn here() -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -56,13 +56,13 @@ impl Places {
     }
 }
 
-/// The system's file and the user's.
+/// Returns the paths of the system's file and of the user's file.
 fn usual_files() -> Vec<PathBuf> {
     let dirs = [Some(PathBuf::from("/etc")), CONFIG.find()];
     dirs.into_iter().flatten().map(|dir| dir.join("deltic/config.toml")).collect()
 }
 
-/// Origin of a setting.
+/// The place where a setting was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
     Variable(String),
@@ -78,7 +78,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An option as it was set.
+/// An option with its value and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     name: String,
@@ -92,23 +92,23 @@ enum Value {
     Texts(Vec<OsString>),
 }
 
-/// The settings of one run, as far as its command knows them.
+/// The settings of one run, for the options that its command has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// Words to put in front of those of the command line.
+    /// Arguments to insert in front of the command line.
     pub(crate) words: Vec<OsString>,
-    /// Number of these words that are filter rules.
+    /// Number of filter rules among these arguments.
     pub(crate) rules: usize,
-    /// The operands, where a profile has some.
+    /// The operands of a profile, if any.
     pub(crate) operands: Option<Vec<OsString>>,
-    /// Why files were left out that could not be read.
+    /// Error messages of configuration files that could not be read and were skipped.
     pub(crate) unread: Vec<String>,
-    /// Settings that count.
+    /// Settings in effect.
     settings: Vec<Setting>,
 }
 
 impl Applied {
-    /// Names the place of the setting that `message` complains about.
+    /// Names the place of the setting that `message` complains about, if any.
     pub(crate) fn blame(&self, message: &str) -> Option<String> {
         let is_named = |setting: &&Setting| {
             let name = format!("--{}", setting.name);
@@ -120,10 +120,11 @@ impl Applied {
     }
 }
 
-/// What is set for the command that `matches` are of, if it takes settings; `as_rsync` where it is called by that name.
+/// Returns the settings for the parsed command, if the command takes settings. `as_rsync` is true under the name of
+/// rsync.
 ///
 /// # Errors
-/// What is wrong with a setting, and where it stands.
+/// An invalid setting, and its place.
 pub(crate) fn applied(
     cli: &Command,
     matches: &ArgMatches,
@@ -142,7 +143,7 @@ pub(crate) fn applied(
     for path in files {
         match file::read(path, places.named) {
             Ok(file) => read.extend(file),
-            // Scripts that call rsync know nothing of it.
+            // Scripts that call rsync do not know these files, so unreadable files are skipped.
             Err(file::Fault::Unread(why)) if as_rsync && !places.named => unread.push(why),
             Err(file::Fault::Unread(why)) => {
                 return Err(format!("{why} (--no-config leaves it out)"));
@@ -171,7 +172,7 @@ pub(crate) fn applied(
     Ok(applied)
 }
 
-/// The name of a profile, where the first operand is one.
+/// Returns the name of a profile, if the first operand is `@NAME`.
 fn profile(given: &ArgMatches) -> Option<String> {
     let first = given.try_get_raw("operands").ok()??.next()?;
     let name = first.to_str()?.strip_prefix('@')?;
@@ -179,7 +180,10 @@ fn profile(given: &ArgMatches) -> Option<String> {
     (!name.is_empty() && name.chars().all(is_name)).then(|| name.to_owned())
 }
 
-/// The profile of this name, in the nearest file that has it.
+/// Returns the profile `name` from the nearest file.
+///
+/// # Errors
+/// If no file has the profile; lists all profiles.
 fn find<'a>(files: &'a [file::File], name: &str) -> Result<&'a file::Profile, String> {
     let profiles = || files.iter().rev().flat_map(|file| &file.profiles);
     profiles().find(|profile| profile.name == name).ok_or_else(|| {
@@ -190,7 +194,7 @@ fn find<'a>(files: &'a [file::File], name: &str) -> Result<&'a file::Profile, St
     })
 }
 
-/// Settings of the environment.
+/// Returns the settings in environment variables.
 fn variables(places: &Places, cli: &Command) -> Vec<Setting> {
     let text = |value: &OsString| Value::Texts(vec![value.clone()]);
     let setting = |name: &str, variable: &str, value| Setting {
@@ -202,14 +206,14 @@ fn variables(places: &Places, cli: &Command) -> Vec<Setting> {
     let rsh = rsh.map(|(name, value)| setting("rsh", name, value));
     let own = places.variables.iter().filter_map(|(variable, value)| {
         let name = variable.strip_prefix(PREFIX)?.to_lowercase().replace('_', "-");
-        // Other variables of this beginning are not ours to judge.
+        // Other variables with this prefix may belong to other programs.
         let is_setting = !ANSWERS.contains(&&*name) && option(cli, &name).is_some();
         is_setting.then(|| setting(&name, variable, value))
     });
     rsh.chain(own).collect()
 }
 
-/// The declaration of an option, in any command that takes settings.
+/// Returns the declaration of an option, in any command that takes settings.
 fn option<'a>(cli: &'a Command, name: &str) -> Option<&'a Arg> {
     let commands = COMMANDS.iter().filter_map(|command| cli.find_subcommand(command));
     commands.into_iter().find_map(|command| option_of(command, name))
@@ -219,7 +223,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| names(arg).any(|known| known == name))
 }
 
-/// Context that decides which settings become words.
+/// The context that decides which settings become arguments.
 struct Taking<'a> {
     cli: &'a Command,
     command: &'a Command,
@@ -228,7 +232,8 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// The words of a setting: none where a nearer place sets the same, or the command does not know it.
+    /// Returns the arguments for a setting. Empty if a nearer place sets the option, or if the command lacks the
+    /// option.
     fn words(&self, setting: &Setting, nearer: &[Setting]) -> Result<Vec<OsString>, String> {
         let name = &*setting.name;
         let positive = name.strip_prefix("no-").unwrap_or(name);
@@ -254,7 +259,7 @@ impl Taking<'_> {
         self.spelled(arg, setting)
     }
 
-    /// The words of `setting`, which count.
+    /// Returns the arguments for a `setting` in effect.
     fn spelled(&self, arg: &Arg, setting: &Setting) -> Result<Vec<OsString>, String> {
         let name = &setting.name;
         let word = OsString::from(format!("--{name}"));
@@ -282,7 +287,7 @@ impl Taking<'_> {
         }
     }
 
-    /// The word that takes a flag back, where there is one.
+    /// Returns the negated form of a flag, if declared.
     fn opposite(&self, name: &str) -> Vec<OsString> {
         let opposite = format!("no-{name}");
         let word = option_of(self.command, &opposite).map(|_| format!("--{opposite}").into());
@@ -294,25 +299,25 @@ fn is_any(text: &OsStr, words: &[&str]) -> bool {
     words.iter().any(|word| text.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// True for an option that may be set for all runs: it says how a sync goes, and not what is synced.
+/// True if the option may be set for all runs: the option decides how to sync, not which files.
 fn may_be_default(arg: &Arg) -> bool {
     let heading = arg.get_help_heading();
     let is_any_of = |list: &[&str]| names(arg).any(|name| list.contains(&&*name));
     is_any_of(DEFAULTS) || matches!(heading, Some(TRAVEL | SHOW)) && !is_any_of(NO_DEFAULTS)
 }
 
-/// The commands that heed settings.
+/// Commands that take settings.
 const COMMANDS: [&str; 5] = ["sync", "watch", "verify", "doctor", "install"];
-/// Prefix of variables.
+/// Prefix of environment variables.
 const PREFIX: &str = "DELTIC_";
-/// The one variable of rsync that is a setting too; the own one is nearer.
+/// rsync's only variable that is a setting too; Deltic's own variable is nearer.
 const RSYNC_RSH: &str = "RSYNC_RSH";
-/// Options that only make sense where they are typed.
+/// Options that are only valid on the command line.
 const ANSWERS: &[&str] = &["help", "version", "config", "no-config", "token"];
-/// May be set for all runs, besides what travels and what is shown.
+/// Options that may be set for all runs, besides options for the connection and for output.
 const DEFAULTS: &[&str] =
     &["max-delete", "force-delete", "cache", "no-cache", "checksum-max-age", "delay", "max-delay"];
-/// May not, though it is about travelling.
+/// Options for the connection that may not be set for all runs.
 const NO_DEFAULTS: &[&str] = &["remote-option"];
 /// Options that add filter rules.
 const RULES: &[&str] = &["filter", "exclude", "include", "exclude-from", "include-from"];
