@@ -213,7 +213,8 @@ impl std::str::FromStr for Owner {
 }
 
 impl MetadataArgs {
-    /// Decides which ends store in xattrs the metadata that only root can set (`--fake-super`).
+    /// Decides which ends keep in xattrs the metadata that only root can set (`--fake-super`): the source reads these
+    /// xattrs, the destination writes them.
     ///
     /// `words` are the options of `-M`. On one machine, this end is the source, and the other end does the same by
     /// default.

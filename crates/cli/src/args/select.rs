@@ -126,7 +126,7 @@ impl SelectArgs {
         }
     }
 
-    /// Splits paths on the other machine as its shell would, with `--old-args` or RSYNC_OLD_ARGS.
+    /// Splits remote paths into words as a shell would, with `--old-args` or RSYNC_OLD_ARGS.
     pub(crate) fn split(
         &self,
         (sources, destination): (Sources, Destination),
@@ -181,7 +181,7 @@ impl SelectArgs {
         if count != 1 {
             bail!("--files-from takes one source and a destination");
         }
-        // A list for remote sources is sent unchanged, with its comments.
+        // A list for remote sources is sent with all its lines: `#` and `;` start no comments.
         let form = ListForm { nul: self.from0, commented: matches!(sources, Sources::Local(_)) };
         if file == "-" {
             let names = read_names(std::io::stdin(), form);

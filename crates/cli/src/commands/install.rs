@@ -183,8 +183,8 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
     }
 }
 
-/// Returns the shell script that installs the program. The script is one compound command: the shell reads all of it
-/// before it runs, and the program's bytes follow.
+/// Returns the shell script that installs the program. The script is one compound command: the shell reads the whole
+/// command before running anything, and the program's bytes follow.
 ///
 /// Our paths are quoted. The script goes over standard input, because only some remote shells split the words of a
 /// command.

@@ -1,6 +1,4 @@
 //! `deltic patch`: makes the new version from the old version and a delta, or makes nothing.
-//!
-//! Also what commands that make files share about writing: [`Output`].
 
 use std::fs::{File, Permissions};
 use std::io::{Read, Seek, SeekFrom};

@@ -1,6 +1,4 @@
 //! `deltic signature`: writes the recipe of a file to a file, for `deltic delta` on another machine.
-//!
-//! Also what the three commands share about reading: [`Input`].
 
 use anyhow::Result;
 use deltic_core::ChunkerSpec;

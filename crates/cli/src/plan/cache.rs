@@ -8,8 +8,7 @@ use crate::words::home::CACHE;
 /// The environment variable that names the cache directory.
 pub(crate) const VARIABLE: &str = "DELTIC_CACHE_DIR";
 
-/// Returns the cache directory that the environment names. Relative paths do not count; `None` without an absolute
-/// one.
+/// Returns the cache directory that the environment names; `None` without an absolute path.
 pub(crate) fn dir() -> Option<PathBuf> {
     choose(|name| std::env::var_os(name))
 }

@@ -1,5 +1,5 @@
-//! Turns parsed arguments into a [`Plan`] for the library and a [`View`] for this crate. Later code sees only these
-//! two.
+//! Turns parsed arguments into a [`Plan`] for the library and a [`View`] for this crate. Later code sees nothing
+//! else.
 
 pub(crate) mod cache;
 pub(crate) mod server;

@@ -112,7 +112,7 @@ impl Way {
     }
 }
 
-/// Returns pseudorandom bytes, which do not compress.
+/// Returns eight pseudorandom bytes: the test file must not compress.
 fn mixed(n: u64) -> u64 {
     let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
