@@ -236,7 +236,7 @@ struct Attempt {
 impl Attempt {
     fn run(request: Request, user: Option<User>, run: Runner<'_>) -> Self {
         let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
-        // A large file causes thousands of these notices.
+        // A large file causes thousands of progress notices.
         let shows_progress = request.view.json || request.view.live != Live::Nothing;
         let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
         Self { result, troubles, reporter }
