@@ -19,7 +19,7 @@ pub(crate) struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// Returns the owners whose symlinks are followed.
+    /// Returns the trust in owners of symlinks.
     pub(crate) const fn trust(&self) -> Trust {
         Trust::new(self.insecure_links)
     }

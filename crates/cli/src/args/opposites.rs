@@ -6,8 +6,7 @@ use clap::{Arg, ArgAction};
 
 /// Adds `--no-OPTION` (and `--no-O`) for the options of `sync`, except declared forms and forms without sense.
 pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
-    // As in rsync, the argument behind an option with a value is that value, even if the argument starts with a
-    // hyphen.
+    // The argument behind an option with a value is that value, even with a leading hyphen, as in rsync.
     let sync = sync.mut_args(|arg| match takes_value(&arg) {
         true => arg.allow_hyphen_values(true),
         false => arg,

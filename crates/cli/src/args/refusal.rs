@@ -28,7 +28,7 @@ impl Refusal {
         not_yet(&self.error)
     }
 
-    /// Returns the text of the error, with only those tips that help.
+    /// Returns the text of the error, without misleading tips.
     pub(crate) fn text(&self) -> String {
         let text = with_useful_tips(&self.error, &self.error.render().to_string());
         let text = match self.is_helped() {

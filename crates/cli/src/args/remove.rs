@@ -80,7 +80,7 @@ impl FromStr for MaxDelete {
             return Ok(Self(Delete::Guarded(Guard { percent, names: None })));
         }
         let names: i64 = word.parse().map_err(|_| "neither a number nor a share such as 10%")?;
-        // As in rsync, a negative number counts as 0.
+        // A negative number counts as 0, as in rsync.
         Ok(Self(Delete::AtMost(names.try_into().unwrap_or(0))))
     }
 }
@@ -122,7 +122,7 @@ impl RemoveArgs {
         if !backs_up {
             return Ok(None);
         }
-        // As in rsync, an empty directory name means the destination itself.
+        // An empty directory name means the destination itself, as in rsync.
         let dir = self.backup_dir.clone().filter(|dir| !dir.is_empty());
         let default = if self.backup_dir.is_some() { "" } else { "~" };
         let suffix = self.suffix.clone().unwrap_or_else(|| default.into());

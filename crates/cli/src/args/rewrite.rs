@@ -100,7 +100,7 @@ const EMPTY_IS_UNSET: &[&str] = &[
     "-e",
 ];
 
-/// Options whose empty value means 0.
+/// Options with an empty value that means 0.
 const EMPTY_IS_ZERO: &[&str] = &[
     "--bwlimit",
     "--timeout",

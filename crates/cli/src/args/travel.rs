@@ -99,7 +99,7 @@ impl Travel {
             Some(_) => true,
             None => self.compress || self.compress_level.is_some_and(|level| level != 0),
         };
-        // As in rsync, the nearest valid level counts.
+        // The nearest valid level counts, as in rsync.
         let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
         (packs, level)
     }

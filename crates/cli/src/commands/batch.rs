@@ -40,7 +40,7 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
             return Ok(sync(request).1);
         }
     };
-    // As in rsync, the script is created first, and its errors have an exit code of their own.
+    // The script is created first, and its errors have a separate exit code, as in rsync.
     let beside: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
     let beside = Output::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
     let beside = beside.map_err(|error| (Exit::Selection, error))?;

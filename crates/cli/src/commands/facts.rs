@@ -43,7 +43,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
         }
         Err(_) => {}
     }
-    // All users may connect from the start. A later `chmod` by name would be unsafe: another user might replace the
+    // Let all users connect from the start. A later `chmod` by name would be unsafe: another user might replace the
     // file.
     let before = umask(Mode::from_raw_mode(0o111));
     let listener = UnixListener::bind(&path);

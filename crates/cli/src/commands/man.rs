@@ -77,7 +77,7 @@ fn sections(text: &str) -> String {
         let line = match heading {
             Some(name) if is_open => format!(".fi\n.SH {name}\n.nf\n"),
             Some(name) => format!(".SH {name}\n.nf\n"),
-            // At the start of a line, a dot would start a roff command.
+            // A dot at the start of a line would start a roff command.
             None => format!("\\&{escaped}\n"),
         };
         is_open |= heading.is_some();

@@ -44,7 +44,7 @@ struct Old {
     file: File,
     len: u64,
     permissions: Permissions,
-    /// The owners whose symlinks are followed, to the old version and to the new one.
+    /// Trust in owners of symlinks, on the way to the old version and to the new one.
     trust: Trust,
 }
 

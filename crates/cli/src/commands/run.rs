@@ -324,7 +324,7 @@ fn at_terminal(said: &SyncSender<UiEvent>) -> User {
             return false;
         }
         question::forget_input();
-        // If the run has ended meanwhile, the reporter is gone.
+        // The reporter is gone if the run has ended meanwhile.
         said.send(UiEvent::Question(question.clone())).ok();
         let answer = question::answer();
         said.send(UiEvent::Answered).ok();

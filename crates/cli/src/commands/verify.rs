@@ -183,7 +183,7 @@ fn options(args: &VerifyArgs) -> Result<Options> {
         rules: args.filters.rules((false, args.links.trust()), (None, None))?,
         follow: Links { insecure: args.links.insecure_links, ..Links::default() },
         tells_unchanged: args.verbose && !args.quiet,
-        // Nothing is created: devices and owners are compared for every user.
+        // This dry run creates nothing, so devices and owners are compared for every user.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         // A missing B is more often a wrong argument than an empty tree.
         select: Select { existing: true, ..Select::default() },
@@ -385,7 +385,7 @@ impl Reporter for Differences {
         let exit = ending.exit;
         self.progress.clear();
         match ending.result {
-            // Nothing was compared; the message says why.
+            // Without any comparison there is no verdict; the message says why.
             Ok(outcome) if exit == Exit::Partial && outcome.totals.listed() == 0 && !self.json => {}
             Ok(outcome) => {
                 let verified = self.verified(outcome, exit);

@@ -182,7 +182,7 @@ fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     }
 }
 
-/// Refuses several streams for a strategy whose answers must arrive in order: streams may overtake each other.
+/// Refuses several streams for a strategy that needs answers in order: streams may overtake each other.
 fn check_streams(args: &SyncArgs) -> Result<()> {
     match (args.streams, args.strategy) {
         (2.., Some(Strategy { name, conversation, .. }))
@@ -279,7 +279,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     remove.sources &= !args.batch.only_writes();
     let delete =
         args.remove.deletes(args.filters.delete_excluded, args.is_recursive() || select.dirs)?;
-    // As in rsync, backups with a suffix survive `--delete`. A backup directory needs no such rule.
+    // Backups with a suffix survive `--delete`, as in rsync. A backup directory needs no such rule.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
     let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
@@ -427,7 +427,7 @@ mod tests {
             ("-a --delete --max-delete=-7 a b", Delete::AtMost(0)),
             ("-a --delete --max-delete 10% a b", guarded(Some(10))),
             ("-a --max-delete 7 a b", Delete::Never),
-            // One of the two options may come from the settings file.
+            // Either option may come from the settings file.
             ("-a --delete --max-delete 7 --force-delete a b", Delete::AtMost(u64::MAX)),
             ("-a --delete --force-delete --max-delete 7 a b", Delete::AtMost(7)),
         ] {

@@ -41,7 +41,7 @@ pub(crate) fn dial(
     options.whole_file = true;
     options.compress = false;
     options.streams = 1;
-    // Stores keep no owners and modes; files get those of newly created files.
+    // Stores keep no owners and modes; files get the owners and modes of newly created files.
     options.modes = false;
     options.metadata.users = false;
     options.metadata.groups = false;

@@ -145,7 +145,7 @@ fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
 
 fn live(args: &SyncArgs, info: Info, terminals: Terminals) -> Live {
     let (show, asked, again) = (&args.show, info.progress > 0, info.progress > 1);
-    // As in rsync, a dry run transfers no files and shows no progress.
+    // A dry run transfers no files and shows no progress, as in rsync.
     let nothing_goes = (args.dry_run || args.select.lists(args.operands.len())) && !again;
     match () {
         () if show.no_progress || show.quiet || show.json && !asked => Live::Nothing,

@@ -56,7 +56,7 @@ impl Info {
         info
     }
 
-    /// Raises levels to those in `flags`; higher levels stay.
+    /// Raises levels to the levels in `flags`; higher levels stay.
     pub(crate) fn raise(&mut self, flags: &str) {
         for (name, level) in flags.split(',').map(split) {
             if let Some(known) = self.of(name) {

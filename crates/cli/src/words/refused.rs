@@ -24,7 +24,7 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// The error for invalid arguments, in commands whose other errors have another exit code.
+/// The error for invalid arguments, in commands with another exit code for other errors.
 #[derive(Debug)]
 pub(crate) struct Misused(pub(crate) String);
 

@@ -44,7 +44,7 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
             _ if is_escape => {
                 let Some(next) = rest.next() else { return refuse() };
                 let Word { bytes, .. } = word.get_or_insert_default().quoting();
-                // In double quotes, a backslash is literal unless before one of these bytes.
+                // A backslash in double quotes is literal unless before one of these bytes.
                 if quote.is_some() && !b"$`\"\\".contains(&next) {
                     bytes.push((byte, true));
                 }

@@ -88,7 +88,7 @@ impl Zone {
                 &mut (today.year()..today.year() + 9).filter_map(|year| date_of(year, month, day)),
             ),
             [year, month, day] => {
-                // As in rsync, days beyond the end of a month fall into the next month.
+                // Days beyond the end of a month fall into the next month, as in rsync.
                 let first = date_of(if year < 100 { 2000 + year } else { year }, month, 1)?;
                 let behind = (1..=31).contains(&day).then_some(i64::from(day) - 1)?;
                 at(first.checked_add(behind.days()).ok()?)

@@ -92,7 +92,7 @@ enum Value {
     Texts(Vec<OsString>),
 }
 
-/// The settings of one run, for the options that its command has.
+/// The settings of one run, restricted to the options of its command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
     /// Arguments to insert in front of the command line.

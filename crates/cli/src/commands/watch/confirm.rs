@@ -32,7 +32,7 @@ impl Drop for Listening {
     }
 }
 
-/// The directory of the sockets, held open: nobody can replace the directory by another one.
+/// The user's own directory of sockets, held open, so that no other directory can take its place.
 #[derive(Debug)]
 struct Dir(OwnedFd);
 
