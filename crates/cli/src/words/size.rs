@@ -58,7 +58,7 @@ pub(crate) fn bytes(word: &str, bare: u64) -> Result<u64, BadSize> {
     scaled(number, if unit.is_empty() { bare } else { unit_bytes(unit)? })
 }
 
-/// Parses `word` as [`bytes`] does, with an optional `+1` or `-1` byte at the end.
+/// Parses `word` as `bytes` does, with an optional `+1` or `-1` byte at the end.
 pub(crate) fn about(word: &str, bare: u64) -> Result<u64, BadSize> {
     let one_more = word.strip_suffix("+1").map(|size| (size, 1));
     let (size, more) =
