@@ -1,4 +1,4 @@
-//! Awaited stores behind the blocking traits, for worker threads and for the suite of all stores.
+//! Adapter from awaited stores to the blocking traits, for worker threads and for the conformance suite.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::{
     StoreError, Tree, Version, lock,
 };
 
-/// An awaited store as a blocking one. A call waits on its own thread.
+/// An awaited store behind the blocking traits. Each call waits on the thread of its caller.
 #[derive(Clone, Debug)]
 pub struct Blocking<S>(pub S);
 
@@ -22,7 +22,8 @@ pub struct Blocking<S>(pub S);
 #[derive(Debug)]
 pub struct BlockingSnapshot<S>(S);
 
-/// A rebuild of a [`Blocking`] store. Spans come in any order: those of a part are held until it is whole.
+/// A rebuild of a [`Blocking`] store. Spans come in any order; the spans of a part are held in memory until the part
+/// is complete.
 #[derive(Debug)]
 pub struct BlockingRebuild<U> {
     path: RelPath,
@@ -31,16 +32,16 @@ pub struct BlockingRebuild<U> {
     parts: Mutex<BTreeMap<u64, Part>>,
 }
 
-/// A part that is gathered, or one that was put.
+/// A part that is being gathered, or that was uploaded.
 #[derive(Debug)]
 struct Part {
     bytes: Vec<u8>,
-    /// The spans that were written, by start; ascending, and none touches the next.
+    /// Start and end of the spans that were written, ascending; neighbouring spans are merged.
     written: BTreeMap<usize, usize>,
     is_put: bool,
 }
 
-/// Waits for `future` on this thread.
+/// Runs `future` to its end on this thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -122,13 +123,13 @@ impl<U: Upload> BlockingRebuild<U> {
         Cause::Other(std::io::ErrorKind::InvalidInput).at(action, &self.path)
     }
 
-    /// The length of the part that begins at `start`.
+    /// Returns the length of the part that starts at `start`.
     fn part_len(&self, start: u64) -> usize {
         let rest = usize::try_from(self.len - start).unwrap_or(usize::MAX);
         rest.min(self.upload.part_bytes())
     }
 
-    /// Writes bytes that lie in one part; puts the part if it is whole then.
+    /// Writes bytes that lie in a single part, and uploads the part once complete.
     fn gather(&self, start: u64, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
         let whole = {
             let mut parts = lock(&self.parts);
@@ -142,7 +143,7 @@ impl<U: Upload> BlockingRebuild<U> {
         whole.map_or(Ok(()), |whole| block_on(self.upload.put(start, whole)))
     }
 
-    /// Puts the parts that are not whole: zeros are where nothing was written.
+    /// Uploads the parts that are not complete. Bytes that were not written are zeros.
     fn put_rest(&self) -> Result<(), StoreError> {
         let mut parts = std::mem::take(&mut *lock(&self.parts));
         let mut start = 0;
@@ -175,7 +176,7 @@ impl Part {
         self.written.insert(start, end);
     }
 
-    /// All bytes, once each of them was written.
+    /// Takes the bytes of the part if each byte was written.
     fn take_whole(&mut self) -> Option<Vec<u8>> {
         self.is_put = self.written.get(&0) == Some(&self.bytes.len());
         self.is_put.then(|| std::mem::take(&mut self.bytes))

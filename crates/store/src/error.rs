@@ -1,4 +1,4 @@
-//! What goes wrong with an entry of a tree, by what a caller can do about it.
+//! Errors with an entry of a tree, classified by the action that a caller can take.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,38 +7,38 @@ use std::{fmt, io};
 use deltic_tree::RelPath;
 use deltic_tree::path::{printable, shortened};
 
-/// Trouble with one entry: it ends that entry, not the run. `Display` is complete; the source is there to be asked.
+/// Error with one entry. The entry fails, the run goes on. `Display` gives the complete message, the cause included.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Nothing is there, or nothing any more.
+    /// The entry does not exist, or no longer exists.
     NotFound {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// We may not.
+    /// Permission denied.
     Denied {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// No space, quota or inode is left.
     Full {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file changed while it was read: what was read is of no version. Worth another try.
+    /// The file changed during the read, so the bytes are of no single version. A further attempt may succeed.
     Changed {
         /// The file.
         path: RelPath,
@@ -48,137 +48,139 @@ pub enum StoreError {
         /// The file.
         path: RelPath,
     },
-    /// Somebody else changed the destination since we looked; what they wrote is still there.
+    /// The destination changed since this process looked at it. The change by the other program is kept.
     Conflict {
         /// The destination.
         path: RelPath,
     },
-    /// Not a regular file.
+    /// The entry is not a regular file.
     NotAFile {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// Not a directory, or below something that is none.
+    /// The entry is not a directory, or lies below an entry that is not a directory.
     NotADir {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// A file that changes where it is has some of its new version and some of its old.
+    /// A file that is changed in place is partly new and partly old.
     Torn {
         /// The file.
         path: RelPath,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file ends before its length, and has not changed: there is nothing to read where the rest should be.
+    /// A file ends before its length, and did not change: a read finds no bytes where the rest should be.
     Short {
         /// The file.
         path: RelPath,
-        /// Its length in bytes, by what the system says of it.
+        /// Length of the file in bytes, as reported by the system.
         len: u64,
     },
-    /// All is done with the entry, but for attributes that could not be set.
+    /// The entry is in place, but some attributes could not be set.
     Unset {
         /// The entry, which is in place.
         path: RelPath,
-        /// What it lacks.
+        /// Attributes that could not be set.
         unset: Unset,
     },
-    /// A directory that is to give way is not empty.
+    /// A directory that is to be replaced is not empty.
     NotEmpty {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// The way to the entry leads through a symlink, which is never followed below a root.
+    /// The path leads through a symlink. Symlinks below a root are never followed.
     OutsideRoot {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// A symlink that is to be followed leads to nothing.
+    /// A symlink that should be followed has no target.
     Dangling {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// A symlink to be followed leads to a directory that contains the symlink. Below the symlink everything would
-    /// come again, without end.
+    /// A symlink to be followed leads to a directory that contains the symlink. The tree below the symlink would be
+    /// endless.
     LeadsBack {
         /// The symlink.
         path: RelPath,
     },
-    /// A name, or all of the path, is longer than the system takes.
+    /// A name, or the whole path, is longer than the system allows.
     TooLong {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// The root itself, the staging directory, or a name that this file system does not take.
+    /// The path is the root or the staging directory, or this file system does not allow the name.
     BadName {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
     },
-    /// A file of filter rules that cannot be understood, or is too much: what it forbids would go unheard.
+    /// A file of filter rules cannot be parsed or is too large. Its exclude rules must not be ignored.
     Rules {
         /// The file, safe to print.
         file: String,
-        /// The line, and what is wrong with it.
+        /// Line number and fault.
         why: String,
     },
-    /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
+    /// Names in a directory to be removed are protected. The directory stays with these names; the others were
+    /// removed.
     Protected {
         /// The directory.
         path: RelPath,
     },
-    /// A directory was emptied, and is not empty: it stays with what came into it meanwhile.
+    /// A directory that was emptied is not empty: other programs created entries in the meantime. The directory
+    /// stays.
     Refilled {
         /// The directory.
         path: RelPath,
     },
-    /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
+    /// A directory that should be replaced holds backups of old versions, and stays with the backups.
     KeepsOld {
         /// The directory.
         path: RelPath,
     },
-    /// The way to a directory that an option names leads through a symlink that somebody else made.
+    /// The path of a directory that an option names leads through a symlink of another user.
     Stranger {
         /// The symlink, safe to print.
         link: String,
     },
     /// A source argument cannot be used.
     Argument {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// Where it leads, from the root of the file system.
+        /// Path of the argument, from the root of the file system.
         argument: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The store keeps nothing of the kind.
+    /// The store does not support entries or data of this type.
     Unsupported {
-        /// What it does not keep, in the plural.
+        /// Name of the type, in the plural.
         what: &'static str,
         /// The entry that was to be written.
         path: RelPath,
     },
-    /// Any other answer of the system.
+    /// Any other error of the system.
     Io {
-        /// What was tried.
+        /// Action that failed.
         action: &'static str,
-        /// With which entry.
+        /// Path of the entry.
         path: RelPath,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -196,7 +198,7 @@ impl std::error::Error for StoreError {
 }
 
 impl StoreError {
-    /// What was tried, on what, and why it failed, where the entry is called `path`.
+    /// Returns the error message, in which the entry is called `path`.
     #[must_use]
     pub fn words(&self, path: &str) -> String {
         match self {
@@ -268,7 +270,7 @@ impl StoreError {
         }
     }
 
-    /// The entry, if it is one below the root.
+    /// Returns the path of the entry, `None` if the error is not about an entry below the root.
     #[must_use]
     pub fn path(&self) -> Option<&RelPath> {
         match self {
@@ -298,7 +300,7 @@ impl StoreError {
         }
     }
 
-    /// The reason as a number of Linux, if it has one.
+    /// Returns the Linux error number of the cause, if there is one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -323,14 +325,14 @@ impl StoreError {
         }
     }
 
-    /// True if there was no room for what was to be written: it was not, and may be where some comes free. What a flush
-    /// found no room for may be lost.
+    /// True if the store had no room for the bytes of a write. The bytes were not written; a retry may succeed once
+    /// room is free. False for a flush: bytes that a flush had no room for may be lost.
     #[must_use]
     pub fn wants_room(&self) -> bool {
         matches!(self, Self::Full { action, .. } if *action != "flush")
     }
 
-    /// The error of `action` on `path` that has this cause, and that the system words as `source`.
+    /// Returns the error of `action` on `path` with this cause. `source` is the error of the system.
     #[must_use]
     pub fn new(action: &'static str, path: &RelPath, cause: Cause, source: io::Error) -> Self {
         let path = path.clone();
@@ -349,7 +351,7 @@ impl StoreError {
     }
 }
 
-/// The reasons for which a call fails that stores tell apart.
+/// Causes of a failed call that stores distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// [`StoreError::NotFound`].
@@ -375,7 +377,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The error of `action` on `path`, where no system words it.
+    /// Returns the error of `action` on `path`, for a cause without an error of the system.
     #[must_use]
     pub(crate) fn at(self, action: &'static str, path: &RelPath) -> StoreError {
         StoreError::new(action, path, self, io::Error::from(self.kind()))
@@ -395,9 +397,9 @@ impl Cause {
     }
 }
 
-/// The number that Linux has for `error`.
+/// Returns the Linux error number of `error`.
 fn number(error: &io::Error) -> Option<i32> {
-    // Reasons that no system gave, but a store itself.
+    // Errors that were made by a store itself carry no error number.
     error.raw_os_error().or_else(|| match error.kind() {
         io::ErrorKind::CrossesDevices => Some(EXDEV),
         io::ErrorKind::StorageFull => Some(ENOSPC),
@@ -414,7 +416,7 @@ const ENOTEMPTY: i32 = 39;
 const ELOOP: i32 = 40;
 const EDQUOT: i32 = 122;
 
-/// What people call an action: which step of it failed is of use to few.
+/// Returns the verb of an action in messages. Few users need to know which internal step failed.
 fn verb(action: &'static str) -> &'static str {
     match action {
         "look at" | "open" => "read",
@@ -429,7 +431,7 @@ fn verb(action: &'static str) -> &'static str {
 pub struct Unset(Vec<(Cow<'static, str>, io::Error)>);
 
 impl Unset {
-    /// Notes that the attribute of this name was not `set`, if so.
+    /// Adds the attribute `name` if `set` is an error.
     pub fn note<E: Into<io::Error>>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -438,25 +440,25 @@ impl Unset {
         self.0.extend(set.err().map(|error| (name.into(), error.into())));
     }
 
-    /// Why the attribute of this name was not set, if it was not.
+    /// Returns the error of the attribute `name`, if setting this attribute failed.
     #[must_use]
     pub fn why(&self, name: &str) -> Option<&io::Error> {
         self.0.iter().find(|(unset, _)| unset == name).map(|(_, error)| error)
     }
 
-    /// Why each of them was not set.
+    /// Returns the error of each attribute.
     pub fn reasons(&self) -> impl Iterator<Item = &io::Error> {
         self.0.iter().map(|(_, error)| error)
     }
 
-    /// Adds those of another entry, which is called `whose`.
+    /// Adds the attributes of another entry, with `whose` before each name.
     pub fn add(&mut self, whose: &str, others: Self) {
         self.0.extend(
             others.0.into_iter().map(|(name, error)| (format!("{whose} {name}").into(), error)),
         );
     }
 
-    /// Adds others of this entry.
+    /// Adds further attributes of this entry.
     pub fn append(&mut self, others: Self) {
         self.0.extend(others.0);
     }
@@ -464,7 +466,7 @@ impl Unset {
     /// Ends the call that put the entry at `path` in place.
     ///
     /// # Errors
-    /// [`StoreError::Unset`], if it lacks anything.
+    /// [`StoreError::Unset`] if an attribute could not be set.
     pub fn of(self, path: &RelPath) -> Result<(), StoreError> {
         if self.0.is_empty() {
             Ok(())
@@ -487,10 +489,10 @@ impl fmt::Display for Unset {
     }
 }
 
-/// As many attributes of one entry are told of by their names.
+/// Most attributes of one entry that a message names.
 const MAX_TOLD: usize = 8;
 
-/// Says with what and on which entry a call failed.
+/// Adds the action and the path of the entry to the cause of a failed call.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError>;
 }
@@ -501,7 +503,7 @@ impl<T> At<T> for Result<T, Cause> {
     }
 }
 
-/// The system's words without their number, in lower case: how messages end.
+/// Returns the error text of the system without the number, in lower case, as used at the end of messages.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();

@@ -1,12 +1,12 @@
-//! Facts that a store has about a version before anything of it is read: which storage each part of it lies in.
+//! Extents: the storage that each part of a version lies in, known to a store before the version is read.
 //!
-//! Two versions share the parts that lie in the same storage. So a sync needs to read only the others.
+//! Parts of two versions that lie in the same storage are equal. A sync needs to read only the other parts.
 
 use std::ops::Range;
 
 use deltic_core::codec::{Put, Reader};
 
-/// The extents of a version, in order and without gaps from its first byte to its end.
+/// The extents of a version, in order and without gaps from the first byte to the end of the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extents {
     store: [u8; 32],
@@ -19,50 +19,51 @@ pub struct Extents {
 pub struct Extent {
     /// Length in bytes, never 0.
     pub len: u64,
-    /// Its content, as far as the store knows it.
+    /// Content of the part, as far as known to the store.
     pub is: Is,
 }
 
 /// The content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Is {
-    /// Storage that never changes while it has this identity: equal offsets into equal identities are equal bytes.
+    /// Storage with an identity. The storage never changes while it has this identity: equal offsets into equal
+    /// identities are equal bytes.
     Id {
-        /// Identity of the whole storage, of which the part is a piece.
+        /// Identity of the storage that contains the part.
         id: [u64; 3],
-        /// Offset of the part in it.
+        /// Offset of the part in the storage, in bytes.
         from: u64,
     },
     /// Zeros: a hole, or storage that was reserved and never written.
     Zero,
-    /// Unknown: only reading tells.
+    /// Unknown content. The part must be read.
     Unknown,
 }
 
-/// More parts than facts may have, or more bytes than a file.
+/// Error: more than [`MAX_PARTS`] parts, or a length or offset beyond 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
 impl Extents {
-    /// The extents of an empty version. `store` tells the history in which identities are unique.
+    /// Returns the extents of an empty version. `store` identifies the history in which identities are unique.
     ///
-    /// A store that may have been rolled back must not use the same one again: it would give the same identities to
-    /// other bytes.
+    /// A store that may have been rolled back must use another value: after the rollback, it would give the same
+    /// identities to other bytes.
     #[must_use]
     pub const fn new(store: [u8; 32]) -> Self {
         Self { store, parts: Vec::new(), len: 0 }
     }
 
-    /// The history in which identities are unique.
+    /// Returns the history in which identities are unique.
     #[must_use]
     pub const fn store(&self) -> &[u8; 32] {
         &self.store
     }
 
-    /// Appends `len` bytes. They join the last part where they continue it.
+    /// Appends a part of `len` bytes, or extends the last part if the new bytes continue it.
     ///
     /// # Errors
-    /// [`TooMany`] at [`MAX_PARTS`], or where an offset would pass 64 bits.
+    /// [`TooMany`] beyond [`MAX_PARTS`] parts, or if an offset would exceed 64 bits.
     pub fn push(&mut self, len: u64, is: Is) -> Result<(), TooMany> {
         if len == 0 {
             return Ok(());
@@ -93,7 +94,7 @@ impl Extents {
         self.len == 0
     }
 
-    /// The parts, each with its place in the version.
+    /// Returns the parts, each with its byte range in the version.
     pub fn parts(&self) -> impl Iterator<Item = (Range<u64>, Is)> {
         let mut start = 0;
         self.parts.iter().map(move |part| {
@@ -103,8 +104,8 @@ impl Extents {
         })
     }
 
-    /// Ranges of this version that may differ from what `old` has at the same place: ascending, none next to another.
-    /// Bytes behind the end of `old` are among them. `None` where the identities are of two histories.
+    /// Returns the ranges of this version that may differ from `old` at the same offset, ascending and not adjacent.
+    /// Bytes beyond the end of `old` are included. `None` if the identities are of two histories.
     #[must_use]
     pub fn changed_since(&self, old: &Self) -> Option<Vec<Range<u64>>> {
         if self.store != old.store {
@@ -135,7 +136,7 @@ impl Extents {
         Some(changed)
     }
 
-    /// The bytes that [`Extents::decode`] reads: a few for each part.
+    /// Encodes the extents for [`Extents::decode`], in a few bytes for each part.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![FORMAT];
@@ -164,7 +165,7 @@ impl Extents {
         bytes
     }
 
-    /// Reads what [`Extents::encode`] wrote; `None` for all other bytes.
+    /// Decodes bytes that [`Extents::encode`] wrote; `None` for all other bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader::new(bytes);
@@ -198,10 +199,10 @@ impl Extents {
 }
 
 impl Is {
-    /// The same, `offset` bytes further on.
+    /// Returns the content that starts `offset` bytes further on.
     const fn at(self, offset: u64) -> Self {
         match self {
-            // A sum that wraps is of a part that `push` refuses.
+            // The addition wraps only for a part that `push` refuses.
             Self::Id { id, from } => Self::Id { id, from: from.wrapping_add(offset) },
             other => other,
         }
@@ -212,7 +213,7 @@ impl Is {
     }
 }
 
-/// The identity that would be least surprising next. Storage that is allocated together lies together.
+/// The most likely identity of the next part: storage that was allocated together lies together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
     id: [u64; 3],
@@ -237,7 +238,7 @@ fn shifted(value: u64, shift: u32) -> Option<u64> {
     (value << shift >> shift == value).then_some(value << shift)
 }
 
-/// Parts that facts have at most. A version of more is read.
+/// Most parts of a version with extents. A version of more parts must be read.
 pub const MAX_PARTS: usize = 1_000_000;
 
 const FORMAT: u8 = 1;

@@ -1,7 +1,8 @@
-//! A store whose calls are awaited and take a while: what an object store is, on any machine and without a network.
+//! A store whose calls are awaited and take some time: simulates an object store without a network.
 //!
-//! What it wraps lives in memory. A seed says how often each call is polled before it is done, so that a run of many
-//! calls is repeated by its seed. A store that [fails on demand](crate::faulty) in it makes awaited calls fail.
+//! The wrapped store lives in memory. A seed determines how often each call is polled before it is ready, so a run of
+//! many calls can be repeated with its seed. To make awaited calls fail, wrap a store that
+//! [fails on demand](crate::faulty).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use crate::{
     Commit, Going, Keep, Listing, Rebuild, Removed, Snapshot, Store, StoreError, Version, lock,
 };
 
-/// An awaited store, which is `S` after a while.
+/// An awaited store that delays each call of the store `S`.
 #[derive(Clone, Debug)]
 pub struct Latent<S> {
     inner: S,
@@ -29,7 +30,7 @@ pub struct LatentSnapshot<S> {
     delays: Delays,
 }
 
-/// A new version of a file of a [`Latent`] store: parts in memory until all are there.
+/// A new version of a file of a [`Latent`] store. All parts stay in memory until the end.
 #[derive(Debug)]
 pub struct LatentUpload<R> {
     inner: R,
@@ -37,7 +38,7 @@ pub struct LatentUpload<R> {
     delays: Delays,
 }
 
-/// How long calls take. Clones share one sequence.
+/// Delays of calls. Clones share one sequence.
 #[derive(Clone, Debug)]
 pub struct Delays {
     state: Arc<AtomicU64>,
@@ -45,13 +46,13 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Delays of `most` polls and less, in the sequence of `seed`.
+    /// Returns delays of at most `most` polls, in the sequence of `seed`.
     #[must_use]
     pub fn new(seed: u64, most: u64) -> Self {
         Self { state: Arc::new(AtomicU64::new(seed)), most }
     }
 
-    /// Lets others go first, for as long as the sequence says.
+    /// Yields as many times as the sequence says.
     async fn wait(&self) {
         // SplitMix64.
         let mut word = self.state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl Delays {
 }
 
 impl<S: Store> Latent<S> {
-    /// `inner`, each call of which takes as long as `delays` say.
+    /// Wraps `inner` so that each call takes as long as `delays` say.
     pub const fn new(inner: S, delays: Delays) -> Self {
         Self { inner, delays }
     }
@@ -171,7 +172,7 @@ impl<R: Rebuild> Upload for LatentUpload<R> {
     }
 }
 
-/// Short, so that files of tests have many.
+/// Length of a part in bytes. Short, so that files of tests have many parts.
 const PART_BYTES: usize = 4 << 10;
 
 #[cfg(test)]

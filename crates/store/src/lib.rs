@@ -1,13 +1,14 @@
-//! What every store of bytes is: trees that are read, trees that are changed, and files rebuilt out of sight.
+//! Traits of stores: trees that can be read, trees that can be changed, and files that are rebuilt in a staged file.
 //!
 //! The law of this crate is *old is safe*: nothing changes at a destination before [`Rebuild::commit`], and a commit
 //! is one step. Calls block and are made from worker threads.
 //!
-//! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do
-//! is in [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a
-//! method. A store that is a network away implements the [awaited] forms instead.
+//! A store implements the required methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. [`Posix`] has the
+//! calls that only a POSIX tree can serve, [`Resumable`] the calls about data that outlives a killed run. A store
+//! without these abilities implements the two traits without any method. A store behind a network implements the
+//! [awaited] traits instead.
 //!
-//! Facts that earlier runs found out about files are kept by a [`FactStore`].
+//! A [`FactStore`] keeps facts that earlier runs found out about files.
 
 pub mod awaited;
 pub mod blocking;
@@ -45,7 +46,8 @@ pub use spelling::{NamePair, OneName, Respell};
 pub use store::{Durability, Going, Removed, Store, Whole};
 pub use tree::{Listing, Tree};
 
-/// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
+/// Locks `mutex`, even if poisoned. Each lock here covers one simple change, so a panic elsewhere leaves nothing half
+/// done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

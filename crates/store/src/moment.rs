@@ -1,4 +1,4 @@
-//! Times at which files were read, and which versions a change from then on cannot look like.
+//! Times at which files were read, and versions that a later change of the file cannot reproduce.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use deltic_tree::Timestamp;
 
 use crate::{Version, VersionToken};
 
-/// A time of the clock that the store's files get their times from, as the time since 1970.
+/// A time of the clock that sets the times of the store's files, as the time since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
@@ -23,7 +23,7 @@ impl Moment {
         self.0
     }
 
-    /// True if a change from this moment on gives the file another time than `changed`. Where `changed` has no fraction
+    /// True if a change from this moment on gives the file a time other than `changed`. If `changed` has no fraction
     /// of a second, the file system may count in seconds, so a longer time must have passed.
     #[must_use]
     pub fn is_past(self, changed: Timestamp) -> bool {
@@ -42,9 +42,9 @@ impl Moment {
     }
 }
 
-/// A version that no later change of the file looks like, so facts about the version may be kept.
+/// A version that no later change of the file can reproduce, so facts about the version may be kept.
 ///
-/// Git calls the other versions racy: a file that changes twice within a tick of the clock may have the same version
+/// Git calls all other versions racy: a file that changes twice within a tick of the clock may have the same version
 /// before and after the second change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettledVersion {
@@ -53,18 +53,18 @@ pub struct SettledVersion {
 }
 
 impl SettledVersion {
-    /// A version whose file was read from `begun` on, and did not change while it was read. `None` if the file changed
-    /// within a tick before `begun`.
+    /// Settles a version after a read that started at `begun` and during which the file did not change. `None` if the
+    /// file changed within a tick before `begun`.
     #[must_use]
     pub fn read(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.changed).then_some(Self { version, begun })
     }
 
-    /// A version that this process put in place; to put it in place began at `begun`. `None` if its modification time
-    /// is the present.
+    /// Settles a version that this process put in place, starting at `begun`. `None` if the modification time of the
+    /// version is the present.
     ///
-    /// Another program may change the file right after, within the same tick of its change time. But such a write sets
-    /// the modification time to the present, which this version does not have.
+    /// Another program may change the file right after, within the same tick of its change time. But such a write
+    /// sets the modification time to the present, which differs from that of this version.
     #[must_use]
     pub fn written(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.modified).then_some(Self { version, begun })
@@ -76,22 +76,22 @@ impl SettledVersion {
         &self.version
     }
 
-    /// The same version under another token, in which the caller hid the token.
+    /// Returns the same version under another token, for a caller that hides tokens.
     #[must_use]
     pub const fn with_token(self, token: VersionToken) -> Self {
         Self { version: Version { token, ..self.version }, ..self }
     }
 
-    /// When reading or writing the version began.
+    /// Returns the moment at which reading or writing the version started.
     #[must_use]
     pub const fn begun(&self) -> Moment {
         self.begun
     }
 }
 
-/// Longest step of a clock of a file system that counts in fractions of a second.
+/// Longest clock tick of a file system that counts in fractions of a second.
 const FINE_TICK: Duration = Duration::from_millis(100);
-/// Longest step of a clock of a file system that counts in seconds.
+/// Longest clock tick of a file system that counts in seconds.
 const COARSE_TICK: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What only a POSIX tree can do. Each method has an answer for a store that cannot.
+//! Calls that only a POSIX tree can serve, with defaults for all other stores.
 
 use deltic_tree::{Meta, RelPath};
 
 use crate::{Keep, StoreError, Tree};
 
-/// Links, devices and names that wait. A store that keeps none of them implements no method: each call then fails with
-/// [`StoreError::Unsupported`], which names what the store does not keep.
+/// Links, special files and delayed commits. A store without these implements no method: calls that would create an
+/// entry then fail with [`StoreError::Unsupported`], which names the type of entry.
 pub trait Posix: Tree {
-    /// Puts a symlink to `target` at `path`, in one step, in place of anything but a full directory.
+    /// Creates a symlink to `target` at `path`, in one step. Replaces any entry except a directory that is not empty.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] for a full directory.
+    /// [`StoreError::NotEmpty`] if a directory that is not empty is at `path`.
     fn make_symlink(
         &self,
         path: &RelPath,
@@ -22,22 +22,23 @@ pub trait Posix: Tree {
         Err(unsupported("symbolic links", path))
     }
 
-    /// Puts the FIFO, socket or device that `meta` describes at `path`, in one step, in place of anything but a full
-    /// directory.
+    /// Creates the FIFO, socket or device that `meta` describes at `path`, in one step. Replaces any entry except a
+    /// directory that is not empty.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] for a full directory, [`StoreError::Denied`] where we may not make devices.
+    /// [`StoreError::NotEmpty`] if a directory that is not empty is at `path`, [`StoreError::Denied`] if this process
+    /// may not create devices.
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         let _ = (meta, keep);
         Err(unsupported("special files", path))
     }
 
-    /// Makes `path` another name of an entry that is no directory, in one step. A store without links may make an equal
-    /// entry.
+    /// Makes `path` a hard link to an entry that is not a directory, in one step. A store without links may create an
+    /// equal entry.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the entry is not what [`Link::is`] says any more, [`StoreError::Conflict`] where
-    /// `path` does not hold what [`Link::seen`] says; and where the system cannot link it.
+    /// [`StoreError::Changed`] if the entry differs from [`Link::is`], [`StoreError::Conflict`] if the entry at
+    /// `path` differs from [`Link::seen`]; also if the system cannot create the link.
     fn link(&self, path: &RelPath, link: Link<'_, Self>) -> Result<(), StoreError>
     where
         Self: Sized,
@@ -46,21 +47,22 @@ pub trait Posix: Tree {
         Err(unsupported("hard links", path))
     }
 
-    /// Takes a symlink at `path` for the directory that it leads to, from now on, and says what that directory is;
-    /// nothing where the link leads to none, or the store keeps no links. Until then no link is followed.
+    /// Uses the directory behind the symlink at `path` from now on, and returns the metadata of that directory.
+    /// `None` if the link does not lead to a directory, or the store has no links. Without this call no link is
+    /// followed.
     ///
     /// # Errors
-    /// Where the directory cannot be looked at, or the link leads out of the store.
+    /// If the directory cannot be examined, or the link leads out of the store.
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         let _ = path;
         Ok(None)
     }
 
-    /// Has `path` wait with the new version that waits at `leader` for [`land`](Self::land): it becomes another name of
-    /// that, in place of what is `seen`. False where none waits there; then nothing is done.
+    /// Makes `path` a hard link to the new version of `leader` that waits for [`land`](Self::land), in place of the
+    /// entry `seen`. `path` waits as well. Returns false, without any effect, if no new version waits at `leader`.
     ///
     /// # Errors
-    /// Where the system cannot link it.
+    /// If the system cannot create the link.
     fn link_waiting(
         &self,
         path: &RelPath,
@@ -71,25 +73,25 @@ pub trait Posix: Tree {
         Ok(false)
     }
 
-    /// Gives every new version its name whose commit waits for this, in the order of their commits. Returns those that
-    /// failed. A new version is dropped where `is_same` says, of it and of what is at its path by now, that both are
-    /// one. A store that does not let commits wait has nothing to do.
+    /// Puts all new versions with a waiting commit in place, in the order of these commits. Returns the paths that
+    /// failed, each with the error. A new version is dropped if `is_same` is true for the new version and the entry
+    /// that is now at its path. A store without delayed commits has nothing to do.
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let _ = is_same;
         Vec::new()
     }
 }
 
-/// An entry that gets another name.
+/// An entry that gets a further name.
 #[derive(Debug)]
 pub struct Link<'a, S> {
-    /// The tree that it is in.
+    /// The tree that contains the entry.
     pub from: &'a S,
-    /// Its path there.
+    /// Path of the entry in that tree.
     pub at: &'a RelPath,
-    /// The entry, as it was last seen.
+    /// Metadata of the entry, as last seen.
     pub is: &'a Meta,
-    /// The entry in the place of the new name, if there is one.
+    /// Metadata of the entry that the new name replaces, if there is one.
     pub seen: Option<&'a Meta>,
 }
 

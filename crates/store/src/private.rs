@@ -1,18 +1,18 @@
-//! Names that Deltic keeps for itself in a tree: staging directories, and the old versions of a volume.
+//! Names that Deltic reserves in a tree: staging directories, and the directory of old versions of a volume.
 
 use deltic_tree::fold::{folded, without_dots_at_end};
 use deltic_tree::{Name, RelPath};
 
 use crate::StoreError;
 
-/// The name of staging directories, at any depth: never listed, never a target.
+/// Name of staging directories, at any depth. Never listed, never a destination.
 pub const STAGING_NAME: &[u8] = b".deltic";
 
-/// The name of the directory in which a volume keeps old versions: no tree has it either.
+/// Name of the directory in which a volume keeps old versions. Excluded from all trees, as staging directories are.
 pub const VERSIONS_NAME: &[u8] = b".deltic-versions";
 
-/// True if a directory of this name is one, or that of [old versions](VERSIONS_NAME): a user has one of his own,
-/// `.deltic-UID`, where the first is another user's.
+/// True if `name` is that of a staging directory or of the directory of [old versions](VERSIONS_NAME). A user's own
+/// staging directory is `.deltic-UID` if `.deltic` belongs to another user.
 #[must_use]
 pub fn is_staging_name(name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(STAGING_NAME) else { return false };
@@ -33,10 +33,10 @@ pub enum PrivateDir {
 impl PrivateDir {
     /// Returns the private directory that `name` finds in a volume on some file system.
     ///
-    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+ or ext4 with `casefold`. A name finds a private directory if the
-    /// two names differ in case, in characters that are not ASCII (some of these file systems ignore some of them), or
-    /// in dots and blanks at the end. So does a short name of FAT and NTFS (`DELTIC~1`), and the name of a stream of
-    /// NTFS (`.deltic:stream`).
+    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+ or ext4 with `casefold`. A name finds a private directory if
+    /// the two names differ only in case, in characters that are not ASCII (some of these file systems ignore some of
+    /// them), or in dots and blanks at the end. A short name of FAT and NTFS (`DELTIC~1`) and the name of an NTFS
+    /// stream (`.deltic:stream`) also find a private directory.
     #[must_use]
     pub fn found_by(name: &[u8]) -> Option<Self> {
         if !matches!(name.first()?, b'.' | b'd' | b'D' | 0x80..) {
@@ -53,7 +53,8 @@ impl PrivateDir {
     }
 }
 
-/// True for a short name that FAT or NTFS gives a private directory: `deltic~1`, or after some of these `de0123~1`.
+/// True for a short name that FAT or NTFS gives a private directory: `deltic~1`, or `de0123~1` once several short
+/// names exist.
 fn is_short_name(name: &[u8]) -> bool {
     let Some(at) = name.iter().position(|byte| *byte == b'~') else { return false };
     let (head, number) = (&name[..at], &name[at + 1..]);

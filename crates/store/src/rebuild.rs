@@ -1,4 +1,4 @@
-//! New versions of files, out of sight until they are whole.
+//! New versions of files, staged out of sight until they are complete.
 
 use std::ops::Range;
 
@@ -9,16 +9,17 @@ use crate::{Snapshot, StoreError, Version};
 
 /// A new version of a file, invisible until [`Rebuild::commit`].
 ///
-/// Spans arrive in any order and from any thread. Dropped without commit, what was written stays behind as a
-/// leftover for the next attempt; what was merely copied, or spoiled by a failed write, goes.
+/// Spans arrive in any order and from any thread. If a rebuild is dropped without a commit, its staged file stays as
+/// a leftover for the next attempt. A staged file of copied bytes only, or one that a failed write spoiled, is
+/// removed.
 pub trait Rebuild: Resumable + Send + Sync + 'static {
-    /// A version to copy from.
+    /// A version that bytes can be copied from.
     type Snapshot: Snapshot;
 
-    /// Copies the bytes `old` of `from` to `new_start`.
+    /// Copies the bytes `old` of `from` to offset `new_start`.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where `from` is not the version any more that it was when opened.
+    /// [`StoreError::Changed`] if `from` is no longer the version that was opened.
     fn copy(
         &self,
         from: &Self::Snapshot,
@@ -26,15 +27,15 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         new_start: u64,
     ) -> Result<(), StoreError>;
 
-    /// Writes `bytes` at `new_start`.
+    /// Writes `bytes` at offset `new_start`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] among others; the rebuild is spoiled then, but what [wants room](StoreError::wants_room)
-    /// may be written again.
+    /// [`StoreError::Full`] among others. An error spoils the rebuild, except that a write that failed for
+    /// [want of room](StoreError::wants_room) may be repeated.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
-    /// The same of bytes that were read from old versions, all of them or `content` says what else. A caller that puts
-    /// many short spans together writes them at once, and where whole pages begin and end.
+    /// Writes bytes that were read from old versions, at offset `new_start`. `content` says whether bytes of other
+    /// origin are among them. A caller that gathers many short spans writes them at once, aligned to whole pages.
     ///
     /// # Errors
     /// As [`Rebuild::write`].
@@ -43,8 +44,8 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         self.write(new_start, bytes)
     }
 
-    /// Makes zeros of these bytes: a hole, if the store has holes, which takes no time however long the hole is. A
-    /// store without holes writes zeros.
+    /// Fills `span` with zeros: as a hole if the store has holes, which is quick for any length. A store without
+    /// holes writes zeros.
     ///
     /// # Errors
     /// As [`Rebuild::write`].
@@ -59,26 +60,28 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         Ok(())
     }
 
-    /// True if [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not,
-    /// reading and writing is no slower.
+    /// True if [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for this span. If false,
+    /// reading and writing the bytes is no slower than a copy.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
         let _ = (from, old, new_start);
         false
     }
 
-    /// Makes this the file at its path, in one step; at [`Posix::land`](crate::Posix::land) where commits wait for
-    /// that. A file that changes where it is takes more steps than one. Tells which version it is now, if it was put in
-    /// place as a whole, was flushed, and that can be relied on, as [`Snapshot::identity`] has it.
+    /// Puts the file in place at its path, in one step; or at [`Posix::land`](crate::Posix::land) if commits are
+    /// delayed. A file that is changed in place takes more than one step.
+    ///
+    /// Returns the new version if the file was put in place as a whole and flushed, and versions are reliable (see
+    /// [`Snapshot::identity`]).
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`]
-    /// where it does now, but for attributes that could not be set.
+    /// [`StoreError::Conflict`] if the entry at the path differs from the entry that `commit` replaces;
+    /// [`StoreError::Unset`] if the file is in place, but some attributes could not be set.
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError>;
 
-    /// Gives up, and leaves nothing behind.
+    /// Removes the staged file and leaves nothing behind.
     ///
     /// # Errors
-    /// Where the staged file cannot be removed.
+    /// If the staged file cannot be removed.
     fn discard(self) -> Result<(), StoreError>
     where
         Self: Sized,
@@ -88,65 +91,65 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
     }
 }
 
-/// Zeros that are written at a time.
+/// Most zeros written by one call, in bytes.
 const ZEROS_BYTES: u64 = 256 << 10;
 
-/// What of a rebuild outlives the run that began it. A store that keeps nothing of it implements no method.
+/// State of a rebuild that outlives the run. A store that keeps no such state implements no method.
 pub trait Resumable {
-    /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
-    /// machine; nobody but the owner can read it, and it goes with the staged file.
+    /// Appends a note about the bytes written so far, for a later run that resumes this rebuild. Notes survive the
+    /// process, but not a reboot. Only the owner can read them; they are removed with the staged file.
     ///
     /// # Errors
-    /// Where it cannot be written: then nothing can be noted of this rebuild any more.
+    /// If the note cannot be written. No further note can be added to this rebuild then.
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let _ = bytes;
         Err(StoreError::Unsupported { what: "notes of a transfer", path: RelPath::root() })
     }
 
-    /// Says that these bytes are staged. Of a file that changes in place, the bytes that stay where they are are not: a
-    /// note of them would not hold for whoever resumes.
+    /// True if the bytes of `span` are staged. For a file that is changed in place, bytes that keep their position
+    /// are not staged: a note about such bytes would not hold for the run that resumes.
     fn has_staged(&self, span: &Range<u64>) -> bool {
         let _ = span;
         true
     }
 
-    /// Takes it that these bytes are staged: a rebuild that is resumed cannot tell them from its holes.
+    /// Marks `span` as staged in a resumed rebuild, since staged bytes cannot be told from holes.
     fn resume_with(&self, span: Range<u64>) {
         let _ = span;
     }
 
-    /// Reads back what is staged, from `start` on; fewer bytes at its end.
+    /// Reads staged bytes from offset `start` on. Returns fewer bytes only at the end.
     ///
     /// # Errors
-    /// Where the staged file cannot be read.
+    /// If the staged file cannot be read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         let _ = (start, buf);
         Err(StoreError::Unsupported { what: "unfinished files", path: RelPath::root() })
     }
 }
 
-/// What bytes are that were put together of old versions.
+/// Origin of bytes that were assembled from old versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing else: another attempt loses nothing without them.
+    /// Old versions only: another attempt can assemble the bytes again without any loss.
     Old,
-    /// There are bytes between them that were sent.
+    /// Old versions, with sent bytes in between.
     OldAndSent,
 }
 
-/// What a commit gives the file besides its bytes, and what it takes the place of.
+/// Arguments of a commit: the metadata of the new version, and the entry that the new version replaces.
 #[derive(Debug)]
 pub struct Commit<'a, S> {
     /// The sender's metadata of the new version.
     pub meta: &'a Meta,
-    /// Which of it the file gets.
+    /// Attributes of `meta` that the file gets.
     pub keep: Keep,
-    /// What is at the path until then.
+    /// Entry that is expected at the path.
     pub replaces: Replaces<'a, S>,
 }
 
 impl<'a, S> Commit<'a, S> {
-    /// The same of a store that this one is made of, where `inner` is its form of a version.
+    /// Converts the commit for an inner store, where `inner` returns the inner snapshot.
     pub(crate) fn map<T>(self, inner: impl FnOnce(&'a S) -> &'a T) -> Commit<'a, T> {
         let Self { meta, keep, replaces } = self;
         let replaces = match replaces {
@@ -158,48 +161,48 @@ impl<'a, S> Commit<'a, S> {
     }
 }
 
-/// What a commit expects to find at its path; anything else there is a [`StoreError::Conflict`].
+/// Entry that a commit expects at its path. Any other entry there is a [`StoreError::Conflict`].
 #[derive(Debug)]
 pub enum Replaces<'a, S> {
-    /// Nothing is there.
+    /// No entry.
     Nothing,
-    /// Exactly this version, which the new one was derived from.
+    /// Exactly this version, from which the new version was derived.
     Version(&'a S),
-    /// What [`Store::look`](crate::Store::look) saw: any kind of entry; of a directory only that it is one, and it must
-    /// be empty by now.
+    /// An entry of any type, as seen by [`Store::look`](crate::Store::look). A directory is compared by type only,
+    /// and must be empty by the time of the commit.
     Seen(&'a Meta),
 }
 
-/// A rebuild that goes on where a killed run was interrupted.
+/// A rebuild that continues a killed run.
 #[derive(Debug)]
 pub struct Resumed<R> {
-    /// As if it had never been dropped.
+    /// The rebuild, as if it had never been dropped.
     pub rebuild: R,
-    /// What [`Resumable::note`] was told, in order; the last of it may be missing.
+    /// Notes of [`Resumable::note`], in order. The last notes may be missing.
     pub notes: Vec<Vec<u8>>,
 }
 
-/// Which metadata is carried over.
+/// Attributes that a store sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Permission bits; without it a new file gets the sender's less the umask, an old one stays as it is.
+    /// Permission bits. Without this, a new file gets the sender's bits less the umask, an old file keeps its bits.
     pub modes: bool,
-    /// Without [`Self::modes`]: whether files may be executed.
+    /// Execute permission of files, for use without [`Self::modes`].
     pub executability: bool,
     /// Modification times.
     pub times: bool,
-    /// Those of directories, and when they were read, stay out.
+    /// Leaves out modification and access times of directories.
     pub omit_dir_times: bool,
-    /// Those of symlinks, and when they were read, stay out.
+    /// Leaves out modification and access times of symlinks.
     pub omit_link_times: bool,
-    /// ACLs: what the sender's entry does not have, ours loses.
+    /// ACLs. An ACL that the sender's entry lacks is removed.
     pub acls: bool,
-    /// Extended attributes, as far as this store looks at them: what the sender's entry does not have, ours loses.
+    /// Extended attributes within the scope of this store. An attribute that the sender's entry lacks is removed.
     pub xattrs: bool,
 }
 
 impl Keep {
-    /// True if times of such entries are set.
+    /// True if times of entries of this kind are set.
     #[must_use]
     pub fn times_of(self, kind: &Kind) -> bool {
         match kind {
@@ -209,26 +212,26 @@ impl Keep {
         }
     }
 
-    /// The mode of a new entry, or of one whose old version had `old_mode`.
+    /// Returns the mode of a new entry, or of an entry that replaces an old one with `old_mode`.
     #[must_use]
     pub fn mode_of_new(self, meta: &Meta, old_mode: Option<u32>, umask: u32) -> u32 {
         match old_mode {
             _ if self.modes => meta.mode & 0o7777,
-            // What its old content was trusted with its new one is not.
+            // The setuid, setgid and sticky bits were granted to the old content, not to the new content.
             Some(old) if meta.is_file() => self.executable(meta, old) & 0o777,
             Some(old) => old & 0o7777,
             None => meta.mode & !umask & 0o777,
         }
     }
 
-    /// `old`, made executable or not as the sender's is.
+    /// Returns `old` with execute permission as in the sender's file; unchanged without [`Self::executability`].
     #[must_use]
     pub fn executable(self, meta: &Meta, old: u32) -> u32 {
         match (meta.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
             _ if !self.executability || !meta.is_file() => old,
             (false, _) => old & !EXECUTE_BITS,
             (true, true) => old,
-            // Whoever may read it.
+            // Each class that may read the file may execute it.
             (true, false) => old | (old & 0o444) >> 2,
         }
     }

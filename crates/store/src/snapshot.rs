@@ -1,4 +1,4 @@
-//! Versions of files, held open.
+//! Open versions of files.
 
 use std::ops::Range;
 
@@ -7,19 +7,21 @@ use deltic_tree::{Meta, Timestamp};
 
 use crate::{Extents, StoreError};
 
-/// One version of a file, held open.
+/// A version of a file, held open.
 pub trait Snapshot: Send + Sync + 'static {
-    /// What the file was when it was opened.
+    /// Metadata of the file when it was opened.
     fn meta(&self) -> &Meta;
 
-    /// Fills `buf` with the bytes from `start`; returns less than its length only at the end of the file.
+    /// Fills `buf` with the bytes from offset `start`. Returns less than the length of `buf` only at the end of the
+    /// file.
     ///
     /// # Errors
-    /// Where the bytes cannot be read; [`StoreError::Short`] where they end before the length that [`Self::meta`] says,
-    /// as of files that a kernel makes up when they are read.
+    /// If the bytes cannot be read; [`StoreError::Short`] if they end before the length in [`Self::meta`], as for
+    /// files that a kernel generates on reading.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
-    /// Says which ranges will be read, ascending and apart: a store that is a network away may begin to fetch them.
+    /// Announces the ranges that will be read, ascending and disjoint. A store behind a network may start to fetch
+    /// them.
     fn will_read(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
     }
@@ -27,20 +29,20 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Checks that all bytes read so far are of one version.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    /// [`StoreError::Changed`] if the file is no longer the version that was opened.
     fn check_unchanged(&self) -> Result<(), StoreError>;
 
     /// Checks that all bytes read so far are of one version, and that no program was writing to the file.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] as [`Snapshot::check_unchanged`]; [`StoreError::InUse`] where
-    /// [`may_be_written`](Snapshot::may_be_written).
+    /// [`StoreError::Changed`] as [`Snapshot::check_unchanged`]; [`StoreError::InUse`] if the file
+    /// [may be written](Snapshot::may_be_written).
     fn check_settled(&self) -> Result<(), StoreError> {
         self.check_unchanged()
     }
 
     /// True if a program may have been writing to the file when the file was opened. A change under way then changes
-    /// the bytes that are read, but not the version. A second reading finds such a change.
+    /// the bytes that are read, but not the version. A second read finds the change.
     fn may_be_written(&self) -> bool {
         false
     }
@@ -52,18 +54,19 @@ pub trait Snapshot: Send + Sync + 'static {
         true
     }
 
-    /// Length in bytes that the file has by now, as far as it can be written to where it is.
+    /// Returns the present length of the file in bytes, for files that may be changed in place.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// If the length cannot be determined.
     fn len_now(&self) -> Result<u64, StoreError> {
         Ok(self.meta().len)
     }
 
-    /// True if it is what was opened but for names that it got since, which hide whether it changed besides.
+    /// True if the file got more names since it was opened and shows no other change. A new name changes the change
+    /// time, so other changes may be hidden.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// If the file cannot be examined.
     fn only_got_names(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -73,79 +76,80 @@ pub trait Snapshot: Send + Sync + 'static {
         false
     }
 
-    /// True if this is that version, which can be relied on.
+    /// True if this snapshot is of `version`, which must be a reliable version.
     fn is(&self, version: Version) -> bool {
         self.identity() == Some(version)
     }
 
-    /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
+    /// Returns the version, which no other content has: no other version of this file or of another file, now or
+    /// later. `None` if versions are not reliable.
     fn identity(&self) -> Option<Version> {
         None
     }
 
-    /// The runs of this version that hold data, ascending and apart. All other bytes are holes, which read as zeros
-    /// and take no time to read. `None` if the store knows of no hole.
+    /// Returns the ranges of this version that hold data, ascending and disjoint. All other bytes are holes, which
+    /// read as zeros and take no time to read. `None` if no hole is known.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// If the ranges cannot be read.
     fn data_runs(&self) -> Result<Option<Vec<Range<u64>>>, StoreError> {
         Ok(None)
     }
 
-    /// The storage that each part of this version lies in. Bytes that were written are flushed first, so that it is of
-    /// what a read gives. `None` where the store has no facts, or none that can be relied on.
+    /// Returns the storage of each part of this version. Written bytes are flushed first, so that the extents match
+    /// the bytes of a read. `None` if the store has no extents, or no reliable ones.
     ///
-    /// Facts that are kept for a content are taken before that is read. A change that the store does not show between
-    /// the two then costs reading it again. Were they taken after, the change would be lost.
+    /// Extents that are kept with a content are taken before the content is read. A change between the two steps,
+    /// which the store does not show, then costs a second read. In the other order the change would be missed.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    /// [`StoreError::Changed`] if the file is no longer the version that was opened.
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
         Ok(None)
     }
 
-    /// Why there are none, in words that follow `cannot tell where its bytes lie:`.
+    /// Returns the reason for missing extents, in words that follow `cannot tell where its bytes lie:`.
     fn lack(&self) -> String {
         "this store keeps no such facts".to_owned()
     }
 
-    /// Kind of the sums that the store keeps of blocks of files. Of this one it may have none.
+    /// Returns the kind of block sums that the store keeps. This file may have no sums.
     fn sum_kind(&self) -> Option<SumKind> {
         None
     }
 
-    /// Sums that the store keeps of the blocks of `range`: those of the bytes that a read gives. Bytes that were
-    /// written are flushed first. It takes memory for each block of the range. `None` where the store keeps none.
+    /// Returns the sums that the store keeps of the blocks of `range`, which match the bytes of a read. Written bytes
+    /// are flushed first. Takes memory for each block of the range. `None` if the store keeps no sums.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    /// [`StoreError::Changed`] if the file is no longer the version that was opened.
     fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
         let _ = range;
         Ok(None)
     }
 
-    /// The digest that each read of this version is checked against, so that all reads of it give the same: that of
-    /// fs-verity, with SHA-256, blocks of 4 KiB and no salt. `None` where the store has none.
+    /// Returns the fs-verity digest of this version (SHA-256, blocks of 4 KiB, no salt). Each read is checked against
+    /// the digest, so all reads return the same bytes. `None` if the store has no digest.
     fn verity(&self) -> Option<[u8; 32]> {
         None
     }
 }
 
-/// A version of a file. Any store can fill it: two that are equal are of one content.
+/// A version of a file, in a form that any store can fill. Two equal versions have the same content.
 ///
-/// Times are of the store's own clock. A store of which no token returns needs none of them.
+/// Times are of the store's own clock. They matter only for a store that may reuse a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Tells the file from all others of its store, or this version of it from all others.
+    /// Identifies the file in its store, or this version of the file.
     pub token: VersionToken,
     /// Length in bytes.
     pub len: u64,
-    /// When its content was changed, as whoever may write to it says.
+    /// Modification time of the content. Anyone with write access can set it.
     pub modified: Timestamp,
-    /// When it was changed in any way: another change in the same tick of the clock looks the same.
+    /// Time of the last change of any kind. Two changes in one tick of the clock have the same time.
     pub changed: Timestamp,
 }
 
-/// Bytes of a store's own: an inode, a generation, a hash of an entity tag.
+/// Bytes chosen by the store: an inode, a generation, a hash of an entity tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VersionToken(pub [u8; 32]);

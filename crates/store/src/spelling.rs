@@ -1,4 +1,4 @@
-//! Spellings: questions to a store on a file system that takes several spellings for one name.
+//! Spellings of names on file systems where several spellings find one entry.
 
 use deltic_tree::fold::SampleNames;
 use deltic_tree::{Name, Names};
@@ -6,7 +6,7 @@ use deltic_tree::{Name, Names};
 /// Names of a directory whose entries [`Store::respell`](crate::Store::respell) renames to the listed spelling.
 #[derive(Clone, Copy, Debug)]
 pub struct Respell<'a> {
-    /// All listed names of the directory.
+    /// The listed names of the directory, complete.
     pub listed: &'a Names,
     /// Samples of the names in the directory that are not listed.
     pub samples: &'a SampleNames,
@@ -14,24 +14,24 @@ pub struct Respell<'a> {
     pub dry_run: bool,
 }
 
-/// Two names of one directory that are one name to some file systems.
+/// Two names of one directory that may be the same name on some file systems.
 #[derive(Clone, Copy, Debug)]
 pub struct NamePair<'a> {
     /// The name that was listed later.
     pub name: &'a Name,
     /// The name that was listed first.
     pub earlier: &'a Name,
-    /// True if no file may be made for the answer.
+    /// True if no test file may be created to find the answer.
     pub dry_run: bool,
 }
 
-/// Answer to the question if two names are one name at a store.
+/// Answer to the question whether two names find the same entry at a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneName {
-    /// The names are two.
+    /// The names find two entries.
     No,
-    /// The names are one.
+    /// The names find the same entry.
     Yes,
-    /// The file system does not tell before a file is made there.
+    /// Unknown until a file is created there.
     Maybe,
 }

@@ -1,4 +1,4 @@
-//! Trees that are changed.
+//! Trees that can be changed.
 
 use deltic_tree::{EntryType, Meta, Name, RelPath};
 
@@ -7,32 +7,32 @@ use crate::{
     StoreError, Version,
 };
 
-/// A tree that can be changed: what a receiver holds.
+/// A tree that can be changed, as used by a receiver.
 ///
-/// Whatever puts an entry in place does so also where some of its attributes cannot be set, and ends with
-/// [`StoreError::Unset`] then.
+/// Calls that put an entry in place do so even if some attributes cannot be set. They then return
+/// [`StoreError::Unset`].
 pub trait Store: Posix {
-    /// A new version of a file of this store, in the making.
+    /// An unfinished new version of a file of this store.
     type Rebuild: Rebuild<Snapshot = Self::Snapshot>;
 
-    /// What is at `path` itself (symlinks are not followed), if anything.
+    /// Returns the metadata of the entry at `path`, `None` if there is no entry. Does not follow symlinks.
     ///
     /// # Errors
-    /// Where that cannot be said: a missing parent directory is `None`, not an error.
+    /// If the entry cannot be examined. A missing parent directory is `None`, not an error.
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError>;
 
-    /// [`Store::look`] at each of `paths`; cheaper where those of one directory follow each other.
+    /// Calls [`Store::look`] for each of `paths`. Cheaper if paths of one directory are adjacent.
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
         paths.iter().map(|path| self.look(path)).collect()
     }
 
-    /// Starts a new version of `len` bytes for `path`; its directory exists.
+    /// Starts a new version of `len` bytes for `path`. The parent directory must exist.
     ///
     /// # Errors
-    /// Where nothing can be staged.
+    /// If no file can be staged.
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
 
-    /// Creates a version of which only `data` bytes are data: no room is reserved for its holes.
+    /// Starts a new version with `data` bytes of data. No space is reserved for its holes.
     ///
     /// # Errors
     /// As [`Store::create`].
@@ -46,11 +46,11 @@ pub trait Store: Posix {
         self.create(path, len)
     }
 
-    /// Puts whole new versions in place, each as [`Store::create`], a write and a commit do, but for a leftover where
-    /// it fails: cheaper where those of one directory follow each other.
+    /// Puts complete new versions in place, each as [`Store::create`], a write and a commit would. Cheaper if files
+    /// of one directory are adjacent. A failed file need not leave a leftover.
     ///
     /// # Errors
-    /// Of each, in order, those of the three.
+    /// One result for each file, in order, with the errors of `create`, `write` and `commit`.
     fn replace_all(
         &self,
         files: &[Whole<'_>],
@@ -59,33 +59,34 @@ pub trait Store: Posix {
         files.iter().map(|file| self.replace(file, keep)).collect()
     }
 
-    /// The same with one.
+    /// Puts one complete new version in place, as [`Store::create`], a write and a commit do.
     ///
     /// # Errors
-    /// Those of the three.
+    /// Those of `create`, `write` and `commit`.
     fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<Option<Version>, StoreError> {
         let rebuild = self.create(file.path, file.bytes.len() as u64)?;
         rebuild.write(0, file.bytes)?;
         rebuild.commit(file.commit(keep))
     }
 
-    /// Finds what unfinished rebuilds of `path` left behind, newest first: sources of bytes, of no proven content.
+    /// Returns the leftovers of unfinished rebuilds of `path`, newest first. They are sources of bytes; their content
+    /// is not verified.
     ///
-    /// While a snapshot of this list lives, no other process takes or sweeps it. A commit of `path` removes them all.
+    /// While a snapshot of this list lives, no other process takes or sweeps that leftover. A commit of `path`
+    /// removes all leftovers.
     ///
     /// # Errors
-    /// Where the staging directory exists and cannot be read.
+    /// If the staging directory exists and cannot be read.
     fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError> {
         let _ = path;
         Ok(Vec::new())
     }
 
-    /// Goes on with the newest unfinished rebuild of `path` that is `len` bytes long and of which something was noted.
-    /// A staged file that may have changed since it was noted is passed over: somebody wrote to it, or the machine
-    /// started anew.
+    /// Resumes the newest unfinished rebuild of `path` that is `len` bytes long and has notes. A staged file that may
+    /// have changed since its last note is skipped: another program wrote to the file, or the machine was rebooted.
     ///
     /// # Errors
-    /// Where the staging directory exists and cannot be read.
+    /// If the staging directory exists and cannot be read.
     fn resume(
         &self,
         path: &RelPath,
@@ -97,33 +98,35 @@ pub trait Store: Posix {
 
     /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`].
     ///
-    /// The directory above it is there. `will` is the metadata that `path` will get, as far as it is known. Afterwards:
+    /// The parent directory must exist. `will` is the metadata that `path` will get, as far as it is known.
+    /// Afterwards:
     ///
-    /// - Anything else that was at `path` is replaced.
+    /// - Any other entry that was at `path` is replaced.
     /// - A new directory is closed to all but its owner, or has its mode at once, if no modes are kept. `set_meta`
     ///   gives it its final mode.
-    /// - An old directory that was closed to its owner is open to it; `set_meta` gives it back the mode that it had.
-    ///   It permits nobody anything that `will` does not.
-    /// - Owner and group are those of `will`, if the directory was there or no modes are kept. Entries that are made in
-    ///   it get the group that they would get in the finished directory.
+    /// - An old directory that was closed to its owner is open to its owner; `set_meta` restores the old mode.
+    ///   The directory grants no user a permission that `will` does not grant.
+    /// - Owner and group are those of `will`, if the directory existed or no modes are kept. Entries that are created
+    ///   in it get the group that they would get in the finished directory.
     /// - Extended attributes and ACLs are those of `will`: they need not be set again.
     ///
     /// # Errors
-    /// Where it cannot be made; [`StoreError::Unset`] where it was made, and lacks attributes or ACLs.
+    /// If the directory cannot be created; [`StoreError::Unset`] if the directory exists, but lacks attributes or
+    /// ACLs.
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError>;
 
-    /// Gives the entry at `path` what `keep` names of `meta`, and the owner, the group and the time of the last read
-    /// that it has; a symlink takes no mode and no ACL.
+    /// Sets the attributes of the entry at `path` that `keep` names to the values in `meta`. Owner, group and access
+    /// time are set if `meta` has them. Mode and ACL of a symlink are not set.
     ///
-    /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
+    /// A directory that this store created gets a mode in any case: without [`Keep::modes`] that of `meta` less the
+    /// umask.
     ///
     /// # Errors
-    /// Where there is no such entry; [`StoreError::Unset`] of what could not be set of it, when all else is.
+    /// If there is no such entry; [`StoreError::Unset`] with the attributes that could not be set, after all others.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// The entries of `dir` as [`Tree::list_some`](crate::Tree::list_some) has them first, but for names that `keep`
-    /// admits: nothing is looked at that is one of these. What is left is for
-    /// [`Tree::list_some`](crate::Tree::list_some).
+    /// Lists the entries of `dir` without the names that `keep` admits, and without examining entries of such names.
+    /// Of a large directory, returns the first part; [`Tree::list_some`](crate::Tree::list_some) returns the rest.
     ///
     /// # Errors
     /// As [`Tree::list`](crate::Tree::list).
@@ -133,44 +136,45 @@ pub trait Store: Posix {
         Ok(listing)
     }
 
-    /// Renames entries of `dir` to the listed spelling, on file systems that take several spellings for one name. A
-    /// dry run renames nothing.
+    /// Renames entries of `dir` to the listed spelling, on file systems where several spellings find one entry. A dry
+    /// run renames nothing.
     ///
-    /// Returns the former names of these entries. The caller must not remove these names: each is an entry of a
+    /// Returns the former names of these entries. The caller must not remove these names: each finds the entry of a
     /// listed name, and some file systems cannot rename the entry.
     ///
     /// # Errors
-    /// Where `dir` cannot be listed, or a listed name is found there and no entry is known that it may be.
+    /// If `dir` cannot be listed, or a listed name is found there and no candidate for its entry is known.
     fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
         let _ = (dir, respell);
         Ok(Vec::new())
     }
 
-    /// Answers if two names of `dir` are one name to the file system.
+    /// Checks whether two names of `dir` find the same entry on the file system.
     ///
     /// # Errors
-    /// Where the file system cannot be asked.
+    /// If the file system cannot be examined.
     fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
         let _ = (dir, pair);
         Ok(OneName::No)
     }
 
-    /// Removes `path` and all below it that the filter admits, or some of that; follows no symlink. There may be
-    /// millions of names: while a call [goes on](Removed::goes_on), the same call takes the next of them.
+    /// Removes `path` and all entries below it that the filter admits, or some of these. Follows no symlink. There
+    /// may be millions of names: while a result [goes on](Removed::goes_on), the caller repeats the call for the next
+    /// names.
     ///
-    /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
-    /// listed. Perishable rules count for `path` itself only.
+    /// Names that are protected by the present rules files of directories stay. Names that were protected when the
+    /// directories were listed may stay as well. Perishable rules count for `path` itself only.
     ///
     /// # Errors
-    /// What kept the name itself. Names below it stay each for its own reason, and it with them: the others are removed
-    /// all the same.
+    /// The reason why `path` itself cannot be removed. Each name below that cannot be removed stays for its own
+    /// reason, and so does `path`; all others are removed.
     fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError>;
 
-    /// How many names [`Store::remove`] would remove in all, if it were called now; what gives way counts itself in any
-    /// case.
+    /// Counts the names that [`Store::remove`] would remove in all, if it were called now. With `gives_way`, `path`
+    /// itself always counts.
     ///
     /// # Errors
-    /// As for [`Store::remove`].
+    /// As [`Store::remove`].
     fn would_remove(&self, path: &RelPath, gives_way: bool) -> Result<u64, StoreError> {
         let mut names = 0;
         loop {
@@ -183,15 +187,15 @@ pub trait Store: Posix {
         }
     }
 
-    /// Removes each of these: cheaper where those of one directory follow each other.
+    /// Calls [`Store::remove`] for each of `names`. Cheaper if names of one directory are adjacent.
     ///
     /// # Errors
-    /// Of each, in order, those of [`Store::remove`].
+    /// One result for each name, in order, with the errors of [`Store::remove`].
     fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
         names.iter().map(|(path, going)| self.remove(path, *going)).collect()
     }
 
-    /// Makes every change so far durable: what a run does before it says that it succeeded.
+    /// Makes all changes durable. A run calls this before it reports success.
     ///
     /// # Errors
     /// The first directory that could not be flushed.
@@ -199,25 +203,25 @@ pub trait Store: Posix {
         Ok(())
     }
 
-    /// Removes every staged file that no living process holds, also those that a next run could resume from: what a
-    /// *complete* run does at its end. Returns how many.
+    /// Removes every staged file that no living process holds, even if a next run could resume it. A *complete* run
+    /// calls this at its end. Returns the number of removed files.
     ///
     /// # Errors
-    /// The first of those that stayed.
+    /// The first file that could not be removed.
     fn sweep(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 }
 
-/// How [`Store::remove`] is meant.
+/// Options of [`Store::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Going {
-    /// Something else is to be in its place: it is replaced and not deleted, and what the filter says of the name
-    /// itself does not count.
+    /// True if another entry will replace `path`: this is no deletion, and filter rules for the name itself do not
+    /// count.
     pub gives_way: bool,
-    /// What would go is told, and nothing does.
+    /// Reports the names that would be removed, and removes nothing.
     pub dry_run: bool,
-    /// No more names than these go in a call; what gives way is none of them.
+    /// Most names removed by one call. With `gives_way`, `path` itself does not count.
     pub most: u64,
 }
 
@@ -227,33 +231,33 @@ impl Default for Going {
     }
 }
 
-/// What a call of [`Store::remove`] did.
+/// Result of a call of [`Store::remove`].
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Names that went, and what they were: some hundreds at most. A directory comes behind all that was in it.
+    /// Removed names and their types, some hundreds at most. A directory comes after all its entries.
     pub gone: Vec<(RelPath, EntryType)>,
-    /// Why others stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and [`StoreError::KeepsOld`] are told
-    /// once, at the end, of the name itself.
+    /// Reasons why other names stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and
+    /// [`StoreError::KeepsOld`] are reported once, at the end, for `path` itself.
     pub stayed: Vec<StoreError>,
-    /// True if there is more to be removed.
+    /// True if more names are to be removed by further calls.
     pub goes_on: bool,
 }
 
-/// A whole new version of a file, at hand.
+/// A complete new version of a file, in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole<'a> {
-    /// Where it goes.
+    /// Path of the file.
     pub path: &'a RelPath,
-    /// All of its bytes.
+    /// The whole content of the file.
     pub bytes: &'a [u8],
-    /// The sender's metadata of it.
+    /// The sender's metadata of the file.
     pub meta: &'a Meta,
-    /// What [`Store::look`] saw in its place.
+    /// Metadata of the present entry at `path`, as seen by [`Store::look`].
     pub seen: Option<&'a Meta>,
 }
 
 impl<'a> Whole<'a> {
-    /// What puts it in place.
+    /// Returns the commit that puts the file in place.
     #[must_use]
     pub(crate) fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
         let replaces = self.seen.map_or(Replaces::Nothing, Replaces::Seen);
@@ -261,12 +265,12 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// When bytes and names are safe from a power cut.
+/// Level of protection against a power failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Files are flushed before they get their name, directories at [`Store::flush`].
+    /// Flushes a file before the rename into place, and directories at [`Store::flush`].
     #[default]
     Run,
-    /// Nothing is flushed.
+    /// Flushes neither files nor directories.
     None,
 }

@@ -1,4 +1,4 @@
-//! Trees that are read, and what a directory holds.
+//! Trees that can be read, and listings of directories.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,28 @@ use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::{Snapshot, StoreError, Version};
 
-/// A tree that can be read: what a sender holds.
+/// A tree that can be read, as used by a sender.
 pub trait Tree: Send + Sync + 'static {
     /// A version of a file of this tree.
     type Snapshot: Snapshot;
 
-    /// Where `path` is, from the root of this machine's file system; nothing of a tree that is not in it.
+    /// Returns the absolute path of `path` on this machine, `None` if the tree is not part of its file system.
     fn full_path(&self, _path: &RelPath) -> Option<PathBuf> {
         None
     }
 
-    /// The entries of `dir` that the filter admits, sorted by the bytes of their names; never the staging directory.
+    /// Lists the entries of `dir` that the filter admits, sorted by the bytes of their names, without the staging
+    /// directory.
     ///
-    /// The files of rules that directories bring are read on the way.
+    /// Rules files in the directories are read on the way.
     ///
     /// # Errors
-    /// Where `dir` as a whole cannot be listed; trouble with one entry is in [`Listing::errors`].
+    /// If `dir` as a whole cannot be listed. Errors with single entries are in [`Listing::errors`].
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
 
-    /// [`Tree::list`] by parts: of a directory of very many names the first entries, and the names that are left in
-    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few
-    /// entries.
+    /// Lists a directory in parts. The first call, without `rest`, returns the first entries of a huge directory and
+    /// the remaining names in [`Listing::rest`]. Further calls take these names as `rest` and return the next
+    /// entries. So memory holds all names, but few entries.
     ///
     /// # Errors
     /// As [`Tree::list`].
@@ -38,12 +39,12 @@ pub trait Tree: Send + Sync + 'static {
     ) -> Result<Listing, StoreError> {
         match rest {
             None => self.list(dir),
-            // Nothing was left.
+            // The first part was the whole listing.
             Some(_) => Ok(Listing::default()),
         }
     }
 
-    /// The first part of [`Tree::list_some`], with what can be told of the [versions](Listing::versions) of files.
+    /// Returns the first part of [`Tree::list_some`], with the known [versions](Listing::versions) of files.
     ///
     /// # Errors
     /// As [`Tree::list`].
@@ -51,20 +52,20 @@ pub trait Tree: Send + Sync + 'static {
         self.list_some(dir, None)
     }
 
-    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on,
-    /// as [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
+    /// Returns the version of the regular file at each of `paths`, without opening it. `None` if versions are not
+    /// reliable, as for [`Snapshot::identity`]. Cheaper if paths of one directory are adjacent.
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
         vec![None; paths.len()]
     }
 
-    /// Holds the present version of the regular file at `path`; never blocks on a FIFO.
+    /// Opens the present version of the regular file at `path`. Never blocks on a FIFO.
     ///
     /// # Errors
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
 
-    /// [`Tree::open`] of each of `paths`, when it is asked for: those that were dropped before are held open no more.
-    /// Cheaper where those of one directory follow each other.
+    /// Calls [`Tree::open`] for each of `paths`, when the iterator gets there. Snapshots that were dropped before are
+    /// no longer held open. Cheaper if paths of one directory are adjacent.
     fn open_all(
         &self,
         paths: &[RelPath],
@@ -72,48 +73,48 @@ pub trait Tree: Send + Sync + 'static {
         paths.iter().map(|path| self.open(path))
     }
 
-    /// True if its storage may [tell](Snapshot::extents) where bytes of files lie.
+    /// True if the storage of this tree may have [extents](Snapshot::extents) of files.
     fn tells_extents(&self) -> bool {
         false
     }
 
-    /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
+    /// Removes the file or link at `path` after its transfer, if the entry still matches the listed metadata `is`.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where it is not; then it stays.
+    /// [`StoreError::Changed`] if the entry does not match. It stays then.
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let _ = is;
         Err(StoreError::Unsupported { what: "removed sources", path: path.clone() })
     }
 }
 
-/// What a directory holds, and what of it could not be seen.
+/// Entries of a directory, and errors with other entries.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The entries, sorted by the bytes of their names.
     pub entries: Vec<Entry>,
-    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which
-    /// one can be relied on.
+    /// For each entry the listed version, `None` unless the entry is a file with a reliable version. Empty if
+    /// versions were not requested or the store has none.
     pub versions: Vec<Option<Version>>,
-    /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
+    /// Errors, one for each entry that is missing in `entries`. A listing with errors must not cause any deletion.
     pub errors: Vec<StoreError>,
-    /// What is not as it was asked for, though nothing is missing above.
+    /// Deviations from the request that leave no entry out.
     pub warnings: Vec<String>,
-    /// True if the directory may hold other names, which were not asked for.
+    /// True if the directory may hold other names, which were not requested.
     pub partial: bool,
-    /// True if one of the directories that were named as this one, with all below, has nothing in it: most likely what
-    /// belongs there is not mounted.
+    /// True if a source argument that is listed here, recursively, is an empty directory. Most likely its file system
+    /// is not mounted.
     pub is_empty_source: bool,
-    /// Directories that were named and are not asked for.
+    /// Named directories that are left out because directories were not requested.
     pub skipped: Vec<RelPath>,
-    /// The directory that is written to, which takes no part.
+    /// Path of the destination directory of the run, which is left out.
     pub destination: Option<RelPath>,
-    /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
+    /// Names after the last entry that were not examined yet, if the directory is listed [in parts](Tree::list_some).
     pub rest: Option<Box<SortedNames>>,
 }
 
 impl Listing {
-    /// Leaves out what `stays` does not admit.
+    /// Drops the entries for which `stays` is false, with their versions.
     pub fn retain(&mut self, stays: impl FnMut(&Entry) -> bool) {
         let stay: Vec<bool> = self.entries.iter().map(stays).collect();
         let (mut entries, mut versions) = (stay.iter(), stay.iter());

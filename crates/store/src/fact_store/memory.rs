@@ -1,4 +1,4 @@
-//! Facts in memory: for tests, and for a program that keeps them while it runs.
+//! Facts in memory, for tests and for programs that keep facts only while they run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,15 +11,15 @@ use crate::{Moment, SettledVersion, Version, VersionToken, lock};
 
 /// Facts in memory. Clones share the same facts.
 ///
-/// The clock stands still at a moment after the times of all files, so it suits a store whose version tokens never
-/// return, as those of [`MemoryStore`](crate::memory::MemoryStore).
+/// The clock stands still at a moment after the times of all files. So this type suits stores that never reuse a
+/// version token, such as [`MemoryStore`](crate::memory::MemoryStore).
 #[derive(Clone, Debug)]
 pub struct MemoryFacts {
     facts: Arc<Mutex<Facts>>,
     now: Moment,
 }
 
-/// Facts about files, by the tokens of their versions.
+/// Facts about files, keyed by version token.
 #[derive(Debug, Default)]
 struct Facts {
     digests: HashMap<VersionToken, (SettledVersion, Digest)>,
