@@ -1,12 +1,13 @@
-//! Which names take part: rsync's filter rules, byte for byte, and git's as one more kind of file that brings rules.
+//! Filter rules of rsync, byte for byte, and `.gitignore` files as one more kind of per-directory rules file.
 //!
-//! The first rule that matches decides; a name that none matches takes part. Whoever walks a tree asks for each entry
-//! on its way down and does not descend into what is excluded. We match bytes ourselves: globs of other dialects take
-//! text only, give `{}` a meaning, and do not let `a**b` cross a slash. The oracles of the tests are rsync and git.
+//! The first rule that matches a name decides; a name without a matching rule is included. A walk of a tree asks for
+//! each entry on the way down, and does not descend into excluded directories. Patterns match bytes. Globs of other
+//! dialects are no substitute: they take text only, give `{}` a meaning, and do not let `a**b` cross a slash. Tests
+//! compare the results with those of rsync and git.
 //!
-//! A [`Filter`] is compiled once and for one side: a sender's says what is sent, a receiver's what may be deleted. What
-//! directories add in files of their own is a `Scope`, made when a directory is entered and shared by all
-//! below it.
+//! A [`Filter`] is compiled once and for one side: the sender's filter selects the files to send, the receiver's
+//! filter the files that may be deleted. Rules that directories add in files of their own form a `Scope`, which is
+//! made when a directory is entered and shared by all directories below.
 
 mod dirs;
 mod git;
@@ -27,38 +28,38 @@ pub use scope::{Fate, Judge, Scope, Scopes, Start};
 
 use crate::lock;
 
-/// Compiled rules, for one side. Without rules it costs nothing. Clones share it.
+/// Compiled rules for one side. Costs nothing without rules. Clones share the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(Option<Arc<Book>>);
 
-/// What a filter is made of.
+/// Contents of a filter that has rules.
 #[derive(Debug)]
 struct Book {
     side: FilterSide,
     delete_excluded: bool,
     from0: bool,
     nodes: Vec<Node>,
-    /// The files that the rules name and directories may bring.
+    /// Per-directory rules files that the rules name.
     merges: Vec<Arc<Merge>>,
     ignored: Mutex<Ignored>,
 }
 
-/// Files of rules that do not count.
+/// Rules files that are ignored.
 #[derive(Debug, Default)]
 struct Ignored {
     all: HashSet<String>,
     untold: Vec<String>,
 }
 
-/// One thing to ask, in order.
+/// A step of a decision. Steps are tried in order.
 #[derive(Debug)]
 enum Node {
     Rule(Compiled),
-    /// What directories say in the file with this number.
+    /// Rules of the per-directory rules file with this number.
     Merge(usize),
 }
 
-/// A pattern and what it decides.
+/// A compiled pattern rule.
 #[derive(Debug)]
 struct Compiled {
     action: Action,
@@ -69,21 +70,21 @@ struct Compiled {
     pattern: Pattern,
 }
 
-/// A file that directories may bring.
+/// A rules file that directories may contain.
 #[derive(Debug)]
 struct Merge {
     name: Name,
     reading: FileSyntax,
     inherited: bool,
-    /// True if its rules count at this side. If not it is not read, but a later rule about this name is none all the
-    /// same.
+    /// True if the rules of the file count at this side. If false, the file is not read, but later rules about a file
+    /// of the same name are still dropped.
     counts: bool,
-    /// From which directory down, above the one whose rules name it, it is looked for as well.
+    /// Topmost directory of the search for the file, if the rule names one. It lies above the directory of the rule.
     above: Option<Box<[u8]>>,
 }
 
 impl Filter {
-    /// Compiles the rules that count at `side`; any bytes are a pattern.
+    /// Compiles the rules that count at `side`. Any bytes are a valid pattern.
     #[must_use]
     pub fn new(rules: &Rules, side: FilterSide) -> Self {
         let mut book = Book {
@@ -113,21 +114,21 @@ impl Filter {
         self.0.is_none()
     }
 
-    /// True if the rules about extended attributes (`x`) let the attribute `name` be told, or changed.
+    /// True if the rules about extended attributes (`x`) allow the attribute `name` to be sent or changed.
     #[must_use]
     pub fn admits_xattr(&self, name: &[u8]) -> bool {
         let Some(book) = &self.0 else { return true };
         Scope::default().decide_xattr(&book.nodes, name) != Some(Action::Exclude)
     }
 
-    /// Files of rules that were found not to count since this was asked last, and why.
+    /// Returns a warning for each rules file that was ignored since the last call, with the reason.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let Some(book) = &self.0 else { return Vec::new() };
         std::mem::take(&mut lock(&book.ignored).untold)
     }
 
-    /// Takes those attributes away that the rules exclude.
+    /// Removes the extended attributes that the rules exclude.
     pub fn sift(&self, meta: &mut Meta) {
         if self.0.is_some() {
             sift(meta, |name| self.admits_xattr(name));
@@ -135,7 +136,7 @@ impl Filter {
     }
 }
 
-/// Keeps those attributes of which `admits` says so.
+/// Keeps only the extended attributes that `admits` accepts.
 fn sift(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
     if !meta.xattrs().is_empty()
         && let Some(mut more) = meta.more.take()
@@ -146,7 +147,7 @@ fn sift(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
 }
 
 impl Book {
-    /// Notes that the file of rules `file` does not count, for it is a symlink of another user.
+    /// Notes that the rules file `file` is ignored because the file is a symlink of another user.
     fn ignore(&self, file: String) {
         let mut ignored = lock(&self.ignored);
         let warning = match ignored.all.len() {
@@ -161,7 +162,7 @@ impl Book {
         }
     }
 
-    /// The rule, if it counts at this side.
+    /// Compiles a rule. Returns `None` if the rule does not count at this side.
     fn compile(&self, rule: &PatternRule) -> Option<Compiled> {
         let PatternRule { action, negated, marks, pattern } = rule;
         let pattern = Pattern::new(pattern);
@@ -176,12 +177,12 @@ impl Book {
         marks.sides.has(self.side, self.delete_excluded).then_some(compiled)
     }
 
-    /// The file, if nothing of its name is looked for yet.
+    /// Returns the rules file of a `dir-merge` rule. `None` if a file of the same name is known already.
     fn merge(&self, merge: &DirMerge) -> Option<Arc<Merge>> {
         let DirMerge { file, reading, inherited } = merge;
         let start = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let name = Name::new(&file[start..]).ok()?;
-        // Only rules themselves say nothing of sides where excluded names are to be deleted; files of rules do not.
+        // The option `--delete-excluded` changes the side of pattern rules only, not of rules files.
         let counts = reading.marks.sides.has(self.side, false);
         let is_new = self.merges.iter().all(|merge| merge.name != name);
         let above = (start > 0).then(|| file[..start].into());
@@ -197,7 +198,7 @@ impl Compiled {
     }
 }
 
-/// Most files of rules that do not count of which each is told.
+/// Most ignored rules files that are each named in a warning.
 const MAX_IGNORED: usize = 1000;
 
 #[cfg(test)]

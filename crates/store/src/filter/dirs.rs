@@ -1,4 +1,4 @@
-//! Directories that may bring files of rules: how these are called, and which directories lie above others.
+//! Paths of directories that may contain rules files, and of the directories above.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use deltic_tree::{Name, RelPath};
 use super::Reads;
 use crate::StoreError;
 
-/// A directory that may bring files of rules.
+/// A directory that may contain rules files.
 pub(super) struct Place<'a> {
     pub(super) dir: &'a RelPath,
     pub(super) reads: &'a dyn Reads,
-    /// Its path from the root of the file system on.
+    /// Absolute path of the directory.
     pub(super) path: &'a [u8],
 }
 
@@ -27,7 +27,8 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// The file that `file` names as `inner`: below the root, and counted from the directory.
+    /// Returns the path of the file that the rules file `file` merges as `inner`. The path must be relative to this
+    /// directory and lie below the root.
     pub(super) fn merged(&self, file: &RelPath, inner: &[u8]) -> Result<RelPath, StoreError> {
         let outside = || StoreError::Rules {
             file: self.shown(file),
@@ -68,14 +69,14 @@ impl Place<'_> {
     }
 }
 
-/// The directory that the one at `path` calls `above`, a path from it or from the root of the file system on.
+/// Returns the directory `above`, which is an absolute path or relative to the directory at `path`.
 pub(super) fn resolved(reads: &dyn Reads, path: &[u8], above: &[u8]) -> Arc<[u8]> {
     let is_absolute = above.starts_with(b"/");
     let path = if is_absolute { reads.rebased(path, above) } else { [path, b"/", above].concat() };
     Arc::from(cleaned(&path))
 }
 
-/// The directories above `path` from `from` on, downwards; none, if that is not above it.
+/// Returns the directories above `path`, from `from` downwards. Empty if `from` is not above `path`.
 pub(super) fn dirs_between<'a>(
     from: &[u8],
     path: &'a [u8],
@@ -86,7 +87,7 @@ pub(super) fn dirs_between<'a>(
     slashes.map(|(at, _)| &path[..at]).filter(move |dir| is_above && dir.len() >= first)
 }
 
-/// Cleans an absolute path by its words alone: without `.`, `..` and a slash at the end.
+/// Cleans an absolute path lexically: removes `.`, `..` and a slash at the end.
 #[must_use]
 pub fn cleaned(path: &[u8]) -> Box<[u8]> {
     let mut clean: Vec<&[u8]> = Vec::new();

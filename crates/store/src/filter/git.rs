@@ -1,11 +1,11 @@
-//! What git reads in a `.gitignore` (`man gitignore`): the last pattern that matches decides.
+//! Patterns of a `.gitignore` file (`man gitignore`). The last pattern that matches decides.
 
 use deltic_tree::rule::{Action, RuleModifiers};
 
 use super::pattern::Pattern;
 use super::{Compiled, Node};
 
-/// The patterns of a file, the last one first, so that the first that matches decides.
+/// Compiles the patterns of a file. The last pattern comes first, so the first match decides.
 pub(super) fn nodes(bytes: &[u8], marks: RuleModifiers) -> Vec<Node> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let patterns = bytes.split(|byte| *byte == b'\n').rev();
@@ -19,7 +19,7 @@ fn compile(line: &[u8], marks: RuleModifiers) -> Option<Compiled> {
         [b'!', pattern @ ..] => (Action::Include, pattern),
         pattern => (Action::Exclude, pattern),
     };
-    // Nothing is called nothing.
+    // An empty pattern matches no name.
     (!matches!(pattern, [] | [b'/'])).then(|| Compiled {
         action,
         negated: false,
@@ -30,7 +30,7 @@ fn compile(line: &[u8], marks: RuleModifiers) -> Option<Compiled> {
     })
 }
 
-/// Spaces at the end do not count, unless a backslash stands before them.
+/// Removes spaces at the end of a line, except a space after a backslash.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     let mut end = 0;
     let mut at = 0;

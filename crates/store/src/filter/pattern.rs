@@ -1,4 +1,4 @@
-//! One pattern: where it is tied to the path, and its wildcards.
+//! Patterns: wildcards, and the part of a path that a pattern must match.
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
@@ -6,73 +6,73 @@ pub(super) struct Pattern {
     body: Body,
     tie: Tie,
     dirs_only: bool,
-    /// Ends in `***`: matches a directory `d` also as `d/`.
+    /// True for a pattern that ends in `***`: a directory `d` is also matched as `d/`.
     dir_or_below: bool,
 }
 
-/// What is matched.
+/// Compiled text of a pattern.
 #[derive(Clone, Debug)]
 enum Body {
-    /// Just these bytes.
+    /// Exactly these bytes.
     Literal(Box<[u8]>),
     Wild {
         tokens: Box<[Token]>,
-        /// What the tokens end in: most names fail here already.
+        /// Literal bytes at the end of the tokens. Comparing these first rejects most names.
         tail: Box<[u8]>,
     },
 }
 
-/// From where in the path a pattern has to match up to its end.
+/// Start of the part of a path that a pattern must match. The part ends with the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Tie {
-    /// From the directory that it is anchored at: a leading slash.
+    /// The anchor directory of the pattern, for a pattern with a leading slash.
     Anchor,
     /// The last name.
     Name,
-    /// The path's last names, as many as the pattern has.
+    /// The last names of the path, as many as the pattern has.
     Tail(usize),
-    /// From any name on: `**` is in it, but not in front.
+    /// The start of any name, for a pattern with `**` that does not start with `**`.
     AnyName,
-    /// From the top as if a slash came before it: `**` is in front.
+    /// The slash before the top, for a pattern that starts with `**`.
     SlashedTop,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
     Byte(u8),
-    /// `?`: any byte but a slash.
+    /// `?`: any byte except a slash.
     One,
-    /// `*`: any bytes but slashes.
+    /// `*`: any bytes except slashes.
     Many,
     /// `**`: any bytes.
     All,
-    /// git's `**/`: nothing, or any bytes that end in a slash.
+    /// `**/` of git: no bytes, or any bytes that end in a slash.
     Dirs,
-    /// `[…]`: never a slash.
+    /// `[…]`: a set of bytes that never matches a slash.
     Set {
         except: bool,
         items: Vec<Range>,
     },
-    /// An unclosed `[`: matches nothing.
+    /// An unclosed `[`, which matches nothing.
     Never,
 }
 
-/// Bytes from the first to the second, both included.
+/// First and last byte of a range, both included.
 type Range = (u8, u8);
 
-/// A path as patterns see it: from the root of the file system on, between two slashes.
+/// A path as seen by patterns: absolute, with a slash before and after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a> {
     pub(super) slashed: &'a [u8],
     pub(super) is_dir: bool,
-    /// Where the path below the root begins, or whatever patterns without an anchor may look at.
+    /// Offset of the first byte visible to patterns without an anchor, usually the start of the path below the root.
     pub(super) top: usize,
-    /// Where patterns with an anchor begin.
+    /// Offset at which patterns with an anchor start.
     pub(super) anchor: usize,
 }
 
 impl Pattern {
-    /// A pattern in rsync's dialect.
+    /// Compiles a pattern of rsync.
     pub(super) fn new(text: &[u8]) -> Self {
         let (text, dirs_only) = match text {
             [rest @ .., b'/'] if !rest.is_empty() => (rest, true),
@@ -93,7 +93,7 @@ impl Pattern {
         Self { body, tie, dirs_only, dir_or_below: text.ends_with(b"***") }
     }
 
-    /// A pattern of a `.gitignore`, without what makes it one that takes back.
+    /// Compiles a pattern of a `.gitignore` file. `text` lacks the `!` of a negated pattern.
     pub(super) fn of_git(text: &[u8]) -> Self {
         let (text, dirs_only) = match text {
             [rest @ .., b'/'] => (rest, true),
@@ -104,7 +104,7 @@ impl Pattern {
         Self { body, tie, dirs_only, dir_or_below: false }
     }
 
-    /// True if a mark that makes patterns look at the path from the file system's root changes anything for this one.
+    /// True if the modifier `/`, which matches a pattern against the absolute path, has an effect on this pattern.
     pub(super) fn looks_at_paths(&self) -> bool {
         self.tie != Tie::Name
     }
@@ -151,9 +151,9 @@ impl Body {
 
 /// True if `tokens` match all of `text`.
 ///
-/// After a mismatch only the last wildcard can help: what stands before it is matched as early as can be, and it may
-/// take any byte more that an earlier one might have taken. Past a slash that is the last `**`, before one the last
-/// `*`.
+/// After a mismatch, only the last wildcard is extended. The tokens before the last wildcard match as early as
+/// possible, and the last wildcard can take any byte that an earlier wildcard could take. Up to the next slash, the
+/// last wildcard is the last `*`; to pass a slash, the last `**`.
 fn matches(tokens: &[Token], text: &[u8]) -> bool {
     let (mut token, mut at) = (0, 0);
     let (mut many, mut all) = (None, None);
@@ -205,12 +205,12 @@ impl Token {
     }
 }
 
-/// What two stars mean.
+/// Meaning of two stars in a row.
 #[derive(Clone, Copy, PartialEq)]
 enum Stars {
-    /// Any bytes, wherever they stand.
+    /// Any bytes, wherever the stars are.
     Rsync,
-    /// Directories, where they are all of a name; else what one star means.
+    /// Directories if the stars are a whole name, otherwise the same as a single star.
     Git,
 }
 
@@ -248,14 +248,14 @@ fn tokens(mut text: &[u8], stars: Stars) -> Vec<Token> {
     tokens
 }
 
-/// The set that opened before `text`, and what follows its `]`.
+/// Parses a set after its opening `[`. Returns the set and the bytes after the `]`.
 fn set(text: &[u8]) -> Option<(Token, &[u8])> {
     let (except, mut text) = match text {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, text),
     };
     let mut items = Vec::new();
-    // A `]` in first place stands for itself.
+    // A `]` as first member stands for itself.
     while items.is_empty() || !text.starts_with(b"]") {
         if let Some((class, rest)) = class(text) {
             items.extend_from_slice(class);
@@ -280,7 +280,7 @@ fn member(text: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// A class such as `[:digit:]` at the front of `text`, and what follows.
+/// Parses a class such as `[:digit:]` at the start of `text`. Returns the class and the bytes after it.
 fn class(text: &[u8]) -> Option<(&'static [Range], &[u8])> {
     CLASSES.iter().find_map(|(name, items)| {
         let rest = text.strip_prefix(b"[:")?.strip_prefix(name.as_bytes())?.strip_prefix(b":]")?;

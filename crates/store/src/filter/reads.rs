@@ -1,54 +1,55 @@
-//! How files of rules are read: through whatever holds the tree, and never without a bound.
+//! Access to rules files, through the store that holds the tree and with a limit of size.
 
 use deltic_tree::RelPath;
 
 use crate::{Snapshot, StoreError};
 
-/// A symlink in the place of a file of rules.
+/// Treatment of a symlink in the place of a rules file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linked {
-    /// It is followed, wherever it leads, if it is ours or the superuser's.
+    /// Follows the symlink, wherever it leads, if its owner is this user or the superuser.
     Follow,
-    /// It is no such file.
+    /// Ignores the symlink, as if there were no file.
     Ignore,
 }
 
-/// Where files of rules are read.
+/// A tree from which rules files are read.
 pub trait Reads {
-    /// All of the regular file at `path`; nothing where there is none, or a directory.
+    /// Returns the content of the regular file at `path`, `None` if there is no entry, or a directory.
     ///
     /// # Errors
-    /// - [`StoreError::Stranger`] where a symlink that would be followed is another user's;
-    /// - where there is something that cannot be read, or is too long: what it forbids would go unheard.
+    /// - [`StoreError::Stranger`] if a symlink that would be followed belongs to another user;
+    /// - if an entry cannot be read or is too long. Its exclude rules must not be ignored.
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// True if anything is at `path`.
     fn has(&self, path: &RelPath) -> bool;
 
-    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of the
-    /// following calls are from the root of the file system on, without a slash at the end.
+    /// Opens the directory at `path` above this tree, `None` if there is no directory or permission is denied. Paths
+    /// of this and the following methods are absolute, without a slash at the end.
     fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let _ = path;
         None
     }
 
-    /// The path that a rule of somebody at `base` means by `path`: this process may have been given another root.
+    /// Returns the absolute path of `path` in a rule of the tree at `base`, for a process with another root
+    /// directory.
     fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let _ = base;
         path.to_vec()
     }
 
-    /// True if somebody at `base` may read files of rules at `path`.
+    /// True if rules of the tree at `base` may refer to rules files at `path`.
     fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
         let _ = (base, path);
         true
     }
 }
 
-/// All of `snapshot`, which is called `path`.
+/// Reads the whole file of `snapshot`, which error messages call `path`.
 ///
 /// # Errors
-/// Where it is too long, changes meanwhile or cannot be read.
+/// If the file is too long, changes during the read, or cannot be read.
 pub fn read_bounded(snapshot: &impl Snapshot, path: &RelPath) -> Result<Vec<u8>, StoreError> {
     let too_long = || StoreError::Rules {
         file: path.to_string(),
@@ -62,5 +63,5 @@ pub fn read_bounded(snapshot: &impl Snapshot, path: &RelPath) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// Longest file of rules below a root.
+/// Maximum length of a rules file below a root, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;

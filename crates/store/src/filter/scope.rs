@@ -1,8 +1,9 @@
-//! What directories say themselves about the names below them: per-directory files of rules, and who inherits them.
+//! Rules of per-directory rules files, and their inheritance by the directories below.
 //!
-//! A [`Scope`] never changes. That of a directory is made from its parent's when the directory is listed; where the
-//! directory brings no file of rules both are one. So walks go on in parallel, and judging a name takes no lock: one is
-//! taken for each directory, to find its parent's scope, and none at all where the rules name no such files.
+//! A [`Scope`] never changes. When a directory is listed, its scope is made from the scope of its parent; a directory
+//! without rules files shares the scope of its parent. So walks run in parallel, and judging a name takes no lock. A
+//! lock is taken once for each directory, to find the scope of its parent, and never if the rules name no rules
+//! files.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -18,16 +19,16 @@ use super::pattern::Text;
 use super::{Book, Filter, Linked, Merge, Node, Reads, git};
 use crate::{StoreError, lock};
 
-/// What counts in one directory besides the filter's own rules.
+/// Rules that count in one directory in addition to the filter's own rules.
 #[derive(Clone, Debug, Default)]
 pub struct Scope(Vec<Slot>);
 
-/// A file that directories may bring, and what it says here.
+/// A per-directory rules file, and its rules in this directory.
 #[derive(Clone, Debug)]
 struct Slot {
     merge: Arc<Merge>,
-    /// Directories from this one down are searched for it: those above the one where the search begins are searched
-    /// first.
+    /// Topmost directory of the search for the file. The directories from there down to the start of the walk are
+    /// searched first.
     from: Option<Arc<[u8]>>,
     layer: Option<Arc<Layer>>,
 }
@@ -36,35 +37,35 @@ struct Slot {
 #[derive(Debug)]
 struct Layer {
     nodes: Vec<Node>,
-    /// Where patterns with an anchor begin: behind the path of the file's directory.
+    /// Offset at which patterns with an anchor start: after the path of the file's directory.
     anchor: usize,
-    /// What it inherits.
+    /// Rules inherited from the directories above.
     above: Option<Arc<Self>>,
 }
 
-/// What becomes of the directory that a name is in.
+/// Fate of the directory that contains a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays.
+    /// The directory stays.
     Stays,
-    /// It is being deleted: perishable rules do not count.
+    /// The directory is being deleted, so perishable rules do not count.
     Goes,
 }
 
-/// What of a root is listed.
+/// Part of a root that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// All that is in it: its own file of rules counts.
+    /// The whole root. The root's own rules file counts.
     Root,
-    /// Names in it: its file counts only where rules are looked for above the root.
+    /// Some names in the root. The root's own rules file counts only if rules files above the root are searched.
     Names,
 }
 
-/// The scopes of the directories below one root. Of those that only inherit not all are kept: they are made once more.
+/// Scopes of the directories below one root. A scope that only inherits may be dropped, and is made again on demand.
 #[derive(Debug)]
 pub struct Scopes {
     filter: Filter,
-    /// The root, from the root of the file system on, without a slash at the end.
+    /// Absolute path of the root, without a slash at the end.
     base: Box<[u8]>,
     start: Start,
     known: Mutex<Known>,
@@ -74,35 +75,35 @@ pub struct Scopes {
 #[derive(Debug, Default)]
 struct Known {
     scopes: HashMap<RelPath, Arc<Scope>>,
-    /// Directories that brought a file of rules: what it said is not forgotten, though it may be gone by now.
+    /// Directories with a rules file. Their scopes are kept for good, since the file may be gone by now.
     own: HashSet<RelPath>,
 }
 
 impl Scopes {
-    /// For the root at `base`, from the root of the file system on and [clean](super::cleaned); empty where the tree is
-    /// in no file system.
+    /// Returns the scopes of the root at `base`, an absolute, [clean](super::cleaned) path. `base` is empty if the
+    /// tree is not in a file system.
     #[must_use]
     pub fn new(filter: Filter, base: Box<[u8]>, start: Start) -> Self {
         Self { filter, base, start, known: Mutex::default() }
     }
 
-    /// The rules themselves.
+    /// Returns the filter of this root.
     pub const fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// Who judges the names in `dir`.
+    /// Returns the judge of the names in `dir`.
     ///
     /// # Errors
-    /// Where a file of rules on the way to `dir` cannot be read or understood: then nobody knows what it forbids.
+    /// If a rules file on the way to `dir` cannot be read or parsed, so its exclude rules are unknown.
     pub fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
         Ok(self.judge_in(self.scope(dir, reads)?, dir))
     }
 
-    /// What counts in `dir`, as its files and those above it said it when it was asked for first.
+    /// Returns the scope of `dir`. Rules files are read once, at the first request.
     ///
     /// # Errors
-    /// As for [`judge`](Self::judge).
+    /// As [`judge`](Self::judge).
     pub fn scope(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
         match &self.filter.0 {
             Some(book) if !book.merges.is_empty() => Chain { scopes: self, book, reads }.known(dir),
@@ -110,15 +111,15 @@ impl Scopes {
         }
     }
 
-    /// Who judges names in `dir` by the filter's own rules alone.
+    /// Returns a judge of names in `dir` that applies the filter's own rules alone.
     pub fn top(&self, dir: &RelPath) -> Judge {
         self.judge_in(Arc::default(), dir)
     }
 
-    /// What counts in `dir`, as its files and those above it say it now.
+    /// Returns the scope of `dir` from the present content of all rules files.
     ///
     /// # Errors
-    /// As for [`judge`](Self::judge).
+    /// As [`judge`](Self::judge).
     pub fn fresh(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
         match &self.filter.0 {
             Some(book) if !book.merges.is_empty() => Chain { scopes: self, book, reads }.fresh(dir),
@@ -126,10 +127,10 @@ impl Scopes {
         }
     }
 
-    /// What counts in `dir`, given what counts in the directory above it.
+    /// Returns the scope of `dir`, given the scope of its parent directory.
     ///
     /// # Errors
-    /// As for [`judge`](Self::judge).
+    /// As [`judge`](Self::judge).
     pub fn enter(
         &self,
         above: &Arc<Scope>,
@@ -144,7 +145,7 @@ impl Scopes {
         }
     }
 
-    /// Who judges names in `dir`, where `scope` counts.
+    /// Returns the judge of names in `dir` under the rules of `scope`.
     pub fn judge_in(&self, scope: Arc<Scope>, dir: &RelPath) -> Judge {
         let Some(book) = &self.filter.0 else { return Judge(None) };
         let top = self.base.len() + 1;
@@ -184,17 +185,17 @@ struct Judging {
 }
 
 impl Judge {
-    /// True if the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
+    /// True if the entry `name` is included: an included entry is sent, or may be deleted.
     pub fn admits(&mut self, name: &Name, is_dir: bool) -> bool {
         self.admits_as(name, is_dir, Fate::Stays)
     }
 
-    /// The same where its directory has this fate.
+    /// True if the entry `name` is included, given the fate of its directory.
     pub fn admits_as(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
         self.decide(name, is_dir, fate) != Some(Action::Exclude)
     }
 
-    /// True if a rule says that the file `name` takes part, and not only none that it does not.
+    /// True if a rule includes the file `name`. False if the file is included only for want of a rule.
     pub fn risks(&mut self, name: &Name) -> bool {
         self.decide(name, false, Fate::Stays) == Some(Action::Include)
     }
@@ -209,14 +210,14 @@ impl Judge {
         scope.decide(&book.nodes, &text, fate)
     }
 
-    /// Takes those extended attributes of an entry away that the rules exclude.
+    /// Removes the extended attributes of an entry that the rules exclude.
     pub fn sift(&self, meta: &mut Meta) {
         if self.0.is_some() {
             super::sift(meta, |name| self.admits_xattr(name));
         }
     }
 
-    /// True if the rules let the extended attribute `name` of an entry be told.
+    /// True if the rules allow the extended attribute `name` of an entry to be sent.
     pub fn admits_xattr(&self, name: &[u8]) -> bool {
         let Some(Judging { book, scope, .. }) = &self.0 else { return true };
         scope.decide_xattr(&book.nodes, name) != Some(Action::Exclude)
@@ -224,8 +225,8 @@ impl Judge {
 }
 
 impl Scope {
-    /// What the first of `nodes` says of an extended attribute that has something to say. Its name is no path: it lies
-    /// in no directory.
+    /// Returns the decision of the first of `nodes` with a matching rule about extended attributes. The attribute
+    /// name is matched like an entry at the top, without a directory.
     pub(super) fn decide_xattr(&self, nodes: &[Node], name: &[u8]) -> Option<Action> {
         let slashed = [b"/", name, b"/"].concat();
         let text = Text { slashed: &slashed, is_dir: false, top: 1, anchor: 1 };
@@ -240,7 +241,7 @@ impl Scope {
         })
     }
 
-    /// What the first of `nodes` says that has something to say.
+    /// Returns the decision of the first of `nodes` with a matching rule about entries.
     fn decide(&self, nodes: &[Node], text: &Text<'_>, fate: Fate) -> Option<Action> {
         nodes.iter().find_map(|node| match node {
             Node::Rule(rule) if rule.xattr || (rule.perishable && fate == Fate::Goes) => None,
@@ -252,7 +253,7 @@ impl Scope {
                 let action = layers.find_map(|layer| {
                     self.decide(&layer.nodes, &Text { anchor: layer.anchor, ..*text }, fate)
                 });
-                // What git does not ignore may be left out by another rule.
+                // A later rule may still exclude a name that git does not ignore.
                 let is_git = slot.merge.reading.syntax == LineSyntax::Git;
                 action.filter(|action| !(is_git && *action == Action::Include))
             }
@@ -260,7 +261,7 @@ impl Scope {
     }
 }
 
-/// Makes scopes.
+/// Builder of scopes.
 #[derive(Clone, Copy)]
 struct Chain<'a> {
     scopes: &'a Scopes,
@@ -269,7 +270,7 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// The scope of `dir`, from the next one above that is known.
+    /// Returns the scope of `dir`, built on the nearest known scope above.
     fn known(&self, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
         let (mut missing, mut at) = (Vec::new(), dir.clone());
         let mut scope = loop {
@@ -290,7 +291,7 @@ impl Chain<'_> {
         Ok(scope)
     }
 
-    /// The scope of `dir`, from the top.
+    /// Returns the scope of `dir`, built from the top down.
     fn fresh(&self, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
         let mut scope = self.enter(&self.above_root()?, &RelPath::root())?;
         let mut at = RelPath::root();
@@ -301,10 +302,10 @@ impl Chain<'_> {
         Ok(scope)
     }
 
-    /// What counts above the root, where the rules look there.
+    /// Returns the scope above the root, from the rules files that the rules search there.
     fn above_root(&self) -> Result<Arc<Scope>, StoreError> {
         let Scopes { base, start, .. } = self.scopes;
-        // Whoever lists names of the root has the root itself above them.
+        // For a list of names in the root, the root itself is one of the directories above.
         let path = match start {
             Start::Root => base.to_vec(),
             Start::Names => [base, &b"/"[..]].concat(),
@@ -315,7 +316,7 @@ impl Chain<'_> {
         };
         let mut scope = Scope(self.book.merges.iter().map(slot).collect());
         let mut n = 0;
-        // A file may name further ones.
+        // A rules file may name further rules files.
         while n < scope.0.len() {
             self.fill_above(&mut scope, n, &path)?;
             n += 1;
@@ -323,8 +324,8 @@ impl Chain<'_> {
         Ok(Arc::new(scope))
     }
 
-    /// The first directory above `path`, where names are listed, in which a file of the filter's own rules is looked
-    /// for.
+    /// Returns the first directory of the search for a rules file of the filter's own rules, above the listed names.
+    /// `path` is the directory of these names.
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
             (_, LineSyntax::Git) => {
@@ -339,8 +340,7 @@ impl Chain<'_> {
         }
     }
 
-    /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything
-    /// changed.
+    /// Reads rules file `n` of each searched directory above `path`, downwards. Returns true if the scope changed.
     fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
         let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
         if !self.reads.may_read(&self.scopes.base, &from) {
@@ -364,7 +364,7 @@ impl Chain<'_> {
         Ok(changed)
     }
 
-    /// The directory at `path`, if it is the root or below it.
+    /// Returns the directory at the absolute path `path`, `None` if outside of the root.
     fn below_root(&self, path: &[u8]) -> Option<RelPath> {
         match path.strip_prefix(&*self.scopes.base)? {
             [] => Some(RelPath::root()),
@@ -373,7 +373,7 @@ impl Chain<'_> {
         }
     }
 
-    /// What counts in `dir`.
+    /// Returns the scope of `dir`, given the scope of its parent directory.
     fn enter(&self, above: &Arc<Scope>, dir: &RelPath) -> Result<Arc<Scope>, StoreError> {
         if dir.is_root() && self.scopes.start == Start::Names {
             return Ok(Arc::clone(above));
@@ -384,7 +384,7 @@ impl Chain<'_> {
         let mut scope = (**above).clone();
         let mut changed = false;
         let mut n = 0;
-        // A file may name further ones, which directories above may bring as well.
+        // A rules file may name further rules files, which directories above may contain as well.
         while n < scope.0.len() {
             if n >= above.0.len() {
                 changed |= self.fill_above(&mut scope, n, &path)?;
@@ -395,7 +395,7 @@ impl Chain<'_> {
         Ok(if changed { Arc::new(scope) } else { Arc::clone(above) })
     }
 
-    /// Reads file `n` of the directory at `place`; whether anything changed.
+    /// Reads rules file `n` of the directory at `place`. Returns true if the scope changed.
     fn fill(&self, scope: &mut Scope, n: usize, place: &Place<'_>) -> Result<bool, StoreError> {
         let merge = Arc::clone(&scope.0[n].merge);
         if !merge.counts {
@@ -409,13 +409,13 @@ impl Chain<'_> {
             changed |= self.fill_from_git(scope, n, place)?;
         }
         let file = place.file(merge.name.as_bytes())?;
-        // git follows no link to its files, and does without them.
+        // git does not follow a symlink to a rules file, and treats the file as missing.
         let linked = match merge.reading.syntax {
             LineSyntax::Git => Linked::Ignore,
             _ => Linked::Follow,
         };
         let bytes = match place.reads.read(&file, linked) {
-            // Whoever put it there shall neither tell us what to read nor keep us from what we do.
+            // The other user must neither choose the file that is read, nor make this run fail.
             Err(StoreError::Stranger { .. }) => {
                 self.book.ignore(place.shown(&file));
                 None
@@ -440,7 +440,7 @@ impl Chain<'_> {
         Ok(true)
     }
 
-    /// A repository inherits nothing from around it, and brings one more file.
+    /// Starts the rules of a git repository: drops all inherited rules, and adds the rules of `.git/info/exclude`.
     fn fill_from_git(
         &self,
         scope: &mut Scope,
@@ -457,7 +457,7 @@ impl Chain<'_> {
         Ok(true)
     }
 
-    /// Adds the rules of `text` to `draft`; files that it names, to `scope`.
+    /// Adds the rules of `text` to `draft`, and the rules files that `text` names to `scope`.
     fn read(
         &self,
         draft: &mut Draft,
@@ -469,7 +469,7 @@ impl Chain<'_> {
         let lines = rule::parse_rules(text.bytes, text.reading, end).map_err(|bad| {
             StoreError::Rules {
                 file: place.shown(text.file),
-                // What it says is nobody's business: a link may lead to what who wrote it there may not read.
+                // The message does not quote the line: a symlink may lead to a file that its creator may not read.
                 why: format!("line {}: {}", bad.line, bad.why.kind()),
             }
         })?;
@@ -505,7 +505,7 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// Adds a rule that a file of the directory at `path` brings.
+    /// Adds a rule from a rules file in the directory at `path`.
     fn add(&self, draft: &mut Draft, scope: &mut Scope, rule: &Rule, path: &[u8]) {
         match rule {
             Rule::Pattern(rule) => draft.nodes.extend(self.book.compile(rule).map(Node::Rule)),
@@ -525,7 +525,7 @@ impl Chain<'_> {
     }
 }
 
-/// A layer in the making.
+/// An unfinished layer.
 struct Draft {
     nodes: Vec<Node>,
     anchor: usize,
@@ -539,7 +539,7 @@ impl Draft {
     }
 }
 
-/// Rules as they were read.
+/// Content of a rules file.
 struct Source<'a> {
     bytes: &'a [u8],
     reading: &'a FileSyntax,
@@ -550,9 +550,9 @@ fn git_dir() -> RelPath {
     RelPath::parse(b".git").expect("a name")
 }
 
-/// Most scopes kept for one root, besides those of directories that bring files of rules, and about as many more.
+/// Most scopes kept for one root. Each directory with a rules file raises the limit by two.
 const MAX_KNOWN: usize = 4096;
-/// Most rules that one file of a directory may have.
+/// Most rules that a per-directory rules file may have.
 const MAX_RULES_OF_FILE: usize = 4096;
-/// How deep files of rules may name further ones.
+/// Maximum depth of rules files that merge each other.
 const MAX_DEPTH: usize = 8;

@@ -25,7 +25,7 @@ fn filter(rules: &[&str]) -> Filter {
     filter_at(rules, FilterSide::Sender)
 }
 
-/// A tree of just these files of rules.
+/// A tree that contains only these rules files.
 struct Files<'a>(&'a [(&'a str, &'a str)]);
 
 impl Reads for Files<'_> {
@@ -39,7 +39,7 @@ impl Reads for Files<'_> {
     }
 }
 
-/// True if `filter` admits the entry at `path` in a tree with these files of rules.
+/// True if `filter` admits the entry at `path` in a tree with these rules files.
 fn admits_in(filter: &Filter, files: &Files<'_>, path: &RelPath, is_dir: bool) -> bool {
     let scopes = Scopes::new(filter.clone(), b"/top/root"[..].into(), Start::Root);
     let (dir, name) = path.split_last().unwrap();
@@ -198,7 +198,7 @@ fn a_file_that_a_directory_names_is_looked_for_above_it_from_where_its_path_says
         (": ../../.n", [false, false, false, true]),
         (": ../../../.n", [false, false, false, true]),
         (": /top/root/.n", [false, false, false, true]),
-        // What does not lie above it is not looked at, as in rsync.
+        // As in rsync, only directories above are searched.
         (": .n", [true, true, false, true]),
         (": ../x/.n", [true, true, false, true]),
         (": y/.n", [true, true, false, true]),
@@ -381,7 +381,7 @@ proptest! {
     }
 }
 
-/// What rsync transfers of the tree of all paths of `a`, `b` and `ab`.
+/// Paths that rsync transfers of the tree of all paths of `a`, `b` and `ab`.
 fn by_rsync(rules: &[&str]) -> Option<BTreeSet<String>> {
     let root = tempfile::tempdir().unwrap();
     grow(root.path(), 3);
@@ -421,7 +421,7 @@ fn grow(dir: &Path, depth: u32) {
     }
 }
 
-/// The same tree, walked with `filter`; directories end in a slash, as in rsync's output.
+/// Paths of the same tree that a walk with `filter` finds. Directories end in a slash, as in the output of rsync.
 fn by_walk(filter: &Filter) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut dirs = vec![(String::new(), 3)];
