@@ -1,7 +1,7 @@
-//! What every store does: one suite, run against each of them.
+//! Conformance suite of stores: the same tests for every store.
 //!
-//! Each law is a function whose name says it; a failed assertion names the line. The suite uses nothing but the traits,
-//! so a store of another crate can be held to it as well.
+//! Each law is a function whose name states the law; a failed assertion gives the line. The suite uses only the
+//! traits, so stores of other crates can be tested as well.
 
 mod facts;
 mod files;
@@ -16,10 +16,11 @@ use given::{file_meta, path};
 
 pub use given::KEEP_ALL;
 
-/// Holds the stores that `make` makes, each empty, to every law of what they keep. All keep files and directories.
+/// Checks every law against stores that `make` makes, each empty. Every store must keep files and directories; laws
+/// of links and of leftovers are checked if the store keeps these.
 ///
 /// # Panics
-/// Where one is broken.
+/// If a law is broken.
 pub fn run<S: Store>(make: impl Fn() -> S) {
     files::run(&make);
     trees::run(&make);
@@ -32,11 +33,11 @@ pub fn run<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Checks every law of facts against the stores of facts that `make` makes, each empty. Laws of facts that a store does
+/// Checks every law of facts against stores of facts that `make` makes, each empty. Laws of facts that a store does
 /// not keep are left out.
 ///
 /// # Panics
-/// Where a law is broken.
+/// If a law is broken.
 pub fn run_facts<F: FactStore>(make: impl Fn() -> F) {
     facts::run(&make);
 }
@@ -47,16 +48,16 @@ fn keeps_links(store: &impl Store) -> bool {
     !matches!(made, Err(StoreError::Unsupported { .. }))
 }
 
-/// Probes whether the store keeps what a killed run wrote.
+/// Probes whether the store keeps the bytes that a killed run wrote.
 fn keeps_leftovers(store: &impl Store) -> bool {
     let noted = store.create(&path("file"), 1).expect("create").note(b"x");
     !matches!(noted, Err(StoreError::Unsupported { .. }))
 }
 
-/// Holds the stores that `make` makes with a filter to the laws of filters.
+/// Checks the laws of filters against stores that `make` makes with a filter.
 ///
 /// # Panics
-/// Where one is broken.
+/// If a law is broken.
 pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
     let exclude = |pattern: &[u8]| Rule::plain(Action::Exclude, pattern);
     let filter = |list| Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Receiver);

@@ -1,7 +1,7 @@
-//! A store that fails on demand: each call of a run can be made the one that goes wrong.
+//! A store that fails on demand, for tests: any call of a run can be made to fail.
 //!
-//! SQLite's way: run once and count the calls, then run again for every one of them, failing just that one, and look
-//! whether every promise holds.
+//! Tests use the method of SQLite. A first run counts the calls. Then a run for each call makes that call fail, and
+//! the test checks that all promises hold.
 
 mod plan;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
-/// A store of which chosen calls fail, without having had any effect.
+/// A store that fails chosen calls before they have any effect.
 #[derive(Clone, Debug)]
 pub struct Faulty<S> {
     inner: S,
@@ -33,7 +33,7 @@ pub struct FaultySnapshot<S> {
     plan: Plan,
 }
 
-/// A rebuild of a [`Faulty`] store. Where a write or a commit fails, the rebuild below is dropped as after a crash.
+/// A rebuild of a [`Faulty`] store. If a write or a commit fails, the inner rebuild is dropped as after a crash.
 #[derive(Debug)]
 pub struct FaultyRebuild<R> {
     inner: R,
@@ -42,7 +42,7 @@ pub struct FaultyRebuild<R> {
 }
 
 impl<S> Faulty<S> {
-    /// `inner` with the faults of `plan`, which the caller keeps a clone of.
+    /// Wraps `inner` with the faults of `plan`. The caller keeps a clone of the plan.
     pub fn new(inner: S, plan: Plan) -> Self {
         Self { inner, plan }
     }

@@ -1,4 +1,4 @@
-//! A store whose calls are awaited and take some time: simulates an object store without a network.
+//! A store with awaited calls that take some time: simulates an object store without a network.
 //!
 //! The wrapped store lives in memory. A seed determines how often each call is polled before it is ready, so a run of
 //! many calls can be repeated with its seed. To make awaited calls fail, wrap a store that

@@ -1,4 +1,4 @@
-//! A tree in memory: the store of tests, and the reference for what a store does.
+//! A store in memory, for tests and as the reference of the behaviour of a store.
 
 mod rebuild;
 mod tree;
@@ -18,7 +18,7 @@ pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
 use tree::{Node, TreeState, give};
 
-/// A tree in memory. Clones are the same tree.
+/// A store in memory. Clones share the same tree.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<TreeState>>,
@@ -31,28 +31,28 @@ impl Default for MemoryStore {
     }
 }
 
-/// One version of a file in memory.
+/// A version of a file in memory.
 #[derive(Debug)]
 pub struct MemorySnapshot {
     state: Arc<Mutex<TreeState>>,
     path: RelPath,
     node: Node,
-    /// The staged file that it shows, if it shows one.
+    /// Number of the staged file, for a snapshot of a leftover.
     staged: Option<u64>,
 }
 
 impl MemoryStore {
-    /// An empty tree.
+    /// Returns an empty tree with a filter.
     #[must_use]
     pub fn new(rules: Filter) -> Self {
         let scopes = Scopes::new(rules, Box::default(), Start::Root);
         Self { state: Arc::default(), scopes: Arc::new(scopes) }
     }
 
-    /// Puts a file at `path`, with all directories that it takes, behind the back of whoever uses the store.
+    /// Puts a file at `path`, with all missing parent directories, as another program would.
     ///
     /// # Panics
-    /// Where `path` is none, or something is in the way.
+    /// If `path` is not a valid path, or another entry is in the way.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let path = RelPath::parse(path.as_bytes()).expect("a test knows what a path is");
         let mut state = lock(&self.state);
@@ -69,7 +69,7 @@ impl MemoryStore {
         state.put(&path, meta, bytes.into()).at("put", &path).expect("nothing is in the way");
     }
 
-    /// The bytes of the file at `path`, if there is one.
+    /// Returns the bytes of the file at `path`, `None` if there is no file.
     #[must_use]
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let path = RelPath::parse(path.as_bytes()).ok()?;
@@ -133,7 +133,7 @@ impl Tree for MemoryStore {
         if state.get(path).at("remove", path)?.meta != *is {
             return Err(StoreError::Changed { path: path.clone() });
         }
-        // It was listed, so it takes part.
+        // The filter admitted the entry when it was listed.
         let all = Scopes::new(Filter::default(), Box::default(), Start::Root);
         state.remove(path, Going::default(), &all).map(drop)
     }

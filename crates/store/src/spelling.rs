@@ -3,7 +3,7 @@
 use deltic_tree::fold::SampleNames;
 use deltic_tree::{Name, Names};
 
-/// Names of a directory whose entries [`Store::respell`](crate::Store::respell) renames to the listed spelling.
+/// Names of a directory, for [`Store::respell`](crate::Store::respell): entries get the listed spelling.
 #[derive(Clone, Copy, Debug)]
 pub struct Respell<'a> {
     /// The listed names of the directory, complete.

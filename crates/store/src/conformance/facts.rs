@@ -1,4 +1,4 @@
-//! Laws of what a store of facts keeps.
+//! Laws of stores of facts.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ fn settled(facts: &impl FactStore, version: Version) -> SettledVersion {
     SettledVersion::read(version, facts.now()).expect("it changed long before")
 }
 
-/// Version of the file `n`, which changed a day ago.
+/// Returns a version of the file `n`, which changed a day ago.
 fn version(facts: &impl FactStore, n: u64) -> Version {
     let mut token = [7; 32];
     token[..8].copy_from_slice(&n.to_le_bytes());
@@ -189,7 +189,7 @@ fn version(facts: &impl FactStore, n: u64) -> Version {
     Version { token: VersionToken(token), len: LEN, modified: at(1), changed: at(2) }
 }
 
-/// Versions that differ from `version` in one field each.
+/// Returns versions that differ from `version` in one field each.
 fn others(version: Version) -> [Version; 5] {
     let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
     let mut token = version.token;
@@ -209,5 +209,5 @@ fn digest(n: u64) -> Digest {
     Digest::from_bytes(bytes)
 }
 
-/// Length of a file whose recipe is worth keeping anywhere, in bytes.
+/// Length in bytes of a file that is long enough for a recipe in any store.
 const LEN: u64 = 64 << 20;

@@ -65,7 +65,7 @@ fn the_order_of_writes_is_irrelevant(store: &impl Store) {
     assert_eq!(bytes(store, "file"), new);
 }
 
-/// What is not said to have changed is the same, in any two versions of any two files.
+/// Checks that parts with unchanged extents have equal bytes, in any two versions of any two files.
 fn facts_are_of_the_bytes(store: &impl Store) {
     let mut seen = Vec::new();
     let mut new = pattern(100_000);
@@ -91,7 +91,7 @@ fn facts_are_of_the_bytes(store: &impl Store) {
     }
 }
 
-/// Law 6 of the design.
+/// Checks law 6 of the design.
 fn old_is_safe(store: &impl Store) {
     put(store, "file", b"old");
     let before = meta(store, "file");
@@ -175,7 +175,7 @@ fn a_commit_over_another_version_is_a_conflict(store: &impl Store) {
     assert!(store.look(&path("file")).expect("look").is_none());
 }
 
-/// Puts a file at `at`, in place of what `replaces` says.
+/// Writes a file and commits it at `at`, with the expectation `replaces`.
 fn attempt<S: Store>(
     store: &S,
     at: &str,
@@ -321,7 +321,8 @@ fn nothing<S>(meta: &Meta) -> Commit<'_, S> {
     Commit { meta, keep: Keep::default(), replaces: Replaces::Nothing }
 }
 
-/// Old start, length and new start: short and long, aligned on both sides, on one, alike askew, to the very end.
+/// Old start, length and new start of copies: short and long, aligned on both sides, on one side, with the same or a
+/// different remainder, and up to the end of the file.
 const SPANS: [(u64, u64, u64); 10] = [
     (0, 0, 0),
     (0, 1, 0),

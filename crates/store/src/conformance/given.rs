@@ -1,4 +1,4 @@
-//! Names, metadata and bytes of the laws, and short ways to them.
+//! Names, metadata and bytes for the laws, with short helper functions.
 
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
@@ -8,7 +8,7 @@ pub(super) fn path(text: impl AsRef<[u8]>) -> RelPath {
     RelPath::parse(text.as_ref()).expect("a law knows what a path is")
 }
 
-/// Writes `bytes` and commits them at `at`, over whatever is there.
+/// Writes `bytes` and commits them at `at`, in place of any entry there.
 pub(super) fn put(store: &impl Store, at: &str, bytes: &[u8]) {
     let at = path(at);
     let rebuild = store.create(&at, bytes.len() as u64).expect("create");
@@ -55,13 +55,13 @@ pub(super) fn symlink_meta(target: &[u8]) -> Meta {
     Meta { kind: Kind::Symlink(target.into()), ..file_meta() }
 }
 
-/// Bytes of which no two near ones are equal by accident.
+/// Returns `len` bytes that repeat only after 251 bytes.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 pub(super) const WHEN: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 123_456_789 };
-/// Modes and times.
+/// Keeps modes and times.
 pub const KEEP_ALL: Keep = Keep {
     modes: true,
     times: true,

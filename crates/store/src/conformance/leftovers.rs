@@ -1,4 +1,4 @@
-//! Laws of what unfinished rebuilds leave behind.
+//! Laws of leftovers of unfinished rebuilds.
 
 use super::given::{all_of, bytes, file_meta, names, path, put};
 use crate::{
@@ -143,7 +143,7 @@ fn what_was_not_noted_does_not_go_on(store: &impl Store) {
     for (other, len) in [("file", 8), ("file", 10), ("other", 9)] {
         assert!(store.resume(&path(other), len).expect("resume").is_none());
     }
-    // It is a leftover like any other.
+    // The staged file is a leftover like any other.
     assert_eq!(store.leftovers(&at).expect("leftovers").len(), 2);
     assert_eq!(store.sweep().expect("sweep"), 2);
 }
@@ -177,7 +177,7 @@ fn notes_go_with_their_rebuild(store: &impl Store) {
     assert!(store.resume(&path("other"), 9).expect("resume").is_none());
 }
 
-/// Leaves a rebuild of nine bytes of which these are the notes.
+/// Leaves a staged file of nine bytes with these notes.
 fn note(store: &impl Store, at: &str, notes: &[&[u8]]) {
     let rebuild = store.create(&path(at), 9).expect("create");
     rebuild.write(0, b"half").expect("write");

@@ -9,7 +9,7 @@ use crate::{Going, Keep, Link, STAGING_NAME, Store, StoreError};
 
 const MAKE_WAY: Going = Going { gives_way: true, dry_run: false, most: u64::MAX };
 
-/// What goes with `at` in all, and why the rest stays.
+/// Removes `at` with repeated calls. Returns the removed names, and the reasons why other names stayed.
 fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, EntryType)>, Vec<String>) {
     let (mut gone, mut stayed) = (Vec::new(), Vec::new());
     loop {
@@ -72,7 +72,7 @@ fn another_name_shows_what_the_first_one_is(store: &impl Store) {
         assert_eq!(bytes(store, at), b"new");
         assert!(meta(store, at).is_like(&is));
     }
-    // Again: they are what they are to be.
+    // The link exists already, and is replaced by an equal link.
     link("dir/old", &is, Some(&is)).expect("it is one already");
     put(store, "first", b"newer");
     assert_eq!(bytes(store, "other"), b"new");
@@ -396,7 +396,7 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
-    // What gives way is replaced: only what is in it is protected.
+    // An entry that gives way is replaced, so rules protect only the names in it.
     assert_eq!(gone(store, "cache", Going::default()), (Vec::new(), Vec::new()));
     assert_eq!(gone(store, "cache", MAKE_WAY).0.len(), 2);
     assert!(store.look(&path("cache")).expect("look").is_none());
@@ -425,7 +425,7 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     assert_eq!((removed.len(), &*stayed), (2, &[protected("dir/below")][..]));
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
-    // What its files of rules say when its first name goes counts.
+    // The rules files count as they are when the first name is removed.
     put(store, "other/.rules", b"P mine\n");
     assert_eq!(gone(store, "other", Going::default()).1, [protected("other")]);
     assert_eq!(bytes(store, "other/mine"), b"x");

@@ -34,7 +34,7 @@ fn only_equal_places_in_equal_storage_are_unchanged() {
     let empty = Extents::new(STORE);
     assert_eq!(empty.changed_since(&old), Some(vec![]));
     assert_eq!(old.changed_since(&empty), one(0..40));
-    // Cut in the midst of a part, then another piece of the same storage, then a longer tail.
+    // Cut in the middle of a part, then another range of the same storage, then a longer tail.
     let new =
         extents(&[(4, id(1, 0)), (3, id(3, 0)), (5, id(1, 7)), (9, Is::Zero), (30, id(2, 6))]);
     assert_eq!(new.changed_since(&old), Some(vec![4..7, 10..12, 20..51]));
@@ -89,7 +89,7 @@ fn facts_are_bounded() {
         facts.push(1, id(part, 1 << 20)).unwrap();
     }
     assert_eq!(facts.push(1, Is::Zero), Err(TooMany));
-    // What only continues the last part is no other part.
+    // A push that continues the last part makes no new part.
     facts.push(1, id(MAX_PARTS as u64 - 1, (1 << 20) + 1)).unwrap();
     assert_eq!(facts.push(u64::MAX, id(MAX_PARTS as u64 - 1, (1 << 20) + 2)), Err(TooMany));
     assert_eq!(Extents::decode(&facts.encode()), Some(facts.clone()));
@@ -112,7 +112,7 @@ fn some_extents() -> impl Strategy<Value = Extents> {
     prop::collection::vec((len, some_is()), 0..40).prop_map(|parts| extents(&parts))
 }
 
-/// Extents of few bytes and few identities, so that parts meet.
+/// Extents of few bytes and few identities, so that parts often meet.
 fn short_extents() -> impl Strategy<Value = Extents> {
     let is = prop_oneof![
         Just(Is::Zero),
@@ -122,7 +122,7 @@ fn short_extents() -> impl Strategy<Value = Extents> {
     prop::collection::vec((1..5_u64, is), 0..12).prop_map(|parts| extents(&parts))
 }
 
-/// The content of each byte.
+/// Content of each byte.
 fn bytes_of(extents: &Extents) -> Vec<Is> {
     let each =
         |(range, is): (Range<u64>, Is)| (0..range.end - range.start).map(move |at| is.at(at));

@@ -1,4 +1,4 @@
-//! Which calls fail, and how.
+//! Plan of the calls that fail, and of their errors.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,7 +8,7 @@ use deltic_tree::RelPath;
 
 use crate::{Cause, StoreError, lock};
 
-/// The faults of a run, and the count of its calls. Clones are the same plan.
+/// The faults of a run, and its number of calls. Clones share the same plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan(Arc<Mutex<State>>);
 
@@ -19,7 +19,7 @@ struct State {
     total: u64,
 }
 
-/// A call of a store, of its snapshots or of its rebuilds.
+/// A call of a store, of a snapshot or of a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Call {
@@ -46,18 +46,18 @@ pub enum Call {
     Discard,
 }
 
-/// Which call fails; the first is number 0.
+/// Number of the call that fails. The first call has number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nth {
-    /// The so many-th of all calls.
+    /// The call with this number among all calls.
     Of(u64),
-    /// The so many-th of one kind.
+    /// The call with this number among calls of one kind.
     OfCall(Call, u64),
-    /// Every one of a kind from the so many-th on: a disk that stays full.
+    /// Every call of one kind from this number on, as with a full disk.
     From(Call, u64),
 }
 
-/// How a call fails.
+/// Error of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// [`StoreError::NotFound`].
@@ -80,19 +80,19 @@ impl Plan {
         lock(&self.0).faults.push((nth, fault));
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     #[must_use]
     pub fn total(&self) -> u64 {
         lock(&self.0).total
     }
 
-    /// How many calls of one kind there were.
+    /// Returns the number of calls of one kind.
     #[must_use]
     pub fn count(&self, call: Call) -> u64 {
         lock(&self.0).counts.get(&call).copied().unwrap_or_default()
     }
 
-    /// Counts a call with the entry at `path`, and fails it where planned.
+    /// Counts a call for the entry at `path`. Returns the planned error, if there is one.
     pub(super) fn enter(&self, call: Call, path: &RelPath) -> Result<(), StoreError> {
         let mut state = lock(&self.0);
         let count = state.counts.entry(call).or_default();

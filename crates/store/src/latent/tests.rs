@@ -21,7 +21,7 @@ fn meta() -> Meta {
     Meta::plain(Kind::File, 0, Timestamp::default(), 0o644)
 }
 
-/// Puts `bytes` at `file` by parts, the last one first, in place of `old`.
+/// Writes `bytes` to `file` in parts, the last part first, and replaces `old`.
 async fn replace<S: AsyncStore>(
     store: &S,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! A file in memory, in the making.
+//! Rebuilds of files in memory.
 
 use std::io::ErrorKind;
 use std::ops::Range;

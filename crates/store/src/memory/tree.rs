@@ -1,4 +1,4 @@
-//! What a [`MemoryStore`](super::MemoryStore) holds, under its lock.
+//! State of a [`MemoryStore`](super::MemoryStore), kept under its lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::facts::{Extents, Is};
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
 use crate::{Cause, Going, Keep, Removed, StoreError, Version, VersionToken};
 
-/// Directories and what they hold, and the files in the making.
+/// Directories with their entries, and the staged files.
 #[derive(Clone, Debug)]
 pub(super) struct TreeState {
     root: Node,
-    /// The entries of each directory; a directory is one because it is in here.
+    /// Entries of each directory. A path is a directory if it is a key of this map.
     dirs: BTreeMap<RelPath, BTreeMap<Name, Node>>,
     pub(super) staged: BTreeMap<u64, Staged>,
-    /// Counts changes, and is the clock.
+    /// Number of changes, which also serves as the clock.
     changes: u64,
-    /// Tells this tree from others, whose changes have the same numbers.
+    /// Identifies this tree. Other trees have changes with the same numbers.
     pub(super) history: [u8; 32],
 }
 
@@ -29,24 +29,24 @@ pub(super) struct TreeState {
 pub(super) struct Node {
     pub(super) meta: Meta,
     pub(super) bytes: Arc<[u8]>,
-    /// The change that made it what it is.
+    /// Number of the last change of the entry.
     pub(super) version: u64,
-    /// The changes that wrote its blocks; none of a file in the making.
+    /// Numbers of the changes that wrote the blocks of the file. Empty for a staged file.
     pub(super) blocks: Arc<[u64]>,
 }
 
-/// A file in the making.
+/// A staged file.
 #[derive(Clone, Debug)]
 pub(super) struct Staged {
     pub(super) path: RelPath,
     pub(super) bytes: Vec<u8>,
-    /// Something was sent for it.
+    /// True if sent bytes were written to the file.
     pub(super) written: bool,
     pub(super) notes: Vec<Vec<u8>>,
     pub(super) holder: Holder,
 }
 
-/// Who holds a file in the making.
+/// Holder of a staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Rebuild,
@@ -65,11 +65,11 @@ impl Default for TreeState {
     }
 }
 
-/// Counts trees.
+/// Number of trees made so far.
 static TREES: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
-    /// The version of a file of the tree with this history: every change has a number of its own.
+    /// Returns the version of a file in the tree with this history. Every change has a number of its own.
     pub(super) fn identity(&self, history: &[u8; 32]) -> Option<Version> {
         let mut token = *history;
         token[8..16].copy_from_slice(&self.version.to_le_bytes());
@@ -79,7 +79,8 @@ impl Node {
         self.meta.is_file().then_some(version)
     }
 
-    /// What each block of the file lies in: a block of the same bytes at the same place is not written again.
+    /// Returns the storage of each block of the file. A block with the same bytes at the same offset is not written
+    /// again.
     pub(super) fn extents(&self, history: [u8; 32]) -> Option<Extents> {
         let mut extents = Extents::new(history);
         let mut from = 0;
@@ -91,7 +92,7 @@ impl Node {
         (extents.len() == self.meta.len).then_some(extents)
     }
 
-    /// The changes that wrote the blocks of `bytes`, if `change` puts them in the place of this one.
+    /// Returns the changes that wrote the blocks of `bytes`, if the change `change` replaces `old` by `bytes`.
     fn blocks_of(old: Option<&Self>, bytes: &[u8], change: u64) -> Arc<[u64]> {
         let old = |no| {
             let old: &Self = old?;
@@ -112,7 +113,7 @@ fn bad_name(path: &RelPath) -> StoreError {
 }
 
 impl TreeState {
-    /// What a directory made now is.
+    /// Returns the metadata of a directory made now.
     pub(super) fn new_meta(&self, mode: u32) -> Meta {
         let modified = Timestamp { secs: EPOCH_SECS + self.changes as i64, nanos: 0 };
         Meta::plain(Kind::Dir, 0, modified, mode)
@@ -125,7 +126,8 @@ impl TreeState {
         }
     }
 
-    /// The first on the way to `dir` that is no directory says why `dir` is none.
+    /// Returns the reason why `dir` is not a directory: the type of the first entry on its path that is not a
+    /// directory.
     fn why_no_dir(&self, dir: &RelPath) -> Cause {
         let above = dir.split_last().and_then(|(above, name)| Some((self.dirs.get(&above)?, name)));
         match (above, dir.split_last()) {
@@ -139,7 +141,7 @@ impl TreeState {
         }
     }
 
-    /// The entry at `path`, if its directory has it.
+    /// Returns the entry at `path`, `None` if its directory has no such entry.
     pub(super) fn find(&self, path: &RelPath) -> Result<Option<&Node>, Cause> {
         match path.split_last() {
             Some((dir, name)) => Ok(self.entries(&dir)?.get(&name)),
@@ -151,7 +153,7 @@ impl TreeState {
         self.find(path)?.ok_or(Cause::NotFound)
     }
 
-    /// Puts an entry at `path`, over anything but a directory that is not empty.
+    /// Puts an entry at `path`. Replaces any entry except a directory that is not empty.
     pub(super) fn put(
         &mut self,
         path: &RelPath,
@@ -204,7 +206,7 @@ impl TreeState {
         Ok(())
     }
 
-    /// Removes `path`, if `scopes` admit it or it gives way, and all below it that they admit.
+    /// Removes `path` if `scopes` admit the entry or the entry gives way, and all entries below that `scopes` admit.
     pub(super) fn remove(
         &mut self,
         path: &RelPath,
@@ -261,7 +263,7 @@ impl TreeState {
         Ok(())
     }
 
-    /// Holds the newest staged files for `path` that nobody holds.
+    /// Takes the newest staged files for `path` without a holder.
     pub(super) fn take_leftovers(&mut self, path: &RelPath) -> Vec<(u64, Node)> {
         let free = |(_, staged): &(&u64, &mut Staged)| {
             staged.path == *path && staged.holder == Holder::Nobody
@@ -278,7 +280,7 @@ impl TreeState {
         newest.map(hold).collect()
     }
 
-    /// Goes on with the newest staged file for `path` that nobody holds, is `len` bytes long and has notes.
+    /// Takes the newest staged file for `path` that has no holder, is `len` bytes long and has notes.
     pub(super) fn take_noted(&mut self, path: &RelPath, len: u64) -> Option<(u64, Vec<Vec<u8>>)> {
         let is_it = |(_, staged): &(&u64, &mut Staged)| {
             staged.path == *path
@@ -291,7 +293,7 @@ impl TreeState {
         Some((*id, staged.notes.clone()))
     }
 
-    /// Starts a file in the making.
+    /// Creates a staged file.
     pub(super) fn stage(&mut self, path: &RelPath, len: usize) -> u64 {
         self.changes += 1;
         let staged = Staged {
@@ -305,7 +307,7 @@ impl TreeState {
         self.changes
     }
 
-    /// Removes the file `id`, which is committed, and what others left behind for its path.
+    /// Removes the committed staged file `id`, and the leftovers for its path.
     pub(super) fn clear(&mut self, id: u64) {
         if let Some(done) = self.staged.remove(&id) {
             let is_of_other = |staged: &Staged| staged.path != done.path;
@@ -317,14 +319,14 @@ impl TreeState {
         self.staged.get_mut(&id).expect("held files are not swept")
     }
 
-    /// Lets go of a staged file, which stays as a leftover.
+    /// Releases a staged file, which stays as a leftover.
     pub(super) fn release(&mut self, id: u64) {
         if let Some(staged) = self.staged.get_mut(&id) {
             staged.holder = Holder::Nobody;
         }
     }
 
-    /// Removes the staged files that nobody holds.
+    /// Removes the staged files without a holder. Returns the number of files.
     pub(super) fn sweep(&mut self) -> u64 {
         let before = self.staged.len();
         self.staged.retain(|_, staged| staged.holder != Holder::Nobody);
@@ -345,7 +347,8 @@ impl Reads for TreeState {
     }
 }
 
-/// Gives `own` what `keep` names of `from`, and the owner and the like that it has; all but the mode.
+/// Sets the attributes of `own` that `keep` names, except the mode, to the values in `from`. Owner, group and access
+/// time are set if `from` has them.
 pub(super) fn give(own: &mut Meta, from: &Meta, keep: Keep) {
     own.user = from.user.or(own.user);
     own.group = from.group.or(own.group);
@@ -365,6 +368,6 @@ pub(super) fn give(own: &mut Meta, from: &Meta, keep: Keep) {
     own.more = more.boxed();
 }
 
-/// A time like any other for the first change.
+/// Time of the change number 0, in seconds since 1970.
 const EPOCH_SECS: i64 = 1_000_000_000;
 const MAX_LEFTOVERS: usize = 4;
