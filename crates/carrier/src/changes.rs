@@ -1,4 +1,4 @@
-//! Changes below a watched directory, and the messages that tell them.
+//! Changes below a watched directory, and the control messages that report them.
 
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{FromServer, MAX_CHANGED_BYTES};
 
-/// Bytes of [`FromServer::Changed`] besides its paths, with the longest numbers.
+/// Most bytes of a [`FromServer::Changed`] message besides its paths.
 const ENVELOPE_BYTES: usize = 96;
 
 /// A path that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathChange {
-    /// The path, from the volume on. A name that is no text has `\xNN` for bytes, as in lists.
+    /// Path in the volume. Bytes of names that are not UTF-8 are written as `\xNN`, as in listings.
     pub path: String,
-    /// What is there now.
+    /// State of the path after the change.
     pub became: ChangeKind,
 }
 
-/// What is at a path after a change.
+/// State of a path after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// A new version of a file, or another entry.
+    /// The path has a new version of a file, or another entry.
     Put,
-    /// Nothing.
+    /// The path has no entry.
     Gone,
 }
 
 impl PathChange {
-    /// A change at a path.
+    /// Returns a change of `path`.
     #[must_use]
     pub fn new(path: &RelPath, became: ChangeKind) -> Self {
         Self { path: printable(path.as_bytes()), became }
     }
 
-    /// Bytes of the change in a message, with the comma behind it.
+    /// Returns the length of the change in a message, with the comma after it, in bytes.
     fn bytes(&self) -> usize {
         serde_json::to_vec(self).expect("a change is plain data").len() + 1
     }
 }
 
-/// Counts the messages of one watch.
+/// Writer of the messages of a watch. Numbers the messages.
 #[derive(Debug)]
 pub struct WatchTeller {
     channel: u32,
@@ -49,18 +49,18 @@ pub struct WatchTeller {
 }
 
 impl WatchTeller {
-    /// The messages of the watch that has the number `channel`.
+    /// Returns the writer for the watch with number `channel`.
     #[must_use]
     pub const fn new(channel: u32) -> Self {
         Self { channel, seq: 0 }
     }
 
-    /// The first message: changes are told from now on.
+    /// Returns the first message: changes are reported from now on.
     pub fn begins(&mut self) -> FromServer {
         self.next(Some(Vec::new()))
     }
 
-    /// The messages that tell these changes, as few as hold them; none for no changes.
+    /// Returns the fewest messages that hold these changes, in order. Empty without changes.
     pub fn tell(&mut self, changes: impl IntoIterator<Item = PathChange>) -> Vec<FromServer> {
         let (mut messages, mut paths, mut bytes) = (Vec::new(), Vec::new(), ENVELOPE_BYTES);
         for change in changes {
@@ -78,7 +78,7 @@ impl WatchTeller {
         messages
     }
 
-    /// The message after changes that are not kept any more: the client lists the directory anew.
+    /// Returns the message for lost changes: the client must list the directory again.
     pub fn missed(&mut self) -> FromServer {
         self.next(None)
     }

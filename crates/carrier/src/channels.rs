@@ -1,4 +1,4 @@
-//! The open channels of one connection, as steps: a message goes in, an event comes out.
+//! The open channels of a connection, as steps: a message goes in, an event comes out.
 //!
 //! ```text
 //!   open, open_whole ─►┌──────────┐
@@ -8,12 +8,12 @@
 //!                              └────► Event::Whole     all bytes of the stream
 //! ```
 //!
-//! The caller keeps two kinds of values here: a reader `S` for each stream that is read as it comes, and a taker `W`
-//! for each stream that is wanted whole. A reader that takes no bytes blocks the whole connection: a client with
-//! several channels reads all of them.
+//! The caller keeps two kinds of values here: a reader `S` for each stream that is read as it arrives, and a taker
+//! `W` for each stream that is gathered first. A reader that takes no bytes blocks the whole connection: a client
+//! with several channels reads all of them.
 //!
-//! Bounds: a whole stream holds at most its `most` bytes and one message; a stream holds nothing here. How many
-//! channels may be open is for the caller ([`count`](Channels::count)). The other end may send a bounded number of
+//! Bounds: a gathered stream holds at most its `most` bytes and one message; other streams hold no bytes here. The
+//! caller limits the number of open channels ([`count`](Channels::count)). The other end may send a bounded number of
 //! pings.
 
 use std::collections::BTreeMap;
@@ -24,65 +24,65 @@ use bytes::Bytes;
 
 use crate::message::{BadMessage, decode};
 
-/// Most pings of a connection, besides one for each second.
+/// Most pings of a connection, in addition to one for each second.
 const MAX_PINGS: u64 = 60;
 
-/// The result of a message.
+/// Result of a received message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<S, W> {
     /// A control message, to be parsed.
     Control(Bytes),
     /// Bytes of a stream.
     Bytes {
-        /// The channel, to [`close`](Channels::close) if the reader is gone.
+        /// Channel number, for [`close`](Channels::close) if the reader is gone.
         channel: u32,
         /// The reader of the channel.
         reader: S,
-        /// At least one byte.
+        /// The received bytes, at least one.
         bytes: Bytes,
     },
-    /// The other end has ended the stream of this reader. The channel is closed.
+    /// The other end ended the stream of this reader. The channel is closed.
     End(S),
-    /// A whole stream, or the beginning of a stream that is longer than it may be. The channel is closed.
+    /// A gathered stream, or the start of a stream that exceeds its limit. The channel is closed.
     Whole(W, Vec<u8>),
 }
 
-/// Error of a connection that has sent more pings than it may: each ping costs an answer.
+/// Error of a connection with more pings than allowed. Each ping costs an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many pings")]
 pub struct TooManyPings;
 
-/// The open channels of one connection.
+/// The open channels of a connection.
 pub struct Channels<S, W> {
     open: BTreeMap<u32, Incoming<S, W>>,
     pings: u64,
 }
 
-/// The bytes of one channel that come from the other end.
+/// Receiving direction of a channel.
 enum Incoming<S, W> {
     Stream(S),
     Whole(Gathered<W>),
 }
 
-/// A stream that is gathered until it is whole.
+/// A stream that is gathered until its end.
 struct Gathered<W> {
     bytes: Vec<u8>,
-    /// Longest stream that is waited for.
+    /// Most bytes that are gathered.
     most: usize,
-    /// When the channel was opened, since the connection began.
+    /// Time from the start of the connection to the opening of the channel.
     opened: Duration,
     taker: W,
 }
 
 impl<S: Clone, W> Channels<S, W> {
-    /// Opens channel `number`, whose bytes go to `reader` as they come. `None` if the channel is open already.
+    /// Opens channel `number`, with a stream that goes to `reader` on arrival. `None` if the channel is open already.
     #[must_use]
     pub fn open(&mut self, number: u32, reader: S) -> Option<()> {
         self.add(number, Incoming::Stream(reader))
     }
 
-    /// Opens channel `number`, whose bytes go to `taker` once the stream has ended, or is longer than `most` bytes.
-    /// `now` is the time since the connection began. `None` if the channel is open already.
+    /// Opens channel `number`, with a stream that goes to `taker` when complete, or longer than `most` bytes.
+    /// `now` is the time since the connection started. `None` if the channel is open already.
     #[must_use]
     pub fn open_whole(
         &mut self,
@@ -102,11 +102,11 @@ impl<S: Clone, W> Channels<S, W> {
         Some(())
     }
 
-    /// Takes a message of the other end. `None` if nothing comes of the message yet: a whole stream goes on, or the
-    /// channel is not open. Bytes of a channel that is not open were sent before the other end knew that.
+    /// Receives a message of the other end. `None` if the message causes no event: a gathered stream continues, or
+    /// the channel is not open. Bytes for a closed channel were sent before the other end learned of the close.
     ///
     /// # Errors
-    /// [`BadMessage`] where the message names no channel.
+    /// [`BadMessage`] if the message does not start with a channel number.
     pub fn receive(&mut self, message: Bytes) -> Result<Option<Event<S, W>>, BadMessage> {
         let (channel, bytes) = decode(message)?;
         if channel == 0 {
@@ -127,16 +127,16 @@ impl<S: Clone, W> Channels<S, W> {
         }))
     }
 
-    /// Counts a ping of the other end. `now` is the time since the connection began.
+    /// Counts a ping of the other end. `now` is the time since the connection started.
     ///
     /// # Errors
-    /// [`TooManyPings`] where the other end has sent more than it may: the connection is to be ended.
+    /// [`TooManyPings`] if the other end sent more pings than allowed. The caller must end the connection.
     pub const fn receive_ping(&mut self, now: Duration) -> Result<(), TooManyPings> {
         self.pings += 1;
         if self.pings > MAX_PINGS + now.as_secs() { Err(TooManyPings) } else { Ok(()) }
     }
 
-    /// Closes channel `number`; returns its reader, if the channel had one.
+    /// Closes channel `number`. Returns its reader, if the channel has one.
     pub fn close(&mut self, number: u32) -> Option<S> {
         match self.open.remove(&number)? {
             Incoming::Stream(reader) => Some(reader),
@@ -144,7 +144,7 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes channel `number` if its stream is to be whole and is not yet; returns its taker.
+    /// Closes channel `number` if its stream is still being gathered. Returns the taker.
     pub fn give_up(&mut self, number: u32) -> Option<W> {
         if matches!(self.open.get(&number)?, Incoming::Stream(_)) {
             return None;
@@ -155,8 +155,8 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes the channels that were opened for whole streams more than `after` ago; returns their numbers and takers.
-    /// `now` is the time since the connection began.
+    /// Closes the channels of gathered streams that were opened more than `after` ago. Returns their numbers and
+    /// takers. `now` is the time since the connection started.
     pub fn close_late(&mut self, now: Duration, after: Duration) -> Vec<(u32, W)> {
         let is_late = |incoming: &mut Incoming<S, W>| match incoming {
             Incoming::Whole(gathered) => now.saturating_sub(gathered.opened) > after,
@@ -170,7 +170,7 @@ impl<S: Clone, W> Channels<S, W> {
         late.collect()
     }
 
-    /// Closes all channels with the connection; returns the readers of those that had one.
+    /// Closes all channels at the end of the connection. Returns the readers.
     pub fn end(&mut self) -> Vec<S> {
         let open = std::mem::take(&mut self.open);
         let readers = open.into_values().filter_map(|incoming| match incoming {
@@ -180,7 +180,7 @@ impl<S: Clone, W> Channels<S, W> {
         readers.collect()
     }
 
-    /// Counts the open channels.
+    /// Returns the number of open channels.
     #[must_use]
     pub fn count(&self) -> usize {
         self.open.len()
@@ -188,7 +188,7 @@ impl<S: Clone, W> Channels<S, W> {
 }
 
 impl<W> Gathered<W> {
-    /// Takes bytes, which are none at the end of the stream; returns true if no more bytes are waited for.
+    /// Adds bytes; empty bytes end the stream. Returns true if no more bytes are needed.
     fn take(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
         bytes.is_empty() || self.bytes.len() > self.most

@@ -1,7 +1,8 @@
-//! Control messages: what the ends of a connection say about its channels, as JSON in channel 0.
+//! Control messages about the channels of a connection, as JSON in channel 0.
 //!
-//! An unknown field is ignored and an unknown message refused, so either end may be the older one. A message that a
-//! first server or client did not know needs a [capability](Capabilities): it is sent only to an end that has named it.
+//! An unknown field is ignored and an unknown message is refused, so either end may be the older program. A message
+//! that the first version of the protocol lacks needs a [capability](Capabilities): the message is sent only to an end
+//! that names the capability.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,68 +10,69 @@ use serde::{Deserialize, Serialize};
 use crate::changes::PathChange;
 use crate::message::{MAX_MESSAGE_BYTES, encode};
 
-/// Most bytes of a control message, but for [`FromServer::Changed`].
+/// Most bytes of a control message, except [`FromServer::Changed`].
 pub const MAX_CONTROL_BYTES: usize = 16 << 10;
-/// Most bytes of [`FromServer::Changed`]. One path of 4,096 bytes, with each byte escaped, is longer than other control
-/// messages may be.
+/// Most bytes of [`FromServer::Changed`]. A single path of 4,096 bytes, with each byte escaped, exceeds the limit of
+/// other control messages.
 pub const MAX_CHANGED_BYTES: usize = MAX_MESSAGE_BYTES;
 
-/// Messages of the client.
+/// Messages from the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromClient {
-    /// Names the client's token, where the request for the WebSocket did not: the first message, or none.
+    /// Sends the client's token. Allowed only as first message, if the HTTP request for the WebSocket carried no
+    /// token.
     Auth {
         /// The token.
         token: String,
     },
-    /// Opens a channel for a session; the session's first bytes may follow at once.
+    /// Opens a channel for a session. The first bytes of the session may follow at once.
     Open {
-        /// A number that no open channel has, from 1 on.
+        /// A channel number that is not in use, 1 or greater.
         channel: u32,
-        /// The volume that the session is about.
+        /// The volume of the session.
         volume: String,
     },
-    /// Opens a channel for one [update](crate::update), which follows at once and ends the client's direction; the
-    /// answer ends the server's.
+    /// Opens a channel for one [update](crate::update). The update follows at once and ends the client's direction;
+    /// the answer ends the server's direction.
     Update {
-        /// A number that no open channel has, from 1 on.
+        /// A channel number that is not in use, 1 or greater.
         channel: u32,
         /// The volume of the file.
         volume: String,
     },
-    /// Gives a session, an update or a watch up.
+    /// Cancels a session, an update or a watch.
     Close {
-        /// Its channel.
+        /// Channel of the session, update or watch.
         channel: u32,
     },
-    /// Names the capabilities of the client. Sent only to a server whose `welcome` names some.
+    /// Names the capabilities of the client. Sent only to a server whose `welcome` names some capability.
     Can(Capabilities),
-    /// Asks for a token that lasts longer, with the rights of this one: [`FromServer::Renewed`], or
-    /// [`FromServer::Refused`] of channel 0. Needs [`Capabilities::renew`] of the server.
+    /// Requests a token that lasts longer, with the same rights. The answer is [`FromServer::Renewed`], or
+    /// [`FromServer::Refused`] for channel 0. Needs [`Capabilities::renew`] of the server.
     Renew,
-    /// Asks to be told what changes below a directory. The watch has a channel's number, so [`Close`](Self::Close) ends
-    /// it and [`FromServer::Refused`] says why it cannot be; no stream has that number meanwhile. Needs
-    /// [`Capabilities::watch`] of the server.
+    /// Requests reports of changes below a directory. A watch has a channel number, so [`Close`](Self::Close) ends
+    /// the watch and [`FromServer::Refused`] gives the reason for a failure. No stream uses the number meanwhile.
+    /// Needs [`Capabilities::watch`] of the server.
     Watch {
-        /// A number that no open channel has, from 1 on.
+        /// A channel number that is not in use, 1 or greater.
         channel: u32,
         /// The volume.
         volume: String,
-        /// The directory, from the volume on; empty for the whole volume.
+        /// Path of the directory in the volume. Empty for the whole volume.
         path: String,
     },
 }
 
-/// Messages of the server.
+/// Messages from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromServer {
-    /// The client's token is known.
+    /// Accepts the client's token.
     Welcome {
-        /// Version of the server's program.
+        /// Version of the server program.
         version: String,
-        /// Most channels at once.
+        /// Most channels that may be open at once.
         channels: u32,
         /// Most bytes of a message.
         message_bytes: u32,
@@ -78,43 +80,44 @@ pub enum FromServer {
         #[serde(default, skip_serializing_if = "Capabilities::is_empty")]
         can: Capabilities,
     },
-    /// A session, an update or a watch is refused, or has ended early. Channel 0 stands for a renewal.
+    /// Refuses a session, an update or a watch, or ends it early. Channel 0 stands for a renewal.
     Refused {
-        /// Its channel.
+        /// Channel of the session, update or watch.
         channel: u32,
-        /// Why, for people.
+        /// Reason, for people.
         why: String,
         /// Seconds after which another attempt may succeed.
         retry_secs: Option<u32>,
     },
-    /// The server ends soon: it takes no new sessions, and gives those under way some time.
+    /// Announces the end of the server. New sessions are refused; running sessions get some time to end.
     GoAway,
-    /// Answer to [`FromClient::Renew`]. The old token goes on until its own end.
+    /// Answer to [`FromClient::Renew`]. The old token stays valid until its own end.
     Renewed {
         /// The new token.
         token: String,
-        /// The end of the new token, in seconds since 1970; none if the token has no end.
+        /// End of the new token, in seconds since 1970. `None` if the token never expires.
         expires: Option<u64>,
     },
-    /// Tells of changes below a watched directory. The first one of a watch has number 0 and no paths: changes are told
-    /// from now on.
+    /// Reports changes below a watched directory. The first message of a watch has number 0 and no paths, and means
+    /// that changes are reported from now on.
     Changed {
         /// The channel of the watch.
         channel: u32,
-        /// Counts the messages of this watch, from 0 on.
+        /// Number of the message within the watch, from 0.
         seq: u64,
-        /// The paths that changed, the oldest change first; none if the server no longer keeps all changes since the
-        /// last message: the client lists the directory anew, and the watch goes on.
+        /// Paths that changed, the oldest change first. `None` if the server no longer has all changes since the last
+        /// message: the client must list the directory again, and the watch continues.
         paths: Option<Vec<PathChange>>,
     },
-    /// Asks the client to open no channel for some time; open ones go on. Needs [`Capabilities::busy`] of the client.
+    /// Asks the client to open no channel for some time. Open channels continue. Needs [`Capabilities::busy`] of the
+    /// client.
     Busy {
         /// Seconds to wait.
         secs: u32,
     },
 }
 
-/// Optional messages that an end understands, or answers; as a list of words. Unknown words are ignored.
+/// Optional messages that an end supports, as a list of words. Unknown words are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Capabilities {
@@ -122,7 +125,7 @@ pub struct Capabilities {
     pub renew: bool,
     /// `watch`: the server answers [`FromClient::Watch`].
     pub watch: bool,
-    /// `busy`: the client heeds [`FromServer::Busy`], and the server may say so.
+    /// `busy`: the client obeys [`FromServer::Busy`], and the server may send it.
     pub busy: bool,
 }
 
@@ -131,7 +134,7 @@ const WATCH: &str = "watch";
 const BUSY: &str = "busy";
 
 impl Capabilities {
-    /// Returns true if there are none.
+    /// True if no capability is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -152,13 +155,13 @@ impl From<Capabilities> for Vec<String> {
     }
 }
 
-/// Error of a control message that does not parse.
+/// Error of a control message that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum BadControl {
-    /// The message is longer than one of its kind may be.
+    /// The message exceeds the limit of its kind.
     #[error("a control message is too long")]
     TooLong,
-    /// The message is not one of those known.
+    /// The message is unknown or malformed.
     #[error(transparent)]
     Garbled(#[from] serde_json::Error),
 }
@@ -167,7 +170,7 @@ impl FromClient {
     /// Parses a message of a client.
     ///
     /// # Errors
-    /// [`BadControl`] where the message is unknown, garbled or too long.
+    /// [`BadControl`] if the message is unknown, malformed or too long.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
         if bytes.len() > MAX_CONTROL_BYTES {
             return Err(BadControl::TooLong);
@@ -175,7 +178,7 @@ impl FromClient {
         Ok(serde_json::from_slice(bytes)?)
     }
 
-    /// The whole message of channel 0.
+    /// Returns the complete message, with the number of channel 0.
     #[must_use]
     pub fn message(&self) -> Bytes {
         message(self)
@@ -186,7 +189,7 @@ impl FromServer {
     /// Parses a message of a server.
     ///
     /// # Errors
-    /// [`BadControl`] where the message is unknown, garbled or too long.
+    /// [`BadControl`] if the message is unknown, malformed or too long.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
         if bytes.len() > MAX_CHANGED_BYTES {
             return Err(BadControl::TooLong);
@@ -199,7 +202,7 @@ impl FromServer {
         Ok(parsed)
     }
 
-    /// The whole message of channel 0.
+    /// Returns the complete message, with the number of channel 0.
     #[must_use]
     pub fn message(&self) -> Bytes {
         message(self)

@@ -1,9 +1,9 @@
-//! The two ends of the conversation in channel 0. Each end remembers what the other can, so that an older program is
-//! never sent a message that it would refuse.
+//! The two ends of channel 0. Each end remembers the capabilities of the other end, so an older program never
+//! gets an unknown message.
 
 use crate::control::{BadControl, Capabilities, FromClient, FromServer};
 
-/// The client's end: numbers of channels, and what the server can.
+/// The client's end: channel numbers, and the capabilities of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ClientEnd {
     /// Number of the last channel that was opened.
@@ -11,14 +11,14 @@ pub struct ClientEnd {
     server: Capabilities,
 }
 
-/// The server's end: what the client can.
+/// The server's end: the capabilities of the client.
 #[derive(Clone, Debug, Default)]
 pub struct ServerEnd {
     client: Capabilities,
 }
 
 impl ClientEnd {
-    /// A number for a new channel. No number comes twice, but after four billion channels.
+    /// Returns a number for a new channel. Numbers repeat only after four billion channels.
     pub const fn new_channel(&mut self) -> u32 {
         self.opened = match self.opened.checked_add(1) {
             Some(next) => next,
@@ -27,29 +27,30 @@ impl ClientEnd {
         self.opened
     }
 
-    /// The message that watches a directory, and the watch's number; `None` if the server does not know such a message.
+    /// Returns the message that starts a watch, and the number of the watch. `None` if the server lacks the
+    /// capability.
     pub fn watch(&mut self, volume: String, path: String) -> Option<(u32, FromClient)> {
         let channel = self.server.watch.then(|| self.new_channel())?;
         Some((channel, FromClient::Watch { channel, volume, path }))
     }
 
-    /// The message that asks for a token that lasts longer; `None` if the server does not know such a message.
+    /// Returns the message that requests a token that lasts longer. `None` if the server lacks the capability.
     #[must_use]
     pub fn renew(&self) -> Option<FromClient> {
         self.server.renew.then_some(FromClient::Renew)
     }
 
-    /// The message that names what this client `can`; `None` for nothing, and if the server does not know such a
-    /// message.
+    /// Returns the message that names the capabilities `can` of this client. `None` if `can` is empty, or the server
+    /// does not know this message.
     #[must_use]
     pub fn tell(&self, can: Capabilities) -> Option<FromClient> {
         (!self.server.is_empty() && !can.is_empty()).then_some(FromClient::Can(can))
     }
 
-    /// Takes a control message of the server.
+    /// Parses a control message of the server, and notes the capabilities in a `welcome`.
     ///
     /// # Errors
-    /// [`BadControl`] where the message is unknown, garbled or too long.
+    /// [`BadControl`] if the message is unknown, malformed or too long.
     pub fn hear(&mut self, message: &[u8]) -> Result<FromServer, BadControl> {
         let heard = FromServer::parse(message)?;
         if let FromServer::Welcome { can, .. } = &heard {
@@ -60,16 +61,16 @@ impl ClientEnd {
 }
 
 impl ServerEnd {
-    /// The message that asks the client to wait; `None` if the client does not know such a message.
+    /// Returns the message that asks the client to wait. `None` if the client lacks the capability.
     #[must_use]
     pub fn busy(&self, secs: u32) -> Option<FromServer> {
         self.client.busy.then_some(FromServer::Busy { secs })
     }
 
-    /// Takes a control message of the client.
+    /// Parses a control message of the client, and notes the capabilities in a `can`.
     ///
     /// # Errors
-    /// [`BadControl`] where the message is unknown, garbled or too long.
+    /// [`BadControl`] if the message is unknown, malformed or too long.
     pub fn hear(&mut self, message: &[u8]) -> Result<FromClient, BadControl> {
         let heard = FromClient::parse(message)?;
         if let FromClient::Can(can) = &heard {

@@ -1,5 +1,5 @@
-//! The connection between a client and a server, without IO: messages and their channels, control messages, updates and
-//! tokens. A server, the client of a command and a page of a browser share this code.
+//! The connection between a client and a server, without IO: messages and their channels, control messages, updates
+//! and tokens. A server, a command-line client and a page in a browser share this code.
 //!
 //! ```text
 //!  other end ─ message ─► Channels::receive ─► Event::Bytes, Event::End, Event::Whole ─► readers of channels
@@ -8,8 +8,8 @@
 //!            ◄─ message ─ FromClient, FromServer::message
 //! ```
 //!
-//! Nothing here waits, reads a clock or holds a queue. The caller owns the socket, hands in each message and the time
-//! since the connection began, and sends the messages that it gets back.
+//! No call waits, reads a clock or holds a queue. The caller owns the socket, hands in each message and the time
+//! since the connection started, and sends the returned messages.
 
 pub mod changes;
 pub mod channels;
@@ -19,7 +19,7 @@ pub mod message;
 pub mod token;
 pub mod update;
 
-/// Name of the protocol over a WebSocket, agreed on by `Sec-WebSocket-Protocol`.
+/// Name of the protocol over a WebSocket, negotiated by `Sec-WebSocket-Protocol`.
 pub const SUBPROTOCOL: &str = "deltic.1";
 
 /// Path of the WebSocket on a server.

@@ -1,24 +1,24 @@
-//! A message of a connection: the number of a channel, as a varint (LEB128), and bytes of that channel.
+//! Messages of a connection: a channel number, as a varint (LEB128), and bytes of that channel.
 //!
 //! A message without bytes ends the channel's stream in its direction. Channel 0 carries
 //! [control messages](crate::control), each in one message.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Most bytes of a channel in one message. Long messages cost least for bulk, but a longer one delays other channels.
+/// Most bytes of a channel in one message. Long messages are the most efficient, but delay other channels.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
-/// Most bytes of a channel's number.
+/// Most bytes of a channel number.
 pub const MAX_NUMBER_BYTES: usize = 5;
 
-/// Error of a message that does not begin with the number of a channel.
+/// Error of a message that does not start with a channel number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message names no channel")]
 pub struct BadMessage;
 
-/// Splits a message into the number of its channel and its bytes.
+/// Splits a message into the channel number and the bytes of the channel.
 ///
 /// # Errors
-/// [`BadMessage`] where the number is cut short, too large, or not in its shortest form.
+/// [`BadMessage`] if the channel number is truncated, too large, or not in its shortest form.
 pub fn decode(mut message: Bytes) -> Result<(u32, Bytes), BadMessage> {
     let (mut number, mut shift) = (0_u32, 0);
     loop {
@@ -31,13 +31,13 @@ pub fn decode(mut message: Bytes) -> Result<(u32, Bytes), BadMessage> {
             part.checked_shl(shift as u32).filter(|set| set >> shift == part).ok_or(BadMessage)?;
         shift += 7;
         if byte & 0x80 == 0 {
-            // One number has one form.
+            // A number must be in its shortest form.
             return if part == 0 && shift > 7 { Err(BadMessage) } else { Ok((number, message)) };
         }
     }
 }
 
-/// Makes a message of bytes of a channel.
+/// Returns the message with bytes of a channel.
 #[must_use]
 pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
     let mut message = BytesMut::with_capacity(MAX_NUMBER_BYTES + bytes.len());
@@ -50,7 +50,7 @@ pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
     message.freeze()
 }
 
-/// Our direction of a channel: makes the messages that carry its stream.
+/// Sending direction of a channel: makes the messages of its stream.
 #[derive(Debug)]
 pub struct Outgoing {
     channel: u32,
@@ -58,21 +58,21 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// The stream of `channel`, of which nothing was sent yet.
+    /// Returns the stream of `channel`, before its first message.
     #[must_use]
     pub const fn new(channel: u32) -> Self {
         Self { channel, has_ended: false }
     }
 
-    /// Makes a message of the first of these bytes, and returns how many bytes the message holds. `None` without bytes:
-    /// a message without bytes would end the stream.
+    /// Returns a message with as many of the first bytes as fit, and their number. `None` without bytes, since a
+    /// message without bytes would end the stream.
     #[must_use]
     pub fn message(&self, bytes: &[u8]) -> Option<(Bytes, usize)> {
         let len = bytes.len().min(MAX_MESSAGE_BYTES);
         (len > 0).then(|| (encode(self.channel, &bytes[..len]), len))
     }
 
-    /// Makes the message that ends the stream; `None` if [`sent_end`](Self::sent_end) was called before.
+    /// Returns the message that ends the stream. `None` if [`sent_end`](Self::sent_end) was called before.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         (!self.has_ended).then(|| encode(self.channel, b""))

@@ -1,4 +1,4 @@
-//! Tokens: what lets a client in. A token is random; a server keeps only its hash.
+//! Tokens, which authenticate clients. A token is random; a server keeps only its hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Random bytes of a token.
+/// Number of random bytes of a token.
 pub const TOKEN_BYTES: usize = 32;
-/// Bytes behind them that tell a mistyped token.
+/// Number of check bytes after the random bytes, which detect a mistyped token.
 const CHECK_BYTES: usize = 4;
 const PREFIX: &str = "dlt_";
 
-/// A secret that stands for rights. Debug output does not show it.
+/// A secret that grants rights. Debug output does not show the secret.
 #[derive(Clone, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
-/// Name of a token that does not give it away: its hash by BLAKE3.
+/// BLAKE3 hash of a token: a name that does not reveal the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenHash(blake3::Hash);
 
-/// The comparison of two tokens takes the same time for all tokens.
+/// Compares two tokens in constant time.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
@@ -28,19 +28,19 @@ impl PartialEq for Token {
 }
 
 impl Token {
-    /// Makes a token of random bytes. Bytes that somebody could guess make a token that somebody could guess.
+    /// Makes a token of random bytes. The bytes must not be guessable.
     #[must_use]
     pub const fn from_random(bytes: [u8; TOKEN_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its name.
+    /// Returns the hash, the name of the token.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash(blake3::derive_key("deltic 2026 token", &self.0).into())
     }
 
-    /// The text that stands for it.
+    /// Returns the secret text of the token.
     #[must_use]
     pub fn reveal(&self) -> String {
         let bytes = [&self.0[..], &check(&self.0)].concat();
@@ -59,7 +59,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A text that is no token.
+/// Error of a text that is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a token: it begins with dlt_ and has 48 letters behind that; copy it whole")]
 pub struct BadToken;
@@ -77,7 +77,7 @@ impl FromStr for Token {
 }
 
 impl TokenHash {
-    /// Its bytes.
+    /// Returns the bytes of the hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()

@@ -1,22 +1,23 @@
-//! Updates: a new version of a file in one message, as bytes and as copies of a version that both ends know.
+//! Updates: a new version of a file in one message, as bytes and as copies from a version that both ends have.
 //!
 //! ```text
-//! update   form (1), path with its length, base, length of the new version, its modification time, its mode, what of
-//!          those counts (1 times, 2 modes), whether the directory's time follows (0 or 1), that time, then steps
+//! update   form (1), path with its length, base, length of the new version, its modification time, its mode,
+//!          attributes to set (bits: 1 times, 2 modes), presence of a directory time (0 or 1), directory time, steps
 //! step     2 × length, start in the base; or 2 × length + 1, bytes
 //! time     seconds, nanoseconds
-//! answer   0: it is in place, and on the disk; 1: the file is not the base
+//! answer   0: the version is in place and flushed; 1: the file is not the base
 //! ```
 //!
-//! A *base* is what both ends call a version: the digest of its content, or of the update that made it. So a chain of
-//! updates never hashes the file. Numbers are varints, but for the form, what counts and whether, a byte each.
+//! A *base* is the name of a version at both ends: the digest of its content, or of the update that made it. So a
+//! chain of updates never hashes the file. Numbers are varints, except the form, the bits and the presence, which are
+//! a byte each.
 
 use deltic_core::{CodecError, Put, Reader};
 use deltic_tree::{RelPath, Timestamp};
 
-/// Most bytes of an update; what is longer is for a session.
+/// Most bytes of an update. Longer changes need a session.
 pub const MAX_UPDATE_BYTES: usize = 256 << 10;
-/// Longest file that is updated so, in bytes: old and new version.
+/// Most bytes of a file that can be updated: of the old and of the new version.
 pub const MAX_FILE_BYTES: u64 = 32 << 20;
 /// Most steps of an update.
 const MAX_STEPS: usize = 4096;
@@ -27,21 +28,22 @@ const COUNTS_MODES: u8 = 2;
 const CONTENT: &str = "deltic.1 content of an updated file";
 const UPDATE: &str = "deltic.1 update of a file";
 
-/// The name of a version.
+/// Name of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base([u8; 32]);
 
 impl Base {
-    /// The name of a content.
+    /// Returns the name of a version with this content.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         Self(blake3::derive_key(CONTENT, content))
     }
 
-    /// The same, piece by piece. `read` fills a buffer with what comes next, and tells how many bytes; at the end none.
+    /// Returns the name of a version with content that is read in pieces. `read` fills a buffer with the next bytes and
+    /// returns their number, 0 at the end.
     ///
     /// # Errors
-    /// Where `read` fails.
+    /// The error of `read`.
     pub fn from_pieces<E>(mut read: impl FnMut(&mut [u8]) -> Result<usize, E>) -> Result<Self, E> {
         let mut hasher = blake3::Hasher::new_derive_key(CONTENT);
         let mut piece = vec![0; 64 << 10];
@@ -53,50 +55,50 @@ impl Base {
         }
     }
 
-    /// The name of the version that this update makes.
+    /// Returns the name of the version that this update makes.
     #[must_use]
     pub fn made_by(update: &[u8]) -> Self {
         Self(blake3::derive_key(UPDATE, update))
     }
 }
 
-/// An update without the content.
+/// Fields of an update before its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The file, from the volume on.
+    /// Path of the file in the volume.
     pub path: RelPath,
-    /// The version that copies are of.
+    /// Version that copies are taken from.
     pub base: Base,
     /// Length of the new version, in bytes.
     pub len: u64,
-    /// When it was modified.
+    /// Modification time of the new version.
     pub modified: Timestamp,
-    /// Its permission bits.
+    /// Permission bits of the new version.
     pub mode: u32,
-    /// True if it gets its time.
+    /// True if the modification time is to be set.
     pub times: bool,
-    /// True if it gets its mode.
+    /// True if the permission bits are to be set.
     pub modes: bool,
-    /// The time that its directory gets, which has changed with it.
+    /// Modification time to set on the directory of the file, since the update changes the directory.
     pub dir_modified: Option<Timestamp>,
 }
 
 /// A part of the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A copy.
+    /// A copy from the base.
     Copy {
-        /// Its start in the base.
+        /// Offset in the base, in bytes.
         start: u64,
-        /// Bytes of it.
+        /// Length of the copy, in bytes.
         len: u64,
     },
-    /// Bytes that are not in the base.
+    /// Literal bytes, which are not in the base.
     Bytes(&'a [u8]),
 }
 
 impl Step<'_> {
-    /// Its bytes in the new version.
+    /// Returns the length of the step in the new version, in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         match self {
@@ -105,14 +107,14 @@ impl Step<'_> {
         }
     }
 
-    /// True for none.
+    /// True if the length is 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Writes an update; `None` where it is too long for one.
+/// Encodes an update. `None` if the update or the file is too long for an update.
 #[must_use]
 pub fn written<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Option<Vec<u8>> {
     let mut out = vec![FORM];
@@ -145,10 +147,10 @@ pub fn written<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Op
     (head.len <= MAX_FILE_BYTES).then_some(out)
 }
 
-/// Reads what [`written`] wrote.
+/// Decodes an update that [`written`] encoded.
 ///
 /// # Errors
-/// [`CodecError`] where it is garbled, or asks for more than an update may.
+/// [`CodecError`] if the update is malformed or exceeds a limit.
 pub fn read(update: &[u8]) -> Result<(Head, Vec<Step<'_>>), CodecError> {
     let mut from = Reader::new(update);
     if from.u8()? != FORM || update.len() > MAX_UPDATE_BYTES {
@@ -172,7 +174,7 @@ pub fn read(update: &[u8]) -> Result<(Head, Vec<Step<'_>>), CodecError> {
     Ok((Head { path, base, len, modified, mode, times, modes, dir_modified }, steps))
 }
 
-/// Reads the steps that make `len` bytes.
+/// Reads the steps, which make `len` bytes in all.
 fn read_steps(mut from: Reader<'_>, len: u64) -> Result<Vec<Step<'_>>, CodecError> {
     let (mut steps, mut left) = (Vec::new(), len);
     while !from.is_empty() {
@@ -203,14 +205,14 @@ fn read_time(from: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
 /// Answer to an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The new version is in place, and on the disk.
+    /// The new version is in place and flushed.
     Done,
-    /// The file is not the base: a session finds what it is.
+    /// The file differs from the base. A session can find its content.
     OtherBase,
 }
 
 impl Answer {
-    /// The byte that says so.
+    /// Returns the byte that encodes the answer.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -219,7 +221,7 @@ impl Answer {
         }
     }
 
-    /// Reads that byte.
+    /// Decodes an answer.
     #[must_use]
     pub const fn read(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(written(&long, [copy]), None);
         let many = (0..=MAX_STEPS).map(|_| Step::Bytes(b"x"));
         assert_eq!(written(&head(MAX_STEPS as u64 + 1), many), None);
-        // A length that no bytes are behind, and one that wraps.
+        // A length without the bytes that it announces, and a length that wraps.
         let mut update = written(&head(5), []).unwrap();
         update.put_varint(u64::MAX);
         assert!(read(&update).is_err());
