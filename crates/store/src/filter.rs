@@ -79,7 +79,7 @@ struct Merge {
     /// True if the rules of the file count at this side. If false, the file is not read, but later rules about a file
     /// of the same name are still dropped.
     counts: bool,
-    /// Topmost directory of the search for the file, if the rule names one. It lies above the directory of the rule.
+    /// Directory of the file in the rule, if the rule has one. If it lies above, the search for the file starts there.
     above: Option<Box<[u8]>>,
 }
 

@@ -82,7 +82,7 @@ pub trait Snapshot: Send + Sync + 'static {
     }
 
     /// Returns the version, which no other content has: no other version of this file or of another file, now or
-    /// later. `None` if versions are not reliable.
+    /// later. `None` if the store cannot guarantee this.
     fn identity(&self) -> Option<Version> {
         None
     }
