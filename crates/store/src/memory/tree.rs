@@ -65,7 +65,7 @@ impl Default for TreeState {
     }
 }
 
-/// Number of trees made so far.
+/// Number of the next tree.
 static TREES: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
