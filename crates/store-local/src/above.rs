@@ -1,4 +1,5 @@
-//! Files of rules in local directories: below a root, and in the directories above it where rules are looked for there.
+//! Reads files of rules from local directories: below a root, and in the directories above the root where `Start`
+//! looks for rules there.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +31,7 @@ const READS: usize = 3;
 
 impl Reads for Dir {
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
-        // Who replaces it, or takes it away, may be we ourselves.
+        // Another process, or this run itself, may replace or remove the file meanwhile.
         let mut tries = std::iter::repeat_with(|| read(self, path, linked)).take(READS);
         let read = tries.find(|read| !matches!(read, Err(StoreError::Changed { .. })));
         match read {
@@ -59,10 +60,10 @@ impl Reads for Dir {
     }
 }
 
-/// The bytes of the file at `path` below `dir`; none where there is none.
+/// Returns the bytes of the file at `path` below `dir`; `None` if there is no such file.
 fn read(dir: &Dir, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
     let place = Place::of(dir, ACTION, path)?;
-    // A look at the rules is no reading of the file, whatever is asked for of others.
+    // Reading rules leaves the access time alone, even if the run does not ask for that elsewhere.
     let see = MetaMask { untouched: true, ..MetaMask::default() };
     let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
         None => return Ok(None),

@@ -1,10 +1,9 @@
-//! What an entry gets besides its content: owner, attributes, ACLs, mode and times, in this order. A change of owner
-//! takes setuid away, so the mode comes later; a mode may close a file to its owner, so attributes come before; times
-//! are last.
+//! Sets the metadata of an entry in this order: owner, attributes, ACLs, mode and times. A change of owner clears
+//! setuid, so the mode comes later; a mode may close a file to its owner, so attributes come before; times are last.
 //!
-//! What cannot be set keeps nothing else away: it is noted, and told of once the entry is in place. But what is not
-//! whose it should be gets no bits that lend it to others, and what lacks its ACL is open to nobody to whom that would
-//! have closed it as the owning group.
+//! A failure to set one attribute stops nothing else: the failure is noted, and reported once the entry is in place.
+//! But an entry with the wrong owner gets no setuid or setgid, and an entry that lacks its ACL stays closed to the
+//! owning group wherever the ACL would have closed it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
@@ -26,35 +25,35 @@ use crate::dir::{Dir, Use, keeps_to_volumes, proc_path, set_mode_of_held, set_mo
 use crate::system::told;
 use deltic_store::{Filter, Keep, Unset};
 
-/// What to set on an entry.
+/// The metadata to set on an entry.
 #[derive(Debug)]
 pub(super) struct Attrs<'a> {
     meta: &'a Meta,
     keep: Keep,
-    /// Of extended attributes; and which of these are ours to change.
+    /// The extended attributes that the run keeps, and those that it may change.
     scope: XattrScope,
     rules: &'a Filter,
-    /// True if what only the superuser may set is noted, and not set.
+    /// True if metadata that only the superuser may set is noted in an attribute instead (`--fake-super`).
     notes: bool,
     mode: Option<u32>,
-    /// A mode nobody asked to keep: a file system without modes may refuse it.
+    /// True if the run does not keep modes: an error of a file system without modes is ignored then.
     mode_is_optional: bool,
     times: Option<Timestamps>,
-    /// What its directory would have handed down.
+    /// The group and the default ACL that the entry's directory would have handed down.
     heritage: Heritage,
 }
 
-/// What a store looks at of an entry, and its rules.
+/// The metadata that a store looks at, and its rules.
 pub(super) type Ways<'a> = (MetaMask, &'a Filter);
 
-/// What to set it on.
+/// The entry to set metadata on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum On<'a> {
     /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// A handle that is only good to reach what it stands for (`O_PATH`).
+    /// A handle opened with `O_PATH`.
     Handle(BorrowedFd<'a>),
-    /// A symlink, which has no handle of its own everywhere.
+    /// A symlink, by its directory and name: not every system can open a handle of a symlink.
     Link(&'a Dir, &'a Name),
 }
 
@@ -74,14 +73,14 @@ impl NewMode {
         Self { old: None, umask, heritage }
     }
 
-    /// For one whose directory hands down nothing, in place of an old version of mode `old`.
+    /// Inputs for an entry that replaces an old version of mode `old`, in a directory that hands down nothing.
     pub(super) fn replacing(old: Option<u32>, umask: u32) -> Self {
         Self { old, umask, heritage: Heritage::default() }
     }
 }
 
 impl<'a> Attrs<'a> {
-    /// For an entry that the tree has not shown yet, or that gets a mode by `new`.
+    /// Returns the metadata of an entry that is not in the tree yet, or of an entry that gets a mode by `new`.
     pub(super) fn of_new(meta: &'a Meta, what: (Keep, Ways<'a>), new: NewMode) -> Self {
         let NewMode { old, umask, heritage } = new;
         let mode = Some(what.0.mode_of_new(meta, old, heritage.umask(umask)));
@@ -89,7 +88,7 @@ impl<'a> Attrs<'a> {
         Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, what) }
     }
 
-    /// For an entry that was there before.
+    /// Returns the metadata of an entry that was in the tree before.
     pub(super) fn of_existing(meta: &'a Meta, (keep, (see, rules)): (Keep, Ways<'a>)) -> Self {
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
@@ -98,7 +97,7 @@ impl<'a> Attrs<'a> {
         Self { meta, keep, scope, rules, notes, mode, mode_is_optional: false, times, heritage }
     }
 
-    /// With the setgid bit that a new directory of mode `now` got from the one above it.
+    /// Adds the setgid bit that a new directory of mode `now` inherited from its parent.
     pub(super) fn inheriting(mut self, now: u32) -> Self {
         if !self.keep.modes {
             self.mode = self.mode.map(|mode| mode | now & SETGID);
@@ -111,7 +110,7 @@ impl<'a> Attrs<'a> {
         self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
     }
 
-    /// True if what to set depends on what there is.
+    /// True if the metadata to set depends on the present metadata of the entry.
     fn looks_first(&self) -> bool {
         let Keep { executability, acls, xattrs, .. } = self.keep;
         let owned = self.meta.user.is_some() || self.meta.group.is_some();
@@ -119,8 +118,9 @@ impl<'a> Attrs<'a> {
         owned || acls || xattrs || inherits || executability && self.mode.is_none()
     }
 
-    /// The mode that a file may be made with which belongs to `owner` then: the one that it is to get, where nothing
-    /// but times is to be set besides; else its owner's alone, for nobody may read it before it is as it should be.
+    /// Returns the mode to create a file with, where the file will belong to `owner`. This is the final mode if only
+    /// times are to be set besides. Otherwise only the owner may read and write, since nobody may read the file
+    /// before its metadata is set.
     pub(super) fn birth_mode(&self, owner: (u32, u32)) -> Mode {
         match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
             Some(mode) => Mode::from_raw_mode(mode),
@@ -128,7 +128,7 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Sets it on a file that was just made, and then was `born`.
+    /// Sets the metadata on a new file, whose state right after its creation was `born`.
     pub(super) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Unset {
         let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
         if !has_mode || !self.suits((born.st_uid, born.st_gid)) {
@@ -139,7 +139,7 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// True if an entry that is this has all of it already.
+    /// True if the entry with the state `is` has all of the metadata already.
     pub(super) fn are_on(&self, is: &Stat) -> bool {
         let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
         let has_times = self.times.as_ref().is_none_or(|times| {
@@ -151,21 +151,21 @@ impl<'a> Attrs<'a> {
         has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
     }
 
-    /// True if a new file of this user and group lacks mode and times at most.
+    /// True if a new file of this user and group lacks at most its mode and times.
     pub(super) fn suits(&self, owner: (u32, u32)) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
         self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
     }
 
-    /// True if what is this user's and group's stays so.
+    /// True if the entry keeps this user and group.
     fn is_of(&self, (user, group): (u32, u32)) -> bool {
         self.meta.user.is_none_or(|wanted| wanted == user)
             && self.meta.group.is_none_or(|wanted| wanted == group)
     }
 
-    /// Sets what counts before anything is made in a directory that was there: its owner, its group and whether it
-    /// hands that down. Until it has its mode it lets nobody do what not both the old and the new one do. What cannot
-    /// be set is told when all is.
+    /// Sets the metadata that counts before anything is created in an existing directory: owner, group and setgid.
+    /// Until the final mode is set, others may do only what both the old and the new mode allow. Failures are
+    /// reported later, when all metadata is set.
     pub(super) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
         let is = on.stat()?;
         let mode = is.st_mode & ALL_BITS;
@@ -189,13 +189,14 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// True if an ACL is there, or is to be: only that says what the mode lets whom do.
+    /// True if the entry has an access ACL, or is to get one: the group bits of its mode do not tell what others may
+    /// do then.
     fn meets_acl(&self, on: On<'_>) -> bool {
         let has_one = || access_acl(&on.reach()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
     }
 
-    /// Sets it; says what could not be set.
+    /// Sets the metadata; returns the parts that could not be set.
     pub(super) fn set(&self, on: On<'_>) -> Unset {
         let mut unset = Unset::default();
         let mode = match () {
@@ -219,7 +220,7 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Sets what must come before the mode; says which mode is to be set then.
+    /// Sets the metadata that must come before the mode; returns the mode to set afterwards.
     fn set_special(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         let stat = match on.stat() {
             Ok(stat) => stat,
@@ -242,12 +243,14 @@ impl<'a> Attrs<'a> {
             unset.note(ACL, inherit(&at, acl, wanted));
             wanted = less(wanted, Some(acl), unset);
         }
-        // Nobody may have asked for a mode: but a change of owner, or of an ACL, may have taken special bits away.
+        // The mode is set even if the run does not ask for one: a change of owner or ACL may have cleared special
+        // bits.
         Some(wanted)
     }
 
-    /// Sets what a directory, in which things are to be made, gets besides owner, mode and times: too much to keep
-    /// until all is made. Also returns the bits that its mode must lack then, because its ACL could not be set.
+    /// Sets attributes and ACLs of a directory in which entries will be created: these are too large to keep in
+    /// memory until the end. Owner, mode and times follow later. Also returns the mode bits to leave out then,
+    /// because the ACL could not be set.
     pub(super) fn set_early(&self, on: On<'_>) -> (Unset, u32) {
         let mut unset = Unset::default();
         match on.stat() {
@@ -265,13 +268,13 @@ impl<'a> Attrs<'a> {
         (unset, withheld)
     }
 
-    /// Without these bits in its mode.
+    /// Removes these bits from the mode.
     pub(super) fn without(mut self, bits: u32) -> Self {
         self.mode = self.mode.map(|mode| mode & !bits);
         self
     }
 
-    /// Sets extended attributes, and ACLs with the permissions of `wanted`, on what has the mode `now`.
+    /// Sets extended attributes, and ACLs with the permissions of `wanted`, on an entry of mode `now`.
     fn set_more(&self, on: On<'_>, (now, wanted): (u32, u32), unset: &mut Unset) {
         let Keep { acls, xattrs, .. } = self.keep;
         if self.meta.is_partly_unread() || !(acls || xattrs) {
@@ -288,11 +291,12 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Sets the extended attributes of what has the mode `now`.
+    /// Sets the extended attributes of an entry of mode `now`.
     fn set_xattrs(&self, on: On<'_>, at: &Reach, now: u32) -> Unset {
         let set = || set_xattrs(at, self.meta, (self.scope, self.rules));
         let unset = set();
-        // What its owner may not write may not be noted on either.
+        // The system sets no attributes on an entry that its owner may not write: the owner gets the write bit
+        // meanwhile.
         let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
         let is_closed = unset.reasons().any(denies) && !self.meta.is_symlink();
         if !is_closed || on.set_mode(now | OWNER_WRITES).is_err() {
@@ -303,7 +307,7 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// Notes what only the superuser may set, and sets the rest; all of it while its owner may write.
+    /// Notes metadata that only the superuser may set, and sets the rest, while the owner may write to the entry.
     fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         self.inherit_group(on, unset);
         let at = on.reach();
@@ -340,7 +344,7 @@ impl<'a> Attrs<'a> {
     fn inherit_group(&self, on: On<'_>, unset: &mut Unset) {
         let group = self.heritage.group.filter(|_| self.meta.group.is_none());
         match group.map(|group| on.set_owner(None, Some(Gid::from_raw(group)))) {
-            // The system hands down groups that we are not in; we cannot.
+            // The system hands down even groups that this user is not in; a call to `chown` cannot.
             None | Some(Ok(()) | Err(Errno::PERM)) => {}
             Some(error) => unset.note(GROUP, error),
         }
@@ -352,7 +356,8 @@ impl<'a> Attrs<'a> {
         if user.is_some() && group.is_some() && set_owner(on, user, group).is_ok() {
             return;
         }
-        // Each by itself: one may be set where the other may not. The group first, for who gives a file away cannot.
+        // Owner and group are set one by one: the system may allow only one. The group comes first, since a user who
+        // gave the file away may not set it.
         for (name, user, group) in [(GROUP, None, group), (OWNER, user, None)] {
             if user.is_some() || group.is_some() {
                 unset.note(name, set_owner(on, user, group));
@@ -362,15 +367,16 @@ impl<'a> Attrs<'a> {
 }
 
 fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
-    // The highest number means "leave it": nobody can have it.
+    // `u32::MAX` means "leave unchanged" to the system.
     if user == Some(u32::MAX) || group == Some(u32::MAX) {
         return Err(Errno::INVAL);
     }
     on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
 }
 
-/// What of the modes `old` and `new` a directory may have in between: what both let others do; where it `moves` to
-/// another owner or group, no class of them more than the other, for then nobody knows who is in which.
+/// Returns the mode of a directory while it changes from mode `old` to `new`: others may do only what both modes
+/// allow. If the directory `moves` to another owner or group, group and others get the same bits, since a user's
+/// class is unknown meanwhile.
 const fn between(old: u32, new: u32, moves: bool) -> u32 {
     let both = old & new;
     let least = both & both >> 3 & 7;
@@ -378,8 +384,8 @@ const fn between(old: u32, new: u32, moves: bool) -> u32 {
     old & OWNER_BITS | others | both & LENDING_BITS | (old | new) & STICKY
 }
 
-/// Of a `mode` that `acl` was to go with, and could not be set: what the owning group may do is what the ACL says, for
-/// in the mode there stands the most that anybody named may.
+/// Returns `mode` without the group bits that `acl` denies to the owning group, if `acl` could not be set. The group
+/// bits of a mode that goes with an ACL are the ACL's mask.
 fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
     match acl.filter(|acl| acl.mask.is_some() && unset.why(ACL).is_some()) {
         Some(acl) => mode & !(u32::from(!acl.group & 7) << 3),
@@ -415,13 +421,15 @@ impl On<'_> {
         self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode)
     }
 
-    /// True if it has this mode, and may: in a volume no file lends the rights of its owner or group to what came.
+    /// True if the entry has this mode and may keep it: within volumes, a file from a client may not have setuid or
+    /// setgid.
     fn keeps_mode(self, mode: u32) -> bool {
         let is_file = || self.stat().is_ok_and(|is| file_type(&is).is_file());
         self.has_mode(mode) && !(keeps_to_volumes() && is_file())
     }
 
-    /// Who does not own it may not even say again which mode it has; who is not in its group takes setgid away by that.
+    /// Sets the mode. Calls that would change nothing are spared or forgiven: only the owner may set a mode, and
+    /// setting a mode clears setgid if the user is not in the group.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
         if mode & SETGID != 0 && self.keeps_mode(mode) {
@@ -444,8 +452,9 @@ impl On<'_> {
     }
 }
 
-/// Lets us do what we like in the directory `path` below `root`, if it is ours and says otherwise: which mode it had
-/// then. If we may not, what is tried in it will say so.
+/// Gives this user all owner bits on the directory `path` below `root`, if the user owns the directory and lacks one
+/// of the bits. Returns the mode before. If the mode cannot be set, later calls on the directory will report the
+/// error.
 pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
     if process::geteuid().is_root() {
         return None;
@@ -455,16 +464,16 @@ pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
         let closed = mode & OWNER_BITS != OWNER_BITS;
         (closed && set_mode(dir, mode | OWNER_BITS).is_ok()).then_some(mode)
     };
-    // Nothing is found in one that is closed, not even itself.
+    // No name can be looked up in a closed directory, not even `.`: so the root is changed by its own handle.
     if path.is_root() { open(root) } else { open(&root.dir(path, Use::Pass).ok()?) }
 }
 
-/// Changes the mode of what `handle` stands for, which may not be open to read.
+/// Changes the mode of the entry behind `handle`, which may be an `O_PATH` handle.
 pub(super) fn set_mode(handle: impl AsFd, mode: u32) -> Result<(), Errno> {
     On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS)
 }
 
-/// The times that are to be set; what is not said stays.
+/// Returns the times to set; a time that is not kept stays unchanged.
 fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     if !keep.times_of(&meta.kind) {
         return None;
@@ -480,12 +489,12 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     (accessed.is_some() || modified.is_some()).then_some(times)
 }
 
-/// When something was last read, where that is not asked for: now, for file systems in user space pass over one time
-/// without the other and say nothing.
+/// Access time of an entry whose access time is not kept: the present time. FUSE file systems ignore, without an
+/// error, a call that sets only one time.
 pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
-/// The bits that this process withheld from new files when it was asked first. Asked of `/proc`, since the system call
-/// that tells also sets, for all threads; all that can be withheld where nothing is mounted there.
+/// Returns the process's `umask` at the first call. Read from `/proc`, since the system call that returns the mask
+/// also sets it for all threads; `0o077` if `/proc` is not mounted.
 #[must_use]
 pub fn umask() -> u32 {
     static ASKED: OnceLock<u32> = OnceLock::new();
@@ -501,14 +510,14 @@ fn read_umask() -> u32 {
 
 /// User and group of new files under `--fake-super`, where the superuser is played.
 const SUPERUSER: (u32, u32) = (0, 0);
-/// All that a mode can say.
+/// All mode bits: permissions, setuid, setgid and the sticky bit.
 const ALL_BITS: u32 = 0o7777;
 const STICKY: u32 = 0o1000;
 const OTHERS_BITS: u32 = 0o077;
 const OWNER_WRITES: u32 = 0o200;
 const OWNER_READS_AND_WRITES: u32 = 0o600;
 const ACCESS_BITS: u32 = 0o777;
-/// What attributes are called.
+/// Names of metadata in reports.
 const MODE: &str = "mode";
 const OWNER: &str = "owner";
 const GROUP: &str = "group";

@@ -1,15 +1,15 @@
-//! Old versions under other names, before they are replaced or removed (`--backup`).
+//! Keeps old versions under other names before they are replaced or removed (`--backup`).
 //!
-//! What they take the place of is an older backup, or nothing: never what is listed, nor what this run put there. Below
-//! the root that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or
-//! on the way to one; so it is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives
-//! way. A place that is not free is passed by for one further.
+//! A backup replaces an older backup or takes a free name: never a listed entry, nor an entry that this run created.
+//! Below the root, and where the root lies in the backup tree, a backup replaces only a file at its exact place,
+//! never a directory or a file on the way: nobody knows what else these hold. In a separate backup tree, all older
+//! entries give way. If a place is not free, the suffix is appended once more.
 //!
-//! The old version gets its second name while it still has its first: at no time is there none of the two. On another
-//! file system, or where it can have no second name or we may not give it one, a copy of it gets that name, which is
-//! complete, and flushed where that is asked for, before anything happens to the old version. One that is replaced and
-//! that we cannot copy either, most often as we may not read it, is moved: then for a moment nothing is in its place,
-//! and should the new version not get there, it is moved back. After a kill just then it is found where backups are.
+//! The old version gets its second name while it still has its first, so that one of the two always exists. On
+//! another file system, or if the link is refused, a copy gets that name: complete, and flushed if the run flushes,
+//! before the old version is touched. An old version that is to be replaced and cannot be copied either, most often
+//! for lack of read permission, is moved: its path is then empty for a moment, and it is moved back if the new
+//! version fails. After a kill at that moment it is found with the backups.
 
 mod away;
 
@@ -29,38 +29,39 @@ use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::StoreError;
 
-/// Where old versions are kept.
+/// The place where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// A tree of their own, made where it is missing, which is not the root; else they are kept beside the new ones.
+    /// A separate tree for old versions, created if it is missing, which is not the root; `None` to keep them beside
+    /// the new versions.
     pub dir: Option<NamedDir>,
-    /// What is put behind their names.
+    /// Suffix of their names.
     pub suffix: Box<[u8]>,
-    /// Where that tree lies below the root, if it does; the root itself where there is none.
+    /// The path of the backups' tree below the root, if it is there; the root itself if there is no separate tree.
     pub below: Option<RelPath>,
-    /// True if the root lies in that tree, and so most likely other things than old versions do.
+    /// True if the root lies in that tree, which then most likely holds other entries too.
     pub above: bool,
 }
 
-/// What a run was told of that stands, or will, where old versions could be kept: nothing else is to take its place.
+/// Entries of a run, listed or to be created, at paths where old versions could be kept: no backup may replace them.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     names: RwLock<HashSet<RelPath>>,
     given: Mutex<HashMap<RelPath, RelPath>>,
 }
 
-/// Places that are somebody's.
+/// Paths that belong to an entry of the run or to an old version.
 struct Taken<'a> {
-    /// What is listed.
+    /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
-    /// Of which paths the old versions are kept at places that others could come to; and, as their own, directories
-    /// that another could.
+    /// Maps each claimed place to the path whose old version is kept there, where several old versions could claim
+    /// the place; directories of the tree are claimed for themselves.
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
 impl Listed {
-    /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on
-    /// its way to such a place is there first.
+    /// Notes those of `paths`, which are about to be looked at, where `backup` could keep an old version. An old
+    /// version that is on its way there was put there first.
     pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
@@ -80,8 +81,8 @@ impl Taken<'_> {
         self.names.contains(path)
     }
 
-    /// True if `path` may be the place of the old version at `of`. Where others may come as well, which it `meets`, the
-    /// place is its own from then on.
+    /// True if the place `path` may hold the old version at `of`. If other old versions could claim the place too
+    /// (`meets`), `of` claims it.
     fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
         let mut given = lock(self.given);
         match given.get(path) {
@@ -92,7 +93,7 @@ impl Taken<'_> {
         true
     }
 
-    /// What was given is not free.
+    /// Withdraws the claim of `of` on the place `path`, which turned out not to be free.
     fn take_back(&self, path: &RelPath, of: &RelPath) {
         let mut given = lock(self.given);
         if given.get(path) == Some(of) {
@@ -101,26 +102,26 @@ impl Taken<'_> {
     }
 }
 
-/// Why an old version goes.
+/// Reason why an old version leaves its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goes {
-    /// Another takes its place.
+    /// Another version takes its path.
     Replaced,
-    /// Nothing does: then what is a backup itself goes for good.
+    /// The path stays empty: an entry that is itself a backup is deleted for good.
     Removed,
 }
 
-/// Where an old version is once it is kept.
+/// The names of an old version once it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// With the backups, and in its place.
+    /// A backup's name and its own path.
     Too,
-    /// With the backups alone.
+    /// A backup's name alone.
     Alone,
 }
 
 impl Backup {
-    /// Where the old version at `place` is kept: the first place that is free.
+    /// Returns the spot for the old version at `place`: the first free one.
     fn spot<'a>(
         &self,
         root: &Dir,
@@ -135,7 +136,7 @@ impl Backup {
             let name = Name::new(&name).map_err(|_| bad_name())?;
             let path = above.join(&name).and_then(|path| self.path_in_root(&path));
             let path = path.map_err(|_| bad_name())?;
-            // A suffix may make a private name of an ordinary one.
+            // A suffix may turn an ordinary name into a private name.
             check_path(BACK_UP, &path)?;
             let meets = of != place.path || self.may_meet(&of);
             if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
@@ -152,7 +153,7 @@ impl Backup {
         }
     }
 
-    /// What `path` of the tree is called below the root; itself, where the tree is elsewhere.
+    /// Returns the path below the root of the tree's `path`; `path` itself if the tree is elsewhere.
     fn path_in_root(&self, path: &RelPath) -> Result<RelPath, BadPath> {
         match &self.below {
             Some(below) if !below.is_root() => {
@@ -162,7 +163,8 @@ impl Backup {
         }
     }
 
-    /// The spot `name` of `above` for the old version at `place`, unless something is there, or on the way, that stays.
+    /// Returns the spot `name` of `above` for the old version at `place`; `None` if an entry there, or on the way
+    /// there, must stay.
     fn free<'a>(
         &self,
         (root, taken): (&Dir, &Taken<'_>),
@@ -170,7 +172,7 @@ impl Backup {
         (above, name): (&RelPath, Name),
     ) -> Result<Option<Spot<'a>>, Errno> {
         let tree = match &self.dir {
-            // What is in a directory of that name has its old versions in there.
+            // The old versions of a directory of that name are kept in this place.
             Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
                 return Ok(None);
             }
@@ -187,15 +189,15 @@ impl Backup {
         let spot = Spot { tree, beside: &place.dir, name };
         let is_free = match spot.dir().find(&spot.name)? {
             Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
-            // It is no older one: nothing would be left.
+            // A spot that is the old version itself is not free: replacing it would destroy the old version.
             Some(stat) => !spot.is_of(place, &stat)?,
             None => true,
         };
         Ok(is_free.then_some(spot))
     }
 
-    /// The directory `above` of `tree` for the old version at `place`; what is missing is made with the modes of the
-    /// directories that this is in. None, if something is on the way that stays.
+    /// Opens the directory `above` of `tree` for the old version at `place`. Missing directories are created with the
+    /// modes of their counterparts below the root. `None` if an entry on the way must stay.
     fn mirror(
         &self,
         tree: Dir,
@@ -225,7 +227,7 @@ impl Backup {
         Ok(Some(held))
     }
 
-    /// True if `name` of `dir`, which is `path` in the tree, is a directory, or free for one now.
+    /// True if `name` of `dir`, at `path` in the tree, is a directory, or free to become one now.
     fn clear_way(
         &self,
         (dir, name): (&Dir, &Name),
@@ -251,18 +253,19 @@ impl Backup {
         is_in_tree || self.is_beside() && self.has_suffix(path)
     }
 
-    /// The name beside `name` whose old version that would be.
+    /// Returns the name beside `name` whose old version `name` would be.
     pub(super) fn stem(&self, name: &Name) -> Option<Name> {
         let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
-    /// True if what `path` is in or has in it is nobody's to delete: old versions are kept there, or could be.
+    /// True if `path` holds old versions or could: a place of one, a directory that holds them, or a path below that.
+    /// No run may delete such a path.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
 
-    /// True if the place of the old version at `path` could be that of another one too.
+    /// True if another old version could be kept at the same place as the old version at `path`.
     fn may_meet(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.is_none() && self.has_suffix(path)
     }
@@ -271,18 +274,17 @@ impl Backup {
         !self.suffix.is_empty() && path.as_bytes().ends_with(&self.suffix)
     }
 
-    /// True if what is kept stands beside what it was replaced by.
+    /// True if old versions are kept beside the new ones.
     pub(super) fn is_beside(&self) -> bool {
         self.dir.is_none()
     }
 
-    /// True if all in their tree is theirs.
+    /// True if every entry in the backup tree is a backup.
     fn is_apart(&self) -> bool {
         self.below.is_none() && !self.above
     }
 
-    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone
-    /// then.
+    /// Calls `put` with the directory and the name of `spot`, once the older backup there is gone.
     fn put<T>(
         &self,
         root: &Dir,
@@ -296,7 +298,7 @@ impl Backup {
         put(dir, name)
     }
 
-    /// Removes the older directory that stands at `spot`; whether a file stands there, which stays for now.
+    /// Removes an older directory at `spot`. Returns true if a file is there, which stays for now.
     fn make_way(&self, root: &Dir, (place, spot): (&Place, &Spot<'_>)) -> Result<bool, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
@@ -308,9 +310,9 @@ impl Backup {
     }
 }
 
-/// Where an old version is kept.
+/// A place for one old version.
 struct Spot<'a> {
-    /// Its directory, if not that of the new one.
+    /// Its directory; `None` for the directory of the new version.
     tree: Option<Dir>,
     beside: &'a Dir,
     name: Name,
@@ -321,7 +323,7 @@ impl Spot<'_> {
         self.tree.as_ref().unwrap_or(self.beside)
     }
 
-    /// Gives this name to the file `from`, over an older one or not.
+    /// Moves the file `from` to this place; `over` tells whether an older file may be replaced.
     fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
         match over {
             true => dir.rename(name, self.dir(), &self.name),
@@ -329,13 +331,13 @@ impl Spot<'_> {
         }
     }
 
-    /// True if a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take
-    /// its place.
+    /// True if a file is at this place. For a [torn](is_torn) file, an earlier run kept the old version here, which
+    /// must not be replaced.
     fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
-    /// True if this, where `is` stands, is `place` itself, by whatever way one comes here.
+    /// True if this place, whose entry has the state `is`, is `place` itself under another path.
     fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
         let own = place.dir.find(&place.name)?;
         if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
@@ -349,8 +351,7 @@ impl Spot<'_> {
     }
 }
 
-/// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself
-/// may have none of its name.
+/// Gives the directory `made` the mode of `other`, with all bits for its owner. `other` may be missing.
 fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {
@@ -362,7 +363,7 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     }
 }
 
-/// True if `name`, where it is in the directory of `place`, is that of a directory.
+/// True if `name` is in the directory of `place` and is a directory there.
 fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Result<bool, Errno> {
     if *above != place.dir_path {
         return Ok(false);
@@ -372,8 +373,8 @@ fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Resu
     Ok(is_dir || root.keeps_link(&path))
 }
 
-/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is
-/// there, or what is in `old` cannot get a name in it.
+/// Removes the directory `name` of `dir`, which holds older backups, with all entries below. Fails if the directory
+/// holds `root` or a mount point, or is on another device than `old`.
 fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
     let root = inode_of(&fs::fstat(root)?);
     let (mut dirs, mut files) =
@@ -431,7 +432,7 @@ mod tests {
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
-        // Where they have a directory, that is what tells them: it, what is in it, and what holds it.
+        // With a separate tree, that tree is protected, with all entries in it and the directories above it.
         let kept = Some("old/kept");
         assert!(["old", "old/kept", "old/kept/a"].iter().all(|path| protects(kept, path)));
         assert!(!protects(kept, "old/other") && !protects(kept, "a~"));

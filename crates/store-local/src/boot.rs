@@ -1,10 +1,10 @@
-//! Boots of the machine: what is known of a file system that was mounted may not outlive one.
+//! Identifies the machine's boot: knowledge of a mounted file system may not outlive the boot.
 
 use std::sync::OnceLock;
 
 use crate::system::told;
 
-/// Name of this boot of the machine, which no other has.
+/// Returns the unique identifier of the present boot.
 pub(super) fn boot() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let read = || told(BOOT_ID, MAX_BOOT_BYTES).filter(|bytes| !bytes.is_empty());

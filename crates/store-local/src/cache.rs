@@ -60,7 +60,7 @@ type SlotKey<'a> = (&'a [u8; KEY_BYTES], Option<Duration>);
 /// A note on a file, as it stands in the table.
 type Slot = [u8; SLOT_BYTES];
 
-/// Where in the table something stands.
+/// Offset in the table, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place(u64);
 
@@ -82,7 +82,7 @@ impl Cache {
     fn open_table(dir: &Path, name: &[u8], most: u64) -> Option<Self> {
         let dir = Dir::make_own(dir).ok()?;
         let name = Name::new(name).ok()?;
-        // Where it cannot be written, what is in it is known all the same.
+        // A table that is open only to read still serves lookups.
         let opened = dir.open_own(&name, OFlags::RDWR | OFlags::CREATE);
         let table = opened.or_else(|_| dir.open_own(&name, OFlags::RDONLY)).ok()?;
         Some(Self::of(table, most))
@@ -91,7 +91,7 @@ impl Cache {
     fn of(table: OwnedFd, most: u64) -> Self {
         let cache = Self { table, most, seen: AtomicU64::new(0) };
         if cache.buckets().is_none() {
-            // What is left there is none of ours; where it cannot grow, it stays empty.
+            // Any remaining bytes are not a table of this program. If the file cannot grow, the table stays empty.
             fs::ftruncate(&cache.table, FIRST_BUCKETS * BUCKET_BYTES as u64).ok();
         }
         cache
@@ -172,7 +172,7 @@ impl Cache {
         }
     }
 
-    /// Writes many slots, those of a bucket together.
+    /// Writes many slots, grouped by bucket.
     fn write_all(&self, mut slots: Vec<Slot>) {
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets().filter(|_| !slots.is_empty()) else { return };
@@ -269,7 +269,7 @@ impl Cache {
 
 /// The digest in the first of these slots that has the key and is sound and young enough.
 fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
-    // Files of one device differ by their numbers: these are looked at first.
+    // Inode numbers differ more often than device numbers, so the numbers are compared first.
     let number = &key[8..INODE_BYTES];
     let slots = slots.chunks_exact(SLOT_BYTES);
     let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
@@ -286,7 +286,7 @@ const fn place_of(inode: (u64, u64), buckets: u64) -> Place {
 
 /// The first near slot of a file within its bucket.
 const fn first_slot(inode: (u64, u64)) -> usize {
-    // Other bits than those that say which bucket.
+    // Uses other bits of the hash than the choice of the bucket does.
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
 }
 
@@ -316,7 +316,7 @@ fn is_free(slot: &[u8]) -> bool {
     slot.iter().all(|byte| *byte == 0)
 }
 
-/// The version's token as two words. Those of a local file are device and inode.
+/// The version's token as two words: device and inode for a local file.
 fn file_of(version: &Version) -> (u64, u64) {
     let (words, _) = version.token.0.as_chunks();
     let word = |at: usize| u64::from_le_bytes(words[at]) ^ u64::from_le_bytes(words[at + 2]);
@@ -364,7 +364,8 @@ fn check_of(slot: &[u8]) -> [u8; CHECK_BYTES] {
     *sum.as_bytes().first_chunk().expect("a sum is longer than a check")
 }
 
-/// Files that were made one after the other have numbers that follow each other: they are spread (the end of SplitMix64).
+/// Spreads files over buckets: files created one after the other have consecutive inode numbers. The end of
+/// SplitMix64.
 const fn hash_of((device, number): (u64, u64)) -> u64 {
     let mut hash = number ^ device.rotate_left(32);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -372,15 +373,16 @@ const fn hash_of((device, number): (u64, u64)) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// Another format has another name: older programs find nothing, and spoil nothing.
+/// Name of the table. Another format gets another name, so that older programs neither read nor damage the table.
 const TABLE_NAME: &[u8] = b"digests-1";
-/// Of a table. It has holes where nothing was noted.
+/// Greatest length of a table in bytes. Buckets without notes are holes.
 const MAX_BYTES: u64 = 1 << 30;
 const FIRST_BUCKETS: u64 = 64;
-/// How often a bucket is looked for room in: each time the table has grown, unless others take it.
+/// Number of attempts to find room in a bucket. The table grows before each further attempt, unless other processes
+/// take the new room.
 const MAX_TRIES: usize = 32;
 const BUCKET_BYTES: usize = 8192;
-/// Read at once, where something most likely stands.
+/// Slots that one call reads first, where a note most likely is.
 const NEAR_SLOTS: usize = 8;
 const INODE_BYTES: usize = 16;
 const KEY_BYTES: usize = 48;

@@ -1,4 +1,4 @@
-//! Changes in a store, told to whoever asks (`deltic serve`).
+//! Reports changes in a store to a callback (`deltic serve`).
 
 mod telling;
 
@@ -7,32 +7,32 @@ use std::sync::Arc;
 
 use deltic_tree::RelPath;
 
-/// A name's fate.
+/// The change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
-    /// A new version of a file, or another entry, is in its place.
+    /// A new version of a file, or another entry, has this name.
     Put,
-    /// It is gone.
+    /// The name is removed.
     Gone,
 }
 
-/// Whoever hears which names change in a store; nobody by default.
+/// A callback for changes of names in a store; empty by default.
 ///
-/// It is told once a name is in its place, or gone, and not of attributes alone, nor of backups and old versions. In a
-/// store that flushes at the end, what is told may not be safe from a power cut yet.
+/// The callback is called once a name is in place or removed. Changes of attributes alone, backups and old versions
+/// are not reported. In a store that flushes at the end, a reported change may still be lost in a power cut.
 #[derive(Clone, Default)]
 pub struct Changes(Option<Hears>);
 
 type Hears = Arc<dyn Fn(&RelPath, Became) + Send + Sync>;
 
 impl Changes {
-    /// Has `hears` be told, on the thread that changes something: it is to be brief.
+    /// Reports changes to `hears`, on the thread that makes the change: `hears` must return soon.
     #[must_use]
     pub fn to(hears: impl Fn(&RelPath, Became) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hears)))
     }
 
-    /// The same for a store in the directory `above` of the one whose paths are told.
+    /// Returns the callback for a store in the directory `above`; paths are reported relative to the outer store.
     #[must_use]
     pub fn below(&self, above: RelPath) -> Self {
         let Self(Some(hears)) = self else { return Self::default() };
@@ -42,7 +42,7 @@ impl Changes {
         let hears = Arc::clone(hears);
         Self::to(move |path, became| {
             let path = [above.as_bytes(), b"/", path.as_bytes()].concat();
-            // One that is too long is no path of the volume.
+            // A path that is too long is no path of the volume.
             if let Ok(path) = RelPath::parse(path.strip_suffix(b"/").unwrap_or(&path)) {
                 hears(&path, became);
             }

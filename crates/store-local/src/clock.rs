@@ -41,7 +41,7 @@ impl Clocks {
     }
 }
 
-/// A wall clock whose jumps are not believed at once.
+/// A wall clock that does not believe jumps at once.
 #[derive(Debug)]
 pub struct AgeClock(Mutex<State>);
 

@@ -1,10 +1,10 @@
-//! Copying spans between files, sharing their blocks where the file system can.
+//! Copies spans between files, sharing their blocks where the file system can.
 //!
-//! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; it needs nothing
-//! of the unsafe `FICLONERANGE`. But it shares only what is aligned on both sides, so a span is cut in
-//! three: head and tail are read and written, the aligned middle is handed to the kernel. Short spans are always read
-//! and written: sharing costs a transaction each, and shatters the new file. So are those that lie askew to blocks: the
-//! kernel would pass them on page by page.
+//! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; the unsafe
+//! `FICLONERANGE` is not needed. But only parts that are aligned on both sides are shared, so a span is cut in three:
+//! head and tail are read and written, the aligned middle is left to the kernel. Short spans are always read and
+//! written: sharing costs a transaction each, and fragments the new file. Spans that are not aligned alike on both
+//! sides are read and written too: the kernel would copy them page by page.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use rustix::io::{self, Errno};
 use super::holes::each_data;
 use crate::lock;
 
-/// Knows between which devices the kernel does not copy.
+/// Copies spans, and remembers pairs of devices between which the kernel does not copy.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
     by_hand: Mutex<HashSet<(u64, u64)>>,
@@ -39,8 +39,8 @@ impl Copier {
         !is_short && !lock(&self.by_hand).contains(&pair)
     }
 
-    /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: a file that grows by them is
-    /// complete as far as it goes, whenever that ends. `false` where `from` ends before `old` does.
+    /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: if the copy ends early, all bytes
+    /// of a growing file up to its end are right. Returns false if `from` ends before `old` does.
     pub(super) fn copy(
         &self,
         from: End<'_>,
@@ -93,7 +93,8 @@ impl Copier {
     }
 }
 
-/// The part of `old` that begins and ends with blocks on both sides; nothing where old and new blocks lie askew.
+/// Returns the part of `old` that begins and ends at block boundaries on both sides; empty if old and new positions
+/// differ modulo the block size.
 fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
     if old.start % BLOCK_BYTES != new_start % BLOCK_BYTES {
         return old.end..old.end;
@@ -102,7 +103,7 @@ fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
     start..(old.end - old.end % BLOCK_BYTES).max(start)
 }
 
-/// How many bytes were copied; on an error, before it.
+/// Returns the number of bytes copied; an error comes with the number of bytes copied before.
 fn copy_by_kernel(
     from: BorrowedFd<'_>,
     old: Range<u64>,
@@ -113,7 +114,7 @@ fn copy_by_kernel(
     while old_at < old.end {
         let left = usize::try_from(old.end - old_at).unwrap_or(usize::MAX);
         match fs::copy_file_range(from, Some(&mut old_at), to, Some(&mut new_at), left) {
-            // The old file ends here, or the file system pretends so: reading tells.
+            // The old file ends here, or the file system pretends so: reading the rest will tell.
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err((old_at - old.start, errno)),
@@ -132,8 +133,8 @@ fn copy_by_hand(
     read_through(from, old, |at, bytes| write_at(to, new_start + (at - start), bytes))
 }
 
-/// Hands out the bytes `old` of `from`, some at a time and with their place; `false` where `from` ends before `old`
-/// does.
+/// Passes the bytes `old` of `from` to `each`, buffer by buffer, with their offset. Returns false if `from` ends
+/// before `old` does.
 pub(super) fn read_through(
     from: BorrowedFd<'_>,
     old: Range<u64>,
@@ -156,7 +157,7 @@ pub(super) fn read_through(
 }
 
 thread_local! {
-    /// Kept from copy to copy: pages that are new to the process cost as much as what is copied into them.
+    /// Buffer kept from copy to copy: a page that is new to the process costs as much as copying into it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -178,7 +179,7 @@ fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS)
 }
 
-/// The block size of practically every file system; where it is larger, sharing fails and the kernel copies.
+/// Block size in bytes of nearly every file system. With larger blocks, sharing fails and the kernel copies.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
 const BUFFER_BYTES: u64 = 512 << 10;
