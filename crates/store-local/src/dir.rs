@@ -1,14 +1,14 @@
 //! Held directory handles: the only way to touch a tree.
 //!
-//! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name where
-//! the kernel does not know that call. What is done with an entry is then done relative to the held handle of its
-//! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
+//! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name on
+//! a kernel without that call. An operation on an entry then takes the held handle of its directory and a [`Name`],
+//! and follows no symlink. So no concurrent change of the path matters.
 //!
-//! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed
-//! once, when they are first looked at, and only below the root. What lies behind is held from then on, and paths below
-//! it start there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a
-//! second time. So are links on the way to a named source, wherever they lead, if they are [ours or the
-//! system's](Dir::end_of).
+//! Symlinks that are [kept](KeptLinks) and treated as directories (`--keep-dirlinks`) are followed once, when they
+//! are first looked at, and only below the root. The directory behind a link is held from then on, and paths below
+//! the link start there: no path is resolved through the link a second time, even if the link or a name on the way to
+//! it changes. Symlinks on the way to a named source are also followed once, wherever they lead, if they belong to
+//! [this user or the superuser](Dir::end_of).
 
 mod jail;
 mod kept;
@@ -47,39 +47,40 @@ pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};
 
-/// A directory, held.
+/// A held directory.
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
     way: Way,
-    /// Of a root that keeps some.
+    /// Kept symlinks, for a root that keeps any.
     links: Option<KeptLinks>,
 }
 
-/// Opens the directory `path` of this user alone, and makes it where it is missing.
+/// Opens the directory `path`, which belongs to this user alone and is created if it is missing.
 ///
 /// # Errors
-/// Somebody else may put things there, or leads there by a symlink; or what the system says.
+/// `EPERM` if another user may write to the directory, owns it, or owns a symlink on the way; otherwise the system's
+/// error.
 pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(Dir::make_own(path)?.fd)
 }
 
-/// The directories behind symlinks that are taken for directories, by the paths of the links.
+/// Directories behind symlinks that are treated as directories, by the paths of the symlinks.
 #[derive(Debug)]
 pub(crate) struct KeptLinks {
     behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
-    /// Which are taken for them where they are [named](Dir::named_dir).
+    /// The links that a [named](Dir::named_dir) path may pass.
     trust: Trust,
 }
 
 impl KeptLinks {
-    /// How many lead to this directory.
+    /// Returns the number of links to this directory.
     fn lead_to(&self, dir: (u64, u64)) -> usize {
         let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
         lock(&self.behind).values().filter(is_it).count()
     }
 
-    /// What the last link on the way to `path` leads to, and the path behind that.
+    /// Returns the directory behind the last kept link on the way to `path`, and the rest of `path` behind that link.
     fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
         let links = lock(&self.behind);
         if links.is_empty() {
@@ -108,18 +109,18 @@ pub(crate) enum Way {
     Kernel,
     /// Name by name.
     Walk,
-    /// Wherever symlinks lead, because that was asked for.
+    /// Through all symlinks, as the run asks.
     Follow,
-    /// To nothing: the root is not there.
+    /// Never: the root does not exist.
     Nowhere,
 }
 
-/// What a directory is opened for.
+/// The purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// To reach its entries; needs no permission to read it.
+    /// Reach its entries; needs no read permission.
     Pass,
-    /// To list or to flush it.
+    /// List or flush it.
     Read,
 }
 
@@ -135,7 +136,7 @@ impl Use {
 }
 
 impl Dir {
-    /// Opens a root: a path of the operator's is followed.
+    /// Opens a root. Symlinks in this path, which is the operator's, are followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
         match Self::start(path)? {
             None => Self::open_anywhere(path),
@@ -146,13 +147,12 @@ impl Dir {
         }
     }
 
-    /// Opens a path of our own, wherever it is.
+    /// Opens a path of this program, anywhere in the system.
     fn open_anywhere(path: &Path) -> Result<Self, Errno> {
         Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
     }
 
-    /// The same as [`open_root`](Self::open_root), but no symlink is on the way; where this kernel cannot tell, it
-    /// fails.
+    /// Opens a root with no symlink in its path. Fails on a kernel that cannot check that.
     pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
@@ -163,14 +163,14 @@ impl Dir {
         }
         match Self::start(path)? {
             None => open(CWD, path, resolve),
-            // What is not plainly below it is walked to.
+            // Within a confined process, the path must be below the directory that confines it.
             Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
         }
     }
 
-    /// The directory that `fd` is, as a root.
+    /// Returns the directory of the handle `fd`, as a root.
     pub(crate) fn of(fd: OwnedFd) -> Result<Self, Errno> {
-        /// Set once the kernel has opened a directory so: it still knows how from then on.
+        /// Set once the kernel has opened a directory by `openat2`; that call is not probed again.
         static KNOWN: AtomicBool = AtomicBool::new(false);
         let is_known = KNOWN.load(Ordering::Relaxed) || {
             let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
@@ -180,17 +180,18 @@ impl Dir {
         Ok(Self { fd, way: if is_known { Way::Kernel } else { Way::Walk }, links: None })
     }
 
-    /// The root that is not there: nothing is found below it, or made.
+    /// Returns a root that does not exist: no entry is found or created below it.
     pub(crate) fn missing_root() -> Result<Self, Errno> {
         Ok(Self::open_anywhere(Path::new("/"))?.with_way(Way::Nowhere))
     }
 
-    /// True if it is that one.
+    /// True if this root does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         self.way == Way::Nowhere
     }
 
-    /// Flushes the names in it; one that we may write and not read cannot be flushed by us.
+    /// Flushes the directory's names. A directory that this user may write but not read cannot be flushed, which is
+    /// no error.
     pub(crate) fn flush(&self) -> Result<(), Errno> {
         match self.dir(&RelPath::root(), Use::Read) {
             Err(Errno::ACCESS) => Ok(()),
@@ -198,9 +199,9 @@ impl Dir {
         }
     }
 
-    /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
-    /// which somebody else could put things, to make one in what is somebody else's (it would be in their way), and to
-    /// be led there by somebody else's symlink.
+    /// Opens the directory `path`, which belongs to this user alone; the directory and missing ones above it are
+    /// created. Refuses a directory that others may write to, to create a directory inside one of another user, and
+    /// to pass another user's symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
@@ -231,7 +232,7 @@ impl Dir {
         if stat.st_uid == ours && !is_shared { Ok(held) } else { Err(Errno::PERM) }
     }
 
-    /// Opens a path of our own, wherever it is, through symlinks of ours and the superuser's alone.
+    /// Opens a path of this program, anywhere in the system, through symlinks of this user and the superuser only.
     fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
         if is_confined() {
@@ -243,7 +244,8 @@ impl Dir {
         }
     }
 
-    /// Opens the regular file `name` of our own, or makes it, for nobody else.
+    /// Opens the regular file `name`, which must belong to this user; with `CREATE` in `how`, creates the file for
+    /// this user alone.
     pub(crate) fn open_own(&self, name: &Name, how: OFlags) -> Result<OwnedFd, Errno> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | how;
         let file = fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
@@ -253,12 +255,12 @@ impl Dir {
         if is_file && ours { Ok(file) } else { Err(Errno::PERM) }
     }
 
-    /// The same handle with another way to resolve.
+    /// Returns the handle with another way to resolve paths.
     pub(crate) fn with_way(self, way: Way) -> Self {
         Self { way, ..self }
     }
 
-    /// The directory `path` below this one.
+    /// Opens the directory `path` below this one.
     pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         match self.links.as_ref().and_then(|links| links.above(path)) {
             Some((behind, rest)) => self.open_from(behind.as_fd(), &rest, usage),
@@ -277,19 +279,19 @@ impl Dir {
         Ok(Self { fd, way: self.way, links: None })
     }
 
-    /// Calls `each` with every name but `.` and `..`, in no order.
+    /// Calls `each` with every name except `.` and `..`, in no particular order.
     pub(crate) fn for_each_name(&self, mut each: impl FnMut(&[u8])) -> Result<(), Errno> {
         self.for_each_entry(|name, _| each(name))
     }
 
-    /// The same with what each is, where the file system says so.
+    /// Calls `each` with every name except `.` and `..`, and the type of the entry, if the file system tells types.
     pub(crate) fn for_each_entry(
         &self,
         mut each: impl FnMut(&[u8], FileType),
     ) -> Result<(), Errno> {
-        // Where somebody read on this handle before, the names behind that place would be all.
+        // An earlier listing through this handle may have moved its position.
         fs::seek(&self.fd, SeekFrom::Start(0))?;
-        // Kept by its thread: for thousands of small directories, memory would be taken and given back each time.
+        // Each thread keeps its buffer: with thousands of small directories, allocating one each time is slow.
         let mut buffer = NAMES_BUFFER.take();
         buffer.resize(NAMES_BUFFER_BYTES, MaybeUninit::uninit());
         let read = read_entries(&self.fd, &mut buffer, &mut each);
@@ -297,12 +299,12 @@ impl Dir {
         read
     }
 
-    /// What `name` itself is.
+    /// Returns the metadata of `name`, without following a symlink.
     pub(crate) fn stat(&self, name: &Name) -> Result<Stat, Errno> {
         fs::statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// What `name` is or points at.
+    /// Returns the metadata of `name`, following a symlink.
     pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
         if is_confined() {
             let held = self.open_from(self.fd.as_fd(), &RelPath::root(), Use::Pass)?;
@@ -311,13 +313,13 @@ impl Dir {
         fs::statat(&self.fd, name.as_bytes(), AtFlags::empty())
     }
 
-    /// Opens what `name` is or points at to read, or with `more` than that; blocks on nothing.
+    /// Opens `name` to read, following a symlink; `more` adds flags. Never blocks.
     pub(crate) fn open_behind(&self, name: &Name, more: OFlags) -> Result<OwnedFd, Errno> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
     }
 
-    /// What `name` itself is, if it is.
+    /// Returns the metadata of `name`, without following a symlink; `None` if there is no such entry.
     pub(crate) fn find(&self, name: &Name) -> Result<Option<Stat>, Errno> {
         match self.stat(name) {
             Err(Errno::NOENT) => Ok(None),
@@ -325,42 +327,42 @@ impl Dir {
         }
     }
 
-    /// Where the symlink `name` points.
+    /// Returns the target of the symlink `name`.
     pub(crate) fn read_link(&self, name: &Name) -> Result<Box<[u8]>, Errno> {
         Ok(fs::readlinkat(&self.fd, name.as_bytes(), Vec::new())?.into_bytes().into())
     }
 
-    /// Opens `name` to read, or with `more` than that; blocks on nothing, follows nothing.
+    /// Opens `name` to read, without following a symlink; `more` adds flags. Never blocks.
     pub(crate) fn open(&self, name: &Name, more: OFlags) -> Result<OwnedFd, Errno> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
     }
 
-    /// Makes the file `name` to read and write, its owner's alone; it must not exist.
+    /// Creates the file `name` to read and write, accessible by its owner only; the name must be free.
     pub(crate) fn create(&self, name: &Name) -> Result<OwnedFd, Errno> {
         self.create_as(name, Mode::RUSR | Mode::WUSR)
     }
 
-    /// The same with this mode, less what the process withholds.
+    /// Creates the file `name` with this mode, less the `umask`; the name must be free.
     pub(crate) fn create_as(&self, name: &Name, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.fd, name.as_bytes(), flags, mode)
     }
 
-    /// Makes a file that has no name, to read and write, on the file system of this directory, with this mode, less
-    /// what the process withholds. What gets [no name](Self::put) goes with its handle.
+    /// Creates a file without a name (`O_TMPFILE`) on the file system of this directory, with this mode, less the
+    /// `umask`. Without a [name](Self::put) the file vanishes with its handle.
     pub(crate) fn create_nameless(&self, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         fs::openat(&self.fd, ".", flags, mode)
     }
 
-    /// Gives a file that has none this name, which nothing may have. Older kernels want a privilege for that.
+    /// Gives a nameless file this name, which must be free. Older kernels require a privilege for that.
     pub(crate) fn put(&self, nameless: &OwnedFd, name: &Name) -> Result<(), Errno> {
         fs::linkat(nameless, "", &self.fd, name.as_bytes(), AtFlags::EMPTY_PATH)
     }
 
-    /// Makes the directory `name` with this mode, less what the process, or a default ACL, withholds.
+    /// Creates the directory `name` with this mode, less the `umask` or the default ACL.
     pub(crate) fn make_dir(&self, name: &Name, mode: Mode) -> Result<(), Errno> {
         fs::mkdirat(&self.fd, name.as_bytes(), mode)
     }
@@ -370,27 +372,28 @@ impl Dir {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }
 
-    /// Makes the FIFO, socket or device `name`, its owner's alone.
+    /// Creates the FIFO, socket or device `name`, accessible by its owner only.
     pub(crate) fn make_special(&self, name: &Name, kind: FileType, dev: Dev) -> Result<(), Errno> {
         fs::mknodat(&self.fd, name.as_bytes(), kind, Mode::RUSR | Mode::WUSR, dev)
     }
 
-    /// Makes `new_name` in `dir` another name of `name` itself, be it a symlink; it must not exist.
+    /// Creates the hard link `new_name` in `dir` to `name`, which is not followed if it is a symlink; the new name
+    /// must be free.
     pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
     }
 
-    /// Moves `name` to `new_name` in `dir`, over what is there unless that is a directory.
+    /// Renames `name` to `new_name` in `dir`, replacing an entry there that is no directory.
     pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
     }
 
-    /// Moves `name` to `new_name` in `dir`, where nothing may be.
+    /// Renames `name` to `new_name` in `dir`, which must be free.
     pub(crate) fn rename_new(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         let (from, to, flags) = (name.as_bytes(), new_name.as_bytes(), RenameFlags::NOREPLACE);
         match fs::renameat_with(&self.fd, from, &dir.fd, to, flags) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                // This file system cannot tell and move in one step.
+                // This file system cannot check and rename in one step.
                 match dir.find(new_name)? {
                     Some(_) => Err(Errno::EXIST),
                     None => self.rename(name, dir, new_name),
@@ -400,7 +403,7 @@ impl Dir {
         }
     }
 
-    /// Removes `name`, which is no directory.
+    /// Removes the entry `name`, which must not be a directory.
     pub(crate) fn remove_file(&self, name: &Name) -> Result<(), Errno> {
         fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::empty())
     }
@@ -413,12 +416,12 @@ impl Dir {
         }
     }
 
-    /// Sets the times of `name` itself, be it a symlink.
+    /// Sets the times of `name`, without following a symlink.
     pub(crate) fn set_times(&self, name: &Name, times: &Timestamps) -> Result<(), Errno> {
         fs::utimensat(&self.fd, name.as_bytes(), times, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Sets owner and group of `name` itself, be it a symlink.
+    /// Sets owner and group of `name`, without following a symlink.
     pub(crate) fn set_owner(
         &self,
         name: &Name,
@@ -428,13 +431,13 @@ impl Dir {
         fs::chownat(&self.fd, name.as_bytes(), user, group, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// A path to `name` itself for calls that take no handle of its directory: it starts at the held one, and what such
-    /// a call does not follow is the last name.
+    /// Returns a path to `name` for calls that take no directory handle. The path starts at the held directory, so
+    /// only its last name could be a symlink, which such a call must not follow.
     pub(crate) fn path_to(&self, name: &Name) -> Vec<u8> {
         [&self.own_path()[..], name.as_bytes()].concat()
     }
 
-    /// The same to the directory itself, ending in a slash.
+    /// Returns a path to this directory, ending in a slash, for calls that take no directory handle.
     pub(crate) fn own_path(&self) -> Vec<u8> {
         format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).into_bytes()
     }
@@ -446,7 +449,7 @@ impl AsFd for Dir {
     }
 }
 
-/// The link that `/proc` has for what a handle stands for.
+/// Returns the path of the link in `/proc` to the entry behind a handle.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
@@ -469,7 +472,7 @@ fn read_entries(
 
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // Both mean that the path tried to leave.
+    // Both errors mean that the path tried to leave the root.
     open_so(root, path, usage, resolve)
         .map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
 }
@@ -502,7 +505,7 @@ fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Own
     held.ok_or(Errno::INVAL)
 }
 
-/// Tells a symlink in the way from a file: the open calls both "not a directory".
+/// Distinguishes a symlink in the way from a file: `open` reports "not a directory" for both.
 fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = |stat: Stat| fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -511,11 +514,11 @@ fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     }
 }
 
-/// Tries of a resolution that a concurrent rename disturbed.
+/// Number of attempts to resolve a path that a concurrent rename disturbed.
 const MAX_TRIES: usize = 8;
 const NAMES_BUFFER_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// Empty while it is in use.
+    /// Buffer for a directory's entries; empty while in use.
     static NAMES_BUFFER: Cell<Vec<MaybeUninit<u8>>> = const { Cell::new(Vec::new()) };
 }

@@ -1,4 +1,4 @@
-//! The system's answers as a store's errors.
+//! Converts the system's errors to a store's errors.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::dir::is_confined;
 use deltic_store::{Cause, StoreError};
 
-/// Sorts the system's answer `errno` to `action` on `path`.
+/// Converts the system's error `errno` of `action` on `path`.
 pub(crate) fn store_error(action: &'static str, path: &RelPath, errno: Errno) -> StoreError {
     StoreError::new(action, path, cause_of(errno), io_error(errno))
 }
@@ -18,7 +18,7 @@ fn cause_of(errno: Errno) -> Cause {
         Errno::NOENT => Cause::NotFound,
         Errno::ACCESS | Errno::PERM | Errno::ROFS => Cause::Denied,
         Errno::NOSPC | Errno::DQUOT => Cause::Full,
-        // The latter two are a socket's and a driverless device's answers to an open.
+        // `open` returns `NXIO` for a socket and `NODEV` for a device without a driver.
         Errno::ISDIR | Errno::NXIO | Errno::NODEV => Cause::NotAFile,
         Errno::NOTDIR => Cause::NotADir,
         Errno::NOTEMPTY => Cause::NotEmpty,
@@ -29,7 +29,8 @@ fn cause_of(errno: Errno) -> Cause {
     }
 }
 
-/// The system's answer, with words of ours where it is one of the directory that this process keeps to.
+/// Returns the system's error, with a text of its own for a path that leaves the directory that this process is
+/// confined to.
 pub(crate) fn io_error(errno: Errno) -> io::Error {
     if errno == Errno::XDEV && is_confined() {
         let why = "it leads out of the directory that this end is restricted to";
@@ -38,7 +39,8 @@ pub(crate) fn io_error(errno: Errno) -> io::Error {
     errno.into()
 }
 
-/// The words of [`deltic_store::reason`], for errors that may be of the directory that this process keeps to.
+/// Returns the text of [`deltic_store::reason`], or the text for a path that leaves the directory that this process
+/// is confined to.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
@@ -47,7 +49,7 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Says with what and on which entry the system gave its answer.
+/// Adds the action and the path to a system's error.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError>;
 }

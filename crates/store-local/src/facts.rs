@@ -1,7 +1,7 @@
 //! Facts that file systems keep about the files of a tree.
 //!
-//! The file systems that have none cost one call. What needs a privilege that this process lacks is asked for once, and
-//! then of a [service] that has it.
+//! On a file system without facts, a query costs one call. A query that needs a privilege this process lacks is tried
+//! once; later queries go to a [service] with the privilege.
 
 mod btrfs;
 mod history;
@@ -25,8 +25,8 @@ pub use self::map::Mapped;
 use self::search::By;
 use crate::system::{BTRFS, kind_of};
 
-/// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
-/// call, if it is the same.
+/// Returns the extents of the first `len` bytes of `file`. The answer holds only if the version of the file is the
+/// same before and after the call.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
     if kind_of(file).ok()? != BTRFS {
         return None;
@@ -40,22 +40,22 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
     service::extents(file, len)
 }
 
-/// The places of `len` bytes of `file`, by the word of any file system.
+/// Returns the places of `len` bytes of `file` on the disk, as any file system reports them.
 pub(super) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
     map::map(file, len).ok().flatten()
 }
 
-/// True if this process lacks the privilege to ask.
+/// True if this process lacks the privilege to query extents.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The sums that are kept of a part of `file`, which has `len` bytes; of the version that it is before and after the
-/// call, if it is the same: what btrfs or fs-verity has.
+/// Returns the checksums that btrfs or fs-verity keeps of a part of `file`, which has `len` bytes. The answer holds
+/// only if the version of the file is the same before and after the call.
 pub(super) fn stored_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
     len: u64,
 ) -> Option<StoredSums> {
-    // Files may tell their sums where the tree is refused.
+    // Separate from the flag for extents: the system may allow queries of checksums and refuse those of extents.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if kind_of(file).ok()? != BTRFS {
         let told = described(file, len)?;
@@ -70,16 +70,16 @@ pub(super) fn stored_sums(
     service::sums(file, range, len)
 }
 
-/// Sums that a file system keeps. Some of its files may have none.
+/// Kind of checksums that a file system keeps. Some files may have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Sums of blocks of so many bytes.
+    /// Checksums of blocks, with the block size in bytes.
     Blocks(SumKind, u32),
     /// Digests of files that can never be written again (fs-verity).
     Verity,
 }
 
-/// The kind of the sums of blocks that the file system of `file` keeps.
+/// Returns the kind of the block checksums that the file system of `file` keeps.
 pub(super) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
     match kind_of(file).ok()? {
         BTRFS => btrfs::Info::of(file).ok()?.sums,
@@ -87,7 +87,7 @@ pub(super) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
     }
 }
 
-/// The sums that the file system of a directory keeps.
+/// Returns the kind of checksums that the file system of a directory keeps.
 #[must_use]
 pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
     if kind_of(dir).ok()? == BTRFS {
@@ -97,26 +97,27 @@ pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
     matches!(ioctl::measure_verity(dir), Ok(_) | Err(Errno::NODATA)).then_some(Kept::Verity)
 }
 
-/// Project that new files in `dir` inherit, for quotas of projects.
+/// Returns the project that new files in `dir` inherit, for project quotas.
 pub(super) fn project(dir: impl AsFd) -> Option<u32> {
     let told = ioctl::told(dir.as_fd()).ok()?;
     (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
 }
 
-/// The digest that the kernel checks reads of `file` against, if it is one of the usual kind, of `len` bytes.
+/// Returns the digest against which the kernel checks reads of `file`, if fs-verity is on with the usual parameters
+/// and the file has `len` bytes.
 pub(super) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
     described(file, len).map(|told| told.digest())
 }
 
-/// The way in which that digest was taken.
+/// Returns the parameters of the file's fs-verity digest.
 fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
     let digest = ioctl::measure_verity(file).ok()?;
-    // Btrfs does not tell how it was taken, and other ways give other digests.
+    // Btrfs does not tell the parameters, and other parameters give other digests.
     let told = VerityDescriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
     (told.len == len && Some(told.digest()) == digest).then_some(told)
 }
 
-/// Why the extents of `file`, which were asked for, are not told.
+/// Returns the reason why the extents of `file` are unknown.
 pub(super) fn lack(file: BorrowedFd<'_>) -> String {
     match kind_of(file) {
         Ok(kind) if kind != BTRFS => "its file system keeps none (btrfs does)".to_owned(),

@@ -1,5 +1,5 @@
-//! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all
-//! others of a run (`--delay-updates`).
+//! A new version that is complete, with all metadata set, and only lacks its name. It gets the name at once, or
+//! together with all others of the run (`--delay-updates`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,29 +14,29 @@ use super::stage::Whose;
 use crate::errno::store_error;
 use deltic_store::StoreError;
 
-/// A staged file, and where it is to go.
+/// A staged file and its destination.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) path: RelPath,
-    /// The directory whose staging directory it is in, and its name there.
+    /// The directory that holds the staging directory of the file.
     pub(super) home: RelPath,
     pub(super) whose: Whose,
     pub(super) name: Name,
     pub(super) inode: (u64, u64),
-    /// True if something was noted of it.
+    /// True if the file has a log.
     pub(super) is_noted: bool,
-    /// What it is to be, where that is nothing rare, nor one of several names: it is packed.
+    /// The intended metadata, if a packed entry can hold it: a plain file with one name and nothing rare.
     pub(super) meta: Option<Meta>,
     pub(super) expected: Expected,
 }
 
-/// All that wait for their names: there may be as many as there are files, so they are packed.
+/// Versions that wait for their names. There may be as many as there are files, so they are packed.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     all: PackedStrings,
-    /// What those of them replace that is told by what was seen, in order.
+    /// Replaced entries that are identified by metadata seen before ([`Expected::Seen`]), in order.
     seen: VecDeque<Box<Meta>>,
-    /// Of those that others become names of, which each is.
+    /// Packed versions that other paths will become hard links to, by path.
     leaders: HashMap<RelPath, StringSlot>,
 }
 
@@ -53,7 +53,7 @@ impl Delayed {
         Ok(())
     }
 
-    /// Takes all, in order.
+    /// Takes all versions, in order.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Finished> + use<> {
         let Self { all, mut seen, .. } = std::mem::take(self);
         all.into_iter().map(move |bytes| {
@@ -71,7 +71,7 @@ impl Delayed {
 }
 
 impl Finished {
-    /// All of it but what was seen.
+    /// Encodes everything but the metadata of [`Expected::Seen`].
     fn packed(&self) -> Vec<u8> {
         let at_home = self.path.split_last().is_some_and(|(dir, _)| dir == self.home);
         let (kind, version) = match &self.expected {
@@ -110,7 +110,7 @@ impl Finished {
     }
 }
 
-/// What was [packed](Finished::packed); what was seen is put into it.
+/// Decodes a [packed](Finished::packed) version; the caller adds the metadata of [`Expected::Seen`].
 fn unpacked(bytes: &[u8]) -> Finished {
     const WHOLE: &str = "it was packed whole";
     let mut from = Reader::new(bytes);
@@ -152,7 +152,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
     Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
 }
 
-/// What a commit expects to find at its path.
+/// The entry that a commit expects at its path.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Nothing,

@@ -1,7 +1,8 @@
-//! Flushing a file to the disk, beside others that are flushed at the same time.
+//! Flushes files to the disk, several at a time where that is cheaper.
 //!
-//! On most file systems, flushes at the same time share a write of the journal. On btrfs each costs one of its own,
-//! and a flush of the whole file system hardly more. So flushes that wait there for another are done together next (docs/decisions/0033).
+//! On most file systems, concurrent flushes share one write of the journal. On btrfs each flush writes its own, and a
+//! flush of the whole file system costs hardly more. So flushes that wait there for another one are done together
+//! next (docs/decisions/0033).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,17 +16,17 @@ use crate::lock;
 use crate::system::System;
 use crate::write_back;
 
-/// Flushes a file or directory, of a store on `system`, with what is needed to find it.
+/// Flushes a file or directory of a store on `system`, and the metadata needed to find its data.
 ///
 /// # Errors
-/// The system's, as of `fsync`: what was written may be lost.
+/// The error of `fsync`: written data may be lost.
 pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
     flush_all(&[file.as_fd()], system).pop().expect("one file has one answer")
 }
 
-/// The same with several; the answers are in order.
+/// Flushes several files or directories of a store on `system`; returns the results in order.
 ///
-/// All are on their way to the disk before any is waited for: the first flush writes the journal for all of them.
+/// Write-back of all files starts before the first `fsync`, which then writes the journal for all of them.
 pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<(), Errno>> {
     let each = || match files {
         [only] => vec![fs::fsync(only)],
@@ -41,24 +42,24 @@ pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<
         Arc::clone(groups.entry(device).or_default())
     };
     let own = group.flush(each, || fs::syncfs(first));
-    // Whoever flushed for all may have been told of another's error, and not of ours.
+    // Another caller of `syncfs` may have received the error of this file: each file is checked for its own error.
     own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
 }
 
-/// The device of all of these, if it is the same: a flush of the file system flushes no other.
+/// Returns the device of these files if all are on one: `syncfs` flushes one file system.
 fn common_device(files: &[BorrowedFd<'_>]) -> Option<u64> {
     let mut devices = files.iter().map(|file| fs::fstat(file).ok().map(|stat| stat.st_dev));
     let first = devices.next()??;
     devices.all(|device| device == Some(first)).then_some(first)
 }
 
-/// Flushes of each file system, by its device; there are few.
+/// Flushes of each file system, by device.
 static GROUPS: LazyLock<Mutex<HashMap<u64, Arc<Group>>>> = LazyLock::new(Mutex::default);
 
-/// Number of waiting flushes from which on a flush of all is cheaper.
+/// Number of waiting flushes from which on `syncfs` is cheaper.
 const WORTHWHILE: usize = 4;
 
-/// Longest wait for a flush that is under way.
+/// Longest wait for a running flush.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Flushes of one file system.
@@ -70,17 +71,18 @@ struct Group {
 
 #[derive(Debug, Default)]
 struct State {
-    /// True while a flush is under way for which others wait.
+    /// True while a flush runs that others may wait for.
     busy: bool,
-    /// Number of flushes that wait for the next one, and the number of that.
+    /// Number of flushes that wait for the next one.
     waiting: usize,
     next: u64,
-    /// Number of the last one that ended, and whether it flushed all that had waited for it.
+    /// Number of the last flush that ended, and whether it flushed the files of all its waiters.
     ended: Option<(u64, bool)>,
 }
 
 impl Group {
-    /// Flushes by `own`, whose answer it gives, or by `all` with those that wait meanwhile.
+    /// Flushes this caller's files by `own`, or those of all waiting callers by `all`. Returns the result of `own`;
+    /// `None` if `all` was used.
     fn flush<T>(
         &self,
         own: impl FnOnce() -> T,
@@ -93,14 +95,14 @@ impl Group {
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.next > number {
-            // Somebody else began the flush that this one waited for.
+            // Another thread began the flush that this one waited for.
             let runs = |state: &mut State| state.ended.is_none_or(|(ended, _)| ended < number);
             let ended = self.changed.wait_while(state, runs);
             let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
             return (is_flushed != Some((number, true))).then(own);
         }
         if state.busy {
-            // That of a long file: no reason to wait for it.
+            // The running flush is that of a long file: do not wait for it.
             state.waiting -= 1;
             drop(state);
             return Some(own());
@@ -109,7 +111,7 @@ impl Group {
         (state.busy, state.next) = (true, number + 1);
         drop(state);
         self.changed.notify_all();
-        // An error of all may be of another's file: then each asks for its own.
+        // An error of `all` may belong to another caller's file: then each caller flushes by `own`.
         let is_flushed = waiting >= WORTHWHILE && all().is_ok();
         let flushed = (!is_flushed).then(own);
         let mut state = lock(&self.state);
@@ -127,7 +129,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    /// Has so many threads flush at once, over and over; each flush is made to take some time.
+    /// Runs this many threads that flush repeatedly; each flush takes some time.
     fn flushes(threads: usize, rounds: usize, all: fn() -> Result<(), Errno>) -> (usize, usize) {
         let (group, own, together) = (Group::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let written = AtomicUsize::new(0);
@@ -147,7 +149,7 @@ mod tests {
                 all().inspect(|()| _ = safe.fetch_max(before, Ordering::SeqCst))
             };
             group.flush(one, every);
-            // It was flushed itself, or all that was written before a flush of all began.
+            // The file was flushed by `own`, or by a flush of all that began after the write.
             assert!(is_own.load(Ordering::Relaxed) == 1 || safe.load(Ordering::SeqCst) >= number);
         };
         thread::scope(|scope| {
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_file_has_its_own_answer_whatever_it_is_on() {
-        // Whoever flushes what a program tells of itself hears that there is no such thing.
+        // `fsync` is invalid for files in `/proc`.
         let stat = openat(CWD, "/proc/self/stat", OFlags::RDONLY, Mode::empty()).unwrap();
         let (disk, told) = (tempfile::tempfile().unwrap(), stat);
         let (disk, told) = (disk.as_fd(), told.as_fd());

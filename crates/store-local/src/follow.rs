@@ -1,10 +1,9 @@
-//! Symlinks that are followed on purpose, at the source (`--copy-links` and its like).
+//! Symlinks that the source follows on purpose (`--copy-links` and similar options).
 //!
-//! Whoever asks for that takes what lies behind links for a part of the sources, wherever it is: with `All` behind
-//! every link, with `Dirs` behind every link to a directory, with `Unsafe` behind those whose words lead out, and with
-//! `DirsAndUnsafe` behind both. So a link that takes the place of another, or of a directory, while we look, shows
-//! nothing that it could not have shown before. The last name of a file is followed only if its own link is one of
-//! them.
+//! With these options, entries behind symlinks are part of the source, wherever they are: `All` follows every link,
+//! `Dirs` every link to a directory, `Unsafe` every link whose target leaves the root, and `DirsAndUnsafe` both of
+//! the latter. So a link that replaces another link or a directory during a run shows nothing that it could not have
+//! shown before. The last name of a file's path is followed only if its own link qualifies.
 
 use std::iter::successors;
 
@@ -16,8 +15,8 @@ use rustix::io::Errno;
 use super::snapshot::{file_type, inode_of, look_at, look_behind};
 use crate::dir::{Dir, Use};
 
-/// Which of the entries behind the link that is `meta` at `path` it is taken for; `None`, if it is no link or stays
-/// one.
+/// Returns the kinds of entries that replace the link at `path` with the metadata `meta`; `None` if the entry is no
+/// link, or is transferred as a link.
 fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     let Kind::Symlink(target) = &meta.kind else { return None };
     let leads_out = || leaves_root(path.as_bytes(), target);
@@ -29,14 +28,14 @@ fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     }
 }
 
-/// What a link may be taken for.
+/// Kinds of entries that may replace a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
     Dirs,
     All,
 }
 
-/// What `name` of `dir`, which is at `path`, is taken for, looked at as `see` says.
+/// Returns the metadata of the entry that `name` of `dir`, at `path`, stands for; `see` tells the parts to look at.
 pub(super) fn look(
     dir: &Dir,
     (name, path): (&Name, &RelPath),
@@ -47,7 +46,7 @@ pub(super) fn look(
     match (look_behind(dir, name, see), taken) {
         (Ok(behind), Behind::Dirs) if !behind.is_dir() => Ok(meta),
         (Err(_), Behind::Dirs) => Ok(meta),
-        // It is there, but what it points at is not.
+        // The link exists, but its target does not.
         (Err(Errno::NOENT), _) => Err(Errno::LOOP),
         (behind, _) => behind,
     }
@@ -55,7 +54,7 @@ pub(super) fn look(
 
 /// True if the file `name` of `dir` is opened through its link.
 pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
-    // Nobody asks needlessly: most runs follow nothing, or directories.
+    // Most runs follow no links, or only directories: these need no look.
     !matches!(follow, Follow::Never | Follow::Dirs)
         && look_at(dir, name, MetaMask::default())
             .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
@@ -76,7 +75,7 @@ pub(super) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name)
 /// Device and inode of a directory.
 type DeviceAndInode = (u64, u64);
 
-/// The directory `path` below `root`, and each directory on the path.
+/// Returns the directory `path` below `root`, and each directory on the path.
 fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode> {
     let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
     paths.filter_map(|path| {
@@ -85,7 +84,7 @@ fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode
     })
 }
 
-/// The directories above `root`, up to the root of the system.
+/// Returns the directories above `root`, up to the root of the system.
 fn above(root: &Dir) -> impl Iterator<Item = DeviceAndInode> {
     let up = move |times: usize| {
         let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;

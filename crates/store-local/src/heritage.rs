@@ -1,7 +1,8 @@
-//! What a directory hands down to what is made in it: its group, if it is setgid, and its default ACL.
+//! The metadata that a directory hands down to entries created in it: its group, if setgid is set, and its default
+//! ACL.
 //!
-//! The system hands it down where an entry is made. Ours are made in a staging directory, which hands down nothing, and
-//! get what they would have got in their place.
+//! The system hands metadata down when an entry is created. This store creates entries in a staging directory, which
+//! hands down nothing, and then sets the metadata that the final directory would have handed down.
 
 use deltic_tree::meta::{Acl, SETGID};
 use rustix::fs::{self, Mode};
@@ -12,15 +13,15 @@ use super::place::Place;
 use super::recent::Recent;
 use crate::dir::{Dir, set_mode_of_open};
 
-/// What one directory hands down.
+/// The metadata that one directory hands down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heritage {
-    /// The group, where it is not that of whoever makes something.
+    /// The group, if it is not the group of this process.
     pub(super) group: Option<u32>,
     pub(super) acl: Option<Acl>,
 }
 
-/// Remembers what the directories handed down that something was last made in.
+/// Remembers the metadata that recently used directories hand down.
 #[derive(Debug, Default)]
 pub(super) struct Heritages(Recent<Heritage>);
 
@@ -40,19 +41,19 @@ impl Heritages {
         Ok(heritage)
     }
 
-    /// Forgets it all: a default ACL may have been set.
+    /// Forgets everything: a default ACL may have changed.
     pub(super) fn clear(&self) {
         self.0.clear();
     }
 }
 
 impl Heritage {
-    /// True if the owner of a new directory may not work in it.
+    /// True if a new directory would deny its owner read, write or search permission.
     pub(super) fn closes_to_owner(&self) -> bool {
         self.acl.as_ref().is_some_and(|acl| acl.owner != 7)
     }
 
-    /// What a default ACL keeps from new entries, in the place of the process's `umask`.
+    /// Returns the mode bits that new entries lack: by the default ACL, or `umask` without one.
     pub(super) fn umask(&self, umask: u32) -> u32 {
         let Some(acl) = &self.acl else { return umask };
         let [owner, group, other] =
@@ -61,11 +62,11 @@ impl Heritage {
     }
 }
 
-/// Makes `dir`, open to read and just made, hand down nothing.
+/// Makes the new directory `dir`, open to read, hand down nothing.
 pub(super) fn disinherit(dir: &Dir) -> Result<(), Errno> {
     forget_default_acl(&Reach::Followed(dir.own_path()));
     match set_mode_of_open(dir, Mode::RWXU) {
-        // Owners are made up there.
+        // File systems with made-up owners refuse the call.
         Err(Errno::PERM) => Ok(()),
         set => set,
     }

@@ -1,4 +1,4 @@
-//! Files with holes: they are not read, and blocks of zeros are not written (`--sparse`).
+//! Files with holes: reading skips holes, and writing skips blocks of zeros (`--sparse`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -9,18 +9,19 @@ use rustix::io::Errno;
 use super::copy::{BLOCK_BYTES, read_through, write_at};
 use crate::copy::read_at;
 
-/// Bytes that a file takes on the disk.
+/// Returns the number of bytes that a file takes on the disk.
 pub(super) const fn bytes_on_disk(stat: &Stat) -> u64 {
     const SECTOR_BYTES: u64 = 512;
     (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES)
 }
 
-/// True if a file has fewer blocks than its length asks for.
+/// True if a file has fewer blocks than its length needs.
 pub(super) const fn has_holes(stat: &Stat) -> bool {
     bytes_on_disk(stat) < stat.st_size as u64
 }
 
-/// Reads until `buf` is full or the file ends, and asks for no hole: the kernel would make pages of zeros of it.
+/// Reads until `buf` is full or the file ends, without reading holes: the kernel would allocate pages of zeros for
+/// these.
 pub(super) fn read_around(
     file: BorrowedFd<'_>,
     start: u64,
@@ -31,9 +32,9 @@ pub(super) fn read_around(
         let (at, left) = (start + done as u64, (buf.len() - done) as u64);
         let data = match fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // There is no more data, or no more file.
+            // No data follows, or the file ends here.
             Err(Errno::NXIO) => (fs::fstat(file)?.st_size as u64).max(at),
-            // The file system knows of no holes.
+            // The file system does not support holes.
             Err(_) => return Ok(done + read_at(file, at, &mut buf[done..])?),
         };
         let hole = (data - at).min(left) as usize;
@@ -53,8 +54,8 @@ pub(super) fn read_around(
     Ok(done)
 }
 
-/// The runs of a file of `len` bytes that hold data, ascending and apart. `None` if the file system knows of no
-/// holes.
+/// Returns the runs of data in a file of `len` bytes, ascending and separate. `None` if the file system does not
+/// support holes.
 pub(super) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let mut runs = Vec::new();
     let whole = each_data(file, 0..len, |run| {
@@ -64,7 +65,8 @@ pub(super) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Ran
     Ok(whole.then_some(runs))
 }
 
-/// Hands out the runs of data in these bytes of a file; false where the file system knows of no holes.
+/// Calls `each` with the runs of data in this range of a file. Returns false if the file system does not support
+/// holes.
 pub(super) fn each_data(
     file: BorrowedFd<'_>,
     within: Range<u64>,
@@ -75,7 +77,7 @@ pub(super) fn each_data(
         let data = match fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) if data >= within.end => break,
             Ok(data) => data,
-            // There is no more data.
+            // No data follows.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
             Err(errno) => return Err(errno),
@@ -102,18 +104,17 @@ pub(super) fn copy_sparse(
     if told { Ok(whole) } else { read_through(from, 0..len, put) }
 }
 
-/// Makes zeros of these bytes of a file, with holes for whole blocks. An existing hole stays a hole, at no cost.
+/// Zeros a range of a file, with holes for whole blocks. An existing hole stays a hole, at no cost.
 pub(super) fn clear(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
     let clear = |data| clear_data(file, data);
     if each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
 }
 
-/// Makes zeros of bytes that are data: a hole of whole blocks, where the file system can, and written zeros of the
-/// rest.
+/// Zeros a range of data: punches a hole for whole blocks if the file system can, and writes zeros for the rest.
 fn clear_data(file: BorrowedFd<'_>, data: Range<u64>) -> Result<(), Errno> {
     let blocks = whole_blocks(data.clone());
     if blocks.is_empty() || !punch(file, blocks.clone()) {
-        // Where the file system makes no hole, writing says why, if that fails too.
+        // No hole could be punched: if writing zeros fails too, that error is returned.
         return write_zeros(file, data);
     }
     write_zeros(file, data.start..blocks.start)?;
@@ -132,22 +133,22 @@ fn write_zeros(file: BorrowedFd<'_>, run: Range<u64>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes a hole of these blocks; false if the file system cannot.
+/// Punches a hole for these blocks; returns false if the file system cannot.
 fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fs::fallocate(file, flags, blocks.start, blocks.end - blocks.start).is_ok()
 }
 
-/// What is in the place of bytes that are about to be written.
+/// Content of a file's range before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Under {
-    /// A hole: nobody ever wrote there.
+    /// A hole: the range was never written.
     Hole,
-    /// Perhaps other bytes, or blocks of none.
+    /// Other bytes, or allocated blocks without data.
     Blocks,
 }
 
-/// Writes all of `bytes`, with holes where blocks of the file would be zeros.
+/// Writes all of `bytes`, with holes for whole blocks of zeros.
 pub(super) fn write_sparse(
     file: BorrowedFd<'_>,
     start: u64,
@@ -168,9 +169,9 @@ pub(super) fn write_sparse(
     Ok(())
 }
 
-/// Makes holes of the blocks of zeros in a file of `len` bytes, where it has other blocks.
+/// Punches holes for the allocated blocks of zeros in a file of `len` bytes.
 pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
-    // A file system that does not know of holes cannot tell what to dig in.
+    // A file system without support for holes is left as it is.
     each_data(file, 0..len, |data| {
         read_through(file, data, |start, bytes| {
             let mut done = 0;
@@ -178,7 +179,7 @@ pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
                 let start = start + done as u64;
                 let (run, is_zero) = run(start, &bytes[done..]);
                 let zeros = start..start + run.len() as u64;
-                // Less than a block is no hole.
+                // A hole needs at least one whole block.
                 if is_zero && !whole_blocks(zeros.clone()).is_empty() {
                     clear_data(file, zeros)?;
                 }
@@ -191,7 +192,8 @@ pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// The front of `bytes`, which go to `at`: as many blocks of the file as are all zeros, or all not.
+/// Returns the longest front of `bytes`, at offset `at` of the file, whose blocks are all zeros or all not zeros; and
+/// which of both.
 fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
     let to_next = BLOCK_BYTES - at % BLOCK_BYTES;
     let mut end = bytes.len().min(to_next as usize);
@@ -206,12 +208,12 @@ fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
     (&bytes[..end], zero)
 }
 
-/// Compared with itself, one byte on: that is a fast comparison of memory.
+/// True if all bytes are zero. Comparing the slice with itself, shifted by one byte, is a fast `memcmp`.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| *first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-/// The blocks of the file that lie within `span`.
+/// Returns the whole blocks of the file within `span`.
 fn whole_blocks(span: Range<u64>) -> Range<u64> {
     let from = span.start.next_multiple_of(BLOCK_BYTES).min(span.end);
     let to = span.end / BLOCK_BYTES * BLOCK_BYTES;
@@ -229,7 +231,8 @@ mod tests {
 
     const LEN: usize = 6 * BLOCK_BYTES as usize;
 
-    /// What a file holds, which held `before` where it is not a hole, once `bytes` went to `start`.
+    /// Returns the content and the disk blocks of a file after `bytes` were written at `start`. The file was full of
+    /// `before`, or a hole.
     fn written(before: Option<u8>, start: usize, bytes: &[u8]) -> (Vec<u8>, i64) {
         let dir = tempfile::tempdir().unwrap();
         let flags = OFlags::RDWR | OFlags::CREATE;
@@ -305,7 +308,7 @@ mod tests {
         let (_, full) = written(Some(9), 0, &ones(LEN));
         for before in [None, Some(9)] {
             let (_, blocks) = written(before, 0, &bytes);
-            // A file system without holes has none to show.
+            // A file system without holes shows no difference.
             assert!(blocks * 3 == full || before.is_some() && blocks == full, "{blocks}");
         }
     }

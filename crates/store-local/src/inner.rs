@@ -1,4 +1,4 @@
-//! What all parts of a local store ask of it.
+//! State that all parts of a local store share.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -31,15 +31,15 @@ use crate::touched::Touched;
 use crate::versions::OldVersions;
 use crate::writing::Writing;
 
-/// Symlinks that are taken for the directories that they lead to.
+/// Symlinks that are treated as the directories they lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepLinks {
-    /// None.
+    /// No symlink.
     #[default]
     None,
-    /// Those that are ours or the superuser's, and lead through no other user's.
+    /// Symlinks of this user or the superuser that lead through no other user's symlink.
     Ours,
-    /// All.
+    /// All symlinks.
     All,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) scopes: Scopes,
     pub(crate) see: MetaMask,
     pub(crate) stages: Stages,
-    /// Where files grow instead.
+    /// Staging directories for new files under `--temp-dir`.
     pub(crate) temp: Option<Stages>,
     pub(crate) writing: Writing,
     pub(crate) removals: Removals,
@@ -60,52 +60,52 @@ pub(crate) struct Inner {
     pub(crate) copier: Copier,
     pub(crate) touched: Touched,
     pub(crate) makes: Makes,
-    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
+    /// Directories that were looked at under their own names, by device and inode, if kept symlinks may lead to them.
     pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
 }
 
-/// Keepers of old versions.
+/// Places where old versions are kept.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) backup: Option<Backup>,
     pub(crate) listed: Listed,
-    /// Old versions of the volume, if the store is in one that keeps them.
+    /// Old versions of the volume, if the store's volume keeps them.
     pub(crate) versions: Option<OldVersions>,
 }
 
 /// Limits by the run and the volume.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    /// Space that files may take, by the volume and by whoever the store is for.
+    /// Space limits of the volume and of the client.
     pub(crate) quotas: Vec<Arc<Quota>>,
     pub(crate) one_file_system: bool,
-    /// True if nobody goes on with unfinished versions.
+    /// True if no later run resumes unfinished versions.
     pub(crate) one_shot: bool,
     pub(crate) keeps: KeepLinks,
 }
 
-/// New versions that do not simply take the place of the old ones.
+/// New versions that do not simply replace the old ones.
 #[derive(Debug)]
 pub(crate) struct Commits {
-    /// Those that wait for [`Posix::land`](deltic_store::Posix::land).
+    /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
     pub(crate) delayed: Mutex<Delayed>,
-    /// Files of several names that changed where they are.
+    /// Files of several names that were changed in place.
     pub(crate) left: LeftFiles,
     pub(crate) under_way: UnderWay,
-    /// Whoever hears of all.
+    /// Callback for all changes.
     pub(crate) changes: Changes,
 }
 
-/// Inputs of new entries, and directories that are not done.
+/// Inputs of new entries, and unfinished directories.
 #[derive(Debug)]
 pub(crate) struct Makes {
     pub(crate) umask: u32,
-    /// User and group of what this process makes.
+    /// User and group of entries that this process creates.
     pub(crate) owner: (u32, u32),
     pub(crate) heritages: Heritages,
     /// Directories that still lack their mode.
     pub(crate) unfinished: Mutex<PathMap<Unfinished>>,
-    /// Bits that the modes of directories are to lack, because their ACLs could not be set.
+    /// Mode bits that directories must lack, because their ACLs could not be set.
     pub(crate) withheld: Mutex<PathMap<u32>>,
 }
 
@@ -132,16 +132,16 @@ impl Drop for Inner {
 /// A directory that still lacks its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
-    /// Made here, in one that hands something down, so that it may do so too.
+    /// Created by this run in a directory that hands metadata down, so the new directory may do so too.
     Heir,
-    /// Made here.
+    /// Created by this run.
     Plain,
-    /// Opened to its owner, with the mode that it had.
+    /// Opened to its owner by this run; holds the mode before.
     Opened(u32),
 }
 
 impl Unfinished {
-    /// The mode of the old version, where it was not made here.
+    /// Returns the mode of a directory that this run did not create.
     pub(crate) const fn old_mode(self) -> Option<u32> {
         match self {
             Self::Heir | Self::Plain => None,
@@ -151,24 +151,26 @@ impl Unfinished {
 }
 
 impl Inner {
-    /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
+    /// Returns the version of a file that was just put in place; `None` if the store does not flush, since the
+    /// version may not survive then.
     pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
         self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
 
-    /// True if another file system is mounted there, and is to be left alone.
+    /// True if `name` is a mount point that this run leaves alone.
     pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
         self.policy.one_file_system && !self.is_home(dir.stat(name))
     }
 
-    /// True if the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is
-    /// kept leads there, so that what is in it came under another name.
+    /// True if the directory `name` of `dir` is left alone: it is a mount point, or a kept symlink leads there, so
+    /// its entries may belong to another path.
     pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
-    /// True if `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or
-    /// goes, but the directory was told under another name as well. What stands there may have come under that.
+    /// True if `path` is, or is in, a directory that a kept symlink leads to, and does not pass that link. Also true
+    /// if `path` passes the link, but the directory was seen under another name or link as well. Entries there may
+    /// belong to the other path.
     pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {
@@ -184,7 +186,7 @@ impl Inner {
         self.root.is_led_to()
     }
 
-    /// True if this is on the file system of the root.
+    /// True if the entry is on the file system of the root.
     pub(crate) fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
         let device = |stat: Stat| stat.st_dev;
         stat.map(device) == fs::fstat(&*self.root).map(device)
@@ -197,59 +199,59 @@ impl Inner {
         }
     }
 
-    /// What the directory of `place` hands down.
+    /// Returns the metadata that the directory of `place` hands down.
     pub(crate) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
         let known = lock(&self.makes.unfinished).get(&place.dir_path).copied();
         match known {
-            // Nothing has given it anything to hand down yet.
+            // This directory is new and hands down nothing yet.
             Some(Unfinished::Plain) => Ok(Heritage::default()),
             _ => self.makes.heritages.of(place),
         }
     }
 
-    /// True if new versions come to their place in the usual way.
+    /// True if new versions get to their place in the usual way.
     pub(crate) fn puts_plainly(&self) -> bool {
         self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
     }
 
-    /// Where new files grow.
+    /// Returns the staging directories for new files.
     pub(crate) fn growing(&self) -> &Stages {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
-    /// True if a file may change where it is. One of several names would change under all of them.
+    /// True if a file may be changed in place. A file of several names would change under all of them.
     pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
         stamp.has_one_name()
             || !self.writing.names_apart && self.commits.left.of(stamp.inode()).is_some()
     }
 
-    /// The new version is at `place`: what was left of attempts at it goes.
+    /// Removes the remains of earlier attempts, once the new version is at `place`.
     pub(crate) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
         self.stages(whose).clear(&place.path, home);
-        // What grew there may have been brought home first.
+        // The file may have grown in `--temp-dir` and been copied to the root's staging directory first.
         if let (Some(temp), Whose::Own) = (&self.temp, whose) {
             temp.clear(&place.path, &RelPath::root());
         }
     }
 
-    /// What was left behind for `place`, wherever that may be.
+    /// Returns the staged files that earlier attempts left for `place`, in all staging directories.
     pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
         let mut found = self.growing().leftovers(place)?;
         if self.temp.is_some() {
             found.extend(self.stages.leftovers(place)?);
         }
         let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
-        // Most likely it is one of them.
+        // The file in the partial directory is most likely one of the staged files.
         found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
         Ok(found)
     }
 
-    /// What is looked at of an entry, and what of it is ours to change.
+    /// Returns the metadata that the store looks at, and the rules for attributes that it may change.
     pub(crate) const fn ways(&self) -> Ways<'_> {
         (self.see, self.scopes.filter())
     }
 
-    /// What counts of an entry: without the attributes that are none of ours.
+    /// Returns the metadata without the attributes that the rules exclude.
     pub(crate) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
         look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
         self.scopes.filter().sift(&mut meta);
@@ -261,18 +263,18 @@ impl Inner {
         self.old.backup.is_some() || self.old.versions.is_some()
     }
 
-    /// True if the old version at `path` is kept in the directory that it was in, when it is removed.
+    /// True if the old version at `path`, when removed, is kept in the same directory.
     pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
         self.old.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
     }
 
-    /// True if `path` is that of an old version which was kept.
+    /// True if `path` belongs to a backup.
     pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
         self.old.backup.as_ref().is_some_and(|backup| backup.has(path))
     }
 
-    /// True if `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old
-    /// version of: it is of no file of this run.
+    /// True if `name` is a backup of an earlier run: its original name neither exists in `dir` nor `comes` in this
+    /// run.
     pub(crate) fn is_of_before(
         &self,
         dir: &Dir,
@@ -284,7 +286,7 @@ impl Inner {
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 
-    /// True if `name` of `dir` stays for the old versions that it is, or has in it.
+    /// True if `name` of `dir` must stay, because it is a backup or holds some.
     pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
         let path = || dir.join(name).ok();
         self.old.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
