@@ -1,11 +1,12 @@
-//! A file that is changed where it is (`--inplace`): it keeps its inode, its other names and whoever has it open.
+//! Changes a file in place (`--inplace`): the file keeps its inode and its other names, and stays open in other
+//! programs.
 //!
-//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file
-//! once the whole new version is proven: so what is copied is read before anything is written over it, in whatever
-//! order, and an interrupted transfer leaves the old version. Whoever ends a session waits for the files that are
-//! [changing](UnderWay). Only a kill while the staged bytes are written leaves neither version; the file's time is the
-//! present then, which `--update` takes for newer. After an error it is a [time](is_torn) that no source has, so that
-//! the next run sees to it (docs/decisions/0020).
+//! Bytes that stay in place, or equal the bytes in place, are not written. All other bytes are staged, and written
+//! into the file once the whole new version is verified: so every copied byte is read before it is overwritten, in
+//! any order, and an interrupted transfer leaves the old version. The end of a session waits for files that are
+//! [changing](UnderWay). Only a kill while the staged bytes are written leaves a mix of both versions. The file's
+//! time is then the present, which `--update` takes for newer. After an error, the file gets a [time](is_torn) that
+//! no source has, so that the next run repairs the file (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -31,19 +32,19 @@ use crate::errno::At;
 use crate::lock;
 use deltic_store::StoreError;
 
-/// A file that is about to change.
+/// A file to change in place.
 #[derive(Debug)]
 pub(super) struct Changing {
     file: OwnedFd,
-    /// True if its mode keeps its owner, who we are, from writing to it: then it is open to be read only.
+    /// True if the mode denies writing even to the owner, this user: the file is open read-only then.
     is_closed: bool,
     version: Stamp,
-    /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
+    /// Staged ranges, as ends by starts; separate and not adjacent.
     staged: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Changing {
-    /// The regular file at `place`, if there is one.
+    /// Opens the regular file at `place`; `None` if there is none, or if it must be replaced instead.
     pub(super) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
         let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
         let Some(found) = found.filter(|stat| file_type(stat).is_file()) else { return Ok(None) };
@@ -51,7 +52,7 @@ impl Changing {
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_closed) = match open(OFlags::RDWR) {
             Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
-                // Nobody holds it as an old version, who would see that it is touched.
+                // No other process needs to see that the file is touched: nobody can hold it open as an old version.
                 Err(Errno::ACCESS) => (open_to_owner(place), false),
                 file => (file, true),
             },
@@ -60,19 +61,19 @@ impl Changing {
         let file = file.at(OPEN, &place.path)?;
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
         let version = Stamp::of(&stat);
-        // Bytes of a client never stand under a mode that lends rights: the file is replaced.
+        // Bytes of a client never get setuid or setgid: such a file is replaced.
         let lends = keeps_to_volumes() && stat.st_mode & LENDING_BITS != 0;
         let is_file = file_type(&stat).is_file() && !lends;
         Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
     }
 
-    /// The file, which is at `place`, to be written to.
+    /// Opens the file at `place` for writing.
     pub(super) fn writer(&self, place: &Place) -> Result<Writer<'_>, StoreError> {
         if !self.is_closed {
             return Ok(Writer { of: self, opened: None });
         }
         let opened = open_to_owner(place).at(OPEN, &place.path)?;
-        // What got its name meanwhile is another file.
+        // The name may belong to another file by now.
         if inode_of(&fs::fstat(&opened).at(OPEN, &place.path)?) == self.version.inode {
             Ok(Writer { of: self, opened: Some(opened) })
         } else {
@@ -88,12 +89,12 @@ impl Changing {
         &self.file
     }
 
-    /// True if this span of `from` is in its place already.
+    /// True if this span of `from` is in its place in the file already.
     pub(super) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
         old.start == new_start && from.stamp() == self.version
     }
 
-    /// Bytes were staged.
+    /// Notes a range as staged.
     pub(super) fn stage(&self, range: Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
         let mut staged = lock(&self.staged);
@@ -109,7 +110,7 @@ impl Changing {
         }
     }
 
-    /// What was staged there is of no use: the bytes lie where they lay.
+    /// Drops a staged range: the file has the right bytes there.
     pub(super) fn unstage(&self, range: &Range<u64>) {
         let mut staged = lock(&self.staged);
         while let Some((&start, &end)) = staged.range(..range.end).next_back() {
@@ -126,8 +127,9 @@ impl Changing {
         }
     }
 
-    /// Which of `bytes`, which are for `start` on, the file does not have there: runs of whole blocks, but for the
-    /// ends. What it has is not written over, and a hole that is to hold zeros stays one.
+    /// Returns the runs of `bytes`, for offset `start`, that differ from the file's bytes there. Runs consist of
+    /// whole blocks, except at the ends. Equal bytes are not overwritten, and a hole that should hold zeros stays a
+    /// hole.
     pub(super) fn lacks(&self, start: u64, bytes: &[u8]) -> Result<Vec<Range<u64>>, Errno> {
         let mut here = vec![0; bytes.len()];
         let has = read_at(&self.file, start, &mut here)?;
@@ -143,7 +145,8 @@ impl Changing {
         Ok(runs)
     }
 
-    /// The same of the bytes `old` of `from`; `None` where that ends before.
+    /// Returns the runs of the new version that differ from the file, for the bytes `old` of `from` at `new_start`.
+    /// `None` if `from` ends before `old` does.
     pub(super) fn lacks_of(
         &self,
         from: BorrowedFd<'_>,
@@ -159,19 +162,19 @@ impl Changing {
         Ok(whole.then_some(runs))
     }
 
-    /// True if all of these bytes are staged.
+    /// True if the whole range is staged.
     pub(super) fn has_staged(&self, range: &Range<u64>) -> bool {
         let staged = lock(&self.staged);
         let before = staged.range(..=range.start).next_back();
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
     }
 
-    /// True if all of a new version of `len` bytes is staged.
+    /// True if a whole new version of `len` bytes is staged.
     pub(super) fn is_all_staged(&self, len: u64) -> bool {
         self.has_staged(&(0..len))
     }
 
-    /// Reads the new version, of which `staged` has what is to change.
+    /// Reads the new version: staged ranges from `staged`, all else from the file.
     pub(super) fn read_at(
         &self,
         staged: &OwnedFd,
@@ -190,14 +193,15 @@ impl Changing {
         Ok(filled)
     }
 
-    /// The file is neither old nor new: it gets a time that no source has, and that `--update` does not take for newer.
+    /// Marks the file as a mix of two versions, by a time that no source has and that `--update` does not take for
+    /// newer.
     pub(super) fn mark_torn(&self) {
-        // Else it has the present.
+        // If this fails, the file has the present time.
         let _ = fs::futimens(&self.file, &modified_at(0, TORN_NANOS));
     }
 }
 
-/// A file that is about to change, open to be written to.
+/// A file to change in place, open for writing.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     of: &'a Changing,
@@ -209,11 +213,11 @@ impl Writer<'_> {
         self.opened.as_ref().unwrap_or(&self.of.file)
     }
 
-    /// Gives blocks to what the file grows by to `len` bytes; where there are none, it stays as it was.
+    /// Allocates blocks for the file's growth to `len` bytes. On failure the file stays as it was.
     pub(super) fn reserve(&self, len: u64, old: &Stat) -> Result<(), Errno> {
         let own_len = self.of.version.len();
         reserve_all(self.file(), own_len, len).inspect_err(|_| {
-            // What it was given of them goes, which touches its time.
+            // Truncating frees blocks that were allocated, but changes the file's time, which is set back.
             if fs::fstat(self.file()).is_ok_and(|now| now.st_size as u64 == own_len) {
                 let _ = fs::ftruncate(self.file(), own_len);
                 let _ =
@@ -222,7 +226,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Makes the file the new version of `len` bytes, of which `staged` has what is to change.
+    /// Turns the file into the new version of `len` bytes, whose changed ranges are in `staged`.
     pub(super) fn change(
         &self,
         (staged, device): (&OwnedFd, u64),
@@ -232,7 +236,7 @@ impl Writer<'_> {
         let from = End { file: staged.as_fd(), device };
         let to = End { file: self.file().as_fd(), device: self.of.version.device() };
         let is = fs::fstat(self.file())?;
-        // Zeros that were sent would fill them.
+        // Zeros that were sent would fill the file's holes.
         let has_holes = (is.st_blocks as u64).saturating_mul(512) < is.st_size as u64;
         let put = |staged: Range<u64>| {
             let runs = if has_holes {
@@ -261,7 +265,7 @@ impl Writer<'_> {
                 at = run.end;
                 put(run)
             };
-            // A staged hole, of any length, may be a hole in the file in place as well.
+            // A staged hole may become a hole in the file.
             if writing.sparse && each_data(from.file, start..end, put_data)? {
                 clear(to.file, at..end)?;
             } else {
@@ -275,7 +279,7 @@ impl Writer<'_> {
     }
 }
 
-/// Adds a run behind others.
+/// Appends a run, joined to the last one if adjacent.
 fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     match runs.last_mut() {
         Some(last) if last.end == run.start => last.end = run.end,
@@ -283,7 +287,7 @@ fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     }
 }
 
-/// Files of a session that are changing where they are at this moment.
+/// Files of a session that are being changed in place at this moment.
 #[derive(Clone, Debug, Default)]
 pub struct UnderWay(Arc<Mutex<Midst>>);
 
@@ -294,14 +298,14 @@ struct Midst {
 }
 
 impl UnderWay {
-    /// Lets no other file begin to change, and says which one still does.
+    /// Stops further files from changing. Returns the path of a file that is still being changed.
     pub fn end(&self) -> Option<RelPath> {
         let mut midst = lock(&self.0);
         midst.is_over = true;
         midst.paths.first().cloned()
     }
 
-    /// The file `path` is about to change, until what is given back is dropped; `None` where that is over.
+    /// Notes that the file `path` changes until the returned value is dropped. `None` after [`end`](Self::end).
     pub(super) fn begin(&self, path: &RelPath) -> Option<Begun<'_>> {
         let mut midst = lock(&self.0);
         if midst.is_over {
@@ -312,7 +316,7 @@ impl UnderWay {
     }
 }
 
-/// A file is changing until this is dropped.
+/// Marks a file as changing until dropped.
 #[derive(Debug)]
 pub(super) struct Begun<'a> {
     under_way: &'a UnderWay,
@@ -328,7 +332,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// True if an earlier run left it neither old nor new, and nobody wrote to it since.
+/// True if an earlier run left the file as a mix of two versions, and nobody wrote to it since.
 pub(super) fn is_torn(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
@@ -338,7 +342,7 @@ fn modified_at(tv_sec: i64, tv_nsec: i64) -> Timestamps {
     Timestamps { last_access: AT_ANY_TIME, last_modification: Timespec { tv_sec, tv_nsec } }
 }
 
-/// Opens the file at `place` to be read and written while its mode lets its owner do so, who we are.
+/// Opens the file at `place` for reading and writing. Its mode lets the owner, this user, do so meanwhile.
 fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     let held = place.dir.open(&place.name, OFlags::PATH)?;
     let stat = fs::fstat(&held)?;
@@ -351,24 +355,24 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names that a run changes where they are, if only their attributes: it may do so under more than one
-/// of them, and replace another.
+/// Files of several names that a run changes in place, or whose metadata it changes. The run may do so under several
+/// of the names, and replace other names.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
 
-/// Whose turn it is to change a file.
+/// State of a file, locked while the file changes.
 type Turn = Arc<Mutex<Left>>;
 
-/// How one of them was left. It is held while the file changes: one name waits for the other.
+/// State in which the run left a file. The lock makes one name wait for another.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) version: Option<Stamp>,
-    /// The first of its names whose content it got in place of the old one.
+    /// The first name of the file whose content was written to it.
     pub(super) rewritten_as: Option<RelPath>,
 }
 
 impl LeftFiles {
-    /// The file of this device and inode; none where there are too many to know another.
+    /// Returns the state of the file of this device and inode; `None` if the limit of files is reached.
     pub(super) fn of(&self, inode: (u64, u64)) -> Option<Turn> {
         let mut known = lock(&self.0);
         if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
@@ -377,20 +381,20 @@ impl LeftFiles {
         Some(Arc::clone(known.entry(inode).or_default()))
     }
 
-    /// The same, if it is known already.
+    /// Returns the state of the file of this device and inode, if the run has changed it.
     pub(super) fn known(&self, inode: (u64, u64)) -> Option<Turn> {
         lock(&self.0).get(&inode).cloned()
     }
 }
 
-/// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone.
-/// About 200 bytes each.
+/// Greatest number of files of several names that a run changes in place, at about 200 bytes each. Further files are
+/// replaced, which leaves their other names alone.
 const MAX_LEFT: usize = 1 << 16;
 
-/// There are files without a time, which have 0.
+/// Differs from 0, the time of files without a time.
 const TORN_NANOS: i64 = 1;
 
-/// What an owner needs to change a file where it is.
+/// Mode bits that an owner needs to change a file in place.
 const READ_AND_WRITE: u32 = 0o600;
 
 const OPEN: &str = "open to change";

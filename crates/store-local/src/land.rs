@@ -1,4 +1,4 @@
-//! How a finished version gets its name: now, or when all others of a run do.
+//! Moves a finished version to its name, at once or together with all others of the run.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::quota::landed;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use crate::stage::{Whose, discard, new_name};
 
-/// Has `path` wait as another name of what waits at `leader`; whether something does.
+/// Makes `path` wait as a hard link to the version that waits at `leader`. Returns false if no version waits there.
 pub(super) fn link_waiting(
     store: &Inner,
     path: &RelPath,
@@ -65,7 +65,7 @@ impl Expected {
         }
     }
 
-    /// Fails where what is to wait could not land: nobody is to count on it.
+    /// Fails if the version could not get its name later, so that no caller counts on that.
     pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.is_barred().at(COMMIT, &place.path)? {
@@ -74,7 +74,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Checks that `place` holds what is to be replaced, and says what that is.
+    /// Checks that `place` holds the entry to be replaced; returns its state.
     pub(super) fn check(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
         match self.check_alone(place, store.see) {
             Err(StoreError::Conflict { .. }) => self.check_left(place, store),
@@ -82,7 +82,7 @@ impl Expected {
         }
     }
 
-    /// The same, whatever this run did under other names.
+    /// Checks that `place` holds the entry to be replaced, without regard to changes of this run under other names.
     pub(super) fn check_alone(
         &self,
         place: &Place,
@@ -101,13 +101,13 @@ impl Expected {
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
     }
 
-    /// Checks that `place` holds a file of several names as this run left it under another one of them.
+    /// Checks that `place` holds a file of several names as this run left it under another name.
     fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
         let left = find()?.and_then(|stat| store.commits.left.known(inode_of(&stat)));
         let left = left.ok_or_else(conflict)?;
-        // It does not change until we are done.
+        // The lock keeps the file unchanged during the check.
         let left = lock(&left);
         let found = find()?.ok_or_else(conflict)?;
         let now = Stamp::of(&found);
@@ -125,7 +125,8 @@ impl Expected {
 }
 
 impl Finished {
-    /// The same as [`land`](Self::land); or lets it go, where another run put what `is_same` there meanwhile.
+    /// Moves the version into place by [`land`](Self::land). Discards the version instead if another run put an equal
+    /// one (`is_same`) there meanwhile.
     pub(super) fn land_unless(
         &self,
         store: &Inner,
@@ -141,7 +142,7 @@ impl Finished {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
                 let dir = store.stages(self.whose).dir(&self.home);
                 let _ = dir.map(|dir| discard(&dir, &self.name));
-                // What stays is something to match against.
+                // The partial file is gone, but the version in place can be matched against.
                 let _ = store.hide_partial(place, self.inode);
                 store.settle(place, (self.whose, &self.home));
                 Ok(())
@@ -192,7 +193,7 @@ impl Inner {
     /// staging directory beside the place. All later files for that directory are then staged there.
     ///
     /// # Errors
-    /// The system's. What was staged is where it was then.
+    /// The system's error. The staged entry stays in `from` then.
     pub(super) fn land(
         &self,
         place: &Place,
@@ -211,23 +212,24 @@ impl Inner {
         let original = Place { path, dir: Arc::clone(from), dir_path, name: staged.clone() };
         self.copy_staged(&original, (&beside, staged))?;
         rename(&beside, staged).inspect_err(|_| {
-            // The sweep removes the rest.
+            // The sweep removes the copy if this fails.
             let _ = beside.remove_file(staged);
         })?;
         let _ = from.remove_file(staged);
         Ok(Landed::Copy)
     }
 
-    /// The version that the file at a place is, which was `staged` and flushed: nothing is known of a copy.
+    /// Returns the version of the file at its place, if the `staged` file itself was renamed there. `None` for a
+    /// copy, or if the store does not flush.
     pub(super) fn version_landed(&self, landed: Landed, staged: &OwnedFd) -> Option<Version> {
         (landed == Landed::Itself).then(|| self.version_written(staged)).flatten()
     }
 }
 
-/// Gives an entry the name `path` in `store`.
+/// Creates a hard link at `path` in `store`.
 ///
-/// The link is made in the staging directory and looked at there, so that what takes the place is what was looked at,
-/// whatever happens to its first name meanwhile; then it is moved.
+/// The link is created in the staging directory, checked there, and then renamed to its place. So the entry that gets
+/// the name is the entry that was checked, even if its first name changes meanwhile.
 pub(super) fn link(
     store: &Inner,
     path: &RelPath,
@@ -238,7 +240,7 @@ pub(super) fn link(
     let there = Place::of(&from.root, LINK, at)?;
     let found = place.dir.find(&place.name).at(LINK, path)?;
     let source = there.dir.stat(&there.name).at(LINK, path)?;
-    // A rename over another name of the same file does nothing, and leaves both.
+    // A rename between two names of one file does nothing and leaves both.
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
@@ -263,7 +265,7 @@ pub(super) fn link(
             Err(errno) => Err(store_error(LINK, path, errno)),
         };
         landed.inspect_err(|_| {
-            // The sweep removes the rest.
+            // The sweep removes the link if this fails.
             let _ = dir.remove_file(&name);
         })
     };
@@ -281,12 +283,12 @@ pub(super) fn link(
     landed
 }
 
-/// What stays when a file is read, or gets another name.
+/// Removes the parts that reading a file or adding a name changes: access time and number of names.
 fn lasting(see: MetaMask) -> MetaMask {
     MetaMask { accessed: false, linked: false, ..see }
 }
 
-/// That part of `meta`.
+/// Removes access time and number of names from `meta`.
 fn lasting_of(meta: &Meta) -> Meta {
     let more = meta.more.as_deref().cloned().unwrap_or_default();
     Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }

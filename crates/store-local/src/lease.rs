@@ -37,7 +37,7 @@ pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
 }
 
 fn set(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call touches no memory of ours.
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call accesses no memory of this process.
     Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, lease) }).map(drop)
 }
 
@@ -58,7 +58,7 @@ fn survive_breaks() {
         }
         action.sa_sigaction = do_nothing as extern "C" fn(c_int) as usize;
         action.sa_flags = SA_RESTART;
-        // SAFETY: the handler calls nothing and touches nothing, so it may run at any point of any thread.
+        // SAFETY: the handler does nothing, so it may run at any point of any thread.
         unsafe { libc::sigaction(SIGIO, &raw const action, ptr::null_mut()) };
     });
 }

@@ -1,6 +1,6 @@
-//! Trees in Linux directories, and what is kept of their files between runs.
+//! Trees in Linux directories, and facts that are kept about their files between runs.
 //!
-//! Below a root only held handles (`dir`) touch a tree; paths open roots, nothing else.
+//! Below a root, only held handles (module `dir`) access a tree; paths only open roots.
 
 mod above;
 mod attrs;
@@ -76,7 +76,8 @@ pub use store::{LocalOptions, LocalStore};
 pub use versions::{OldVersion, OldVersions, VersionId};
 pub use writing::{PartialDir, Writing};
 
-/// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
+/// Locks `mutex`, even after a panic of another thread: each lock in this crate covers one simple change, so no state
+/// is half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,14 +15,14 @@ use crate::system::System;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, Version};
 
-/// How much of a directory is listed at once.
+/// The part of a directory to list.
 pub(super) enum Part {
     All,
-    /// What comes first, if there are very many names.
+    /// The first part, if there are very many names.
     First,
-    /// The same, with the versions of files.
+    /// The first part, with the versions of files.
     FirstVersions,
-    /// What comes next.
+    /// The next part: these remaining names.
     Next(Box<SortedNames>),
 }
 
@@ -33,13 +33,13 @@ impl From<Option<Box<SortedNames>>> for Part {
 }
 
 impl Part {
-    /// How many names are looked at.
+    /// Returns the greatest number of names to look at.
     pub(super) const fn most(&self) -> usize {
         if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
     }
 }
 
-/// The share of a part that was looked at.
+/// The share of a part that is done.
 pub(super) struct Portion {
     most: usize,
     names: usize,
@@ -52,7 +52,7 @@ impl Portion {
         Self { most: part.most(), names: 0, bytes: 0 }
     }
 
-    /// Number of names to look at next: none where the part is full.
+    /// Returns the number of names to look at next; 0 if the part is full.
     pub(super) fn next(&self) -> usize {
         let is_full = self.bytes >= PART_BYTES && self.most < usize::MAX;
         if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }
@@ -66,12 +66,12 @@ impl Portion {
 
 /// Bytes of attributes and ACLs after which a part ends.
 const PART_BYTES: usize = 512 << 10;
-/// Names that are looked at before those bytes are counted again.
+/// Number of names to look at before the bytes are counted again.
 const BATCH_NAMES: usize = 4;
-/// Names that are looked at in one part.
+/// Greatest number of names in one part.
 pub(super) const PART_NAMES: usize = 8 << 10;
 
-/// A directory that is open to read, and how its entries are looked at.
+/// A directory that is open to read, and the way to look at its entries.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     /// The directory that `path` starts in.
@@ -83,10 +83,10 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The entries that `judge` admits.
+    /// Lists the entries that `judge` admits.
     pub(super) fn list(self, judge: &mut Judge, part: Part) -> Listing {
         let mut listing = Listing::default();
-        // Elsewhere a name need not be the file that it looks like.
+        // With followed links or `--fake-super`, a name may stand for another file.
         let is_plain = self.follow == Follow::Never && !self.see.fake_super;
         let tells_versions = is_plain && matches!(part, Part::FirstVersions);
         let device = tells_versions.then(|| System::of(self.dir).lasting_device());
@@ -110,7 +110,7 @@ impl Look<'_> {
         listing
     }
 
-    /// The first entries that `judge` admits. Names that `keep` admits are not looked at.
+    /// Lists the first entries that `judge` admits, without looking at names that `keep` admits.
     pub(super) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
         let mut listing = Listing::default();
         let names = names_for(&[self.dir], self.path, (keep, Part::First), &mut listing);
@@ -121,7 +121,7 @@ impl Look<'_> {
         listing
     }
 
-    /// The entries called one of `names` that `judge` admits.
+    /// Lists the entries of these `names` that `judge` admits.
     pub(super) fn list_names(self, judge: &mut Judge, names: &[Name]) -> Listing {
         let mut listing = Listing::default();
         let look = |name: &Name| self.look(name);
@@ -129,7 +129,7 @@ impl Look<'_> {
         listing
     }
 
-    /// Adds what `look` finds of `names`, as far as `judge` admits it.
+    /// Adds an entry for each of `names` that `look` finds and `judge` admits.
     fn add(
         self,
         judge: &mut Judge,
@@ -148,8 +148,8 @@ impl Look<'_> {
                     listing.entries.push(Entry { name, meta });
                     listing.versions.extend(version);
                 }
-                // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked
-                // at.
+                // A name that vanished meanwhile is no entry. An error of an excluded name is ignored, whether it is
+                // a directory or not.
                 Err(Errno::NOENT) => {}
                 Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
                 Err(errno) => {
@@ -163,19 +163,19 @@ impl Look<'_> {
         }
     }
 
-    /// True for a symlink that is followed, to a directory that the symlink is in.
+    /// True for a symlink that is followed and leads to a directory that contains the symlink.
     fn leads_back(self, name: &Name, meta: &Meta) -> bool {
         self.follow != Follow::Never
             && meta.is_dir()
             && follow::leads_back(self.root, (self.dir, self.path), name)
     }
 
-    /// The path of `name`, or the path of its directory if the path of `name` is too long.
+    /// Returns the path of `name`, or the path of its directory if that path is too long.
     fn path_of(self, name: &Name) -> RelPath {
         self.path.join(name).unwrap_or_else(|_| self.path.clone())
     }
 
-    /// Takes the extended attributes that `judge` excludes away from what `name` is taken for.
+    /// Removes the extended attributes that `judge` excludes from the metadata of `name`.
     pub(super) fn sift(self, name: &Name, meta: &mut Meta, judge: &Judge) {
         let is_name = self.follow == Follow::Never || meta.is_symlink();
         let reach = if is_name { Reach::Name } else { Reach::Followed };
@@ -184,7 +184,7 @@ impl Look<'_> {
         judge.sift(meta);
     }
 
-    /// Looks at `name`. Its own path is made only where that matters.
+    /// Returns the metadata of `name`. The full path is built only if links are followed.
     fn look(self, name: &Name) -> Result<Looked, Errno> {
         let meta = match self.follow {
             Follow::Never => look_at(self.dir, name, self.see),
@@ -197,7 +197,7 @@ impl Look<'_> {
     }
 }
 
-/// An entry, and, where versions are told, the version of a file that lasts.
+/// An entry's metadata. If versions were asked for, also the version of a file on a device with a lasting number.
 type Looked = (Meta, Option<Option<Version>>);
 
 pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {
@@ -208,8 +208,8 @@ fn inodes(dirs: &[&Dir]) -> Result<Vec<Inode>, Errno> {
     dirs.iter().map(|dir| inode(dir)).collect()
 }
 
-/// The names in `dirs`, all of which are called `path`, that `keep` does not admit, or those of them that are left; none where
-/// these are not the directories any more that they were left of.
+/// Returns the names in `dirs`, all of which have the path `path`, that `keep` does not admit; for a next part, the
+/// remaining names. `None` if the directories are not the same as in the part before.
 pub(super) fn names_for(
     dirs: &[&Dir],
     path: &RelPath,
@@ -220,7 +220,7 @@ pub(super) fn names_for(
         if inodes(dirs).is_ok_and(|here| rest.dirs() == here) {
             return Some(rest);
         }
-        // Names that are not in this one have not gone from that one.
+        // With other directories, a missing name would not mean a removed entry.
         listing.errors.push(StoreError::Changed { path: path.clone() });
         return None;
     }
@@ -229,7 +229,7 @@ pub(super) fn names_for(
     Some(Box::new(names.in_order()))
 }
 
-/// Names in `dirs` that are left to list later, when these must be the same directories.
+/// Returns the names to list later, along with the inodes of `dirs`, which must be the same then.
 pub(super) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
     if rest.len() == 0 {
         return None;
@@ -251,7 +251,7 @@ fn pile_up(
     let whole =
         dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
             Some(name) if is_private(name.as_bytes()) => {
-                // A source tells of them; a destination lets them be.
+                // A source reports such a name as skipped; a destination leaves it alone.
                 if !matches!(kind, FileType::Directory | FileType::Unknown) {
                     let shown =
                         path.join(&name).map_or_else(|_| path.to_string(), |at| at.to_string());
@@ -272,7 +272,7 @@ fn pile_up(
     }
 }
 
-/// Whether `errno` says of `name` that it is a link which leads to nothing, and not one in a circle.
+/// True if `errno` means that the link `name` has no target, rather than a circle of links.
 pub(super) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
     errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
 }

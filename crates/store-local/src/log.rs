@@ -1,12 +1,12 @@
-//! The log beside a staged file: what is noted of it, for the run that goes on with it (docs/decisions/0016).
+//! The log beside a staged file: notes for the run that resumes the file (docs/decisions/0016).
 //!
 //! ```text
 //! frame    length of the note (4 bytes, little-endian), the first SUM_BYTES of BLAKE3 of the note, the note
 //! log      a frame that says which staged file of which boot this is about, then one frame for each note
 //! ```
 //!
-//! Nothing is flushed. A killed process leaves what it wrote in the page cache, so what is noted holds as long as the
-//! machine runs; a log of an earlier boot says nothing. A torn or damaged frame ends the log.
+//! Nothing is flushed. The writes of a killed process stay in the page cache, so notes hold as long as the machine
+//! runs; the log of an earlier boot is ignored. A torn or damaged frame ends the log.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -22,22 +22,23 @@ use crate::boot::boot;
 use crate::copy::read_at;
 use crate::dir::Dir;
 
-/// What was noted, in order.
+/// Notes of a log, in order.
 pub(super) type Notes = Vec<Vec<u8>>;
 
-/// What is noted of a staged file.
+/// The log of a staged file.
 #[derive(Debug)]
 pub(super) enum Log {
-    /// Nothing yet.
+    /// No note was written yet.
     Unwritten,
-    /// Up to where it is written.
+    /// The open log and its length in bytes.
     Open(OwnedFd, u64),
-    /// A write failed: what follows could not be read.
+    /// A write failed: later notes could not be read.
     Broken,
 }
 
 impl Log {
-    /// Adds a note about `staged`, which is called `name` in `dir`. Where boots cannot be told apart, nothing is noted.
+    /// Adds a note about `staged`, whose name in `dir` is `name`. Writes nothing if the machine's boots cannot be
+    /// told apart.
     pub(super) fn append(
         &mut self,
         dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
@@ -64,7 +65,8 @@ impl Log {
         written
     }
 
-    /// The log of the staged file `name` of `dir`, to go on with, and what was noted; `None` where that does not hold.
+    /// Opens the log of the staged file `name` of `dir` to continue it; returns the log and its notes. `None` if
+    /// there is no log, or its notes do not hold.
     pub(super) fn resume(
         dir: &Dir,
         (staged, name): (&OwnedFd, &Name),
@@ -88,7 +90,7 @@ impl Log {
             return Ok(None);
         }
         notes.remove(0);
-        // What is behind a torn frame must not follow the next one.
+        // Drops a torn frame, so that the next frame does not follow it.
         fs::ftruncate(&file, end)?;
         Ok((!notes.is_empty()).then_some((Self::Open(file, end), notes)))
     }
@@ -96,23 +98,23 @@ impl Log {
 
 /// Removes the log of the staged file `name`, if it has one.
 pub(super) fn remove_log(dir: &Dir, name: &Name) {
-    // What stays is litter for the sweep.
+    // The sweep removes the log if this fails.
     let _ = dir.remove_file(&log_name(name));
 }
 
-/// What the log of the staged file `name` is called.
+/// Returns the name of the log of the staged file `name`.
 fn log_name(name: &Name) -> Name {
     let stem = name.as_bytes().len() - STAGED_SUFFIX.len();
     Name::new(&[&name.as_bytes()[..stem], LOG_SUFFIX].concat()).expect("a suffix makes no bad name")
 }
 
-/// What the staged file is called that `log` would be about.
+/// Returns the name of the staged file of `log`.
 pub(super) fn staged_name(log: &Name) -> Option<Name> {
     let stem = log.as_bytes().strip_suffix(LOG_SUFFIX)?;
     Name::new(&[stem, STAGED_SUFFIX].concat()).ok()
 }
 
-/// A new file; what has its name is not of this staged file.
+/// Creates a file. An existing file of this name belongs to another staged file and is removed.
 fn create(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
     match dir.create(name) {
         Err(Errno::EXIST) => {
@@ -123,7 +125,7 @@ fn create(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The notes up to the first that is torn or damaged, and where that one starts.
+/// Returns the notes before the first torn or damaged frame, and the offset of that frame.
 fn notes(bytes: &[u8]) -> (Vec<Vec<u8>>, u64) {
     let (mut notes, mut rest) = (Vec::new(), bytes);
     while let Some((len, behind)) = rest.split_first_chunk::<LEN_BYTES>() {
@@ -151,14 +153,14 @@ fn sum_of(note: &[u8]) -> [u8; SUM_BYTES] {
     *Fingerprint::of(note).as_bytes().first_chunk().expect("a fingerprint is longer")
 }
 
-/// What a log says first: in which boot, and of which file.
+/// Returns the first note of a log, which identifies the boot and the staged file.
 fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
     let (device, inode) = inode_of(staged);
     let numbers = [device, inode, staged.st_size as u64].map(u64::to_le_bytes);
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 
-/// A regular file that nobody else may write.
+/// True for a regular file of this user that nobody else may write.
 fn is_ours(stat: &Stat) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
     file_type(stat).is_file() && owner && stat.st_mode & 0o022 == 0
@@ -169,9 +171,9 @@ pub(super) const LOG_SUFFIX: &[u8] = b".log";
 const MAGIC: &[u8] = b"deltic log 1";
 const LEN_BYTES: usize = 4;
 const SUM_BYTES: usize = 16;
-/// A longer log is of no use: an index of its chunks would be over its budget.
+/// Greatest length of a log in bytes. An index of the chunks of a longer log would exceed its memory budget.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// How much later than the log the staged file may have changed: what was written last was not noted yet.
+/// Seconds by which the staged file may be newer than its log: the last writes are not noted yet.
 const SLACK_SECS: i64 = 10;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Extended attributes and ACLs, read and set by paths that start at held handles: no call for them takes a handle of a
-//! directory and a name before Linux 6.13.
+//! Extended attributes and ACLs, read and set by paths that start at held handles. Before Linux 6.13 no call for
+//! these takes a directory handle and a name.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 use deltic_store::{Filter, Unset};
 
-/// How an entry is reached.
+/// A path to an entry.
 #[derive(Debug)]
 pub(super) enum Reach {
-    /// By a name in a held directory, which is not followed.
+    /// A name in a held directory; symlinks are not followed.
     Name(Vec<u8>),
-    /// By a name that is followed: the link that `/proc` has for a handle of the entry itself, which leads there and
-    /// nowhere else, or one in a held directory that is followed on purpose.
+    /// A path that is followed: the link in `/proc` of the entry's own handle, which cannot lead elsewhere, or a
+    /// symlink that the run follows.
     Followed(Vec<u8>),
 }
 
@@ -57,16 +57,16 @@ impl Reach {
     }
 }
 
-/// Whether an extended attribute of this name may be told.
+/// True if the rules admit an extended attribute of this name.
 pub(super) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// Adds what `see` asks for of the entry that `at` reaches.
+/// Adds the attributes and ACLs that `see` asks for of the entry at `at`.
 pub(super) fn look(at: &Reach, meta: &mut Meta, see: MetaMask) {
     look_but(at, meta, see, &|_| true);
 }
 
-/// Looks again at an entry of which there was too much, or some that could not be read: it may be among the extended
-/// attributes that `admits` does not let be told.
+/// Reads the attributes again if there were too many, or some were unreadable: these may be among the attributes that
+/// `admits` excludes.
 pub(super) fn look_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,
@@ -102,7 +102,8 @@ fn read(
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
-    // What stands for another comes first, and so before that.
+    // Names that stand for other names come first in reverse order, so the duplicates removed below are the plain
+    // names.
     for name in names(at, see.xattrs).map_err(unread)?.into_iter().rev() {
         if !admits(see.xattrs.sent_name(&name)) {
             continue;
@@ -133,7 +134,7 @@ fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, UnreadReason> {
     bytes.map(|bytes| Acl::parse(&bytes).ok_or(UnreadReason::Other)).transpose()
 }
 
-/// The names that `scope` admits, in order.
+/// Returns the attribute names that `scope` admits, sorted.
 fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
     if scope == XattrScope::Nothing {
         return Ok(Vec::new());
@@ -156,7 +157,7 @@ fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names)
 }
 
-/// The value of the attribute `name`, if there is one.
+/// Returns the value of the attribute `name`, if there is one.
 fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
     match at.get(name, &mut value) {
@@ -170,7 +171,8 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Makes the attributes that `scope` and the rules admit those of `meta`; says which could not be.
+/// Sets the attributes of `meta`, and removes others, as far as `scope` and the rules admit. Returns those that could
+/// not be set.
 pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (XattrScope, &Filter)) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
     let kept = told.map(|xattr| (scope.local_name(&xattr.name), &*xattr.value));
@@ -198,7 +200,7 @@ pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (XattrScope, &
     unset
 }
 
-/// Makes the ACLs those of `meta`, with the permissions of `mode`.
+/// Sets the ACLs of `meta`, with the permissions of `mode`.
 pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     let access = meta.access_acl().map(|acl| acl.with_mode(mode).to_bytes());
     unset.note(ACL, set_acl(at, ACCESS, access));
@@ -207,7 +209,7 @@ pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     }
 }
 
-/// Gives what was made elsewhere the ACL that it would have got from its directory.
+/// Sets the ACL that an entry would have inherited from its directory, on an entry that was created elsewhere.
 pub(super) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     match acl.mask {
         Some(_) => at.set(ACCESS, &acl.with_mode(mode).to_bytes()),
@@ -215,17 +217,17 @@ pub(super) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// What an entry's own ACL says beyond its mode.
+/// Returns the entry's access ACL, if that says more than the mode.
 pub(super) fn access_acl(at: &Reach) -> Option<Acl> {
     acl(at, ACCESS).ok().flatten().filter(|acl| acl.mask.is_some())
 }
 
-/// What a directory gives to what is made in it.
+/// Returns the default ACL of a directory.
 pub(super) fn default_acl(at: &Reach) -> Option<Acl> {
     acl(at, DEFAULT).ok().flatten()
 }
 
-/// Has a directory give nothing to what is made in it. Where that is not ours to say, it stays as it is.
+/// Removes the default ACL of a directory. An error is ignored.
 pub(super) fn forget_default_acl(at: &Reach) {
     let _ = at.remove(DEFAULT);
 }
@@ -237,12 +239,12 @@ fn set_acl(at: &Reach, name: &[u8], acl: Option<Vec<u8>>) -> Result<(), Errno> {
     }
 }
 
-/// What ACLs are called.
+/// Names of ACLs in reports.
 pub(super) const ACL: &str = "ACL";
 pub(super) const DEFAULT_ACL: &str = "default ACL";
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
-/// Most entries have no name, or a few.
+/// Buffer for attribute names in bytes; enough for most entries.
 const FEW_NAMES_BYTES: usize = 1 << 10;
-/// Most bytes that the names of one entry take, as on Linux.
+/// Greatest length in bytes of an entry's attribute names, as on Linux.
 const MAX_LIST_BYTES: usize = 64 << 10;

@@ -1,8 +1,9 @@
-//! Directories and files that options and arguments name (`--backup-dir` and its like, the destination, lists).
+//! Directories and files that options and arguments name (`--backup-dir` and similar options, the destination,
+//! lists).
 //!
-//! Such a path may lead through directories in which others may put symlinks, as a destination that is another user's.
-//! So a symlink on the way is followed only if it is the superuser's or our own: what others put there could lead
-//! anywhere.
+//! The path of such a directory or file may lead through directories in which other users may create symlinks, for
+//! example a destination of another user. So a symlink on the way is followed only if it belongs to the superuser or
+//! this user: another user's symlink could lead anywhere.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,24 +20,24 @@ use crate::dir::{Dir, Led, Trust, Use, WayEnd, client_path, is_confined, stat_in
 use crate::errno::io_error;
 use deltic_store::StoreError;
 
-/// Where `path` below `root` is, from the root of the file system.
+/// Returns the absolute path of `path` below `root`.
 pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
     let below = root.join(OsStr::from_bytes(path.as_bytes()));
-    // What ends with a slash stands for what is in it: people are told of the directory.
+    // A path with a trailing slash stands for the directory's content: messages show the directory without the slash.
     Some(client_path(&std::path::absolute(below).ok()?).components().collect())
 }
 
-/// The directory that an option names.
+/// A directory that an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDir {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whose symlinks on the way are followed.
+    /// Owners whose symlinks on the way are followed.
     pub trust: Trust,
 }
 
 impl NamedDir {
-    /// Holds it.
+    /// Opens the directory.
     pub(super) fn open(&self) -> Result<Dir, Errno> {
         match self.walk()? {
             Led::To(dir) => Ok(dir),
@@ -44,24 +45,24 @@ impl NamedDir {
         }
     }
 
-    /// Fails where a symlink of another user is on the way, and says which.
+    /// Checks that no symlink of another user is on the way.
     ///
     /// # Errors
-    /// [`StoreError::Stranger`].
+    /// [`StoreError::Stranger`], with the path of the symlink.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.walk() {
             Ok(Led::Stranger(link)) => Err(stranger(&link)),
-            // What is missing is made, and what else is wrong is said by who uses it.
+            // A missing directory is created later, and its user reports other errors.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
     }
 
-    /// The same of the directory of an option, which the error names.
+    /// Checks that no symlink of another user is on the way; the error names the option's directory.
     pub(super) fn check_for(&self, action: &'static str) -> Result<(), StoreError> {
         self.check().map_err(|link| self.refused(action, io::Error::other(link)))
     }
 
-    /// Holds the directory of an option, which the error names.
+    /// Opens the directory; the error names the option's directory.
     pub(super) fn open_for(&self, action: &'static str) -> Result<Dir, StoreError> {
         self.open().map_err(|errno| self.refused(action, io_error(errno)))
     }
@@ -70,10 +71,10 @@ impl NamedDir {
         StoreError::Argument { action, argument: client_path(&self.path).into(), source }
     }
 
-    /// The names in it, in no order.
+    /// Returns the names in the directory, in no particular order.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         let dir = self.open()?.dir(&RelPath::root(), Use::Read)?;
@@ -81,25 +82,25 @@ impl NamedDir {
         Ok(names)
     }
 
-    /// Makes it this process's working directory.
+    /// Makes the directory this process's working directory.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn enter(&self) -> io::Result<()> {
         Ok(rustix::process::fchdir(self.open()?)?)
     }
 
-    /// The directory that the operator of this process names for the program itself.
+    /// Returns the directory that the operator of this process names for the program itself.
     #[must_use]
     pub fn of_operator(path: &Path) -> Self {
         Self { path: path.to_path_buf(), trust: Trust::Ours }
     }
 
-    /// Fails if a symlink of another user is in the path of a directory that the operator names, and names the
-    /// symlink.
+    /// Checks that no symlink of another user is in the path of a directory that the operator names. The error names
+    /// the symlink.
     ///
     /// # Errors
-    /// There is such a symlink.
+    /// A symlink of another user is in the path.
     pub fn check_operators(&self) -> io::Result<()> {
         match self.walk() {
             Ok(Led::Stranger(link)) => Err(not_followed(&link)),
@@ -107,10 +108,10 @@ impl NamedDir {
         }
     }
 
-    /// Opens the directory. Names the symlink if a symlink of another user is in the path.
+    /// Opens the directory. If a symlink of another user is in the path, the error names the symlink.
     ///
     /// # Errors
-    /// The system's, or that there is such a symlink.
+    /// The system's error, or a symlink of another user in the path.
     pub fn held(&self) -> io::Result<OwnedFd> {
         match self.walk()? {
             Led::To(dir) => dir.as_fd().try_clone_to_owned(),
@@ -118,7 +119,7 @@ impl NamedDir {
         }
     }
 
-    /// Path of the directory, without symlinks.
+    /// Returns the path of the directory, without symlinks.
     ///
     /// # Errors
     /// As [`NamedDir::held`].
@@ -128,7 +129,7 @@ impl NamedDir {
         Ok(OsString::from_vec(fs::readlinkat(CWD, link, Vec::new())?.into_bytes()).into())
     }
 
-    /// Opens the directory. Makes the directory and its missing parents with `mode`.
+    /// Opens the directory. Creates the directory and its missing parents with `mode`.
     ///
     /// # Errors
     /// As [`NamedDir::held`].
@@ -138,7 +139,7 @@ impl NamedDir {
         self.held()
     }
 
-    /// Makes the last directory of the path, unless there is one: whether it was made.
+    /// Creates the last directory of the path, if it is missing. Returns true if it was created.
     pub(super) fn make(&self, mode: Mode) -> Result<bool, Errno> {
         let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
         match fs::mkdirat(self.above()?, name, mode) {
@@ -147,13 +148,13 @@ impl NamedDir {
         }
     }
 
-    /// Removes it, if it is empty.
+    /// Removes the directory, which must be empty.
     pub(super) fn remove(&self) -> Result<(), Errno> {
         let name = self.path.file_name().ok_or(Errno::INVAL)?;
         fs::unlinkat(self.above()?, name, AtFlags::REMOVEDIR)
     }
 
-    /// Holds the directory in which it has its name.
+    /// Opens the parent directory.
     pub(super) fn above(&self) -> Result<Dir, Errno> {
         match self.path.parent() {
             Some(above) if above != Path::new("") => self.at(above).open(),
@@ -161,7 +162,7 @@ impl NamedDir {
         }
     }
 
-    /// Opens the directory. Makes the directory and its missing parents with `mode`.
+    /// Opens the directory. Creates the directory and its missing parents with `mode`.
     pub(super) fn make_all(&self, mode: Mode) -> Result<Dir, Errno> {
         let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
         let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
@@ -178,21 +179,21 @@ impl NamedDir {
         match Dir::open_straight(&self.path) {
             Ok(dir) => Ok(Led::To(dir)),
             Err(Errno::NAMETOOLONG) => Err(Errno::NAMETOOLONG),
-            // There are symlinks, or this kernel cannot tell.
+            // A symlink is in the path, or this kernel cannot check that.
             Err(_) => begin(&self.path)?.led_to(&self.path, self.trust),
         }
     }
 }
 
-/// A file that an option names, whether or not it is there: its name in a held directory.
+/// A file that an option names, whether the file exists or not: its directory and its name.
 #[derive(Debug)]
 pub struct NamedFile(WayEnd);
 
 impl NamedFile {
-    /// Follows the symlinks on the way to `path`, and in its place, that `trust` says.
+    /// Finds the file at `path`. Symlinks on the way, and at the path itself, are followed as `trust` allows.
     ///
     /// # Errors
-    /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
+    /// Its directory is missing or cannot be entered, or a symlink of another user is on the way.
     pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
@@ -204,11 +205,11 @@ impl NamedFile {
     }
 
     /// Finds a file that the operator of this process names for the program itself: settings, a key, a log. The path
-    /// may lead outside of the directories that the process is restricted to. Symlinks on the path, and in the place
-    /// of the file, are followed if they belong to this user or to the superuser.
+    /// may leave the directories that the process is restricted to. Symlinks on the path, and at the file itself, are
+    /// followed if they belong to this user or to the superuser.
     ///
     /// # Errors
-    /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
+    /// Its directory is missing or cannot be entered, or a symlink of another user is on the way.
     pub fn of_operator(path: &Path) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
@@ -219,26 +220,26 @@ impl NamedFile {
         }
     }
 
-    /// Opens it to read.
+    /// Opens the file to read.
     ///
     /// # Errors
     /// The system's.
     pub fn read(&self) -> io::Result<OwnedFd> {
-        // Who chose the name may have made a FIFO there: nobody waits for its other end.
+        // A client may have created a FIFO there, which would block the open.
         if is_confined() { self.read_regular() } else { Ok(self.0.open(READ)?) }
     }
 
     /// Opens a regular file for reading, without waiting.
     ///
     /// # Errors
-    /// The system's, or that it is something else.
+    /// The system's error, or the entry is no regular file.
     pub fn read_regular(&self) -> io::Result<OwnedFd> {
         let file = self.read_at_once()?;
         let kind = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
         if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
     }
 
-    /// Opens a file of any type for reading. An open of a FIFO does not wait for a writer.
+    /// Opens a file of any type for reading. Opening a FIFO does not wait for a writer.
     ///
     /// # Errors
     /// The system's.
@@ -246,7 +247,7 @@ impl NamedFile {
         Ok(self.0.open(READ | OFlags::NONBLOCK)?)
     }
 
-    /// Opens the file for reading and appending. A missing file is made, with access for its owner alone.
+    /// Opens the file for reading and appending. A missing file is created, with access for its owner alone.
     ///
     /// # Errors
     /// The system's.
@@ -255,15 +256,15 @@ impl NamedFile {
         Ok(self.0.make(flags, OWNERS)?)
     }
 
-    /// Makes the file for writing, with access for its owner alone.
+    /// Creates the file for writing, with access for its owner alone.
     ///
     /// # Errors
-    /// The system's, and where something has the name.
+    /// The system's error, also if the name is taken.
     pub fn create(&self) -> io::Result<OwnedFd> {
         Ok(self.0.make(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNERS)?)
     }
 
-    /// Attributes of the entry with this name.
+    /// Returns the metadata of the entry with this name.
     ///
     /// # Errors
     /// The system's.
@@ -271,7 +272,7 @@ impl NamedFile {
         Ok(fs::fstat(self.0.open(OFlags::PATH)?)?)
     }
 
-    /// Opens it to write behind what it has, and makes it if need be.
+    /// Opens the file for appending; creates it if it is missing.
     ///
     /// # Errors
     /// The system's.
@@ -279,21 +280,21 @@ impl NamedFile {
         Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.0.name
     }
 }
 
-/// The directory that it is in.
+/// Returns the handle of the file's directory.
 impl AsFd for NamedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.dir.as_fd()
     }
 }
 
-/// Where the way to `path` begins; where we are, we need not be allowed to look.
+/// Opens the directory in which the resolution of `path` begins. This needs no read permission.
 fn begin(path: &Path) -> Result<Dir, Errno> {
     match Dir::start(path)? {
         Some(start) => Ok(start),
@@ -301,7 +302,7 @@ fn begin(path: &Path) -> Result<Dir, Errno> {
     }
 }
 
-/// What the path of an argument leads to.
+/// Returns the metadata of the entry at an argument's path, following symlinks.
 ///
 /// # Errors
 /// The system's.
@@ -315,7 +316,7 @@ pub fn look(path: &Path) -> io::Result<Stat> {
     }
 }
 
-/// What is at the path of an argument, be it a symlink.
+/// Returns the metadata of the entry at an argument's path, without following a symlink at its end.
 ///
 /// # Errors
 /// The system's.
@@ -329,7 +330,7 @@ pub fn look_at(path: &Path) -> io::Result<Stat> {
     match path.file_name() {
         Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
             match (NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }).above() {
-                // A directory that is kept to is no symlink.
+                // The path is a directory that confines this process, and so no symlink.
                 Err(Errno::XDEV) => look(path),
                 above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
             }

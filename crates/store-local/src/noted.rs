@@ -1,6 +1,5 @@
-//! Entries that are not what they look like: what only the superuser may set of them is noted in extended attributes
-//! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's
-//! target.
+//! Entries under `--fake-super`, as in rsync: metadata that only the superuser may set is noted in extended
+//! attributes. Devices, FIFOs, sockets and symlinks are regular files then, empty except for a symlink's target.
 
 use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
 use deltic_tree::meta::{ExtraMeta, MAX_XATTR_VALUE_BYTES, Meta, MetaMask};
@@ -12,7 +11,8 @@ use super::more::{ACL, DEFAULT_ACL, Reach};
 use super::snapshot::file_type;
 use deltic_store::Unset;
 
-/// What is noted of the entry that `at` reaches and that looks like `stat`. Notes are on files and directories alone.
+/// Returns the noted metadata of the entry at `at`, whose actual state is `stat`. Only files and directories have
+/// notes.
 pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     let holds = matches!(file_type(stat), FileType::RegularFile | FileType::Directory);
     let mut value = [0; MAX_NOTE_BYTES];
@@ -20,7 +20,7 @@ pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     FakeStat::parse(&value[..len])
 }
 
-/// Makes `meta` what is noted of the entry that `at` reaches; `target` reads the content of a file that stands for a
+/// Replaces `meta` by the noted metadata of the entry at `at`. `target` reads the content of a file that stands for a
 /// symlink.
 pub(super) fn look(
     (at, stat): (&Reach, &Stat),
@@ -65,7 +65,7 @@ fn acl(at: &Reach, name: &[u8], mode: u32) -> Option<Acl> {
     fake_super::parse_acl(&value[..len], mode)
 }
 
-/// Notes what the entry that `at` reaches would be, or that it is what it looks like.
+/// Sets the noted metadata of the entry at `at`, or removes the note.
 pub(super) fn set(at: &Reach, noted: Option<&FakeStat>) -> Result<(), Errno> {
     match noted {
         Some(noted) => at.set(fake_super::STAT, &noted.to_bytes()),
@@ -73,7 +73,7 @@ pub(super) fn set(at: &Reach, noted: Option<&FakeStat>) -> Result<(), Errno> {
     }
 }
 
-/// Notes the ACLs of `meta`, which would have the permissions of `mode`.
+/// Notes the ACLs of `meta`, with the permissions of `mode`.
 pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     let access = meta.access_acl().map(|acl| acl.with_mode(mode));
     let default = meta.default_acl().filter(|_| meta.is_dir()).cloned();
@@ -88,7 +88,7 @@ pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     }
 }
 
-/// What the note is called of what an entry would be.
+/// Name of the note in reports.
 pub(super) const NOTE: &str = "note of its kind, owner and mode";
-/// Longer ones are none.
+/// Greatest length of a valid note in bytes.
 const MAX_NOTE_BYTES: usize = 255;
