@@ -1,8 +1,9 @@
-//! New versions that are not complete, where everybody sees them (`--partial-dir`).
+//! Unfinished new versions that users can see (`--partial-dir`).
 //!
-//! A new version grows in the staging directory as ever. From its first bytes on it has a second name, so that it can
-//! be seen, and taken, whatever becomes of the run. That name goes just before the commit: a run that is killed in
-//! between leaves a staged file, which the next run uses, and never a second name of a file that is in place.
+//! A new version grows in the staging directory. From its first bytes on, the staged file has a hard link in the
+//! partial directory, so that users can see and take the file even if the run fails. The link is removed just before
+//! the commit. A run that is killed in between leaves a staged file, which the next run resumes, and never a link in
+//! the partial directory to a file that is in place.
 
 use deltic_tree::Name;
 use rustix::fs::{Mode, OFlags};
@@ -14,25 +15,26 @@ use super::snapshot::{LocalSnapshot, file_type, inode_of};
 use super::writing::PartialDir;
 use crate::dir::{Dir, Use};
 
-/// What has the second name already.
+/// Handling of another file that has the name in the partial directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Other {
-    /// It keeps it: it may be what is being matched against, and would count as changed without it.
+    /// The other file keeps the name: it may be the file to match against, and would count as changed without the
+    /// name.
     Stays,
-    /// It loses it.
+    /// The other file loses the name.
     Goes,
 }
 
 impl Inner {
-    /// Gives `staged` of `from`, which is for `place`, its second name, where that is asked for. What cannot be shown
-    /// is kept all the same.
+    /// Links the file `staged` of `from`, the new version for `place`, into the partial directory, if the run has
+    /// one. Errors are ignored: the staged file is kept in any case.
     pub(super) fn show_partial(&self, place: &Place, staged: (&Dir, &Name), other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
             let _ = partial.show(place, staged, other);
         }
     }
 
-    /// Takes that name away again, from `staged` or from what an earlier run left there.
+    /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run.
     pub(super) fn hide_partial(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
         self.writing.partial_dir.as_ref().map_or(Ok(()), |partial| partial.hide(place, staged))
     }
@@ -61,11 +63,11 @@ impl PartialDir {
         }
     }
 
-    /// Takes the second name of what is for `place` away, and the directory if it is beside it and empty. Fails where
-    /// `staged` keeps the name. Another file may keep it: it does no harm, and is something to match against.
+    /// Removes the name for `place`, and the partial directory if that is beside `place` and empty. Fails if `staged`
+    /// keeps the name. Another file may keep the name: that file does no harm, and can be matched against.
     fn hide(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
         let dir = match self.open(place) {
-            // Nothing was shown where there is no such directory, or we may not enter it.
+            // No file was linked if the directory is missing or inaccessible.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
             opened => opened?,
         };
@@ -75,18 +77,18 @@ impl PartialDir {
             return Err(errno);
         }
         if let Some((above, name)) = self.beside(place)? {
-            // Others may be shown there.
+            // The directory stays if it has other files.
             let _ = above.remove_dir(&name);
         }
         Ok(())
     }
 
-    /// Which file has the second name of `place`.
+    /// Returns device and inode of the file for `place` in the partial directory.
     pub(super) fn inode(&self, place: &Place) -> Option<(u64, u64)> {
         self.open(place).and_then(|dir| dir.stat(&place.name)).ok().map(|stat| inode_of(&stat))
     }
 
-    /// What has the second name of `place`.
+    /// Opens the file for `place` in the partial directory.
     pub(super) fn snapshot(&self, place: &Place) -> Option<LocalSnapshot> {
         let dir = self.open(place).ok()?;
         let stat = dir.find(&place.name).ok()??;
@@ -104,7 +106,7 @@ impl PartialDir {
         }
     }
 
-    /// Makes the last directory, its owner's alone.
+    /// Creates the last directory of the path, accessible by its owner only if it is beside `place`.
     fn make(&self, place: &Place) -> Result<(), Errno> {
         match (self, self.beside(place)?) {
             (_, Some((above, name))) => match above.make_dir(&name, Mode::RWXU) {
@@ -116,7 +118,7 @@ impl PartialDir {
         }
     }
 
-    /// The directory above the one that is beside `place`, and its name there.
+    /// Returns the parent of the partial directory that is beside `place`, and the directory's name there.
     fn beside(&self, place: &Place) -> Result<Option<(Dir, Name)>, Errno> {
         let Self::Beside(path) = self else { return Ok(None) };
         let Some((above, name)) = path.split_last() else { return Ok(None) };

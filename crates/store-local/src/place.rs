@@ -1,4 +1,4 @@
-//! Where an entry is: the held handle of its directory, and its name there.
+//! The location of an entry: the held handle of its directory, and its name there.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,7 +13,7 @@ use crate::lock;
 use crate::system::System;
 use deltic_store::{StoreError, Version};
 
-/// An entry that may or may not exist, in a directory that does.
+/// An entry, existing or not, in an existing directory.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: RelPath,
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of `path` below `root`, for `action`.
+    /// Returns the place of `path` below `root`, for `action`.
     pub(super) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
         check_path(action, path)?;
         let bad_name = || StoreError::BadName { action, path: path.clone() };
@@ -32,7 +32,8 @@ impl Place {
         Ok(Self { path: path.clone(), dir: Arc::new(dir), dir_path, name })
     }
 
-    /// The same for another entry, with the handle of the same directory if it is in there.
+    /// Returns the place of `path` below `root`, with the same directory handle if the entry is in the same
+    /// directory.
     pub(super) fn next(
         &self,
         root: &Dir,
@@ -48,7 +49,8 @@ impl Place {
         }
     }
 
-    /// What is here. Where notes say what an entry is, a true symlink says nothing: it gives way to a file that does.
+    /// Returns the metadata of the entry. Under `--fake-super`, a real symlink gets an empty target, so that it is
+    /// replaced by a file with a note.
     pub(super) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
         let mut meta = look_at(&self.dir, &self.name, see)?;
         if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
@@ -59,8 +61,8 @@ impl Place {
         Ok(meta)
     }
 
-    /// True if [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be
-    /// empty.
+    /// True if [`land`](Self::land) would fail, because a directory that is not empty is here. A directory that may
+    /// not be listed counts as empty.
     pub(super) fn is_barred(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
         let mut is_full = false;
@@ -73,7 +75,7 @@ impl Place {
         }
     }
 
-    /// Waits for the turn to change what is here.
+    /// Waits for the right to change the entry at this place.
     pub(super) fn turn(&self) -> Result<Turn<'_>, Errno> {
         static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
         let (_, number) = inode_of(&fs::fstat(&self.dir)?);
@@ -83,12 +85,12 @@ impl Place {
         Ok(Turn { place: self, _guard: guard })
     }
 
-    /// Makes `name` in `dir` a hard link of the file `inode` at this place.
+    /// Creates the hard link `name` in `dir` to the file `inode` at this place.
     ///
     /// # Errors
-    /// - `STALE` where another file is here by now.
-    /// - `OPNOTSUPP` if each hard link of a file has its own inode number, as on some file systems in user space: the
-    ///   inode number does not show which file has the new name.
+    /// - `STALE` if another file is here by now.
+    /// - `OPNOTSUPP` if each hard link of a file has its own inode number, as on some FUSE file systems: the number
+    ///   does not show which file has the new name.
     pub(super) fn link_to(
         &self,
         (dir, name): (&Dir, &Name),
@@ -101,13 +103,14 @@ impl Place {
         }
         let why = if has(&self.dir, &self.name)? { Errno::OPNOTSUPP } else { Errno::STALE };
         dir.remove_file(name)?;
-        // What the kernel remembers of the file was so before it had two names: it would change under who copies it.
+        // The kernel's cached metadata may be older than the link: it would change while another thread copies the
+        // file.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
         let _ = fs::statx(&self.dir, self.name.as_bytes(), flags, StatxFlags::BASIC_STATS);
         Err(why)
     }
 
-    /// Moves `staged` of `from` here, over anything but a directory that is not empty.
+    /// Renames `staged` of `from` to this place, over any entry but a directory that is not empty.
     pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {
             Err(Errno::ISDIR) => {
@@ -119,14 +122,13 @@ impl Place {
     }
 }
 
-/// The right to change the entry at a place. No other thread of this process changes the entry between a look and a
-/// rename.
+/// The right to change the entry at a place: no other thread of this process changes the entry until this is dropped.
 pub(super) struct Turn<'a> {
     pub(super) place: &'a Place,
     _guard: MutexGuard<'static, ()>,
 }
 
-/// Way in which a staged file came to its place.
+/// The way in which a staged file got to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
     /// By a rename.
@@ -135,18 +137,18 @@ pub(super) enum Landed {
     Copy,
 }
 
-/// What is said to have been tried where a new version does not get its name.
+/// Action in errors of a commit.
 pub(super) const COMMIT: &str = "put in place";
 
-/// What tells versions of files without opening them.
+/// Returns versions of files without opening them.
 #[derive(Default)]
 pub(super) struct Versions {
-    /// The directory that was last, and its device, if versions on that last.
+    /// The last directory, and its device if versions on that device hold after a new mount.
     last: Option<(RelPath, Option<u64>)>,
 }
 
 impl Versions {
-    /// The version of the regular file at `place`, if it lasts.
+    /// Returns the version of the regular file at `place`, if the version holds after a new mount.
     pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
         let device = match &self.last {
             Some((dir, device)) if *dir == place.dir_path => *device,
@@ -162,7 +164,7 @@ impl Versions {
     }
 }
 
-/// True if `path` is that of an entry of `dir`, which is not the root.
+/// True if `path` is an entry directly in `dir`, which is not the root.
 pub(super) fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
     let name = path.as_bytes().strip_prefix(dir.as_bytes());
     let name = name.and_then(|rest| rest.strip_prefix(b"/"));

@@ -1,11 +1,13 @@
-//! Quotas: bytes and names that a volume may have, or the part of one that a token is for, and bytes that a disk keeps
-//! free (`deltic serve`).
+//! Quotas: the most bytes and names of a volume, or of the part of a volume that a token is for, and bytes that stay
+//! free on a disk (`deltic serve`).
 //!
-//! A new version reserves its length when it is opened, so of several writers at the edge none ends half written. It
-//! counts from then on, beside the version that it replaces. An unfinished file that stays for the next attempt keeps
-//! its share. Each step that replaces or removes a name gives back what that held.
+//! A new version reserves its length when it is opened, so that of several writers near the limit none is left half
+//! written. From then on the new version counts beside the version that it replaces. An unfinished file that stays
+//! for a later attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
+//! name.
 //!
-//! Only [`Quota::recount`] finds what other programs do in the volume, and in a part, those who have other quotas.
+//! Only [`Quota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
+//! quotas.
 
 mod counting;
 
@@ -30,7 +32,7 @@ use crate::lock;
 use crate::log::STAGED_SUFFIX;
 use crate::snapshot::{file_type, inode_of};
 
-/// Space that files take.
+/// Used space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes of files, by their lengths.
@@ -39,8 +41,8 @@ pub struct Usage {
     pub files: u64,
 }
 
-/// Bytes and names that came, less those that went. While a name is replaced, the old one may go before the new one
-/// came.
+/// Bytes and names added, less those removed. While a name is replaced, the old version may be subtracted before the
+/// new one is added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
     bytes: i64,
@@ -64,12 +66,12 @@ impl Balance {
     }
 }
 
-/// Quota of a volume, or of a part of one.
+/// The quota of a volume, or of a part of a volume.
 #[derive(Debug)]
 pub struct Quota {
     root: Dir,
     whose: Whose,
-    /// When all files were counted last.
+    /// Time of the last full count.
     counted: Mutex<Instant>,
     limits: QuotaLimits,
     used: Mutex<Used>,
@@ -79,9 +81,9 @@ pub struct Quota {
 /// Owner of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// A volume's: old versions count.
+    /// A volume: old versions count.
     Volume,
-    /// A token's: they do not.
+    /// A token: old versions do not count.
     Token,
 }
 
@@ -96,9 +98,9 @@ impl fmt::Display for Whose {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
-    /// Entries that are in their places, and old versions.
+    /// Entries in place, and old versions.
     settled: Balance,
-    /// New versions that are not.
+    /// New versions that are not in place.
     pending: Balance,
 }
 
@@ -110,16 +112,16 @@ impl Used {
     }
 }
 
-/// Bytes of a disk that are reserved and not written yet, by all volumes on it.
+/// Bytes of a disk that are reserved but not written yet, for all volumes on the disk.
 type Disk = Mutex<u64>;
 
-/// Quotas of the volumes of this process, by their paths. They are the whole process's, as the volumes are.
+/// Quotas of this process's volumes, by path. Like the volumes, they belong to the whole process.
 static QUOTAS: OnceLock<Vec<(PathBuf, Arc<Quota>)>> = OnceLock::new();
 
-/// Has the volumes that this process keeps to keep to their quotas, and counts what is in them.
+/// Sets the quotas of the volumes that this process is confined to, and counts their present use.
 ///
 /// # Errors
-/// Where the system has no handle for us, or there are quotas already.
+/// The system's error, or `EEXIST` if quotas are set already.
 pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
     let limited = volumes.iter().filter(|volume| volume.quota != QuotaLimits::default());
     let quota = |volume: &VolumeDir| {
@@ -131,16 +133,16 @@ pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
     QUOTAS.set(quotas).map_err(|_| io::Error::from(Errno::EXIST))
 }
 
-/// The directory of `part` in the volume `name`.
+/// Opens the directory `part` in the volume `name`.
 fn place_of(name: &Name, part: &RelPath) -> Result<Dir, Errno> {
     let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
     Dir::start(&path)?.ok_or(Errno::XDEV)
 }
 
-/// Disks by their devices.
+/// Disks by device.
 static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
 
-/// Unfinished files that nobody writes any more, by device and number, with their shares.
+/// Unfinished files without a writer, by device and inode, with their reservations.
 static LEFT: LazyLock<Mutex<HashMap<(u64, u64), Left>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
@@ -150,7 +152,7 @@ struct Left {
 }
 
 impl Left {
-    /// Takes up its space, which the disk has, as far as it has it.
+    /// Turns the space into a reservation, of which nothing remains to be written.
     fn take(self) -> Reserved {
         let bytes = self.bytes;
         let share = |quota| Share { quota, bytes, unwritten: AtomicU64::new(0) };
@@ -158,7 +160,7 @@ impl Left {
     }
 }
 
-/// Size of a new file. A quota counts the length; the disk needs room for the data.
+/// Size of a new file: a quota counts the length, a disk needs room for the data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSize {
     /// Length in bytes.
@@ -168,14 +170,14 @@ pub(crate) struct FileSize {
 }
 
 impl FileSize {
-    /// A file without holes.
+    /// Returns the size of a file without holes.
     pub(crate) const fn full(len: u64) -> Self {
         Self { len, data: len }
     }
 }
 
 impl Quota {
-    /// The quota of `root`, whose files are counted.
+    /// Returns the quota of `root`, after a count of its files.
     pub(crate) fn new(
         (root, whose): (Dir, Whose),
         limits: QuotaLimits,
@@ -183,7 +185,7 @@ impl Quota {
         let device = fs::fstat(&root)?.st_dev;
         let disk = match whose {
             Whose::Volume => Arc::clone(lock(&DISKS).entry(device).or_default()),
-            // The volume's counts what is not written yet.
+            // The quota of the volume counts unwritten bytes.
             Whose::Token => Arc::default(),
         };
         let counted = Mutex::new(Instant::now());
@@ -191,7 +193,8 @@ impl Quota {
         if quota.counts() {
             let (settled, unfinished) = quota.count();
             lock(&quota.used).settled.add(settled);
-            // Those that nobody writes are there at the start alone. Whoever goes on with one reserves for a token too.
+            // Unfinished files without a writer are found at the start only, for the volume: a run that resumes such
+            // a file reserves space in the token's quota too.
             for (inode, bytes) in unfinished.into_iter().filter(|_| whose == Whose::Volume) {
                 lock(&quota.used).pending.add(one(bytes));
                 let mut all = lock(&LEFT);
@@ -203,11 +206,11 @@ impl Quota {
         Ok(quota)
     }
 
-    /// A quota of whoever has a token for `part` of the volume `name` of this process. All that is there is counted,
-    /// whoever put it there, but for old versions.
+    /// Returns the quota of a token for `part` of the volume `name` of this process. All files there count, even
+    /// those of other users, but not old versions.
     ///
     /// # Errors
-    /// Where the part is no directory that we may enter.
+    /// The part is no directory, or may not be entered.
     pub fn of_token(
         name: &Name,
         part: &RelPath,
@@ -218,9 +221,9 @@ impl Quota {
         made.at("count", part)
     }
 
-    /// Counts all files anew, if that was last done longer ago than this.
+    /// Counts all files again if the last count is older than `age`.
     ///
-    /// One counts, and whoever comes meanwhile goes on with the count before.
+    /// Only one caller counts; other callers use the previous count meanwhile.
     pub fn recount_after(&self, age: Duration) {
         let is_due = {
             let mut counted = lock(&self.counted);
@@ -235,7 +238,7 @@ impl Quota {
         }
     }
 
-    /// True as long as the directory that was counted is that of `part` in the volume `name`.
+    /// True if the counted directory is still the directory of `part` in the volume `name`.
     #[must_use]
     pub fn is_of(&self, name: &Name, part: &RelPath) -> bool {
         let there = place_of(name, part).and_then(|dir| fs::fstat(&dir));
@@ -243,13 +246,13 @@ impl Quota {
         is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
     }
 
-    /// The quota of the volume `name` of this process.
+    /// Returns the quota of the volume `name` of this process.
     #[must_use]
     pub fn of_volume(name: &Name) -> Option<Arc<Self>> {
         Self::of_root(&volume_path(name))
     }
 
-    /// The quota of the volume that a store is in whose root is at `path`.
+    /// Returns the quota of the volume that contains `path`, the root of a store.
     pub(crate) fn of_root(path: &Path) -> Option<Arc<Self>> {
         let quotas = QUOTAS.get()?;
         quotas
@@ -258,19 +261,19 @@ impl Quota {
             .map(|(_, quota)| Arc::clone(quota))
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub const fn limits(&self) -> QuotaLimits {
         self.limits
     }
 
-    /// Space that is taken or reserved, if it is counted.
+    /// Returns the used and reserved space, if it is counted.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.counts().then(|| lock(&self.used).all())
     }
 
-    /// Counts all files anew.
+    /// Counts all files again.
     pub fn recount(&self) {
         *lock(&self.counted) = Instant::now();
         self.count_anew();
@@ -283,13 +286,13 @@ impl Quota {
         let before = lock(&self.used).settled;
         let (counted, _) = self.count();
         let mut used = lock(&self.used);
-        // The walk may have met what came and went meanwhile, or not: the next one will.
+        // A file that came or went during the walk may be counted twice or not at all, until the next walk.
         used.settled.bytes -= before.bytes;
         used.settled.files -= before.files;
         used.settled.add(counted);
     }
 
-    /// True if there is a limit that needs a count.
+    /// True if a limit requires counting.
     const fn counts(&self) -> bool {
         self.limits.bytes.is_some() || self.limits.files.is_some()
     }
@@ -328,19 +331,19 @@ impl Quota {
         Ok(Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(data) })
     }
 
-    /// Takes it that an entry is gone.
+    /// Subtracts a removed entry.
     pub(crate) fn gone(&self, stat: &Stat) {
         lock(&self.used).settled.remove(taken_by(stat));
     }
 
-    /// Counts all that is in its place, and finds unfinished files, by device and number, with their lengths.
+    /// Counts all entries in place. Returns their space, and the lengths of unfinished files by device and inode.
     fn count(&self) -> (Usage, HashMap<(u64, u64), u64>) {
         let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
         let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
         while let Some((path, within)) = dirs.pop() {
             let Ok(dir) = self.root.dir(&path, Use::Read) else { continue };
             let mut names = Vec::new();
-            // What cannot be read now is counted the next time.
+            // An unreadable name is counted the next time.
             let _ = dir.for_each_name(|name| names.extend(Name::new(name)));
             for name in names {
                 let Ok(stat) = dir.stat(&name) else { continue };
@@ -372,7 +375,7 @@ impl Quota {
     }
 }
 
-/// Part of a volume that is counted.
+/// Part of a volume in a count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     Tree,
@@ -380,12 +383,12 @@ enum Within {
     Stage,
 }
 
-/// Space that one name takes.
+/// Returns the space of one name.
 const fn one(bytes: u64) -> Usage {
     Usage { bytes, files: 1 }
 }
 
-/// Space that is free once this entry loses its name.
+/// Returns the space that is freed when this entry loses a name.
 fn taken_by(stat: &Stat) -> Usage {
     let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
     one(if is_last { stat.st_size as u64 } else { 0 })
@@ -395,8 +398,8 @@ fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
     StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
 }
 
-/// Space that is reserved, by each quota that holds, and given back with this value unless it is [kept](Self::keep); no
-/// space in a store without a quota.
+/// Reserved space, one share for each quota. It is given back on drop, unless [kept](Self::keep). Empty in a store
+/// without a quota.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(Vec<Share>);
 
@@ -404,12 +407,12 @@ pub(crate) struct Reserved(Vec<Share>);
 struct Share {
     quota: Arc<Quota>,
     bytes: u64,
-    /// How many of them the disk does not have yet.
+    /// Bytes that are not on the disk yet.
     unwritten: AtomicU64,
 }
 
 impl Reserved {
-    /// Takes it that so many of the bytes are on the disk now.
+    /// Notes that this many of the bytes were written to the disk.
     pub(crate) fn wrote(&self, bytes: u64) {
         for share in &self.0 {
             let mut unwritten = lock(&share.quota.disk);
@@ -419,7 +422,7 @@ impl Reserved {
         }
     }
 
-    /// Counts the blocks that a new file has as on the disk.
+    /// Counts the allocated blocks of a new file as written.
     pub(crate) fn allocated(&self, file: impl AsFd) -> Result<(), Errno> {
         if !self.0.is_empty() {
             self.wrote(bytes_on_disk(&fs::fstat(file)?));
@@ -427,7 +430,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Keeps the space: the entry is in its place.
+    /// Turns the reservation into used space: the entry is in place.
     pub(crate) fn keep(mut self) {
         for share in self.0.drain(..) {
             let mut used = lock(&share.quota.used);
@@ -436,14 +439,14 @@ impl Reserved {
         }
     }
 
-    /// Keeps the space if an entry was put in its place, with all attributes or not.
+    /// Keeps the space if an entry was put in place, even with incomplete metadata.
     pub(crate) fn keep_if<T>(self, put: &Result<T, StoreError>) {
         if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
             self.keep();
         }
     }
 
-    /// Leaves the space to the unfinished file `inode`, until somebody goes on with it or removes it.
+    /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
     pub(crate) fn leave(mut self, inode: (u64, u64)) {
         for share in self.0.drain(..) {
             let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
@@ -474,18 +477,18 @@ impl Drop for Reserved {
     }
 }
 
-/// Gives back the space of the unfinished file `name` of `dir`, which is about to go.
+/// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
 pub(crate) fn forget(dir: &Dir, name: &Name) {
     if lock(&LEFT).is_empty() {
         return;
     }
     let Ok(stat) = dir.stat(name) else { return };
     let left = lock(&LEFT).remove(&inode_of(&stat));
-    // Dropped, it gives the space back.
+    // Dropping the reservation gives the space back.
     left.map(Left::take);
 }
 
-/// Takes it that the unfinished file `inode` is in its place now, if it was left.
+/// Turns the reservation of the unfinished file `inode`, if it has one, into used space: the file is in place.
 pub(crate) fn landed(inode: (u64, u64)) {
     let left = lock(&LEFT).remove(&inode);
     if let Some(left) = left {

@@ -1,4 +1,4 @@
-//! A local file in the making, and the order of writes that makes its commit safe (`RELIABILITY` §3.1).
+//! A staged new version of a local file, and the order of writes that makes its commit safe.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
 };
 
-/// A new version of a local file, staged.
+/// A staged new version of a local file.
 #[derive(Debug)]
 pub struct LocalRebuild {
     store: Arc<Inner>,
@@ -40,38 +40,39 @@ pub struct LocalRebuild {
     len: u64,
     log: Mutex<Log>,
     room: Room,
-    /// What is there before anything is written.
+    /// Content of the staged file before the first write.
     under: Under,
-    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until
-    /// then.
+    /// Serializes writes: the kernel lets one thread write to a file at a time, and waiting threads would waste
+    /// processor time.
     turn: Mutex<()>,
-    /// The file that is changed where it is, if one is.
+    /// The existing file, if the new version is written into it (`--inplace`).
     changing: Option<Changing>,
-    /// Bytes that were written to it.
+    /// Number of bytes written to the staged file.
     written: AtomicU64,
     fate: Mutex<Fate>,
-    /// Space that it may take.
+    /// Space reserved for the new version.
     reserved: Reserved,
 }
 
-/// Bytes that are written to a file that is to be durable before they begin to go to the disk, while more are on their
-/// way. The flush before the commit then finds little left to do, and neither a machine of little memory nor who
-/// flushes a file beside has more than twice as many to wait for.
+/// Bytes after which write-back of a durable file starts, while more bytes arrive. So little remains for the flush
+/// before the commit, and neither a machine with little memory nor a flush of another file has to wait for more than
+/// twice as many.
 const WRITE_BACK_BYTES: u64 = 4 << 20;
 
-/// The same where that takes a flush, which writes more than the file.
+/// Bytes after which a durable file is flushed, on systems that cannot write back a range: a flush writes more than
+/// the file.
 const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
-/// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
+/// Fate of the staged file when its rebuild is dropped. A later value overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// Nothing was sent for it yet: it goes.
+    /// Contains nothing that was sent: it is removed.
     Worthless,
-    /// It spares the next attempt some traffic: it stays.
+    /// Spares the next attempt some traffic: it stays.
     Worthwhile,
-    /// A write failed, and nobody knows what is in it; or the disk is full, and it makes room.
+    /// Has unknown content after a failed write, or must make room on a full disk: it is removed.
     Spoiled,
-    /// It has left the staging directory.
+    /// Has left the staging directory.
     Gone,
 }
 
@@ -86,7 +87,7 @@ impl LocalRebuild {
         let changing = Self::changing(&store, &place)?;
         let reserved = store.reserve_size(&place, size)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
-            // The file is ours to change, but its directory is not.
+            // The file may be changed, but no file may be created in its directory.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
                 StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
             }
@@ -117,13 +118,13 @@ impl LocalRebuild {
         Ok(rebuild)
     }
 
-    /// The file that is to change where it is, if one is.
+    /// Opens the existing file at `place`, if it is to be changed in place.
     fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
         let changing = if store.writing.inplace { Changing::of(place)? } else { None };
         Ok(changing.filter(|changing| store.may_change(changing.version())))
     }
 
-    /// Goes on with what was left behind for `path`.
+    /// Resumes the staged file that an earlier attempt left for `path`.
     pub(super) fn resume(
         store: Arc<Inner>,
         path: &RelPath,
@@ -157,7 +158,8 @@ impl LocalRebuild {
         Ok(Some(Resumed { rebuild, notes }))
     }
 
-    /// Room for what is written. What has holes, or moves into another file, takes none before.
+    /// Returns the policy for allocating blocks in advance: none for a file with holes, or one that is copied into
+    /// the existing file.
     fn room(store: &Inner, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
@@ -174,7 +176,7 @@ impl LocalRebuild {
         }
     }
 
-    /// Lets it be seen while it is not complete, where that is asked for.
+    /// Links the staged file into the partial directory, if the run has one.
     fn show(&self, other: Other) {
         if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
@@ -184,12 +186,12 @@ impl LocalRebuild {
         }
     }
 
-    /// Takes back what [`Self::show`] did.
+    /// Removes the link of [`Self::show`].
     fn hide(&self) {
         if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
         {
-            // It is no file of the tree: what stays is something to match against.
+            // The partial directory is no part of the tree: a link that stays can be matched against.
             let _ = self.store.hide_partial(&place, self.inode);
         }
     }
@@ -220,8 +222,8 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
-    /// would not miss: it spoils the file. What of the attributes could not be set.
+    /// Sets metadata of the staged file and flushes the file. A failed flush may have lost bytes, and a second flush
+    /// would not report that, so the file is spoiled then. Returns the metadata that could not be set.
     fn finish(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
@@ -240,19 +242,20 @@ impl LocalRebuild {
         Ok(unset)
     }
 
-    /// The mode of the file at `place`, as it is noted if need be.
+    /// Returns the mode of the file at `place`: under `--fake-super` the noted mode.
     fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
         let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
         let noted = self.store.see.fake_super.then(look).flatten();
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 
-    /// Has what was written go to the disk, each time that there is enough of it. It fails as the last flush would.
+    /// Starts write-back of written bytes, each time that enough have gathered. The errors are those of the last
+    /// flush.
     fn write_back(&self, written: u64) -> Result<(), StoreError> {
         let by_range = self.store.touched.system().writes_back_by_range();
         let step = if by_range { WRITE_BACK_BYTES } else { FLUSH_EVERY_BYTES };
         let before = self.written.fetch_add(written, Ordering::Relaxed);
-        // What changes where it is, is flushed there.
+        // A file that is changed in place is flushed by that change.
         let lasts = self.store.touched.is_durable() && self.changing.is_none();
         if !lasts || before / step == (before + written) / step {
             return Ok(());
@@ -262,9 +265,9 @@ impl LocalRebuild {
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Copies the staged file to a staging directory from which a rename reaches `place`, if no rename reaches
-    /// `place` from the present one. A file is staged too far away if it has a directory on another file system
-    /// (`--temp-dir`), or if staging began before a rename was refused.
+    /// Copies the staged file to a staging directory from which a rename can reach `place`, if none can from the
+    /// present one. That is so if `--temp-dir` is on another file system, or if staging began before a rename was
+    /// refused.
     fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
         if self.stages().serves(&self.staged.home, place)? {
             return Ok(());
@@ -296,8 +299,8 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them:
-    /// one after the other then, and the last one's content stays.
+    /// Changes a file in place. A file of several names may be updated under more than one of them: one name waits
+    /// for the other, and the last content stays.
     fn take_turn(
         &self,
         changing: &Changing,
@@ -315,7 +318,7 @@ impl LocalRebuild {
         let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
         let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
         let (version, old) = match ours {
-            // What lies where it lay is the other name's, unless that was there before.
+            // A span that was left in place has the other name's content by now.
             Some(now)
                 if Stamp::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
             {
@@ -338,13 +341,14 @@ impl LocalRebuild {
         changed
     }
 
-    /// The file in place, if it is of this version.
+    /// Returns the state of the file in place, if the file is of this version.
     fn of_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
         let conflict = || StoreError::Conflict { path: self.path.clone() };
         old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
     }
 
-    /// Writes what is staged into the file that is to change; under its name `other` it did before.
+    /// Writes the staged bytes into the file to be changed. The run has changed the file under its name `other`
+    /// before, if given.
     fn change(
         &self,
         changing: &Changing,
@@ -354,7 +358,7 @@ impl LocalRebuild {
         let writer = changing.writer(place)?;
         let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
         let begun = self.store.commits.under_way.begin(&self.path);
-        // Nobody hears this any more.
+        // The session has ended: no error would be reported.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;
@@ -362,7 +366,7 @@ impl LocalRebuild {
         let staged = (&self.staged.file, self.inode.0);
         let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
-        // The time that says that it is done must not be on the disk before what it says that of.
+        // The new time says that the file is complete, and so must not reach the disk before the content.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
         changed.and_then(|()| flush()).map_err(|errno| {
             self.doom(Fate::Worthwhile);
@@ -386,7 +390,7 @@ impl LocalRebuild {
         unset.of(&self.path)
     }
 
-    /// What it is when nothing but its name is missing.
+    /// Returns the staged file as a version that only lacks its name.
     fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
         let Staged { home, whose, name, .. } = &self.staged;
         Finished {
@@ -445,7 +449,7 @@ impl Rebuild for LocalRebuild {
         if let Some(changing) = &self.changing
             && changing.has(from, &old, new_start)
         {
-            // Not what an interrupted run may have staged there: its source was another.
+            // An interrupted run with another source may have staged other bytes there.
             changing.unstage(&old);
             return from.check_unchanged();
         }
@@ -481,7 +485,7 @@ impl Rebuild for LocalRebuild {
             Ok(true)
         };
         let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
-        // Once per copy, so that nobody has to hold the old versions until the commit.
+        // Checked after each copy, so that old versions need not be held until the commit.
         from.check_unchanged()?;
         self.write_back(new_end - new_start)?;
         if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
@@ -514,7 +518,7 @@ impl Rebuild for LocalRebuild {
 
     fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
         self.check_span(span.start, span.end.saturating_sub(span.start))?;
-        // A file to which nothing was written is zeros, also where the file system makes no holes.
+        // An unwritten staged file consists of zeros, even without support for holes.
         if self.under == Under::Blocks || self.written.load(Ordering::Relaxed) > 0 {
             let turn = lock(&self.turn);
             let cleared = clear(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
@@ -537,7 +541,8 @@ impl Rebuild for LocalRebuild {
         let place = Place::of(&self.store.root, COMMIT, &self.path)?;
         let expected = Expected::of(&commit.replaces);
         if let Some(changing) = self.changing.take() {
-            // What others wrote to it meanwhile does not show in its times, which are set last.
+            // Concurrent writes by other programs do not show in the file's times, which are set last: so no version
+            // is returned.
             let changed = self.take_turn(&changing, &commit, (&place, &expected));
             std::mem::take(&mut self.reserved).keep_if(&changed);
             self.store.tell_if_put(&self.path, &changed);
@@ -580,7 +585,8 @@ impl Drop for LocalRebuild {
             Fate::Worthwhile if !self.store.policy.one_shot => {
                 self.show(Other::Goes);
                 std::mem::take(&mut self.reserved).leave(self.inode);
-                // Closing does it too, but not while a child that is being started has the handle as well.
+                // Closing the file unlocks it too, but not while a child process that is being started shares the
+                // handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());
             }
@@ -588,7 +594,7 @@ impl Drop for LocalRebuild {
                 if fate == Fate::Spoiled {
                     self.hide();
                 }
-                // What stays is litter for the sweep.
+                // The sweep removes the file if this fails.
                 let _ = self.stages().dir(home).map(|dir| discard(&dir, name));
             }
         }

@@ -1,5 +1,5 @@
-//! What was found out of the directories that were last: entries come directory by directory, but on several threads at
-//! a time, each of which is in another one.
+//! Facts about recently used directories. Entries arrive directory by directory, but on several threads, each in a
+//! different directory.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use deltic_tree::RelPath;
 
 use crate::lock;
 
-/// What is known of a few directories.
+/// One fact of type `T` for each of a few directories.
 #[derive(Debug)]
 pub(super) struct Recent<T>(Mutex<VecDeque<(RelPath, T)>>);
 
@@ -23,7 +23,7 @@ impl<T: Clone> Recent<T> {
         lock(&self.0).iter().find(|(known, _)| known == dir).map(|(_, of)| of.clone())
     }
 
-    /// Notes what `dir` is, in the place of what is known longest.
+    /// Notes the fact about `dir`, in place of the oldest one.
     pub(super) fn note(&self, dir: &RelPath, of: T) {
         let mut all = lock(&self.0);
         all.retain(|(known, _)| known != dir);
@@ -36,7 +36,7 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-/// More than threads that make entries on most machines.
+/// Number of directories; more than the threads that create entries on most machines.
 const DIRS: usize = 8;
 
 #[cfg(test)]

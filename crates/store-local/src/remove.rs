@@ -1,4 +1,4 @@
-//! Removing whole trees, some names at a time, without recursion and with one handle at a time.
+//! Removes whole trees, some names per call, without recursion and with one directory handle at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,11 +22,11 @@ use crate::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
 use deltic_store::{Going, Removed, StoreError};
 
-/// Removals that are not at their end, and by what rules names go.
+/// Unfinished removals, and the rules for names to remove.
 #[derive(Debug)]
 pub(super) struct Removals {
     under_way: Mutex<HashMap<RelPath, Removal>>,
-    /// What files of rules say when the first name of their directory is to go: later they may be gone themselves.
+    /// Rules from files, as read when the first name of their directory is removed: the files may be removed later.
     rules: Mutex<Scopes>,
 }
 
@@ -35,7 +35,8 @@ impl Removals {
         Self { under_way: Mutex::default(), rules: Mutex::new(rules) }
     }
 
-    /// What counts in `dir`. Files of rules still come while names are counted or replaced.
+    /// Returns the rules for `dir`. While names are only counted, or a directory gives way, files of rules are read
+    /// afresh: the run may still add such files.
     fn scope(&self, store: &Inner, dir: &RelPath, going: Going) -> Result<Arc<Scope>, StoreError> {
         match going.gives_way || going.dry_run {
             true => store.scopes.fresh(dir, &*store.root),
@@ -44,17 +45,17 @@ impl Removals {
     }
 }
 
-/// A removal under way.
+/// An unfinished removal.
 #[derive(Debug)]
 struct Removal {
     going: Going,
-    /// What is removed.
+    /// The path to remove.
     path: RelPath,
-    /// Directories that are being emptied, each in the one before.
+    /// Directories that are being emptied, each inside the previous one.
     frames: Vec<Frame>,
-    /// Why `path` stays, once it is known.
+    /// The reason why `path` stays, if it does.
     stays: Stays,
-    /// What the present call did.
+    /// Results of the present call.
     done: Removed,
 }
 
@@ -64,33 +65,33 @@ struct Frame {
     path: RelPath,
     scope: Arc<Scope>,
     judges: [Judge; 2],
-    /// Of each entry its name and what it is.
+    /// Type and name of each entry.
     entries: PackedStrings,
-    /// In this order, of which so many were seen.
+    /// Entries by name; the first `seen` are done.
     order: Vec<packed::StringSlot>,
     seen: usize,
-    /// What could not be listed: it may be empty even so.
+    /// The error of listing the directory, which may be empty even so.
     unread: Option<StoreError>,
     stays: Stays,
 }
 
-/// Why a directory stays; the last reason of several is told.
+/// The reason why a directory stays; the last variant counts if there are several reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stays {
     #[default]
     No,
-    /// Backups are in it.
+    /// The directory holds backups.
     Backups,
-    /// Some of what is in it is protected.
+    /// The directory holds protected entries.
     Protected,
-    /// Names came into it while it was emptied.
+    /// New entries appeared while the directory was emptied.
     Refilled,
-    /// Some of what is in it could not be removed, which is told.
+    /// An entry could not be removed; its error is reported.
     Failed,
 }
 
-/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone
-/// already may have had two names in the list.
+/// Removes the entry at `place`, if it is still as listed (`is`). `found` is its present metadata, or that of the
+/// entry behind it. A missing entry is no error: the list may contain two names of it.
 pub(super) fn remove_unchanged(
     place: &Place,
     is: &Meta,
@@ -110,7 +111,7 @@ pub(super) fn remove_unchanged(
     }
 }
 
-/// Removes the file at `path`, if it is this version; it is kept where old versions are.
+/// Removes the file at `path`, if it has this version. The old version is kept if the store keeps old versions.
 pub(super) fn remove_version(
     store: &Inner,
     path: &RelPath,
@@ -128,17 +129,18 @@ pub(super) fn remove_version(
     Ok(())
 }
 
-/// A directory in which names are removed, and who judges them.
+/// A directory in which names are removed, and the rules for these.
 pub(super) struct Site {
     place: Place,
     scope: Arc<Scope>,
     judges: [Judge; 2],
-    /// True if it is told under another name, through a symlink that is kept.
+    /// True if the directory is listed under another name, through a kept symlink.
     is_led_to: bool,
 }
 
 impl Site {
-    /// Where `path` is; what was found out of the directory of the `last` one serves again.
+    /// Returns the site of `path`. Reuses facts about the directory from the `last` site, if the directory is the
+    /// same.
     fn of(
         store: &Inner,
         path: &RelPath,
@@ -166,8 +168,8 @@ impl Site {
     }
 }
 
-/// Removes some of what is at `path` and below it that the filter admits; what is known of the directory of the `last`
-/// name that was removed is not found out once more.
+/// Removes some of the entries at and below `path` that the filter admits. Facts about the directory of the `last`
+/// removed name are reused.
 pub(super) fn remove_after(
     store: &Inner,
     (path, going): (&RelPath, Going),
@@ -193,8 +195,8 @@ pub(super) fn remove_after(
     Ok(done)
 }
 
-/// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
-/// Only what neither protects goes: the files may have come with this run, or gone.
+/// Returns the rules for names in `dir`: those of the first listing, and the present ones. Only a name that neither
+/// protects is removed, since the run may have added or removed files of rules.
 fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
     let scopes = &store.scopes;
     Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
@@ -205,7 +207,7 @@ fn bad_name(dir: &RelPath) -> StoreError {
 }
 
 impl Removal {
-    /// Removes what is at `site` where it is no directory, else sees what is in it.
+    /// Removes the entry at `site`, or lists it if it is a directory.
     fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
         let Site { place, scope, judges, is_led_to } = site;
         let Place { path, dir, name, .. } = place;
@@ -225,7 +227,7 @@ impl Removal {
         Ok(removal)
     }
 
-    /// Removes some more.
+    /// Removes further entries, up to the limit of one call.
     fn go_on(&mut self, store: &Inner) {
         let mut held = Held(None);
         while let Some(frame) = self.frames.last_mut() {
@@ -254,7 +256,7 @@ impl Removal {
         });
     }
 
-    /// Removes an entry of the last frame, or sees what is in it, if it may go.
+    /// Removes an entry of the last frame if the rules allow, or lists it if it is a directory.
     fn take_entry(
         &mut self,
         store: &Inner,
@@ -265,7 +267,7 @@ impl Removal {
         let frame = self.frames.last_mut().expect("it is an entry of one");
         let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
         if is_private(name.as_bytes()) {
-            // Litter of a run that had its root here, or on this mount.
+            // The staging directory of a run that had its root here, or on this mount.
             return match self.going.dry_run {
                 true => Ok(()),
                 false => store.stages.sweep_home(&frame.path).map(drop),
@@ -277,7 +279,7 @@ impl Removal {
             return Ok(());
         }
         if store.is_backup(&path) {
-            // Whatever rules say: it may be of this run.
+            // Kept whatever the rules say: the backup may be of this run.
             self.stay(Stays::Backups);
             return Ok(());
         }
@@ -319,14 +321,14 @@ impl Removal {
         Ok(())
     }
 
-    /// Sees what is in the directory `path`, given what counts `above` it.
+    /// Lists the directory `path`; `above` has the rules of its parent.
     fn enter(
         &mut self,
         store: &Inner,
         path: &RelPath,
         above: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        // What is in one that gives way was counted as far as it could be read.
+        // A directory that gives way was counted without changing its mode.
         if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
             open_to_owner(&store.root, path);
         }
@@ -336,7 +338,7 @@ impl Removal {
         let (path, unread, stays) = (path.clone(), None, Stays::No);
         let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
         let read = match frame.read(store) {
-            // What is empty goes all the same.
+            // An unreadable directory can be removed if it is empty.
             Err(error @ StoreError::Denied { .. }) => {
                 frame.unread = Some(error);
                 Ok(())
@@ -347,7 +349,7 @@ impl Removal {
         read
     }
 
-    /// Removes the directory of the last frame, whose entries are gone, unless it stays for some that are not.
+    /// Removes the emptied directory of the last frame, unless entries in it stay.
     fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let gives_way = self.going.gives_way && self.frames.is_empty();
@@ -381,12 +383,12 @@ impl Removal {
         Ok(())
     }
 
-    /// True if as many names went in this call as may.
+    /// True if this call has removed the greatest number of names.
     fn is_spent(&self) -> bool {
         self.done.gone.len() as u64 >= self.going.most
     }
 
-    /// Notes why something stayed, if it did, and what it is in with it. What vanished is no trouble.
+    /// Notes the reason why an entry stayed, which keeps its directory too. A vanished entry is no error.
     fn note(&mut self, step: Result<(), StoreError>) {
         match step {
             Ok(()) | Err(StoreError::NotFound { .. }) => {}
@@ -397,7 +399,7 @@ impl Removal {
         }
     }
 
-    /// The directory that is being emptied stays.
+    /// Notes that the directory being emptied stays.
     fn stay(&mut self, why: Stays) {
         let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
         *stays = why.max(*stays);
@@ -405,7 +407,7 @@ impl Removal {
 }
 
 impl Frame {
-    /// Notes what is in the directory. There may be very much.
+    /// Notes the entries of the directory. There may be very many.
     fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
         let Self { path, entries, order, .. } = self;
         let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
@@ -442,11 +444,11 @@ impl Frame {
     }
 }
 
-/// The handle of the directory that was used last.
+/// The handle of the last used directory.
 struct Held(Option<(RelPath, Dir)>);
 
 impl Held {
-    /// That of `path`.
+    /// Returns the handle of `path`.
     fn hold(&mut self, store: &Inner, path: &RelPath) -> Result<&Dir, Errno> {
         if self.0.as_ref().is_none_or(|(held, _)| held != path) {
             self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
@@ -456,7 +458,7 @@ impl Held {
 }
 
 impl Inner {
-    /// True if `name` of `dir`, which is an `item`, may go.
+    /// True if `name` of `dir`, of type `item`, may be removed.
     fn may_go(
         &self,
         judges: &mut [Judge; 2],
@@ -479,7 +481,7 @@ fn item_of(file_type: FileType) -> EntryType {
     }
 }
 
-/// Names that go, or stay, in a call.
+/// Greatest number of names that are removed, or reported as staying, in one call.
 const REMOVED_AT_ONCE: usize = 256;
 const ITEMS: [EntryType; 5] =
     [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Device, EntryType::Special];

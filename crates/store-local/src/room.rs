@@ -1,12 +1,12 @@
-//! Where the bytes of a new version go: whether its file system shares blocks, and blocks that it is given beforehand.
+//! Blocks for the bytes of a new version: whether its file system shares blocks, and blocks that are allocated in
+//! advance.
 //!
-//! ext4 shares none, and passes on page by page what it is to copy. It looks for blocks as late as it can, and when a
-//! file is renamed over another, at once and for all of it. A copy of 1 GiB into blocks that it has takes a quarter
-//! less processor time, the rename included. Other file systems share blocks (btrfs, xfs) or would write zeros first
-//! (tmpfs).
+//! ext4 shares no blocks and copies page by page. It allocates blocks as late as possible, and all at once when a
+//! file is renamed over another. A copy of 1 GiB into allocated blocks takes a quarter less processor time, including
+//! the rename. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
 //!
-//! A window is reserved when something is copied there, not when a length is claimed: a sender could claim all of the
-//! disk. Whoever wants all of a file reserved (`--preallocate`) lets it.
+//! A window is allocated when bytes are copied there, not when a length is announced: a sender could announce the
+//! size of the whole disk. `--preallocate` permits allocating all of a file.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,23 +19,23 @@ use rustix::io::Errno;
 use crate::lock;
 use crate::system::{EXT4, TMPFS, kind_of};
 
-/// Where one new version goes.
+/// Allocation of blocks for one new version.
 #[derive(Debug)]
 pub(super) struct Room {
     shares: bool,
     reserved: Option<Reserved>,
 }
 
-/// What of a new version is to have blocks before it has content.
+/// Part of a new version to allocate before it has content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reserve {
-    /// What is worth while.
+    /// Windows that bytes are copied to, where that saves time.
     Worthwhile,
-    /// Nothing: there may be holes.
+    /// No part: the file may have holes.
     Nothing,
 }
 
-/// The windows of one file that have blocks.
+/// The allocated windows of one file.
 #[derive(Debug)]
 struct Reserved {
     len: u64,
@@ -43,26 +43,25 @@ struct Reserved {
 }
 
 impl Room {
-    /// For a file that will be `len` bytes long.
+    /// Returns the allocation for a file of `len` bytes.
     pub(super) fn of(file: impl AsFd, len: u64, reserve: Reserve) -> Self {
         if reserve == Reserve::Nothing {
-            // Shared blocks of zeros are no holes.
+            // A shared block of zeros is no hole.
             return Self { shares: false, reserved: None };
         }
         let kind = || kind_of(file).unwrap_or(0);
-        // What is shorter is not worth the call.
+        // A short file is not worth the call.
         let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
         let reserved = (kind == EXT4).then(|| Reserved { len, windows: Mutex::default() });
         Self { shares: ![EXT4, TMPFS].contains(&kind), reserved }
     }
 
-    /// True if the kernel may have something better to do than reading and writing.
+    /// True if the kernel may share blocks instead of reading and writing.
     pub(super) const fn may_be_shared(&self) -> bool {
         self.shares
     }
 
-    /// Gives blocks to the windows that `range` lies in, where that is worth while. Where it fails, writing will say
-    /// why.
+    /// Allocates the windows that `range` lies in, if that saves time. Errors are ignored: the write will fail too.
     pub(super) fn reserve(&self, file: impl AsFd, range: Range<u64>) {
         let Some(Reserved { len, windows }) = &self.reserved else { return };
         for window in range.start / WINDOW_BYTES..range.end.div_ceil(WINDOW_BYTES) {
@@ -75,7 +74,7 @@ impl Room {
     }
 }
 
-/// Gives blocks to all of a file from `start` to `end`. Where the file system does not do that, none are given.
+/// Allocates all blocks of a file from `start` to `end`. A file system without support for that is no error.
 pub(super) fn reserve_all(file: impl AsFd, start: u64, end: u64) -> Result<(), Errno> {
     if start >= end {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Roots of stores that are not there yet: they are made, with what is missing above them, and go again if nothing
-//! came.
+//! Creates missing roots of stores, with missing directories above. Removes them again if the transfer brings
+//! nothing.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::errno::At;
 use crate::named::NamedDir;
 use crate::quota::{Quota, Reserved};
 
-/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What
-/// holds it is to [know that](crate::LocalStore::with_new_root). It counts for the quota of its volume, and for these.
+/// Creates the directory `dir`, accessible by its owner only, unless it exists; its parent must exist. Returns true
+/// if it was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts for the
+/// quota of its volume, and for `quotas`.
 ///
 /// # Errors
-/// Where it cannot be made, or is something else, or a quota has no room.
+/// The directory cannot be created, another entry has its name, or a quota has no room.
 pub fn create_root(
     dir: &NamedDir,
     durability: Durability,
@@ -24,7 +25,8 @@ pub fn create_root(
     create(dir, Mode::RWXU, (durability, quotas))
 }
 
-/// Makes a directory above a root, unless it exists, for whom the process makes things: whether it was made.
+/// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if it was
+/// created.
 ///
 /// # Errors
 /// As [`create_root`].
@@ -41,7 +43,7 @@ fn create(
     mode: Mode,
     (durability, quotas): (Durability, &[Arc<Quota>]),
 ) -> Result<bool, StoreError> {
-    // Another session may have made it meanwhile.
+    // Another session may have created the directory meanwhile.
     let reserved = match dir.open() {
         Ok(_) => Reserved::default(),
         Err(_) => Reserved::of_dir(&dir.path, quotas)?,
@@ -57,10 +59,10 @@ fn create(
     Ok(made)
 }
 
-/// Removes a directory that was made in vain, unless something is in it.
+/// Removes a new directory that is not needed; the directory must be empty.
 ///
 /// # Errors
-/// Where it cannot be removed.
+/// The directory cannot be removed, for example because it is not empty.
 pub fn remove_root(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<(), StoreError> {
     dir.remove().at("remove", &RelPath::root())?;
     Quota::dir_gone(&dir.path, quotas);
