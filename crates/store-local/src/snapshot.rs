@@ -1,4 +1,4 @@
-//! A file of a local tree, held open.
+//! A file of a local tree that is held open.
 
 use std::io;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use crate::system::System;
 use crate::tight::spare_memory;
 use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
 
-/// One version of a local file.
+/// One version of a local file, held open.
 #[derive(Debug)]
 pub struct LocalSnapshot {
     file: OwnedFd,
@@ -32,13 +32,12 @@ pub struct LocalSnapshot {
     meta: Meta,
     stamp: Stamp,
     doubt: Option<Doubt>,
-    /// True if it may get more names meanwhile: we make some ourselves.
+    /// True if the file may get more names meanwhile: this run may create hard links.
     gets_names: bool,
     has_holes: bool,
 }
 
-/// Tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
-/// (`RELIABILITY` finding 5).
+/// Identifies a version of a file without reading it. Includes ctime, since a program can set mtime back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) inode: (u64, u64),
@@ -49,7 +48,7 @@ pub(crate) struct Stamp {
 }
 
 impl LocalSnapshot {
-    /// Holds the regular file `name` of `dir`, which is called `path`.
+    /// Opens the regular file `name` of `dir`, whose path is `path`.
     pub(crate) fn open(
         dir: &Dir,
         name: &Name,
@@ -59,7 +58,7 @@ impl LocalSnapshot {
         Self::opened(|more| dir.open(name, more), path, see)
     }
 
-    /// Holds the regular file that `name` of `dir`, which is called `path`, is or points at.
+    /// Opens the regular file that `name` of `dir`, whose path is `path`, is or points at.
     pub(crate) fn open_behind(
         dir: &Dir,
         name: &Name,
@@ -69,7 +68,7 @@ impl LocalSnapshot {
         Self::opened(|more| dir.open_behind(name, more), path, see)
     }
 
-    /// Holds the regular file at the `end` of a way, which is called `path`.
+    /// Opens the regular file at the `end` of a resolved path; errors name `path`.
     pub(crate) fn open_end(
         end: &WayEnd,
         path: &RelPath,
@@ -85,7 +84,7 @@ impl LocalSnapshot {
         see: MetaMask,
     ) -> Result<Self, StoreError> {
         let file = match see.untouched {
-            // Only its owner may ask for that.
+            // Only the file's owner may use this flag.
             true => match open(OFlags::RDONLY | OFlags::NOATIME) {
                 Err(Errno::PERM) => open(OFlags::RDONLY),
                 opened => opened,
@@ -104,7 +103,7 @@ impl LocalSnapshot {
         if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
 
-    /// Holds `file`, if it is a regular one.
+    /// Returns a snapshot of `file`; `None` if it is no regular file.
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, MetaMask::default());
@@ -117,7 +116,7 @@ impl LocalSnapshot {
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
-    /// The same, which is no change of it where it gets more names.
+    /// Returns the snapshot; from now on more names are no change of the file.
     pub(crate) fn while_it_gets_names(self) -> Self {
         Self { gets_names: true, ..self }
     }
@@ -126,7 +125,7 @@ impl LocalSnapshot {
         self.stamp
     }
 
-    /// Holds the regular file that was opened at `path`; `None` of what is none.
+    /// Returns a snapshot of the open `file`; `None` if it is no regular file.
     ///
     /// # Errors
     /// The system's.
@@ -134,17 +133,17 @@ impl LocalSnapshot {
         Self::of(file, &RelPath::root()).map_err(io::Error::other)
     }
 
-    /// The places of its bytes on the device, by the word of any file system: a hint.
+    /// Returns the places of the file's bytes on the device, as any file system reports them: a hint.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    /// [`StoreError::Changed`] if the file has changed since it was opened.
     pub fn mapped(&self) -> Result<Option<facts::Mapped>, StoreError> {
         let mapped = facts::mapped(self.as_fd(), self.stamp.len);
         self.check_unchanged()?;
         Ok(mapped)
     }
 
-    /// True if a program of this machine had the file open for writing when it was opened here.
+    /// True if a program of this machine had the file open for writing when this snapshot was opened.
     #[must_use]
     pub fn has_writer(&self) -> bool {
         self.doubt == Some(Doubt::Writer)
@@ -154,7 +153,7 @@ impl LocalSnapshot {
         fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }
 
-    /// True if both are of one file, whatever it was called.
+    /// True if both snapshots are of the same inode.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.stamp.inode == other.stamp.inode
     }
@@ -264,20 +263,20 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// Reason why the version of a file may not cover all that is read.
+/// The reason why the version of a file may not cover all bytes that are read.
 ///
-/// The kernel sets the time of a write before it copies the bytes. A write under way at the open changes the bytes
-/// that are read, but not the version, however long the write takes.
+/// The kernel sets the time of a write before it copies the bytes. A write that is under way when the file is opened
+/// changes the bytes that are read, but not the version, however long the write takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// A program has the file open for writing.
     Writer,
-    /// The file was changed just now. A later change may get the same time, or the writer is not known.
+    /// The file was changed just now. A later change may get the same time, or a writer may be unknown.
     Until(Instant),
 }
 
 impl Doubt {
-    /// The doubt about `file`, which was just opened and checked with `stat`.
+    /// Returns the doubt about `file`, which was just opened.
     fn of(file: &OwnedFd, changed: Timestamp) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age(changed, now);
@@ -295,7 +294,7 @@ impl Doubt {
     }
 }
 
-/// Programs that have `file` open for writing, as far as the kernel knows.
+/// Checks if programs have `file` open for writing, as far as the kernel knows.
 ///
 /// On NFS, SMB and FUSE the writer may be on another machine, or behind a program. The kernel refuses leases there for
 /// reasons of its own (NFSv4 without a delegation), so a refusal says nothing about writers.
@@ -306,26 +305,27 @@ fn writers(file: BorrowedFd<'_>) -> Writers {
     }
 }
 
-/// How long before `now`, which is as long after the epoch, a file was changed; zero if by a clock that is a little
-/// ahead of ours, and `None` if by another clock.
+/// Returns the time since the change of a file; `now` is the time since 1970. Zero if the change is less than five
+/// minutes ahead, since the clock of a file server may be a little ahead. `None` if the change is further ahead or
+/// before 1970, by a wrong clock.
 fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
     let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
     let is_ahead = changed > now && changed - now < CLOCK_AHEAD;
     if is_ahead { Some(Duration::ZERO) } else { now.checked_sub(changed) }
 }
 
-/// Longer than any single write, which is of two gigabytes at most. A file that was not changed for so long is at
-/// rest, even if a program has the file open for writing.
+/// Longer than any single write, which has at most two gigabytes. A file without changes for this long is settled,
+/// even if a program has the file open for writing.
 const LONGEST_WRITE: Duration = Duration::from_hours(24);
-/// Longest time that a write which the kernel does not tell of is expected to take.
+/// Longest expected time of a write that the kernel does not report.
 const UNKNOWN_REST: Duration = Duration::from_secs(2);
-/// The clock of a file server may be ahead of ours by so much.
+/// Greatest lead of a file server's clock over the local clock.
 const CLOCK_AHEAD: Duration = Duration::from_mins(5);
 /// Longest step of the clock by which a kernel sets ctime.
 const TICK: Duration = Duration::from_millis(10);
 
 impl Stamp {
-    /// The version that others are told of. How many names the file has is no part of it.
+    /// Returns the version to report outside of this crate, without the number of names.
     pub(crate) fn version(self) -> Version {
         let Self { inode: (device, number), len, modified, changed, .. } = self;
         let mut token = [0; 32];
@@ -338,36 +338,36 @@ impl Stamp {
         self.inode.0
     }
 
-    /// True if this is `other`, as far as can be said of a file with several names: what becomes of another one of them
-    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well,
-    /// and we touch one where another is to be replaced.
+    /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
+    /// another name changes the ctime too. This run itself removes other names by renames, and adds and removes names
+    /// for replacements.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
-    /// True if this is `other`, but has more names: then ctime tells of these. One that lost a name may have been
-    /// replaced.
+    /// True if both stamps are of one version, and this one has more names, which explain the new ctime. A file that
+    /// lost a name may have been replaced.
     fn is_but_for_more_names(self, other: Self) -> bool {
         self.names > other.names && self.is_but_for_names(other)
     }
 
-    /// True if this is `other` but for its attributes.
+    /// True if both stamps have the same inode and length.
     pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
         (self.inode, self.len) == (other.inode, other.len)
     }
 
-    /// Device and number of its inode.
+    /// Returns device and inode number.
     pub(crate) const fn inode(self) -> (u64, u64) {
         self.inode
     }
 
-    /// True if nothing else is a name of it.
+    /// True if the file has only one name.
     pub(crate) const fn has_one_name(self) -> bool {
         self.names == 1
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) const fn len(self) -> u64 {
         self.len
     }
@@ -383,7 +383,7 @@ impl Stamp {
     }
 }
 
-/// Device and number of an inode.
+/// Returns device and inode number.
 pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
@@ -392,19 +392,20 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The version that a file is now, where that can be relied on; `home` is the file system that it is mostly on.
+/// Returns the present version of a file, if versions hold after a new mount. `home` is the file system on which the
+/// file most likely is.
 pub(super) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
     let stat = fs::fstat(file).ok()?;
     let lasts = home.of_file(file, stat.st_dev).is_lasting();
     lasts.then(|| Stamp::of(&stat).version())
 }
 
-/// What `name` of `dir` is.
+/// Returns the metadata of `name` of `dir`, without following a symlink.
 pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
     look_at_version(dir, name, see).map(|(meta, _)| meta)
 }
 
-/// The same, and which version of it, if it is a file.
+/// Returns metadata and stamp of `name` of `dir`, without following a symlink.
 pub(super) fn look_at_version(
     dir: &Dir,
     name: &Name,
@@ -420,19 +421,19 @@ pub(super) fn look_at_version(
     Ok((meta, Stamp::of(&stat)))
 }
 
-/// The content of a file that stands for a symlink.
+/// Returns the content of a file that stands for a symlink.
 fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
     let mut target = vec![0; MAX_TARGET_BYTES + 1];
     let len = read_at(file.as_fd(), 0, &mut target)?;
     target.truncate(len);
-    // What is too long for a target is none.
+    // Too long for a target.
     Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
 }
 
-/// As long as a path may be.
+/// Greatest length of a target in bytes: that of a path.
 const MAX_TARGET_BYTES: usize = deltic_tree::path::MAX_PATH_BYTES;
 
-/// What it is, unless it is a symlink.
+/// Returns the kind of an entry; `None` for a symlink.
 fn kind_of(stat: &Stat) -> Option<Kind> {
     Some(match file_type(stat) {
         FileType::RegularFile => Kind::File,
@@ -441,12 +442,12 @@ fn kind_of(stat: &Stat) -> Option<Kind> {
         FileType::Fifo => Kind::Fifo,
         FileType::Socket => Kind::Socket,
         FileType::CharacterDevice => device(DeviceClass::Char, stat),
-        // There is no eighth type.
+        // `Unknown` does not occur: the system has only these seven types.
         FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
     })
 }
 
-/// What `name` of `dir` is or points at.
+/// Returns the metadata of `name` of `dir`, following a symlink.
 pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
     let stat = dir.stat_behind(name)?;
     let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
@@ -454,15 +455,15 @@ pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta,
     look_deeper(|| Reach::Followed(dir.path_to(name)), (&stat, kind), see, target)
 }
 
-/// What the directory `root` is.
+/// Returns the metadata of the directory `root`.
 pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     let stat = fs::fstat(root)?;
     let nothing = || Ok(Box::default());
     look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
 }
 
-/// What an entry is, with what is to be read of it that one call does not tell of every entry; `target` reads what a
-/// file holds that stands for a symlink.
+/// Returns the metadata of an entry, and reads the parts that `stat` does not tell. `target` reads the content of a
+/// file that stands for a symlink.
 fn look_deeper(
     at: impl FnOnce() -> Reach,
     (stat, kind): (&Stat, Kind),
@@ -535,9 +536,9 @@ mod tests {
         let at = |secs, nanos| age(Timestamp { secs, nanos }, Duration::new(1000, 0));
         assert_eq!(at(999, 951_000_000), Some(Duration::from_millis(49)));
         assert_eq!(at(1000, 0), Some(Duration::ZERO));
-        // By the clock of a file server, which is a little ahead.
+        // The clock of a file server is a little ahead.
         assert_eq!((at(1000, 1), at(1299, 0)), (Some(Duration::ZERO), Some(Duration::ZERO)));
-        // By a clock that is wrong, or before there were clocks.
+        // A wrong clock, or a time before 1970.
         assert_eq!((at(1300, 0), at(i64::MAX, 0), at(-1, 0)), (None, None, None));
     }
 }

@@ -1,10 +1,10 @@
-//! The arguments of a sender, as one tree.
+//! The arguments of a sender as one tree.
 //!
-//! rsync's rule: `dir` stands for an entry of that name, `dir/` for the entries in it. Several arguments share one
-//! root; of two entries with one name, that of the earlier argument is taken, with all below it.
+//! As in rsync, `dir` stands for an entry of that name, and `dir/` for the entries in it. Several arguments share one
+//! root. Of two entries with one name, the entry of the earlier argument is taken, with all entries below it.
 //!
-//! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed
-//! with nothing in them but what arguments mean.
+//! An argument that keeps its directories (`--relative`) is a path of several names. The directories before the last
+//! name are listed with only those entries that arguments name.
 
 mod arg;
 mod listing;
@@ -44,67 +44,68 @@ use deltic_store::{Filter, Listing, StoreError, Tree, Version};
 pub use arg::{SourceArg, SourceArgs};
 use source::{Base, Source, device_of};
 
-/// How arguments become a tree.
+/// Options for turning arguments into a tree.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// Which names take part.
+    /// Rules for the names to transfer.
     pub rules: Filter,
-    /// True if directories are taken with all that is below them; else only those whose contents were named are listed.
+    /// True if directories are transferred with all entries below; otherwise only directories whose contents were
+    /// named are listed.
     pub recursive: bool,
-    /// True if directories that are named take part as such, if nothing in them does.
+    /// True if named directories are transferred even without their contents.
     pub dirs: bool,
-    /// True if directories are left out below which there is nothing else.
+    /// True if directories without other entries below are left out.
     pub prune_empty_dirs: bool,
-    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes
-    /// that it excludes need not be told.
+    /// Rules for names that a receiver may delete: a protected directory is not left out for being empty. Extended
+    /// attributes that these rules exclude need not be sent.
     pub protects: Filter,
-    /// What becomes of directories on which another file system is mounted.
+    /// Handling of mount points.
     pub mounts: Mounts,
-    /// True if directories on the way to arguments are made for what comes in them only.
+    /// True if directories on the way to arguments are created without their metadata.
     pub plain_implied_dirs: bool,
-    /// True if arguments that are not there are none.
+    /// True if missing arguments are ignored.
     pub ignore_missing: bool,
-    /// Which symlinks are what they point at.
+    /// Symlinks that are replaced by their targets.
     pub follow: Follow,
-    /// Whose symlinks are followed on the way to arguments.
+    /// Owners whose symlinks are followed on the way to arguments.
     pub trust: Trust,
-    /// What is looked at of an entry.
+    /// Metadata to look at.
     pub see: MetaMask,
-    /// A directory that takes no part wherever it is met, whether or not it is there yet: what is written to.
+    /// The destination, existing or not: left out of the transfer wherever it is found.
     pub destination: Option<PathBuf>,
-    /// Where entries come to be, if that is on this machine: what stands there under its own path is not removed.
+    /// The destination, if it is on this machine: an entry there is not removed as a source of the same path.
     pub beside: Option<PathBuf>,
 }
 
 impl SourceOptions {
-    /// Looks at entries of `dir`, which is at `path` below `root`.
+    /// Returns the parameters for looking at entries of `dir`, at `path` below `root`.
     fn look<'a>(&self, root: &'a Dir, (dir, path): (&'a Dir, &'a RelPath)) -> Look<'a> {
         Look { root, dir, path, follow: self.follow, see: self.see }
     }
 }
 
-/// What a sender's arguments stand for: a tree to read.
+/// The tree of a sender's arguments.
 #[derive(Debug)]
 pub struct Sources {
     args: PackedStrings,
     bases: Vec<Base>,
-    /// Which of them is an entry itself, on the way to an argument.
+    /// Index of the base that is itself an entry on the way to an argument.
     dotted: Option<usize>,
-    /// All arguments, by their paths name by name, those of one path in order.
+    /// All arguments, sorted by the names of their paths, and by position for one path.
     by_path: Vec<StringSlot>,
-    /// Entries of directories that several arguments have, and that are not of the first of these: which they are of.
+    /// Entries of directories that several arguments have, by argument, except for those of the first argument.
     chosen: Mutex<HashMap<RelPath, BTreeMap<StringSlot, Names>>>,
-    /// What is protected at a receiver.
+    /// Rules for names that are protected at the receiver.
     protects: Scopes,
-    /// Arguments that are no paths, and why.
+    /// Arguments that are no valid paths, with the error.
     refused: Vec<(PathBuf, BadPath)>,
-    /// Under how many names at most one name of a file is listed.
+    /// Greatest number of names under which one name of a file is listed.
     names_of_one: u32,
     options: SourceOptions,
 }
 
 impl Sources {
-    /// Holds the directories of `args`. What cannot be held, or is not there, is an error of the root's listing.
+    /// Opens the directories of `args`. Errors, also for missing directories, are reported in the root's listing.
     #[must_use]
     pub fn new(args: SourceArgs, options: SourceOptions) -> Self {
         let mut held: HashMap<PathBuf, Arc<Dir>> = HashMap::new();
@@ -135,7 +136,7 @@ impl Sources {
             let ((one, at), (other, behind)) = (key(*one), key(*other));
             one.cmp(other).then(at.cmp(&behind))
         });
-        // Where the destination is, nobody here knows: a path that no pattern spells.
+        // The path of the destination is unknown here: use a path that no pattern matches.
         let base = Path::new(OsStr::from_bytes(b"/\0"));
         let protects = scopes(options.protects.clone(), base, Start::Root);
         let chosen = Mutex::default();
@@ -156,28 +157,29 @@ impl Sources {
         Source { base: &self.bases[no], path, contents }
     }
 
-    /// All arguments in order.
+    /// Returns all arguments in order.
     fn sources(&self) -> impl Iterator<Item = Source<'_>> {
         self.args.iter().map(|(at, _)| self.source(at))
     }
 
-    /// The only argument, if there is no other.
+    /// Returns the argument, if there is only one.
     fn only(&self) -> Option<Source<'_>> {
         if let [only] = *self.by_path { Some(self.source(only)) } else { None }
     }
 
-    /// The arguments of this path, in order.
+    /// Returns the arguments with this path, in order.
     fn at(&self, path: &RelPath) -> &[StringSlot] {
         self.split_at(path).0
     }
 
-    /// Arguments below `path`, by their paths.
+    /// Returns the arguments below `path`, sorted by path.
     fn below(&self, path: &RelPath) -> &[StringSlot] {
         let behind = self.split_at(path).1;
         &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
     }
 
-    /// The arguments of this path, and those behind these, of which the ones below it are the first.
+    /// Splits the sorted arguments from `path` on into those equal to `path` and those after it, which begin with the
+    /// arguments below `path`.
     fn split_at(&self, path: &RelPath) -> (&[StringSlot], &[StringSlot]) {
         let path_at = |at: &StringSlot| path_in(self.args.get(*at));
         let is_before = |at: &StringSlot| names_of(path_at(at)).lt(names_of(path.as_bytes()));
@@ -186,14 +188,14 @@ impl Sources {
         from.split_at(from.iter().take_while(is_it).count())
     }
 
-    /// True if one of them means what is below another, so that a file may be listed under more names than it has.
+    /// True if one argument includes another, so that a file may be listed under more names than it has.
     fn overlap(&self) -> bool {
         let names = |at: &StringSlot| {
             let source = self.source(*at);
             let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
             path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
         };
-        // Of those that start in one directory, the ones below another follow it.
+        // Sorted by path, arguments of one base that are below another argument follow it.
         let mut paths = self.by_path.clone();
         if self.bases.len() > 1 {
             paths.sort_by_cached_key(names);
@@ -201,27 +203,27 @@ impl Sources {
         paths.windows(2).any(|pair| names(&pair[1]).starts_with(names(&pair[0])))
     }
 
-    /// The same without this directory, wherever it is met.
+    /// Returns the tree without the directory `destination`, wherever it is found.
     #[must_use]
     pub fn without(mut self, destination: Option<PathBuf>) -> Self {
         self.options.destination = destination;
         self
     }
 
-    /// The same, with entries that come to be in this directory of the same machine.
+    /// Returns the tree for a transfer to the directory `destination` on this machine.
     #[must_use]
     pub fn beside(mut self, destination: Option<PathBuf>) -> Self {
         self.options.beside = destination;
         self
     }
 
-    /// The directory on the way to an argument whose metadata is that of the root.
+    /// Returns the index of the base whose metadata is the root's.
     fn carried(&self) -> Option<usize> {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
-    /// The name of the only entry that is there, if nothing is listed in it: a file, say, or a directory that is not
-    /// entered. Where none is there, the name of the first argument: nothing comes, and no directory is made for it.
+    /// Returns the name of the only existing entry, if it is listed without content: a file, or a directory that is
+    /// not entered. If no argument exists, returns the name of the first one, so that no directory is created for it.
     #[must_use]
     pub fn single(&self) -> Option<Name> {
         if self.dotted.is_some() {
@@ -240,7 +242,8 @@ impl Sources {
         (!meta.is_dir() || is_bare).then_some(name)
     }
 
-    /// The directories whose names those of the root are, each once; and the file, where [one](Self::single) is all.
+    /// Returns the directories that provide the root's names, each once, and the file if that is the [only
+    /// entry](Self::single).
     #[must_use]
     pub fn places(&self) -> BTreeSet<Inode> {
         let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
@@ -252,9 +255,9 @@ impl Sources {
         dirs.chain(file).collect()
     }
 
-    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does, or
-    /// of the directory that is on the way to one. A directory that nobody may read brings nothing, and not its mode
-    /// either.
+    /// Returns the metadata of the root: that of the first argument that stands for a directory's content, or of the
+    /// directory on the way to an argument. `None` for an unreadable directory, which adds neither entries nor its
+    /// mode.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let base = match self.at(&RelPath::root()).first() {
@@ -275,7 +278,7 @@ impl Sources {
         Some(own)
     }
 
-    /// The paths of arguments that are not there, in directories that are.
+    /// Returns the paths of missing arguments whose base directories exist.
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
         let is_gone = |look| look == Err(Errno::NOENT);
@@ -285,7 +288,7 @@ impl Sources {
         self.sources().filter(missing).map(|source| source.path).collect()
     }
 
-    /// The argument that `path` is of: the first that stands for it or for what it is in, or else one below it.
+    /// Returns the argument that provides `path`: the first that includes the path, or else one below it.
     fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
         let not_found = || store_error(action, path, Errno::NOENT);
         if let Some(only) = self.only() {
@@ -302,13 +305,13 @@ impl Sources {
         let shows = |at: &&StringSlot| self.source(**at).shows(path);
         let first = match &*candidates {
             [only] => Some(only),
-            // Of several the first that has it; if none has, the last one says why.
+            // Of several arguments, the first that has the path; if none has, the last one's error is reported.
             several => several.iter().find(shows).or_else(|| several.last()),
         };
         first.map(|at| self.source(*at)).ok_or_else(not_found)
     }
 
-    /// The arguments that may have `path`, in order: what it is in, or itself, or else the first below it.
+    /// Returns the arguments that may have `path`, in order: those at the path or above, and the first below.
     fn candidates(&self, path: &RelPath) -> Vec<StringSlot> {
         let mut all: Vec<StringSlot> = self.below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
@@ -321,8 +324,8 @@ impl Sources {
         all
     }
 
-    /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that
-    /// may.
+    /// Returns the arguments that have the directory `dir` with all its contents, in order. Empty if only one
+    /// argument may have it.
     fn sharers(&self, dir: &RelPath) -> Vec<StringSlot> {
         let shares = |at: &StringSlot| {
             let source = self.source(*at);
@@ -336,7 +339,7 @@ impl Sources {
             return Vec::new();
         }
         match self.candidates(dir) {
-            // Nobody to share it with: it need not be looked at.
+            // A single candidate need not be looked at.
             candidates if candidates.len() < 2 => Vec::new(),
             candidates => candidates.into_iter().filter(shares).collect(),
         }
@@ -346,13 +349,13 @@ impl Sources {
         self.source_of(action, path)?.held(action, path)
     }
 
-    /// True if arguments are, or mean something, below `dir`.
+    /// True if there are arguments at or below `dir`.
     fn leads_on(&self, dir: &RelPath) -> bool {
         !self.below(dir).is_empty()
     }
 
-    /// True if the source at `place` is what stands at the destination under its path: links and mounts lead both ends
-    /// to it.
+    /// True if the source at `place` is the same entry as at its path in the destination, because of symlinks or
+    /// mounts.
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
         let root = Dir::open_root(root).map(|root| root.with_way(Way::Follow));
@@ -361,8 +364,8 @@ impl Sources {
         there.is_ok_and(|there| here.is_ok_and(|here| inode_of(&here) == inode_of(&there)))
     }
 
-    /// The place of `path`; where it is in the directory of the `last` one, and of the same argument, that one's handle
-    /// serves again.
+    /// Returns the place of `path`. Reuses the directory handle of the `last` place if directory and argument are the
+    /// same.
     fn place_after<'a, 'l>(
         &'a self,
         action: &'static str,
@@ -392,7 +395,7 @@ impl Sources {
     }
 }
 
-/// The handle `dir`, through which paths lead along symlinks if some are followed; else along those that arguments
+/// Sets which symlinks are followed below the handle `dir`: all, if the run follows any, or else those that arguments
 /// name.
 fn following(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
@@ -401,14 +404,14 @@ fn following(dir: Dir, options: &SourceOptions) -> Dir {
     }
 }
 
-/// The path in what is packed of an argument.
+/// Returns the path in a packed argument.
 fn path_in(bytes: &[u8]) -> &[u8] {
     let mut bytes = Reader::new(bytes);
     bytes.varint().expect("it was written whole");
     bytes.rest()
 }
 
-/// The names of a path, by which arguments are in order: what is below a directory follows it.
+/// Returns the names of a path, as the order of arguments compares them: paths below a directory follow it.
 fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
@@ -477,7 +480,8 @@ impl Tree for Sources {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.dir_of("remove", path).and_then(|dir| Place::of(dir, "remove", path));
         let place = match place {
-            // Which argument it is of is told by which has it: none, if it went under another name in the list.
+            // The argument is found by its entry, so this error means that the entry was removed under another name
+            // of the list.
             Err(StoreError::NotFound { .. }) => return Ok(()),
             place => place?,
         };
@@ -488,7 +492,7 @@ impl Tree for Sources {
         }
         let how = (self.options.follow, self.options.see.plain());
         match follow::look(&place.dir, (&place.name, path), how) {
-            // What it led to went under its own name.
+            // The symlink's target was removed under its own name.
             Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
             found => remove_unchanged(&place, is, found),
         }

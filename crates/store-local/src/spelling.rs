@@ -1,7 +1,7 @@
-//! File systems that take several spellings for one name: exFAT, NTFS, FAT, SMB, HFS+, ext4 with `casefold`.
+//! File systems that accept several spellings for one name: exFAT, NTFS, FAT, SMB, HFS+, ext4 with `casefold`.
 //!
 //! Inode numbers do not identify an entry: behind `exfat-fuse` each spelling of a name has its own number. So an
-//! entry is found by the form that its spellings share ([`folded`]). The file system is asked if a name is there.
+//! entry is found by the form that its spellings share ([`folded`]), and a lookup tells whether a name exists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -38,7 +38,7 @@ pub(super) fn respell(
     let mut former = HashSet::new();
     for (name, entries) in found {
         if entries.is_empty() {
-            // Any removed entry could be the entry of this name.
+            // The entry is unknown, so any removed entry could be the one of this name.
             let path = dir.join(&name).unwrap_or_else(|_| dir.clone());
             return Err(store_error("find the entry of", &path, Errno::NOTUNIQ));
         }
@@ -84,14 +84,14 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     let is_found = |name: &Name| !spelled.contains(name) && dir.stat(name).is_ok();
     let mut found: Vec<Name> = listed.clone().into_iter().filter(is_found).collect();
     if !found.is_empty() {
-        // Entries may have been made since.
+        // New entries may have appeared since the first listing.
         let mut now = HashSet::new();
         each_name(dir, |name| {
             now.insert(name);
         })?;
         found.retain(|name| !now.contains(name));
     }
-    // The entry of another listed name is no entry of theirs.
+    // An entry of another listed name is not a candidate.
     let forms: HashSet<_> = spelled.iter().map(folded).collect();
     let entries = |name: Name| {
         let form = folded(&name);
@@ -105,7 +105,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     Ok(found.into_iter().filter_map(entries).map(|(entries, name)| (name, entries)).collect())
 }
 
-/// The entries of `among` that have the inode of `name`, for a `name` whose folded form no entry has.
+/// Returns the entries of `among` that have the inode of `name`, whose folded form no entry has.
 fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Vec<Name> {
     let inode = |name: &Name| dir.stat(name).ok().map(|stat| inode_of(&stat));
     let Some(own) = inode(name) else { return Vec::new() };
@@ -120,7 +120,7 @@ fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     })
 }
 
-/// Answers if `name` and `earlier` are one name in `dir`. A dry run makes no file for the answer.
+/// Checks if `name` and `earlier` are one name in `dir`. A dry run creates no file for the check.
 pub(super) fn one_name(
     store: &Inner,
     dir: &RelPath,
@@ -143,7 +143,7 @@ pub(super) fn one_name(
     }
 }
 
-/// The directory `dir`, or its nearest existing parent in a dry run.
+/// Opens the directory `dir`, or its nearest existing parent, as in a dry run.
 fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
     let mut at = dir.clone();
     loop {
@@ -157,7 +157,7 @@ fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreErro
     }
 }
 
-/// Answers if `dir` takes several spellings for one name, by an existing entry or else by the type of its file
+/// Guesses if `dir` accepts several spellings for one name, from existing entries or else from the type of its file
 /// system.
 fn guess(dir: &Dir) -> Result<OneName, Errno> {
     let mut samples = SampleNames::default();
@@ -177,17 +177,17 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
     Ok(System::of(dir).folds_names())
 }
 
-/// Asks the file system of `dir` if it takes several spellings for one name, in a new directory there.
+/// Checks if the file system of `dir` accepts several spellings for one name, in a new directory there.
 ///
 /// # Errors
-/// If no directory or file can be made in `dir`.
+/// No directory or file can be created in `dir`.
 pub fn folds_names(dir: OwnedFd) -> io::Result<bool> {
     let name = |text: &[u8]| Name::new(text).map_err(|_| Errno::INVAL);
     let answer = try_names(&Dir::of(dir)?, &name(b"A")?, &name(b"a")?)?;
     Ok(answer == OneName::Yes)
 }
 
-/// Asks the file system if two names are one, in a new directory of this process in `dir`.
+/// Checks if the file system takes two names for one, in a new directory in `dir`.
 fn try_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,17 +1,17 @@
-//! Staging directories: where new versions grow until their commit, and what killed runs leave behind.
+//! Staging directories: they hold new versions until their commit, and the remains of killed runs.
 //!
-//! A staged file has a name from its first moment (an fsync of a nameless file is lost on btrfs, `RELIABILITY`
-//! finding 3) and is locked for as long as its owner lives: a `flock` goes with the process, however that ends. So a
-//! file whose lock can be had is nobody's. Its name says which path it was for, by hash, and is random besides.
-//! What is not to be flushed, and of no use unless it is complete, may do without a name until it gets its own.
+//! A staged file has a name from the start (btrfs loses the fsync of a nameless file), and is locked as long as its
+//! process lives: the kernel releases a `flock` however the process ends. So an unlocked file has no owner. The name
+//! of a staged file consists of a hash of its path and random digits. A file that is neither flushed nor of use
+//! before it is complete may stay nameless until its commit.
 //!
-//! A staged file is renamed into place, which works within one [realm](Realm) only: one mount, one project of a
-//! quota, one encryption key. So each realm below the root has staging directories of its own, in the directories of
-//! the files; so has a tree in whose root this user may make nothing. The kernel refuses some other renames without
-//! notice. After a refused rename, that directory and all below it have staging directories of their own too.
+//! A staged file is renamed into place, which only works within one [realm](Realm): one mount, one quota project, one
+//! encryption key. So each realm below the root has its own staging directories, in the directories of the files; so
+//! has a tree in whose root this user may create nothing. The kernel refuses some other renames without notice. After
+//! a refused rename, the directory and all directories below have staging directories of their own too.
 //!
-//! The staging directory of another user, in a tree to which several users write, is left alone: this user has a
-//! staging directory beside it.
+//! In a tree with several writers, the staging directory of another user is left alone: this user has a staging
+//! directory beside it.
 
 mod homes;
 mod left;
@@ -46,7 +46,7 @@ use crate::lock;
 use crate::system::System;
 use deltic_store::{STAGING_NAME, StoreError};
 
-/// All staging directories of a store.
+/// The staging directories of a store.
 #[derive(Debug)]
 pub(super) struct Stages {
     root: Arc<Dir>,
@@ -55,51 +55,51 @@ pub(super) struct Stages {
     realm: Realm,
     /// Directories into which the kernel refused to rename a file staged elsewhere.
     parted: Mutex<HashSet<RelPath>>,
-    /// What was found in every directory that has, or may have, a staging directory.
+    /// Leftovers by the directory that has, or may have, the staging directory; `None` before the first scan.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
-    /// The staging directories in which something was made, locked together with others who make something there.
+    /// Staging directories in use, each with a lock that other writers may share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
-    /// For the directories asked about last the one whose staging directory serves it.
+    /// For the last directories asked about, the directory whose staging directory serves them.
     last: Recent<RelPath>,
-    /// True if files without a name were tried and cannot be made here, or not be given one.
+    /// True if nameless files cannot be created here, or cannot be given a name.
     needs_names: AtomicBool,
-    /// Whether the root can have no staging directory of ours.
+    /// True if this user can have no staging directory in the root.
     is_closed: OnceLock<bool>,
     user: u32,
-    /// Of devices on which something looked like another's: what the system makes of what is ours there.
+    /// For devices with unexpected owners: the owner and mode that new files of this user get there.
     made_up: Mutex<HashMap<u64, MadeUp>>,
-    /// For devices that were asked: true if new files have holes there.
+    /// For each probed device, true if new files have holes there.
     makes_holes: Mutex<HashMap<u64, bool>>,
 }
 
-/// What a file system makes of owners and modes: many of FAT, of networks and in user space have the same for all.
+/// Owner and mode that a file system reports, whatever was asked for, as FAT, network and FUSE file systems may do.
 #[derive(Clone, Copy, Debug)]
 struct MadeUp {
     user: u32,
-    /// True if everybody may write, whatever was asked for.
+    /// True if the mode lets others write.
     opens: bool,
 }
 
-/// Where staging directories are.
+/// Location of staging directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// In the destination.
     Own,
-    /// In a directory for it (`--temp-dir`), which others may use as well: one for all files.
+    /// In `--temp-dir`, which other users may use as well: one staging directory for all files.
     Temp,
 }
 
-/// Staged files that were nobody's when we looked, by the [`key`] of their paths.
+/// Staged files without an owner at the time of the scan, by the [`key`] of their paths.
 type Leftovers = HashMap<Vec<u8>, Vec<Leftover>>;
 
 #[derive(Debug)]
 struct Leftover {
     name: Name,
-    /// Handed out, locked: ours to remove.
+    /// True if this run uses and has locked the file, and so must remove it.
     taken: bool,
 }
 
-/// A staged file that was left behind, and what was noted of it.
+/// A staged file of an earlier run, with its log and notes.
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) staged: Staged,
@@ -107,11 +107,11 @@ pub(super) struct Logged {
     pub(super) notes: Notes,
 }
 
-/// A file in a staging directory, locked, its owner's alone.
+/// A locked file in a staging directory, accessible by its owner only.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) file: OwnedFd,
-    /// The directory whose staging directory it is in.
+    /// The directory that holds the staging directory.
     pub(super) home: RelPath,
     pub(super) whose: Whose,
     pub(super) name: Name,
@@ -142,16 +142,16 @@ impl Stages {
         })
     }
 
-    /// A new file for `place`, its owner's alone.
+    /// Creates a staged file for `place`, accessible by its owner only.
     pub(super) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
         self.create_as(place, Mode::RUSR | Mode::WUSR)
     }
 
-    /// The same of this mode, less what the process withholds.
+    /// Creates a staged file for `place` with this mode, less the `umask`.
     pub(super) fn create_as(&self, place: &Place, mode: Mode) -> Result<Staged, StoreError> {
         let (home, name) = (self.home(place)?, new_name(&place.path));
         let create = || match self.enter(&home)?.create_as(&name, mode) {
-            // Somebody removed it by hand.
+            // A user has removed the staging directory.
             Err(Errno::NOENT) => {
                 self.let_go(&home);
                 self.enter(&home)?.create_as(&name, mode)
@@ -159,14 +159,14 @@ impl Stages {
             created => created,
         };
         let file = create().map_err(|errno| cannot_enter(place, errno))?;
-        // Without locks, as on some network file systems, a sweep leaves everything alone.
+        // Without locks, as on some network file systems, a sweep removes nothing.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
     }
 
-    /// A new file for `place` that has no name, which spares it a lock: nobody else ever meets it, and no kill leaves
-    /// it behind; and the directory whose staging directory it would be in. `None`, where it is to have a name like
-    /// others.
+    /// Creates a nameless file for `place`; also returns the directory whose staging directory would hold it. A
+    /// nameless file needs no lock: no other process can open it, and a kill leaves nothing behind. `None` if the
+    /// file must have a name.
     pub(super) fn create_nameless(&self, place: &Place, mode: Mode) -> Option<(OwnedFd, RelPath)> {
         if self.needs_names.load(Ordering::Relaxed) {
             return None;
@@ -178,30 +178,30 @@ impl Stages {
                 self.need_names();
                 None
             }
-            // Whatever it is, it is said where a name is tried.
+            // An attempt with a name will report the error.
             Err(_) => None,
         }
     }
 
-    /// Has all new files have names from now on.
+    /// Makes all new files have names from now on.
     pub(super) fn need_names(&self) {
         self.needs_names.store(true, Ordering::Relaxed);
     }
 
-    /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is
-    /// held.
+    /// Opens the staging directory for `place`; also returns the directory that holds it. While the handle exists, no
+    /// sweep removes files from it.
     pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
         let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
         Ok((home, dir))
     }
 
-    /// The staging directory for `place`, from which no sweep takes anything while it is held.
+    /// Opens the staging directory for `place`. While the handle exists, no sweep removes files from it.
     pub(super) fn dir_for(&self, place: &Place) -> Result<Arc<Dir>, StoreError> {
         self.home_for(place).map(|(_, dir)| dir)
     }
 
-    /// The staging directory of `home`, which may be missing.
+    /// Opens the staging directory of `home`, which may be missing.
     pub(super) fn dir(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         match lock(&self.held).get(home) {
             Some((_, dir)) => Ok(Arc::clone(dir)),
@@ -209,13 +209,13 @@ impl Stages {
         }
     }
 
-    /// Where that one is.
+    /// Returns the path of the staging directory of `home`.
     pub(super) fn path(&self, home: &RelPath) -> Result<RelPath, Errno> {
         let held = lock(&self.held).get(home).map(|(name, _)| name.clone());
         below(home, &held.unwrap_or_else(staging_name))
     }
 
-    /// The staging directory of `home` that is ours, and its name; one that is not is passed over.
+    /// Opens this user's staging directory in `home`, and returns its name. Another user's is ignored.
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
@@ -227,7 +227,7 @@ impl Stages {
         Err(Errno::NOENT)
     }
 
-    /// What others can change in there is not what we put there.
+    /// True if `dir` belongs to this user and nobody else may write to it: other users could change its files.
     fn is_ours(&self, dir: &Dir) -> Result<bool, Errno> {
         let stat = fs::fstat(dir)?;
         let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(&stat));
@@ -236,8 +236,8 @@ impl Stages {
             && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
     }
 
-    /// What the system makes of a new file of ours in `dir`, which is of this device. Nobody comes between that file
-    /// and us, as somebody may between a directory that we made and its name.
+    /// Returns the owner and mode that a new file in `dir`, on this device, gets. The new file is checked by its own
+    /// handle; a new directory could be replaced before it is opened.
     fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
         *lock(&self.made_up).entry(device).or_insert_with(|| {
             let name = new_name(&RelPath::root());
@@ -248,13 +248,13 @@ impl Stages {
         })
     }
 
-    /// What our staging directory is called where another user has one.
+    /// Returns the name of this user's staging directory beside that of another user.
     fn own_name(&self) -> Name {
         let name = [STAGING_NAME, format!("-{}", self.user).as_bytes()].concat();
         Name::new(&name).expect("digits are part of a name")
     }
 
-    /// True if a new file staged for `place` has holes where nothing was written.
+    /// True if unwritten ranges of a new file staged for `place` are holes.
     pub(super) fn makes_holes(&self, place: &Place) -> Result<bool, StoreError> {
         const PROBE_BYTES: u64 = 64 << 10;
         let dir = self.dir_for(place)?;
@@ -271,8 +271,8 @@ impl Stages {
         Ok(*lock(&self.makes_holes).entry(device).or_insert_with(probe))
     }
 
-    /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none
-    /// again: a sweep may have been quicker.
+    /// Creates a staging directory in `home`, unless other users have both names for it. The directory may be gone
+    /// again by the next open, because a sweep was quicker.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
@@ -294,7 +294,7 @@ impl Stages {
         Err(Errno::EXIST)
     }
 
-    /// The staging directory of `home`, made if need be, and locked from now on: nobody sweeps it.
+    /// Opens the staging directory of `home`, created if it is missing, and keeps it locked: no sweep removes it.
     fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         if let Some((_, dir)) = lock(&self.held).get(home) {
             return Ok(Arc::clone(dir));
@@ -309,12 +309,12 @@ impl Stages {
         Ok(Arc::clone(dir))
     }
 
-    /// Unlocks the staging directory of `home`, as far as we hold it.
+    /// Releases the staging directory of `home`.
     fn let_go(&self, home: &RelPath) {
         lock(&self.held).remove(home);
     }
 
-    /// Locked snapshots of what was left behind for `place`, newest first.
+    /// Returns locked snapshots of the leftovers for `place`, newest first.
     pub(super) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
         let mut found = Vec::new();
         for home in self.homes(place)? {
@@ -323,8 +323,8 @@ impl Stages {
         Ok(found)
     }
 
-    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds. It has no other
-    /// name than that of `shown`, which goes with the commit.
+    /// Returns the newest leftover for `place` that has `len` bytes and a valid log. The file may have one other
+    /// name, that of `shown`, which the commit removes.
     pub(super) fn resume(
         &self,
         place: &Place,
@@ -350,7 +350,7 @@ impl Stages {
         Ok(None)
     }
 
-    /// Calls `with` each known leftover for `place` in the staging directory of `home`, newest first.
+    /// Calls `with` the known leftovers for `place` in the staging directory of `home`, newest first.
     fn with_known<T: Default>(
         &self,
         place: &Place,
@@ -370,7 +370,7 @@ impl Stages {
         let known = homes.entry(home.clone()).or_default();
         if known.is_none() {
             *known = match scan(&dir) {
-                // Another run has swept it meanwhile.
+                // Another run has swept the directory meanwhile.
                 Err(Errno::NOENT) => return Ok(T::default()),
                 found => Some(found.at("resume", &place.path)?),
             };
@@ -384,15 +384,15 @@ impl Stages {
         with(&dir, known)
     }
 
-    /// Makes a staged file that its owner lets go of known as a leftover of `path`.
+    /// Notes a staged file, which its owner releases, as a leftover of `path`.
     pub(super) fn leave(&self, path: &RelPath, home: &RelPath, name: Name) {
-        // A directory that nobody scanned yet will show it.
+        // The first scan of a directory will find the file.
         if let Some(Some(known)) = lock(&self.homes).get_mut(home) {
             known.entry(key(path)).or_default().push(Leftover { name, taken: false });
         }
     }
 
-    /// Removes the leftovers of `path`, which is committed from the staging directory of `home`.
+    /// Removes the leftovers of `path`, which was committed from the staging directory of `home`.
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
         self.clear_in(path, home);
         if !home.is_root() {
@@ -414,7 +414,7 @@ impl Stages {
         }
     }
 
-    /// Removes what nobody holds from every staging directory that was met. Returns how many files.
+    /// Removes files without an owner from every known staging directory. Returns the number of files.
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
         let mut homes = vec![RelPath::root()];
         for (home, known) in lock(&self.homes).iter_mut() {
@@ -425,14 +425,15 @@ impl Stages {
         counts.into_iter().sum()
     }
 
-    /// Removes what nobody holds from the staging directory of `home`, and that directory if nothing stays.
+    /// Removes files without an owner from the staging directory of `home`, and the directory if it is empty then.
+    /// Returns the number of files.
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
         self.let_go(home);
         let open = || match self.open(home) {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
-        // In a volume the last of many runs at once does it; nobody waits for others, who may never all be gone.
+        // In a volume, the last of many concurrent runs sweeps: nobody waits for other runs, which may never all end.
         let dir = lock_dir(open, if keeps_to_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir).at(SWEEP, home)?;
@@ -444,20 +445,20 @@ impl Stages {
 }
 
 impl Stages {
-    /// Removes the staging directories that were used, where nothing is in them and nobody else is at work there.
+    /// Removes the used staging directories that are empty, if no other process uses them.
     pub(super) fn tidy(&self) {
         let homes: Vec<_> = lock(&self.held).drain().map(|(home, _)| home).collect();
         for home in homes {
             let open = || self.open(&home).map(Some);
             if let Ok(Some((name, _locked))) = lock_dir(open, TO_TIDY) {
-                // One that is not empty stays.
+                // A directory with files stays.
                 let _ = self.root.dir(&home, Use::Pass).and_then(|dir| dir.remove_dir(&name));
             }
         }
     }
 }
 
-/// Why nothing can be staged for `place`.
+/// Returns the error of staging for `place`.
 fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     match errno {
         Errno::EXIST => store_error(STAGE, &place.path, Errno::PERM),
@@ -465,8 +466,8 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     }
 }
 
-/// The directory that `open` opens, under `lock`: nobody sweeps where somebody makes something. `open` may ask to be
-/// called again. `None` where there is no directory, or others keep it locked: a sweep can be left to them.
+/// Opens a staging directory by `open` and locks it by `lock`: writers and sweeps exclude each other. `open` may
+/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked, who will sweep.
 fn lock_dir(
     open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
     (lock, tries): (FlockOperation, u64),
@@ -482,12 +483,12 @@ fn lock_dir(
         } else if fs::fstat(&dir)?.st_nlink > 0 {
             return Ok(Some((name, dir)));
         }
-        // Else a sweep removed it before we had the lock.
+        // Otherwise a sweep removed the directory before it was locked.
     }
     Ok(None)
 }
 
-/// Removes a staged file and its log. What stays is litter for the sweep.
+/// Removes a staged file and its log. The sweep removes what is left after an error.
 pub(super) fn discard(dir: &Dir, name: &Name) {
     forget(dir, name);
     let _ = dir.remove_file(name);
@@ -504,21 +505,21 @@ pub(super) fn new_name(path: &RelPath) -> Name {
     Name::new(&name).expect("digits and dots are a name")
 }
 
-/// True if others may write.
+/// True if group or others may write.
 fn is_open(stat: &Stat) -> bool {
     stat.st_mode & 0o022 != 0
 }
 
-/// The part of a staged name that says which path it is for.
+/// Returns the part of a staged name that identifies the path.
 fn key(path: &RelPath) -> Vec<u8> {
-    // With room for all of a staged name.
+    // With capacity for a whole staged name.
     let mut key = Vec::with_capacity(2 * KEY_DIGITS);
     key.extend(hex(&Fingerprint::of(path.as_bytes()).as_bytes()[..KEY_DIGITS / 2]));
     key
 }
 
-/// Digits of these bytes. A first copy makes a name for each file: the standard library's formatting takes ten times
-/// as long.
+/// Returns the hexadecimal digits of these bytes. Each new file gets a name, and the standard library's formatting
+/// takes ten times as long.
 fn hex(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let digits =
         |byte: &u8| [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
@@ -533,14 +534,14 @@ fn staging_name() -> Name {
     Name::new(STAGING_NAME).expect("the staging directory has a name")
 }
 
-/// What is said to have been tried where both names of a staging directory are taken.
+/// Action in errors if both names of a staging directory are taken.
 const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove them, or -T DIR)";
-/// What is said to have been tried where leftovers of killed runs stay.
+/// Action in errors of a sweep.
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
-/// How a staging directory is locked, and how often that is tried, with longer and longer pauses. A sweep takes about a
-/// second at worst; who makes something holds on until the end of the run, and sweeps then.
+/// Kinds of lock on a staging directory, with the number of attempts, at growing intervals. A sweep takes about a
+/// second at worst. A writer keeps its lock until the end of the run, and sweeps then.
 const TO_MAKE: (FlockOperation, u64) = (FlockOperation::NonBlockingLockShared, 45);
 const TO_SWEEP: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 10);
 const TO_TIDY: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 1);
