@@ -49,64 +49,65 @@ use deltic_store::{
     Resumed, Store, StoreError, Tree, Version, Whole,
 };
 
-/// What of a directory is listed.
+/// The part of a directory to list.
 enum Much<'a> {
     Part(Part),
-    /// What comes first, but for names that this admits.
+    /// The first entries, except for names that this function admits.
     But(&'a dyn Fn(&Name) -> bool),
 }
 
-/// A local directory that is written to.
+/// A local directory as a destination.
 #[derive(Clone, Debug)]
 pub struct LocalStore(Arc<Inner>);
 
-/// How a [`LocalStore`] treats its directory.
+/// Options of a [`LocalStore`].
 #[derive(Clone, Debug, Default)]
 pub struct LocalOptions {
-    /// When changes are safe from a power cut.
+    /// The time at which changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it
-    /// excludes are neither seen nor changed.
+    /// Rules for the names that may be removed: a receiver's filter. Other names are never listed; extended
+    /// attributes that the rules exclude are neither read nor changed.
     pub rules: Filter,
-    /// What is looked at of an entry, and which extended attributes are ours to change.
+    /// Metadata to look at, and extended attributes that may be changed.
     pub see: MetaMask,
-    /// Where old versions are kept, if they are.
+    /// The place for old versions, if they are kept.
     pub backup: Option<Backup>,
-    /// True if other file systems below the root are left alone when a directory is removed.
+    /// True if mount points below the root are left alone when a directory is removed.
     pub one_file_system: bool,
-    /// Which symlinks to directories may be [taken for these](deltic_store::Posix::keep_dirlink).
+    /// Symlinks that may be [treated as directories](deltic_store::Posix::keep_dirlink).
     pub keep_dirlinks: KeepLinks,
-    /// True if nobody goes on with unfinished versions: they go.
+    /// True if no later run resumes unfinished versions, which are removed then.
     pub one_shot: bool,
-    /// How new versions come to their place.
+    /// Options for putting new versions in place.
     pub writing: Writing,
-    /// Told which files are changing where they are.
+    /// Notes the files that are being changed in place.
     pub under_way: UnderWay,
-    /// Quotas of whoever the store is for, besides that of the volume.
+    /// Quotas of the client, besides the volume's quota.
     pub quotas: Vec<Arc<Quota>>,
-    /// Hears what changes.
+    /// Callback for changes.
     pub changes: Changes,
 }
 
 impl LocalStore {
-    /// Holds the directory `root`, wherever symlinks lead; changes nothing.
+    /// Opens the directory `root`, following symlinks. Changes nothing.
     ///
     /// # Errors
-    /// Where it is no directory, or not ours to enter.
+    /// `root` is no directory, or may not be entered.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         Self::open_named(&NamedDir { path: root.into(), trust: Trust::Anyone }, options)
     }
 
-    /// The same, where the root was just [made](crate::create_root): it lacks its mode until [`Store::set_meta`].
+    /// Returns the store with a root that was just [created](crate::create_root), which lacks its mode until
+    /// [`Store::set_meta`].
     #[must_use]
     pub fn with_new_root(self) -> Self {
-        // A default ACL may close it to its owner.
+        // A default ACL may close the root to its owner.
         open_to_owner(&self.0.root, &RelPath::root());
         lock(&self.0.makes.unfinished).insert(&RelPath::root(), Unfinished::Heir);
         self
     }
 
-    /// True if the root was made and nobody gave it a mode: nothing was to be in it.
+    /// True if the root was created and got no mode: no entry was to be in it.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
         self.has_new_root()
@@ -116,18 +117,18 @@ impl LocalStore {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
     }
 
-    /// The directory `root` that is not there: what a dry run looks at. It is taken for an empty one.
+    /// Returns a store whose `root` does not exist, for a dry run. The root counts as an empty directory.
     ///
     /// # Errors
-    /// Where the system has no handle for us.
+    /// The system's error.
     pub fn missing(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
         Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
     }
 
-    /// Holds the directory that an argument or an option names; changes nothing.
+    /// Opens the directory that an argument or an option names. Changes nothing.
     ///
     /// # Errors
-    /// Where it is no directory, or not ours to enter, or a symlink of another user is on the way.
+    /// `root` is no directory, may not be entered, or has a symlink of another user in its path.
     pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
         root.check()?;
         let dir = root.open().at("open", &RelPath::root())?;
@@ -188,10 +189,10 @@ impl LocalStore {
         })))
     }
 
-    /// Removes the file at `path`, if it is this version; it is kept where old versions are.
+    /// Removes the file at `path`, if it has this version. The old version is kept if the store keeps old versions.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where something else is there by now.
+    /// [`StoreError::Conflict`] if another entry is there by now.
     pub fn remove_version(
         &self,
         path: &RelPath,
@@ -200,10 +201,10 @@ impl LocalStore {
         remove_version(&self.0, path, version.stamp())
     }
 
-    /// Removes the directory at `path`, if nothing is in it.
+    /// Removes the empty directory at `path`.
     ///
     /// # Errors
-    /// Where it cannot be removed.
+    /// The directory cannot be removed, for example because it is not empty.
     pub fn remove_empty(&self, path: &RelPath) -> Result<(), StoreError> {
         let place = self.place("remove", path)?;
         self.0.removing(&place, || place.dir.remove_dir(&place.name).at("remove", path))?;
@@ -216,7 +217,7 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    /// Has every file have a name before it is in its place.
+    /// Makes every file have a name before it is in place.
     #[cfg(test)]
     pub(super) fn need_names(&self) {
         self.0.stages.need_names();
@@ -226,7 +227,7 @@ impl LocalStore {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        // Whose an entry is costs nothing to tell.
+        // Owner and group cost nothing to look at.
         let MetaMask { users, groups, .. } = self.0.see;
         let see = MetaMask { users, groups, ..self.0.see.plain() };
         let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
@@ -244,7 +245,7 @@ impl LocalStore {
             Much::Part(part) => look.list(&mut judge, part),
         };
         listing.warnings = self.0.scopes.filter().warnings();
-        // Where versions are told nothing goes.
+        // Listings with versions are not used for removal.
         if self.0.policy.one_file_system && listing.versions.is_empty() {
             let is_home = self.0.is_home(fs::fstat(&held));
             let is_mount =
@@ -258,13 +259,13 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// What the root hands down it got from above.
+    /// Returns the metadata that the new root hands down, which the root got from its parent.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }
     }
 
-    /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
+    /// Returns the place of `path`. Reuses the directory handle of the `last` place if the directory is the same.
     fn place_after(
         &self,
         action: &'static str,
@@ -288,7 +289,7 @@ impl LocalStore {
         opened.map(LocalSnapshot::while_it_gets_names)
     }
 
-    /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
+    /// Returns the metadata of `path`. Reuses the directory handle of the `last` place if the directory is the same.
     fn look_after(
         &self,
         path: &RelPath,
@@ -316,8 +317,8 @@ impl LocalStore {
         }
     }
 
-    /// True if these are names in one directory that was made here and that nothing is in, enough of them to be worth
-    /// asking: a first copy looks at nothing else.
+    /// True if all `paths` are in one empty directory that this run created. Checked only for several paths, as in a
+    /// first copy.
     fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
@@ -593,7 +594,7 @@ impl Store for LocalStore {
     }
 }
 
-/// So many names take more calls to look at than it takes to list their directory.
+/// Number of names from which on listing their directory is cheaper than looking them up.
 const WORTH_LISTING: usize = 4;
 const LOOK: &str = "look at";
 const USE_TEMP: &str = "use --temp-dir";

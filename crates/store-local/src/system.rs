@@ -1,4 +1,4 @@
-//! Kinds of file systems, and what is known of each; what the system tells of itself.
+//! Kinds of file systems and their properties, and reads of the system's own files.
 
 use std::os::fd::AsFd;
 
@@ -8,29 +8,29 @@ use rustix::io::Errno;
 
 use crate::copy::read_at;
 
-/// A file system that is mounted.
+/// A mounted file system.
 ///
-/// To ask for its kind takes a lock that all who write there take: a store asks once, for its root.
+/// A query of its kind takes a lock that all writers take, so a store queries only its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct System {
     device: u64,
-    /// Its magic number; 0 where the system does not tell.
+    /// Its magic number; 0 if unknown.
     kind: u64,
 }
 
 impl System {
-    /// The one that `file` is on.
+    /// Returns the file system of `file`.
     pub(crate) fn of(file: impl AsFd) -> Self {
         let device = fs::fstat(&file).map_or(0, |stat| stat.st_dev);
         Self { device, kind: kind_of(file).unwrap_or(0) }
     }
 
-    /// The one that `file`, on that device, is on: mostly this one.
+    /// Returns the file system of `file`, which is on `device`: in most cases this one.
     pub(crate) fn of_file(self, file: impl AsFd, device: u64) -> Self {
         if device == self.device { self } else { Self::of(file) }
     }
 
-    /// The device that [lasting](Self::is_lasting) files on it have.
+    /// Returns the device, if its file system is [lasting](Self::is_lasting).
     pub(crate) fn lasting_device(self) -> Option<u64> {
         self.is_lasting().then_some(self.device)
     }
@@ -40,23 +40,24 @@ impl System {
         kind_of(file).is_ok_and(is_lasting)
     }
 
-    /// True if its inodes keep their numbers, and the kernel sets ctime at each change, by its own clock. FAT numbers
-    /// files anew and has no ctime; what is on another machine, or behind FUSE, has whatever that says.
+    /// True if inodes keep their numbers after a new mount, and the local kernel sets ctime at each change. FAT
+    /// assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
     pub(crate) const fn is_lasting(self) -> bool {
         is_lasting(self.kind)
     }
 
-    /// True if `sync_file_range` writes: these keep the pages of a file elsewhere, and it finds none.
+    /// True if `sync_file_range` writes. The excluded file systems keep the pages of a file elsewhere, where the call
+    /// finds none.
     pub(crate) const fn writes_back_by_range(self) -> bool {
         !matches!(self.kind, OVERLAYFS | ZFS)
     }
 
-    /// True if new files may inherit a project from their directory, for a quota of projects.
+    /// True if new files may inherit a project from their directory, for project quotas.
     pub(crate) const fn has_projects(self) -> bool {
         matches!(self.kind, EXT4 | XFS | F2FS)
     }
 
-    /// Tells if the file system takes several spellings for one name, as far as its kind tells that.
+    /// Guesses from its kind if the file system accepts several spellings for one name.
     pub(crate) fn folds_names(self) -> OneName {
         match self.kind {
             MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
@@ -76,16 +77,16 @@ const fn is_lasting(kind: u64) -> bool {
     matches!(kind, EXT4 | XFS | BTRFS | F2FS | ZFS | BCACHEFS | TMPFS | OVERLAYFS)
 }
 
-/// The magic number of the file system that `file` is on.
+/// Returns the magic number of the file system of `file`.
 ///
 /// # Errors
-/// The system's, as of `fstatfs`.
+/// The error of `fstatfs`.
 pub(crate) fn kind_of(file: impl AsFd) -> Result<u64, Errno> {
-    // It has 32 bits, which some systems tell as a negative number.
+    // The number has 32 bits; some systems sign-extend it.
     fs::fstatfs(file).map(|system| system.f_type as u64 & u64::from(u32::MAX))
 }
 
-/// The first bytes, `most` of them, of a file in which the system tells something; nothing where there is none.
+/// Returns the first `most` bytes of a file of the system, such as in `/proc`; `None` if the file cannot be read.
 pub(crate) fn told(path: &str, most: usize) -> Option<Vec<u8>> {
     let file = fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut bytes = vec![0; most];

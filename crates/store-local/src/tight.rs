@@ -1,7 +1,7 @@
-//! Tight memory: how little the system grants this process, and reading where that is so.
+//! Reads files with little memory, in a cgroup with a low limit.
 //!
-//! A disk may be set to read megabytes ahead of each open file. They count for the group of the process (cgroup), and
-//! can be taken back only once they are read: a group of 32 MiB is out of memory before that.
+//! A disk may be set to read megabytes ahead of each open file. These count for the process's cgroup, and can only be
+//! freed once they are read: a cgroup of 32 MiB runs out of memory before that.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -10,33 +10,34 @@ use rustix::fs::{self, Advice};
 
 use crate::system::told;
 
-/// Bytes up to which a limit is tight.
+/// Greatest limit in bytes that counts as low.
 const TIGHT_BYTES: u64 = 64 << 20;
-/// Bytes from which a file is worth the call.
+/// Smallest file in bytes that is worth the call.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// True where the group of this process (cgroup) may have 64 MiB at most.
+/// True if the memory limit of this process's cgroup is at most 64 MiB.
 pub(crate) fn is_memory_tight() -> bool {
     static IS_TIGHT: OnceLock<bool> = OnceLock::new();
     *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
 }
 
-/// Has the system read nothing of a large `file` ahead, where memory is tight.
+/// Turns off read-ahead for a large `file`, if memory is tight.
 pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
     if len >= LARGE_BYTES && is_memory_tight() {
-        // Where it does otherwise, there may be memory enough even so.
+        // An error is ignored: the memory may suffice anyway.
         let _ = fs::fadvise(file, 0, None, Advice::Random);
     }
 }
 
-/// Bytes of memory that the group of this process may have, if it is in one that has a limit.
+/// Returns the memory limit in bytes of this process's cgroup, if it has one.
 fn limit() -> Option<u64> {
     let text = |path: &str| String::from_utf8(told(path, 4096)?).ok();
     let groups = text("/proc/self/cgroup")?;
     groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
 }
 
-/// The file that has the limit of a group, by its line in `/proc/self/cgroup`; nothing if it is not of memory.
+/// Returns the file with the limit of a cgroup, given its line in `/proc/self/cgroup`; `None` if the line is not
+/// about memory.
 fn limit_file(line: &str) -> Option<String> {
     let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
     match kinds {

@@ -1,4 +1,4 @@
-//! Directories that changed and are not flushed yet.
+//! Changed directories that are not flushed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use crate::lock;
 use crate::system::System;
 use deltic_store::{Durability, StoreError};
 
-/// Remembers directories until the next flush, each once.
+/// Collects changed directories until the next flush, each once.
 #[derive(Debug)]
 pub(super) struct Touched {
     durability: Durability,
@@ -46,7 +46,7 @@ impl Dirs {
         usize::from(self.root) + self.below.values().map(BTreeSet::len).sum::<usize>()
     }
 
-    /// All of them, one after the other.
+    /// Returns the path of each directory.
     fn into_paths(self) -> impl Iterator<Item = RelPath> {
         let path = |(parent, names): (RelPath, BTreeSet<Name>)| {
             names.into_iter().map(move |name| parent.join(&name).expect("it was a path"))
@@ -65,17 +65,17 @@ impl Touched {
         self.system
     }
 
-    /// Flushes a file that is about to get its name.
+    /// Flushes a file that is about to get its name, if the store is durable.
     pub(super) fn flush_file(&self, file: impl AsFd) -> Result<(), Errno> {
         if self.is_durable() { flush(file, self.system) } else { Ok(()) }
     }
 
-    /// Flushes files that are about to get their names; the answers are in order.
+    /// Flushes files that are about to get their names, if the store is durable; returns the results in order.
     pub(super) fn flush_files(&self, files: &[BorrowedFd<'_>]) -> Vec<Result<(), Errno>> {
         if self.is_durable() { flush_all(files, self.system) } else { vec![Ok(()); files.len()] }
     }
 
-    /// Whether files are to be flushed before they get their name.
+    /// True if files must be flushed before they get their names.
     pub(super) fn is_durable(&self) -> bool {
         self.durability == Durability::Run
     }
@@ -87,10 +87,10 @@ impl Touched {
         }
     }
 
-    /// Flushes every directory that was added, several at a time: they wait for the disk, not for us.
+    /// Flushes every added directory, several at a time, since a flush mostly waits for the disk.
     ///
-    /// All that was added before this call is flushed when it returns, whoever flushed it. After a failure every call
-    /// fails: the system tells of a failure once, and not all who wait.
+    /// All directories that were added before this call are flushed when it returns, by this thread or another. After
+    /// a failure every later call fails too: the system reports a failure once, and not to all waiters.
     pub(super) fn flush(&self, root: &Dir) -> Result<(), StoreError> {
         let mut failed = lock(&self.flushing);
         if *failed {
@@ -103,7 +103,7 @@ impl Touched {
 
     fn flush_added(&self, root: &Dir) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
-        // A thread costs as much as a flush that has nothing to do.
+        // Starting a thread costs as much as a flush with nothing to write.
         let threads = dirs.len().saturating_sub(1).clamp(1, MAX_THREADS);
         let queue = Mutex::new(dirs.into_paths());
         let work = || {
@@ -116,7 +116,7 @@ impl Touched {
             }
         };
         thread::scope(|scope| {
-            // This thread works too. A system that has no more of them has fewer flushes under way.
+            // This thread works too. If no more threads can be started, fewer flushes run at once.
             let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
             let workers: Vec<_> = (1..threads).map_while(spawn).collect();
             let answers =
@@ -127,9 +127,9 @@ impl Touched {
 
     fn flush_dir(&self, root: &Dir, path: &RelPath) -> Result<(), StoreError> {
         match root.dir(path, Use::Read) {
-            // Gone again, and with it what was to last, or a file or a link by now; its own directory is flushed as well.
+            // The directory was removed or replaced by a file or link; its parent is flushed as well.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-            // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
+            // The new mode denies reading even to the owner, so the whole file system is flushed.
             Err(Errno::ACCESS) => flush_system(root).at("flush", path),
             opened => opened.and_then(|dir| flush(dir, self.system)).at("flush", path),
         }
@@ -143,7 +143,7 @@ impl Touched {
     }
 }
 
-/// Flushes the root's file system; the whole machine if the root is closed to us as well.
+/// Flushes the root's file system; all file systems of the machine if the root is unreadable too.
 fn flush_system(root: &Dir) -> Result<(), Errno> {
     match root.dir(&RelPath::root(), Use::Read) {
         Err(Errno::ACCESS) => {
@@ -154,5 +154,5 @@ fn flush_system(root: &Dir) -> Result<(), Errno> {
     }
 }
 
-/// Flushes in flight: more than disks have queues for gains nothing (`RELIABILITY` finding 10).
+/// Greatest number of concurrent flushes: more than a disk has queues for gains nothing.
 const MAX_THREADS: usize = 16;

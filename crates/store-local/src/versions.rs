@@ -1,13 +1,14 @@
-//! Old versions that a volume keeps of its files, whoever replaces or removes them (`deltic serve --versions`).
+//! Old versions of files, which a volume keeps when any client replaces or removes a file (`deltic serve
+//! --versions`).
 //!
-//! A version of `dir/name` is `.deltic-versions/dir/name/.deltic-TIME` below the volume's root, where TIME is when it
-//! went, in nanoseconds since 1970. No path reaches a name that begins so: neither a listing nor a session meets them,
-//! and no name of a file meets that of a version.
+//! A version of `dir/name` is `.deltic-versions/dir/name/.deltic-TIME` below the volume's root. TIME is the time of
+//! its replacement or removal, in nanoseconds since 1970. No path may contain a name with this prefix: versions
+//! appear neither in listings nor in sessions, and no file's name collides with a version's.
 //!
-//! A version is a second name of the old file, made before that loses its first: at no time is there none of the two.
-//! Where the file system has no second name for it, it is a copy. A kill between the two steps leaves a version that is
-//! the present file itself, which is not shown. Who replaces or removes a file has a turn at its path, so that of two
-//! at once none replaces what it has not seen.
+//! A version is a hard link to the old file, created before the file loses its first name, so that one of the two
+//! always exists. If the file system cannot create the link, the version is a copy. A kill between the two steps
+//! leaves a version that is the present file itself, which is not listed. A lock for each path makes replacements and
+//! removals wait for each other, so that none overwrites a version that it has not seen.
 
 mod keeping;
 
@@ -36,7 +37,7 @@ use crate::snapshot::{LocalSnapshot, file_type, inode_of};
 use crate::system::System;
 use crate::touched::Touched;
 
-/// Name of a version among those of its file: when it went, in nanoseconds since 1970.
+/// Name of a version among those of its file: the time of its replacement or removal, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VersionId(pub u64);
 
@@ -55,7 +56,7 @@ impl FromStr for VersionId {
 }
 
 impl VersionId {
-    /// Time from 1970 to when the version went.
+    /// Returns the time of the version's replacement or removal, since 1970.
     #[must_use]
     pub const fn went(self) -> Duration {
         Duration::from_nanos(self.0)
@@ -72,40 +73,40 @@ impl VersionId {
     }
 }
 
-/// Prefix of the names of versions: it is reserved, as the names of staging directories are.
+/// Prefix of the names of versions, which is reserved, like the names of staging directories.
 const PREFIX: &str = ".deltic-";
 
-/// Old versions of the files of a volume.
+/// Old versions of a volume's files.
 #[derive(Debug)]
 pub struct OldVersions {
     volume: Dir,
     history: History,
-    /// Path in the volume of the root of the store that asks.
+    /// Path of the store's root in the volume.
     below: RelPath,
     touched: Touched,
     quota: Option<Arc<Quota>>,
 }
 
-/// A version of a file that is not the present one any more.
+/// A former version of a file.
 #[derive(Debug)]
 pub struct OldVersion {
-    /// Its name among the versions of its file.
+    /// Its name among the file's versions.
     pub id: VersionId,
-    /// The file as it was.
+    /// The file's content and metadata.
     pub snapshot: LocalSnapshot,
 }
 
 impl OldVersions {
-    /// The versions of the volume `name` of this process, if it keeps some.
+    /// Returns the versions of the volume `name` of this process; `None` if the volume keeps none.
     ///
     /// # Errors
-    /// Where the system has no handle for us.
+    /// The system's error.
     pub fn for_volume(name: &Name) -> Result<Option<Self>, StoreError> {
         let path = crate::volume_path(name);
         Self::for_root(&path, None, Durability::None).at(LIST, &RelPath::root())
     }
 
-    /// The versions for a store whose root is `root`, which is at `path`.
+    /// Returns the versions for a store with the root `root`, at `path`; `None` if its volume keeps none.
     pub(crate) fn for_root(
         path: &Path,
         root: Option<&Dir>,
@@ -125,15 +126,15 @@ impl OldVersions {
         Ok(Some(Self { volume, history, below, touched, quota }))
     }
 
-    /// The directory of all of them.
+    /// Opens the directory of all versions.
     fn all(&self) -> Result<Dir, Errno> {
         self.volume.dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
     }
 
-    /// Lists the versions of `file`, the newest first, but for what the present file is itself.
+    /// Lists the versions of `file`, newest first, without a version that is the present file itself.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// The versions cannot be read.
     pub fn list(&self, file: &RelPath) -> Result<Vec<OldVersion>, StoreError> {
         let path = self.path(file).at(LIST, file)?;
         let dir = match self.all().and_then(|all| all.dir(&path, Use::Read)) {
@@ -155,10 +156,10 @@ impl OldVersions {
         opened.filter(is_old).collect()
     }
 
-    /// Opens one of the versions of `file`.
+    /// Opens the version `id` of `file`.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] where it is none, or not any more.
+    /// [`StoreError::NotFound`] if there is no such version, or it has expired.
     pub fn open(&self, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, StoreError> {
         let path = self.path(file).at(OPEN, file)?;
         let dir = self.all().and_then(|all| all.dir(&path, Use::Pass)).at(OPEN, file)?;
@@ -174,10 +175,10 @@ impl OldVersions {
             .map(LocalSnapshot::while_it_gets_names)
     }
 
-    /// Removes the versions that are older than they are kept, and directories of none.
+    /// Removes versions that are older than the volume keeps them, and empty directories.
     ///
     /// # Errors
-    /// Where they cannot be read or removed.
+    /// Versions cannot be read or removed.
     pub fn expire(&self) -> Result<(), StoreError> {
         let all = match self.all() {
             Err(Errno::NOENT) => return Ok(()),
@@ -197,14 +198,14 @@ impl OldVersions {
             let _turn = lock(turn(&path));
             self.prune(&dir, &ids(&dir).at(EXPIRE, &path)?).at(EXPIRE, &path)?;
         }
-        // Those that are not empty stay.
+        // Directories with versions stay.
         for (above, name) in dirs.iter().rev().filter_map(RelPath::split_last) {
             let _ = all.dir(&above, Use::Pass).and_then(|above| above.remove_dir(&name));
         }
         Ok(())
     }
 
-    /// Flushes the directories in which something was kept since the last flush.
+    /// Flushes the directories that got versions since the last flush.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
         match self.all() {
             Ok(all) => self.touched.flush(&all),
@@ -212,21 +213,21 @@ impl OldVersions {
         }
     }
 
-    /// The path of a store's file in the volume.
+    /// Returns the path in the volume of a store's file.
     fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
         let names = [self.below.as_bytes(), path.as_bytes()];
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
         RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
     }
 
-    /// Device and number of what is at `path` of the volume.
+    /// Returns device and inode of the entry at `path` in the volume.
     fn present(&self, path: &RelPath) -> Option<(u64, u64)> {
         let (above, name) = path.split_last()?;
         let dir = self.volume.dir(&above, Use::Pass).ok()?;
         dir.find(&name).ok()?.as_ref().map(inode_of)
     }
 
-    /// Opens the directory of the versions of what is at `path` of the volume, and makes what is missing.
+    /// Opens the directory of the versions of `path` in the volume; creates missing directories.
     fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
         let make = |dir: &Dir, name: &Name| match dir.make_dir(name, Mode::RWXU) {
             Err(Errno::EXIST) => Ok(false),
@@ -258,7 +259,7 @@ impl OldVersions {
         Ok(held)
     }
 
-    /// Removes the versions in `dir` that are not kept, from the oldest to the newest. No other code removes
+    /// Removes the versions in `dir` that are no longer kept, from the oldest to the newest. No other code removes
     /// versions.
     fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
@@ -277,12 +278,12 @@ impl OldVersions {
     }
 }
 
-/// Name of the directory of all versions.
+/// Returns the name of the directory of all versions.
 fn own_name() -> Name {
     Name::new(VERSIONS_NAME).expect("it is a name")
 }
 
-/// The versions in `dir`, from the oldest to the newest.
+/// Returns the versions in `dir`, from the oldest to the newest.
 fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     let mut ids = Vec::new();
     dir.for_each_name(|name| ids.extend(VersionId::named(name)))?;
@@ -290,7 +291,7 @@ fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     Ok(ids)
 }
 
-/// Finds the path of `root` in the `volume`, whatever way led there.
+/// Returns the path of `root` in `volume`, from the links in `/proc`, whatever path opened `root`.
 fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     let [volume, root] = [volume, root]
         .map(|dir| rustix::fs::readlinkat(CWD, &*proc_path(dir.as_fd()), Vec::new()).ok());
@@ -299,8 +300,8 @@ fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     RelPath::parse(root.strip_prefix(volume).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// Number of versions, from the oldest, that are not kept at a time by which versions are old. If no time is
-/// believed, no version is removed by age.
+/// Returns the number of versions, from the oldest, that are no longer kept. Without a believed time, no version is
+/// removed by age.
 fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
     match (keep, believed) {
         (KeepVersions::Number(most), _) => ids.len().saturating_sub(most),
@@ -312,7 +313,7 @@ fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> us
     }
 }
 
-/// The turn of who replaces or removes what is at a path.
+/// Returns the lock for replacing or removing the entry at `path`.
 fn turn(path: &RelPath) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
     let mut hasher = DefaultHasher::new();

@@ -1,8 +1,8 @@
-//! Small files that are new here, put in place whole: staged, set and renamed as any other version is, with as few
-//! system calls as that takes. A first copy is mostly these.
+//! Puts small new files in place as a whole: staged, set and renamed like any other version, with as few system calls
+//! as possible. A first copy mostly consists of such files.
 //!
-//! What a [`LocalRebuild`](super::rebuild::LocalRebuild) does besides is for versions that grow for a while: to give
-//! the file its length, to look whether the staged one is still ours, to leave it to the next run.
+//! A [`LocalRebuild`](super::rebuild::LocalRebuild) takes further steps for versions that grow for a while: it sets
+//! the file's length in advance, checks that the staged file is still its own, and leaves the file to the next run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,9 +20,9 @@ use crate::dir::Dir;
 use crate::errno::At;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
-/// A new file that is in its place, or has all but its name.
+/// A new file that is in place, or complete but for its name.
 pub(super) enum Begun {
-    /// The file is in its place, or cannot be.
+    /// The file is in place, or failed.
     Ended(Result<Option<Version>, StoreError>),
     Staged(NewFile),
 }
@@ -36,7 +36,7 @@ impl Begun {
     }
 }
 
-/// A new file that has its content and attributes.
+/// A new file with content and metadata.
 pub(super) struct NewFile {
     place: Place,
     staged: Staged,
@@ -44,7 +44,7 @@ pub(super) struct NewFile {
     unset: Unset,
 }
 
-/// Makes a file for `place`, where nothing is.
+/// Creates a file for `place`, where no entry exists.
 pub(super) fn begin(
     store: &Inner,
     place: Place,
@@ -70,7 +70,7 @@ pub(super) fn begin(
     }
 }
 
-/// Puts new files in their places, flushed together where they are to last.
+/// Puts new files in place, after a common flush if the store is durable.
 pub(super) fn finish_all(
     store: &Inner,
     begun: Vec<Result<Begun, StoreError>>,
@@ -103,15 +103,15 @@ impl NewFile {
     }
 }
 
-/// Removes a staged file: all of it is at hand, and nobody will want to go on with a part of it.
+/// Removes a staged file. Its whole content is at hand, so no later run needs to resume it.
 fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
     if let Ok(dir) = store.stages.dir(home) {
         discard(&dir, name);
     }
 }
 
-/// Puts a file in its place that gets its first name there. `None`, if it must have one before: to be flushed, or
-/// because this file system or kernel wants it so.
+/// Puts a nameless file in place by giving it its name. `None` if the file must have a name before: to be flushed, or
+/// because the file system or the kernel requires one.
 fn put_nameless(
     store: &Inner,
     place: &Place,
@@ -131,11 +131,11 @@ fn put_nameless(
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
-        // It is made there again.
+        // Creates the file again in a staging directory beside the place.
         Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
             put_nameless(store, place, what)
         }
-        // If it is not that, a rename will say what it is.
+        // A nameless file may be unsupported; if not, the rename of a named file will report the error.
         Err(_) => {
             store.stages.need_names();
             None
@@ -143,7 +143,7 @@ fn put_nameless(
     }
 }
 
-/// Gives a file that was just made its content and all else; what of its attributes could not be set.
+/// Writes the content of a new file and sets its metadata; returns the metadata that could not be set.
 fn fill(
     Place { path, .. }: &Place,
     file: &OwnedFd,
@@ -156,7 +156,7 @@ fn fill(
     Ok(attrs.set_on_new(On::Open(file.as_fd()), &born))
 }
 
-/// Moves it to its place.
+/// Moves a staged file to its place, where no entry may be.
 fn land(
     store: &Inner,
     place: &Place,

@@ -1,4 +1,4 @@
-//! Writing a file to the disk while more of it comes: a call that rustix does not have.
+//! Writes parts of a file to the disk while more bytes arrive, by `sync_file_range`, which rustix lacks.
 #![allow(unsafe_code, reason = "sync_file_range: see docs/ARCHITECTURE.md, walls")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,42 +6,43 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{SYNC_FILE_RANGE_WAIT_BEFORE, SYNC_FILE_RANGE_WRITE, c_uint};
 use nix::errno::Errno;
 
-/// Has the system begin to write all of `file` to the disk.
+/// Starts write-back of all of `file`.
 ///
 /// # Errors
-/// Where something cannot be written. No later flush need tell of that.
+/// Bytes could not be written. A later flush may not report that again.
 pub(crate) fn begin(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WRITE)
 }
 
-/// The same, once what was begun before is on the disk: so no more is on its way than comes between two calls. It is
-/// not durable by that.
+/// Waits for the write-back that was started before, and starts write-back of newer bytes. So only the bytes between
+/// two calls are under way. This does not make the bytes durable.
 ///
 /// # Errors
-/// Those of [`begin`].
+/// As [`begin`].
 pub(crate) fn go_on(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE)
 }
 
-/// Waits for what was begun. This descriptor tells of each error once, whoever began.
+/// Waits for write-back that was started before. This descriptor reports each error once, whichever call caused it.
 ///
 /// # Errors
-/// Those of [`begin`].
+/// As [`begin`].
 pub(crate) fn ended(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE)
 }
 
 fn sync_range(file: BorrowedFd<'_>, how: c_uint) -> Result<(), rustix::io::Errno> {
     let call = || {
-        // SAFETY: the descriptor is open as long as `file` is borrowed, and the call touches no memory of ours.
+        // SAFETY: the descriptor is open as long as `file` is borrowed, and the call accesses no memory of this
+        // process.
         Errno::result(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) }).map(drop)
     };
     let first = match call() {
         Ok(()) => return Ok(()),
         Err(errno) => errno,
     };
-    // There may be no such call here, or it is not allowed: then all is left to the flush. A server of files may have
-    // given the same number, which is told once.
+    // The call may be missing or forbidden: the flush does all the work then. A file server may have caused the same
+    // error, but reports it only once, so a second call tells.
     let is_missing = matches!(first, Errno::ENOSYS | Errno::EINVAL | Errno::EPERM)
         && call().is_err_and(|second| second == first);
     if is_missing { Ok(()) } else { Err(rustix::io::Errno::from_raw_os_error(first as i32)) }

@@ -1,35 +1,35 @@
-//! How files are written, where somebody wants it otherwise.
+//! Options for writing files.
 
 use deltic_tree::RelPath;
 
 use super::named::NamedDir;
 
-/// How new versions come to their place. By default each grows in a staging directory of the destination and is
-/// renamed.
+/// Options for putting new versions in place. By default a new version grows in a staging directory of the
+/// destination and is renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writing {
-    /// Zeros become holes (`--sparse`).
+    /// Writes zeros as holes (`--sparse`).
     pub sparse: bool,
-    /// A new version has all of its blocks before it has content (`--preallocate`).
+    /// Allocates all blocks of a new version before writing (`--preallocate`).
     pub preallocate: bool,
-    /// A file that is there is changed where it is (`--inplace`). What is to change of it is staged all the same, so
-    /// that nothing of it changes before all of the new version is proven.
+    /// Changes existing files in place (`--inplace`). Changed ranges are staged nevertheless, so that nothing changes
+    /// before all of the new version is verified.
     pub inplace: bool,
-    /// But one of several names is replaced, so that each name ends with its own content.
+    /// With `inplace`, replaces a file of several names, so that each name gets its own content.
     pub names_apart: bool,
     /// Commits wait for [`Posix::land`](deltic_store::Posix::land) (`--delay-updates`).
     pub delay: bool,
-    /// Where new versions grow, instead of in the destination (`--temp-dir`).
+    /// The directory in which new versions grow, instead of in the destination (`--temp-dir`).
     pub temp_dir: Option<NamedDir>,
-    /// Where those are shown that are not complete (`--partial-dir`).
+    /// The place where unfinished versions are visible (`--partial-dir`).
     pub partial_dir: Option<PartialDir>,
 }
 
-/// Where new versions are shown that are not complete.
+/// The place where unfinished versions are visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialDir {
-    /// Below the directory of each file.
+    /// At this path below the directory of each file.
     Beside(RelPath),
-    /// In one directory for all.
+    /// In one directory for all files.
     Outside(NamedDir),
 }
