@@ -467,7 +467,8 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
 }
 
 /// Opens a staging directory by `open` and locks it by `lock`: writers and sweeps exclude each other. `open` may
-/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked, who will sweep.
+/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked: the
+/// sweep is left to them then.
 fn lock_dir(
     open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
     (lock, tries): (FlockOperation, u64),

@@ -80,7 +80,7 @@ fn mkfifo(at: &Path) {
     assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
 }
 
-/// Says that a test could not do its work here.
+/// Reports that a test cannot run here.
 fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
@@ -112,7 +112,7 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
     put(&store, "file", b"y").unwrap();
 }
 
-/// However one comes to it: here nobody looked before.
+/// Holds although this store has not looked at the file before.
 #[test]
 fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
@@ -127,7 +127,7 @@ fn a_file_is_no_older_backup_of_itself() {
         let going = Going::default();
         let removed = store.remove(&path("file"), going);
         assert!(removed.map_or(true, |removed| removed.gone.is_empty()), "{inplace}");
-        // Another name of it elsewhere is no place of its own.
+        // A hard link elsewhere may not be replaced by the backup either.
         fs::create_dir(root.path().join("sub")).unwrap();
         fs::hard_link(root.path().join("file"), root.path().join("sub/file")).unwrap();
         assert!(put(&store, "file", b"new").is_err());
@@ -211,7 +211,7 @@ fn an_edit_from_outside_is_noticed_even_if_it_puts_the_time_back() {
     let rebuild = store.create(&path("file"), 3).unwrap();
     rebuild.write(0, b"new").unwrap();
     let modified = fs::metadata(&file).unwrap().modified().unwrap();
-    // Further than the clock of file times ticks.
+    // Longer than the tick of the clock for file times.
     thread::sleep(Duration::from_millis(20));
     fs::write(&file, b"own").unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
@@ -229,7 +229,7 @@ fn a_version_of_a_file_is_removed_and_no_other_one() {
     put(&store, "file", b"old").unwrap();
     let old = store.open(&path("file")).unwrap();
     let modified = fs::metadata(&file).unwrap().modified().unwrap();
-    // Another one of its length and time.
+    // Another file with the same length and time.
     put(&store, "file", b"new").unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
     let answer = store.remove_version(&path("file"), &old);
@@ -261,7 +261,7 @@ fn each_name_of_a_file_is_replaced_whatever_became_of_the_others() {
     }
     let old = ["a", "b", "c"].map(|name| store.open(&path(name)).unwrap());
     for (name, old) in ["a", "b", "c"].into_iter().zip(&old) {
-        // Further than the clock of file times ticks.
+        // Longer than the tick of the clock for file times.
         thread::sleep(Duration::from_millis(20));
         let rebuild = store.create(&path(name), 3).unwrap();
         rebuild.write(0, name.as_bytes()).unwrap();
@@ -337,7 +337,7 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     assert!(names_in(root.path()).is_empty());
 }
 
-/// Names of several directories, in any order, and of any kind.
+/// Names in several directories, in any order, of all types.
 #[test]
 fn what_is_removed_together_goes_as_it_would_alone() {
     let (root, _) = new_store();
@@ -369,7 +369,7 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
         store.make_dir(&deeper, None).unwrap();
         dir = deeper;
     }
-    // Besides it, what takes more than one call: a call is bounded.
+    // More names than one call removes.
     for no in 0..500 {
         fs::write(root.path().join(format!("d/{no}")), "").unwrap();
     }
@@ -463,7 +463,7 @@ fn versions_are_told_without_opening_what_has_them() {
     let sources = Sources::new(args(), options.clone());
     check_versions(&store);
     check_versions(&sources);
-    // What lies behind links is told by opening it.
+    // With followed links, a version is only known once the file is open.
     let follow = Follow::All;
     let sources = Sources::new(args(), SourceOptions { follow, ..options });
     assert_eq!(sources.versions(&[path("dir/a")]), [None]);
