@@ -30,7 +30,7 @@ use deltic_store::{Filter, Keep, Unset};
 pub(super) struct Attrs<'a> {
     meta: &'a Meta,
     keep: Keep,
-    /// The extended attributes that the run keeps, and those that it may change.
+    /// Scope of the extended attributes that the run keeps and may change.
     scope: XattrScope,
     rules: &'a Filter,
     /// True if metadata that only the superuser may set is noted in an attribute instead (`--fake-super`).
@@ -57,13 +57,13 @@ pub(super) enum On<'a> {
     Link(&'a Dir, &'a Name),
 }
 
-/// Inputs of a new entry's mode, besides what is kept of its source.
+/// Inputs of a new entry's mode, besides the source's mode.
 #[derive(Clone, Debug)]
 pub(super) struct NewMode {
     /// The mode of the old version.
     pub(super) old: Option<u32>,
     pub(super) umask: u32,
-    /// Handed down by its directory.
+    /// Metadata that the directory hands down.
     pub(super) heritage: Heritage,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Attrs<'a> {
         self
     }
 
-    /// True if nothing is to be set.
+    /// True if there is no metadata to set.
     pub(super) fn is_empty(&self) -> bool {
         self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
     }
@@ -128,7 +128,7 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Sets the metadata on a new file, whose state right after its creation was `born`.
+    /// Sets the metadata on a new file; `born` is the file's state right after its creation.
     pub(super) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Unset {
         let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
         if !has_mode || !self.suits((born.st_uid, born.st_gid)) {
@@ -189,8 +189,7 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// True if the entry has an access ACL, or is to get one: the group bits of its mode do not tell what others may
-    /// do then.
+    /// True if the entry has or gets an access ACL: mode bits alone do not tell the permissions then.
     fn meets_acl(&self, on: On<'_>) -> bool {
         let has_one = || access_acl(&on.reach()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
@@ -243,7 +242,7 @@ impl<'a> Attrs<'a> {
             unset.note(ACL, inherit(&at, acl, wanted));
             wanted = less(wanted, Some(acl), unset);
         }
-        // The mode is set even if the run does not ask for one: a change of owner or ACL may have cleared special
+        // The mode is set even if the run does not keep modes: a change of owner or ACL may have cleared special
         // bits.
         Some(wanted)
     }
@@ -295,8 +294,7 @@ impl<'a> Attrs<'a> {
     fn set_xattrs(&self, on: On<'_>, at: &Reach, now: u32) -> Unset {
         let set = || set_xattrs(at, self.meta, (self.scope, self.rules));
         let unset = set();
-        // The system sets no attributes on an entry that its owner may not write: the owner gets the write bit
-        // meanwhile.
+        // No attributes can be set on an entry without write permission: the owner gets the write bit meanwhile.
         let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
         let is_closed = unset.reasons().any(denies) && !self.meta.is_symlink();
         if !is_closed || on.set_mode(now | OWNER_WRITES).is_err() {
@@ -356,8 +354,8 @@ impl<'a> Attrs<'a> {
         if user.is_some() && group.is_some() && set_owner(on, user, group).is_ok() {
             return;
         }
-        // Owner and group are set one by one: the system may allow only one. The group comes first, since a user who
-        // gave the file away may not set it.
+        // Owner and group are set separately: the system may allow only the owner or only the group. The group comes
+        // first: after a change of owner, this user may not set the group.
         for (name, user, group) in [(GROUP, None, group), (OWNER, user, None)] {
             if user.is_some() || group.is_some() {
                 unset.note(name, set_owner(on, user, group));
@@ -489,8 +487,8 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     (accessed.is_some() || modified.is_some()).then_some(times)
 }
 
-/// Access time of an entry whose access time is not kept: the present time. FUSE file systems ignore, without an
-/// error, a call that sets only one time.
+/// Access time of an entry whose access time is not kept: the present time. A call that sets only mtime is ignored,
+/// without an error, by FUSE file systems.
 pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
 /// Returns the process's `umask` at the first call. Read from `/proc`, since the system call that returns the mask
@@ -510,7 +508,7 @@ fn read_umask() -> u32 {
 
 /// User and group of new files under `--fake-super`, where the superuser is played.
 const SUPERUSER: (u32, u32) = (0, 0);
-/// All mode bits: permissions, setuid, setgid and the sticky bit.
+/// Every mode bit: permissions, setuid, setgid and the sticky bit.
 const ALL_BITS: u32 = 0o7777;
 const STICKY: u32 = 0o1000;
 const OTHERS_BITS: u32 = 0o077;

@@ -1,4 +1,4 @@
-//! Keeps old versions under other names before they are replaced or removed (`--backup`).
+//! Keeps old versions under other names before a replacement or removal (`--backup`).
 //!
 //! A backup replaces an older backup or takes a free name: never a listed entry, nor an entry that this run created.
 //! Below the root, and where the root lies in the backup tree, a backup replaces only a file at its exact place,
@@ -32,12 +32,13 @@ use deltic_store::StoreError;
 /// The place where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// A separate tree for old versions, created if it is missing, which is not the root; `None` to keep them beside
+    /// A separate tree for old versions, which is not the root, and is created if missing; `None` for backups beside
     /// the new versions.
     pub dir: Option<NamedDir>,
-    /// Suffix of their names.
+    /// Suffix of the names of backups.
     pub suffix: Box<[u8]>,
-    /// The path of the backups' tree below the root, if it is there; the root itself if there is no separate tree.
+    /// The path of the backup tree below the root, for a tree below the root; the root itself if there is no separate
+    /// tree.
     pub below: Option<RelPath>,
     /// True if the root lies in that tree, which then most likely holds other entries too.
     pub above: bool,
@@ -54,14 +55,14 @@ pub(super) struct Listed {
 struct Taken<'a> {
     /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
-    /// Maps each claimed place to the path whose old version is kept there, where several old versions could claim
-    /// the place; directories of the tree are claimed for themselves.
+    /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
+    /// listed, and directories of the tree, which claim themselves.
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
 impl Listed {
-    /// Notes those of `paths`, which are about to be looked at, where `backup` could keep an old version. An old
-    /// version that is on its way there was put there first.
+    /// Notes each of `paths` at which `backup` could keep an old version; called before the paths are looked at. An
+    /// old version that is on its way there was put there first.
     pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
@@ -121,7 +122,7 @@ enum Kept {
 }
 
 impl Backup {
-    /// Returns the spot for the old version at `place`: the first free one.
+    /// Returns the first free spot for the old version at `place`.
     fn spot<'a>(
         &self,
         root: &Dir,
@@ -172,7 +173,7 @@ impl Backup {
         (above, name): (&RelPath, Name),
     ) -> Result<Option<Spot<'a>>, Errno> {
         let tree = match &self.dir {
-            // The old versions of a directory of that name are kept in this place.
+            // Old versions of the entries of a directory of that name are kept below this path.
             Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
                 return Ok(None);
             }
@@ -253,14 +254,14 @@ impl Backup {
         is_in_tree || self.is_beside() && self.has_suffix(path)
     }
 
-    /// Returns the name beside `name` whose old version `name` would be.
+    /// Returns the name that `name` would be a backup of, in the same directory.
     pub(super) fn stem(&self, name: &Name) -> Option<Name> {
         let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
-    /// True if `path` holds old versions or could: a place of one, a directory that holds them, or a path below that.
-    /// No run may delete such a path.
+    /// True if old versions are or could be kept at `path`, below `path`, or in a directory above. No run may delete
+    /// such a path.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
@@ -274,7 +275,7 @@ impl Backup {
         !self.suffix.is_empty() && path.as_bytes().ends_with(&self.suffix)
     }
 
-    /// True if old versions are kept beside the new ones.
+    /// True if old versions are kept beside the new versions.
     pub(super) fn is_beside(&self) -> bool {
         self.dir.is_none()
     }
@@ -312,7 +313,7 @@ impl Backup {
 
 /// A place for one old version.
 struct Spot<'a> {
-    /// Its directory; `None` for the directory of the new version.
+    /// The directory; `None` for the directory of the new version.
     tree: Option<Dir>,
     beside: &'a Dir,
     name: Name,
@@ -337,7 +338,7 @@ impl Spot<'_> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
-    /// True if this place, whose entry has the state `is`, is `place` itself under another path.
+    /// True if this place is `place` itself under another path. `is` is the state of the entry here.
     fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
         let own = place.dir.find(&place.name)?;
         if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
@@ -351,7 +352,7 @@ impl Spot<'_> {
     }
 }
 
-/// Gives the directory `made` the mode of `other`, with all bits for its owner. `other` may be missing.
+/// Gives the directory `made` the mode of `other`, with all bits for the owner. `other` may be missing.
 fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {
@@ -432,7 +433,7 @@ mod tests {
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
-        // With a separate tree, that tree is protected, with all entries in it and the directories above it.
+        // A separate tree is protected, with the entries below and the directories above.
         let kept = Some("old/kept");
         assert!(["old", "old/kept", "old/kept/a"].iter().all(|path| protects(kept, path)));
         assert!(!protects(kept, "old/other") && !protects(kept, "a~"));

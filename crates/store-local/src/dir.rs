@@ -56,7 +56,7 @@ pub(crate) struct Dir {
     links: Option<KeptLinks>,
 }
 
-/// Opens the directory `path`, which belongs to this user alone and is created if it is missing.
+/// Opens the directory `path`, which belongs to this user alone, and is created if missing.
 ///
 /// # Errors
 /// `EPERM` if another user may write to the directory, owns it, or owns a symlink on the way; otherwise the system's
@@ -69,7 +69,7 @@ pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct KeptLinks {
     behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
-    /// The links that a [named](Dir::named_dir) path may pass.
+    /// Owners whose symlinks are treated as directories where a path [names](Dir::named_dir) them.
     trust: Trust,
 }
 
@@ -102,7 +102,7 @@ const fn inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// How paths below a handle are resolved.
+/// Method of resolving paths below a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// By `openat2`.
@@ -118,9 +118,9 @@ pub(crate) enum Way {
 /// The purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Reach its entries; needs no read permission.
+    /// Reach the directory's entries; needs no read permission.
     Pass,
-    /// List or flush it.
+    /// List or flush the directory.
     Read,
 }
 
@@ -152,7 +152,7 @@ impl Dir {
         Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
     }
 
-    /// Opens a root with no symlink in its path. Fails on a kernel that cannot check that.
+    /// Opens a root by a path without symlinks. Fails on a kernel that cannot check that.
     pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
@@ -180,7 +180,7 @@ impl Dir {
         Ok(Self { fd, way: if is_known { Way::Kernel } else { Way::Walk }, links: None })
     }
 
-    /// Returns a root that does not exist: no entry is found or created below it.
+    /// Returns a root that does not exist: every lookup and creation fails.
     pub(crate) fn missing_root() -> Result<Self, Errno> {
         Ok(Self::open_anywhere(Path::new("/"))?.with_way(Way::Nowhere))
     }
@@ -199,9 +199,9 @@ impl Dir {
         }
     }
 
-    /// Opens the directory `path`, which belongs to this user alone; the directory and missing ones above it are
-    /// created. Refuses a directory that others may write to, to create a directory inside one of another user, and
-    /// to pass another user's symlink.
+    /// Opens the directory `path`, which belongs to this user alone; missing directories of the path are created.
+    /// Refuses a directory that others may write to, to create a directory inside one of another user, and to pass
+    /// another user's symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
@@ -291,7 +291,7 @@ impl Dir {
     ) -> Result<(), Errno> {
         // An earlier listing through this handle may have moved its position.
         fs::seek(&self.fd, SeekFrom::Start(0))?;
-        // Each thread keeps its buffer: with thousands of small directories, allocating one each time is slow.
+        // Each thread keeps its buffer: with thousands of small directories, a new allocation each time is slow.
         let mut buffer = NAMES_BUFFER.take();
         buffer.resize(NAMES_BUFFER_BYTES, MaybeUninit::uninit());
         let read = read_entries(&self.fd, &mut buffer, &mut each);
@@ -338,7 +338,7 @@ impl Dir {
         fs::openat(&self.fd, name.as_bytes(), flags | more, Mode::empty())
     }
 
-    /// Creates the file `name` to read and write, accessible by its owner only; the name must be free.
+    /// Creates the file `name` to read and write, accessible by the owner only; the name must be free.
     pub(crate) fn create(&self, name: &Name) -> Result<OwnedFd, Errno> {
         self.create_as(name, Mode::RUSR | Mode::WUSR)
     }
@@ -372,13 +372,12 @@ impl Dir {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }
 
-    /// Creates the FIFO, socket or device `name`, accessible by its owner only.
+    /// Creates the FIFO, socket or device `name`, accessible by the owner only.
     pub(crate) fn make_special(&self, name: &Name, kind: FileType, dev: Dev) -> Result<(), Errno> {
         fs::mknodat(&self.fd, name.as_bytes(), kind, Mode::RUSR | Mode::WUSR, dev)
     }
 
-    /// Creates the hard link `new_name` in `dir` to `name`, which is not followed if it is a symlink; the new name
-    /// must be free.
+    /// Creates the hard link `new_name` in `dir` to `name`, without following a symlink; the new name must be free.
     pub(crate) fn link(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
     }

@@ -29,8 +29,8 @@ fn cause_of(errno: Errno) -> Cause {
     }
 }
 
-/// Returns the system's error, with a text of its own for a path that leaves the directory that this process is
-/// confined to.
+/// Returns the system's error, with a special text for a path that leaves the directory that this process is confined
+/// to.
 pub(crate) fn io_error(errno: Errno) -> io::Error {
     if errno == Errno::XDEV && is_confined() {
         let why = "it leads out of the directory that this end is restricted to";

@@ -55,7 +55,7 @@ pub(super) fn stored_sums(
     range: &Range<u64>,
     len: u64,
 ) -> Option<StoredSums> {
-    // Separate from the flag for extents: the system may allow queries of checksums and refuse those of extents.
+    // Separate from the flag for extents: the system may refuse queries of extents, but allow queries of checksums.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if kind_of(file).ok()? != BTRFS {
         let told = described(file, len)?;

@@ -1,5 +1,5 @@
-//! A new version that is complete, with all metadata set, and only lacks its name. It gets the name at once, or
-//! together with all others of the run (`--delay-updates`).
+//! A new version that is complete, has all metadata, and only lacks a name. It gets the name at once, or together
+//! with all others of the run (`--delay-updates`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,12 +25,12 @@ pub(super) struct Finished {
     pub(super) inode: (u64, u64),
     /// True if the file has a log.
     pub(super) is_noted: bool,
-    /// The intended metadata, if a packed entry can hold it: a plain file with one name and nothing rare.
+    /// The intended metadata, if a packed entry can hold it: a plain file with one name, without rare metadata.
     pub(super) meta: Option<Meta>,
     pub(super) expected: Expected,
 }
 
-/// Versions that wait for their names. There may be as many as there are files, so they are packed.
+/// Versions that wait for a commit. There may be as many as there are files, so they are packed.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     all: PackedStrings,
@@ -152,7 +152,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
     Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
 }
 
-/// The entry that a commit expects at its path.
+/// The entry that a commit expects at the path.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Nothing,

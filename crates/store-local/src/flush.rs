@@ -46,7 +46,7 @@ pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<
     own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
 }
 
-/// Returns the device of these files if all are on one: `syncfs` flushes one file system.
+/// Returns the common device of these files, if there is one: `syncfs` flushes a single file system.
 fn common_device(files: &[BorrowedFd<'_>]) -> Option<u64> {
     let mut devices = files.iter().map(|file| fs::fstat(file).ok().map(|stat| stat.st_dev));
     let first = devices.next()??;
@@ -73,16 +73,16 @@ struct Group {
 struct State {
     /// True while a flush runs that others may wait for.
     busy: bool,
-    /// Number of flushes that wait for the next one.
+    /// Number of callers that wait for the next flush.
     waiting: usize,
     next: u64,
-    /// Number of the last flush that ended, and whether it flushed the files of all its waiters.
+    /// Number of the last flush that ended; true if that flush covered the files of all waiters.
     ended: Option<(u64, bool)>,
 }
 
 impl Group {
-    /// Flushes this caller's files by `own`, or those of all waiting callers by `all`. Returns the result of `own`;
-    /// `None` if `all` was used.
+    /// Flushes this caller's files by `own`, or the files of all waiting callers by `all`. Returns the result of
+    /// `own`; `None` if `all` was used.
     fn flush<T>(
         &self,
         own: impl FnOnce() -> T,
@@ -95,14 +95,14 @@ impl Group {
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.next > number {
-            // Another thread began the flush that this one waited for.
+            // Another thread began the flush that this thread waited for.
             let runs = |state: &mut State| state.ended.is_none_or(|(ended, _)| ended < number);
             let ended = self.changed.wait_while(state, runs);
             let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
             return (is_flushed != Some((number, true))).then(own);
         }
         if state.busy {
-            // The running flush is that of a long file: do not wait for it.
+            // The running flush is that of a long file: do not wait any longer.
             state.waiting -= 1;
             drop(state);
             return Some(own());

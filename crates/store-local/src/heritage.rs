@@ -1,5 +1,4 @@
-//! The metadata that a directory hands down to entries created in it: its group, if setgid is set, and its default
-//! ACL.
+//! Metadata that a directory hands down to new entries: the group, if setgid is set, and the default ACL.
 //!
 //! The system hands metadata down when an entry is created. This store creates entries in a staging directory, which
 //! hands down nothing, and then sets the metadata that the final directory would have handed down.

@@ -171,7 +171,7 @@ pub(super) fn write_sparse(
 
 /// Punches holes for the allocated blocks of zeros in a file of `len` bytes.
 pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
-    // A file system without support for holes is left as it is.
+    // A file system without support for holes is left unchanged.
     each_data(file, 0..len, |data| {
         read_through(file, data, |start, bytes| {
             let mut done = 0;
@@ -192,8 +192,8 @@ pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Returns the longest front of `bytes`, at offset `at` of the file, whose blocks are all zeros or all not zeros; and
-/// which of both.
+/// Returns the longest front of `bytes`, at offset `at` of the file, of which either each block is all zeros or no
+/// block is; also returns which case applies.
 fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
     let to_next = BLOCK_BYTES - at % BLOCK_BYTES;
     let mut end = bytes.len().min(to_next as usize);

@@ -31,7 +31,7 @@ use crate::touched::Touched;
 use crate::versions::OldVersions;
 use crate::writing::Writing;
 
-/// Symlinks that are treated as the directories they lead to.
+/// Symlinks that are treated as the directories behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepLinks {
     /// No symlink.
@@ -39,7 +39,7 @@ pub enum KeepLinks {
     None,
     /// Symlinks of this user or the superuser that lead through no other user's symlink.
     Ours,
-    /// All symlinks.
+    /// Every symlink.
     All,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub(crate) copier: Copier,
     pub(crate) touched: Touched,
     pub(crate) makes: Makes,
-    /// Directories that were looked at under their own names, by device and inode, if kept symlinks may lead to them.
+    /// Device and inode of each directory that was looked at under its own name, if symlinks are kept.
     pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Inner {
 pub(crate) struct Kept {
     pub(crate) backup: Option<Backup>,
     pub(crate) listed: Listed,
-    /// Old versions of the volume, if the store's volume keeps them.
+    /// Old versions of the volume, if the store's volume keeps any.
     pub(crate) versions: Option<OldVersions>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Policy {
     pub(crate) keeps: KeepLinks,
 }
 
-/// New versions that do not simply replace the old ones.
+/// New versions that do not simply replace old versions.
 #[derive(Debug)]
 pub(crate) struct Commits {
     /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
@@ -103,9 +103,9 @@ pub(crate) struct Makes {
     /// User and group of entries that this process creates.
     pub(crate) owner: (u32, u32),
     pub(crate) heritages: Heritages,
-    /// Directories that still lack their mode.
+    /// Directories without the final mode.
     pub(crate) unfinished: Mutex<PathMap<Unfinished>>,
-    /// Mode bits that directories must lack, because their ACLs could not be set.
+    /// Mode bits that directories must lack, because ACLs could not be set.
     pub(crate) withheld: Mutex<PathMap<u32>>,
 }
 
@@ -129,14 +129,14 @@ impl Drop for Inner {
     }
 }
 
-/// A directory that still lacks its mode.
+/// A directory without the final mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
     /// Created by this run in a directory that hands metadata down, so the new directory may do so too.
     Heir,
     /// Created by this run.
     Plain,
-    /// Opened to its owner by this run; holds the mode before.
+    /// Opened to the owner by this run; holds the mode before.
     Opened(u32),
 }
 
@@ -151,8 +151,8 @@ impl Unfinished {
 }
 
 impl Inner {
-    /// Returns the version of a file that was just put in place; `None` if the store does not flush, since the
-    /// version may not survive then.
+    /// Returns the version of a file that was just put in place; `None` if the store does not flush, or if
+    /// the file system's versions cannot be relied on.
     pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
         self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
@@ -162,8 +162,8 @@ impl Inner {
         self.policy.one_file_system && !self.is_home(dir.stat(name))
     }
 
-    /// True if the directory `name` of `dir` is left alone: it is a mount point, or a kept symlink leads there, so
-    /// its entries may belong to another path.
+    /// True if the directory `name` of `dir` is left alone: a mount point, or a directory that a kept symlink leads
+    /// to, whose entries may belong to another path.
     pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
@@ -209,7 +209,7 @@ impl Inner {
         }
     }
 
-    /// True if new versions get to their place in the usual way.
+    /// True if new versions get in place in the usual way.
     pub(crate) fn puts_plainly(&self) -> bool {
         self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
     }
@@ -241,12 +241,12 @@ impl Inner {
             found.extend(self.stages.leftovers(place)?);
         }
         let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
-        // The file in the partial directory is most likely one of the staged files.
+        // The file in the partial directory is most likely a staged file that was found already.
         found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
         Ok(found)
     }
 
-    /// Returns the metadata that the store looks at, and the rules for attributes that it may change.
+    /// Returns the metadata that the store looks at, and the rules for attributes to change.
     pub(crate) const fn ways(&self) -> Ways<'_> {
         (self.see, self.scopes.filter())
     }
@@ -286,7 +286,7 @@ impl Inner {
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 
-    /// True if `name` of `dir` must stay, because it is a backup or holds some.
+    /// True if `name` of `dir` must stay, as a backup or a directory with backups.
     pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
         let path = || dir.join(name).ok();
         self.old.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))

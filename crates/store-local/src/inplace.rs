@@ -1,5 +1,4 @@
-//! Changes a file in place (`--inplace`): the file keeps its inode and its other names, and stays open in other
-//! programs.
+//! Changes a file in place (`--inplace`): the file keeps inode and other names, and stays open in other programs.
 //!
 //! Bytes that stay in place, or equal the bytes in place, are not written. All other bytes are staged, and written
 //! into the file once the whole new version is verified: so every copied byte is read before it is overwritten, in
@@ -44,7 +43,7 @@ pub(super) struct Changing {
 }
 
 impl Changing {
-    /// Opens the regular file at `place`; `None` if there is none, or if it must be replaced instead.
+    /// Opens the regular file at `place`; `None` without such a file, or for a file that must be replaced instead.
     pub(super) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
         let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
         let Some(found) = found.filter(|stat| file_type(stat).is_file()) else { return Ok(None) };
@@ -52,7 +51,7 @@ impl Changing {
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_closed) = match open(OFlags::RDWR) {
             Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
-                // No other process needs to see that the file is touched: nobody can hold it open as an old version.
+                // An unreadable file has no open snapshot that a change of the mode would invalidate.
                 Err(Errno::ACCESS) => (open_to_owner(place), false),
                 file => (file, true),
             },
@@ -89,7 +88,7 @@ impl Changing {
         &self.file
     }
 
-    /// True if this span of `from` is in its place in the file already.
+    /// True if this span of `from` is already in the right place of the file.
     pub(super) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
         old.start == new_start && from.stamp() == self.version
     }
@@ -226,7 +225,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Turns the file into the new version of `len` bytes, whose changed ranges are in `staged`.
+    /// Turns the file into the new version of `len` bytes, with the changed ranges from `staged`.
     pub(super) fn change(
         &self,
         (staged, device): (&OwnedFd, u64),
@@ -279,7 +278,7 @@ impl Writer<'_> {
     }
 }
 
-/// Appends a run, joined to the last one if adjacent.
+/// Appends a run, joined to the last run if adjacent.
 fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     match runs.last_mut() {
         Some(last) if last.end == run.start => last.end = run.end,
@@ -332,7 +331,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// True if an earlier run left the file as a mix of two versions, and nobody wrote to it since.
+/// True if an earlier run left the file as a mix of two versions, and no program wrote to the file since.
 pub(super) fn is_torn(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
@@ -355,8 +354,8 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names that a run changes in place, or whose metadata it changes. The run may do so under several
-/// of the names, and replace other names.
+/// Files of several names whose content or metadata a run changes in place. The run may do so under several of the
+/// names, and replace other names.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
 
@@ -367,7 +366,7 @@ type Turn = Arc<Mutex<Left>>;
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) version: Option<Stamp>,
-    /// The first name of the file whose content was written to it.
+    /// The first name under which the file got new content.
     pub(super) rewritten_as: Option<RelPath>,
 }
 

@@ -1,4 +1,4 @@
-//! Moves a finished version to its name, at once or together with all others of the run.
+//! Moves a finished version into place, at once or together with all others of the run.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Expected {
         }
     }
 
-    /// Fails if the version could not get its name later, so that no caller counts on that.
+    /// Fails if the version could not be put in place later, so that no caller relies on that.
     pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.is_barred().at(COMMIT, &place.path)? {
@@ -101,7 +101,8 @@ impl Expected {
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
     }
 
-    /// Checks that `place` holds a file of several names as this run left it under another name.
+    /// Checks that `place` holds a file of several names in the state in which this run left the file under another
+    /// name.
     fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let find = || place.dir.find(&place.name).at(COMMIT, &place.path);

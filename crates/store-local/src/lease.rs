@@ -47,18 +47,18 @@ fn survive_breaks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let mut old = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: the null pointer changes nothing, and `old` has room for the answer.
+        // SAFETY: the null pointer changes nothing, and `old` has room for the result.
         if unsafe { libc::sigaction(SIGIO, ptr::null(), old.as_mut_ptr()) } != 0 {
             return;
         }
-        // SAFETY: the call succeeded, so it filled `old`.
+        // SAFETY: the call succeeded, so `old` is initialized.
         let mut action = unsafe { old.assume_init() };
         if action.sa_sigaction != SIG_DFL {
             return;
         }
         action.sa_sigaction = do_nothing as extern "C" fn(c_int) as usize;
         action.sa_flags = SA_RESTART;
-        // SAFETY: the handler does nothing, so it may run at any point of any thread.
+        // SAFETY: the handler does nothing, so the handler may run at any point of any thread.
         unsafe { libc::sigaction(SIGIO, &raw const action, ptr::null_mut()) };
     });
 }

@@ -1,4 +1,4 @@
-//! Trees in Linux directories, and facts that are kept about their files between runs.
+//! Trees in Linux directories, and facts about files that are kept between runs.
 //!
 //! Below a root, only held handles (module `dir`) access a tree; paths only open roots.
 

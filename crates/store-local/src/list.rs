@@ -170,7 +170,7 @@ impl Look<'_> {
             && follow::leads_back(self.root, (self.dir, self.path), name)
     }
 
-    /// Returns the path of `name`, or the path of its directory if that path is too long.
+    /// Returns the path of `name`, or the path of the directory if the path of `name` is too long.
     fn path_of(self, name: &Name) -> RelPath {
         self.path.join(name).unwrap_or_else(|_| self.path.clone())
     }
@@ -197,7 +197,8 @@ impl Look<'_> {
     }
 }
 
-/// An entry's metadata. If versions were asked for, also the version of a file on a device with a lasting number.
+/// An entry's metadata. If versions were asked for, also the version of a file, if the file system's versions can be
+/// relied on.
 type Looked = (Meta, Option<Option<Version>>);
 
 pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {

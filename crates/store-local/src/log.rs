@@ -37,8 +37,8 @@ pub(super) enum Log {
 }
 
 impl Log {
-    /// Adds a note about `staged`, whose name in `dir` is `name`. Writes nothing if the machine's boots cannot be
-    /// told apart.
+    /// Adds a note about `staged`, which has the name `name` in `dir`. Writes nothing if the machine's boots cannot
+    /// be told apart.
     pub(super) fn append(
         &mut self,
         dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
@@ -66,7 +66,7 @@ impl Log {
     }
 
     /// Opens the log of the staged file `name` of `dir` to continue it; returns the log and its notes. `None` if
-    /// there is no log, or its notes do not hold.
+    /// there is no log, or if the notes do not hold.
     pub(super) fn resume(
         dir: &Dir,
         (staged, name): (&OwnedFd, &Name),
@@ -90,13 +90,13 @@ impl Log {
             return Ok(None);
         }
         notes.remove(0);
-        // Drops a torn frame, so that the next frame does not follow it.
+        // Drops a torn frame, so that the next frame does not follow a torn frame.
         fs::ftruncate(&file, end)?;
         Ok((!notes.is_empty()).then_some((Self::Open(file, end), notes)))
     }
 }
 
-/// Removes the log of the staged file `name`, if it has one.
+/// Removes the log of the staged file `name`, if there is one.
 pub(super) fn remove_log(dir: &Dir, name: &Name) {
     // The sweep removes the log if this fails.
     let _ = dir.remove_file(&log_name(name));
@@ -173,7 +173,7 @@ const LEN_BYTES: usize = 4;
 const SUM_BYTES: usize = 16;
 /// Greatest length of a log in bytes. An index of the chunks of a longer log would exceed its memory budget.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// Seconds by which the staged file may be newer than its log: the last writes are not noted yet.
+/// Seconds by which the staged file may be newer than the log: the last writes are not noted yet.
 const SLACK_SECS: i64 = 10;
 
 #[cfg(test)]

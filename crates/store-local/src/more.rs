@@ -157,7 +157,7 @@ fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
     Ok(names)
 }
 
-/// Returns the value of the attribute `name`, if there is one.
+/// Returns the value of the attribute `name`, if the entry has that attribute.
 fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
     match at.get(name, &mut value) {
@@ -171,8 +171,8 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Sets the attributes of `meta`, and removes others, as far as `scope` and the rules admit. Returns those that could
-/// not be set.
+/// Sets the attributes of `meta`, and removes all other attributes, as far as `scope` and the rules admit. Returns
+/// those that could not be set.
 pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (XattrScope, &Filter)) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
     let kept = told.map(|xattr| (scope.local_name(&xattr.name), &*xattr.value));

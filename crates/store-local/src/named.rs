@@ -30,9 +30,9 @@ pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
 /// A directory that an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDir {
-    /// Its path.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// Owners whose symlinks on the way are followed.
+    /// Trusted owners of symlinks on the way.
     pub trust: Trust,
 }
 
@@ -52,7 +52,7 @@ impl NamedDir {
     pub fn check(&self) -> Result<(), StoreError> {
         match self.walk() {
             Ok(Led::Stranger(link)) => Err(stranger(&link)),
-            // A missing directory is created later, and its user reports other errors.
+            // A missing directory is created later, and other errors are reported when the directory is used.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
     }
@@ -139,7 +139,7 @@ impl NamedDir {
         self.held()
     }
 
-    /// Creates the last directory of the path, if it is missing. Returns true if it was created.
+    /// Creates the last directory of the path, if missing. Returns true if it was created.
     pub(super) fn make(&self, mode: Mode) -> Result<bool, Errno> {
         let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
         match fs::mkdirat(self.above()?, name, mode) {
@@ -185,7 +185,7 @@ impl NamedDir {
     }
 }
 
-/// A file that an option names, whether the file exists or not: its directory and its name.
+/// A file that an option names, existing or not: a held directory and a name.
 #[derive(Debug)]
 pub struct NamedFile(WayEnd);
 
@@ -256,7 +256,7 @@ impl NamedFile {
         Ok(self.0.make(flags, OWNERS)?)
     }
 
-    /// Creates the file for writing, with access for its owner alone.
+    /// Creates the file for writing, with access for the owner alone.
     ///
     /// # Errors
     /// The system's error, also if the name is taken.
@@ -272,7 +272,7 @@ impl NamedFile {
         Ok(fs::fstat(self.0.open(OFlags::PATH)?)?)
     }
 
-    /// Opens the file for appending; creates it if it is missing.
+    /// Opens the file for appending; creates a missing file.
     ///
     /// # Errors
     /// The system's.
@@ -280,7 +280,7 @@ impl NamedFile {
         Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
     }
 
-    /// Returns its name.
+    /// Returns the file's name.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         &self.0.name

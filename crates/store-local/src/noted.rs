@@ -11,7 +11,7 @@ use super::more::{ACL, DEFAULT_ACL, Reach};
 use super::snapshot::file_type;
 use deltic_store::Unset;
 
-/// Returns the noted metadata of the entry at `at`, whose actual state is `stat`. Only files and directories have
+/// Returns the noted metadata of the entry at `at`, with the actual state `stat`. Only files and directories have
 /// notes.
 pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     let holds = matches!(file_type(stat), FileType::RegularFile | FileType::Directory);

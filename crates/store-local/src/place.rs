@@ -1,4 +1,4 @@
-//! The location of an entry: the held handle of its directory, and its name there.
+//! The location of an entry: the held handle of its directory, and a name.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -103,7 +103,7 @@ impl Place {
         }
         let why = if has(&self.dir, &self.name)? { Errno::OPNOTSUPP } else { Errno::STALE };
         dir.remove_file(name)?;
-        // The kernel's cached metadata may be older than the link: it would change while another thread copies the
+        // The kernel's cached metadata may be older than the link, and would change while another thread copies the
         // file.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
         let _ = fs::statx(&self.dir, self.name.as_bytes(), flags, StatxFlags::BASIC_STATS);
@@ -128,7 +128,7 @@ pub(super) struct Turn<'a> {
     _guard: MutexGuard<'static, ()>,
 }
 
-/// The way in which a staged file got to its place.
+/// The way in which a staged file got in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
     /// By a rename.
@@ -140,15 +140,15 @@ pub(super) enum Landed {
 /// Action in errors of a commit.
 pub(super) const COMMIT: &str = "put in place";
 
-/// Returns versions of files without opening them.
+/// Returns versions of files without opening the files.
 #[derive(Default)]
 pub(super) struct Versions {
-    /// The last directory, and its device if versions on that device hold after a new mount.
+    /// The last directory, and its device if versions on that device can be relied on.
     last: Option<(RelPath, Option<u64>)>,
 }
 
 impl Versions {
-    /// Returns the version of the regular file at `place`, if the version holds after a new mount.
+    /// Returns the version of the regular file at `place`, if the version can be relied on.
     pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
         let device = match &self.last {
             Some((dir, device)) if *dir == place.dir_path => *device,

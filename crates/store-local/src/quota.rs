@@ -41,8 +41,8 @@ pub struct Usage {
     pub files: u64,
 }
 
-/// Bytes and names added, less those removed. While a name is replaced, the old version may be subtracted before the
-/// new one is added.
+/// Bytes and names added, less those removed. May be negative for a moment: the old version may be subtracted before
+/// its replacement is added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
     bytes: i64,
@@ -118,7 +118,7 @@ type Disk = Mutex<u64>;
 /// Quotas of this process's volumes, by path. Like the volumes, they belong to the whole process.
 static QUOTAS: OnceLock<Vec<(PathBuf, Arc<Quota>)>> = OnceLock::new();
 
-/// Sets the quotas of the volumes that this process is confined to, and counts their present use.
+/// Sets the quotas of the volumes that this process is confined to, and counts the present use.
 ///
 /// # Errors
 /// The system's error, or `EEXIST` if quotas are set already.
@@ -142,7 +142,7 @@ fn place_of(name: &Name, part: &RelPath) -> Result<Dir, Errno> {
 /// Disks by device.
 static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
 
-/// Unfinished files without a writer, by device and inode, with their reservations.
+/// Unfinished files without a writer, by device and inode, with reservations.
 static LEFT: LazyLock<Mutex<HashMap<(u64, u64), Left>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
@@ -152,7 +152,7 @@ struct Left {
 }
 
 impl Left {
-    /// Turns the space into a reservation, of which nothing remains to be written.
+    /// Turns the space into a reservation, with no bytes left to write.
     fn take(self) -> Reserved {
         let bytes = self.bytes;
         let share = |quota| Share { quota, bytes, unwritten: AtomicU64::new(0) };
@@ -177,7 +177,7 @@ impl FileSize {
 }
 
 impl Quota {
-    /// Returns the quota of `root`, after a count of its files.
+    /// Returns the quota of `root`, after a count of the files.
     pub(crate) fn new(
         (root, whose): (Dir, Whose),
         limits: QuotaLimits,
@@ -267,7 +267,7 @@ impl Quota {
         self.limits
     }
 
-    /// Returns the used and reserved space, if it is counted.
+    /// Returns the used and reserved space, if a limit requires counting.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.counts().then(|| lock(&self.used).all())
@@ -488,7 +488,7 @@ pub(crate) fn forget(dir: &Dir, name: &Name) {
     left.map(Left::take);
 }
 
-/// Turns the reservation of the unfinished file `inode`, if it has one, into used space: the file is in place.
+/// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
 pub(crate) fn landed(inode: (u64, u64)) {
     let left = lock(&LEFT).remove(&inode);
     if let Some(left) = left {

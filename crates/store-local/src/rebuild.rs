@@ -1,4 +1,4 @@
-//! A staged new version of a local file, and the order of writes that makes its commit safe.
+//! A staged new version of a local file, and the order of writes that makes a commit safe.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -45,7 +45,7 @@ pub struct LocalRebuild {
     /// Serializes writes: the kernel lets one thread write to a file at a time, and waiting threads would waste
     /// processor time.
     turn: Mutex<()>,
-    /// The existing file, if the new version is written into it (`--inplace`).
+    /// The existing file, if the new version is written into that file (`--inplace`).
     changing: Option<Changing>,
     /// Number of bytes written to the staged file.
     written: AtomicU64,
@@ -63,14 +63,14 @@ const WRITE_BACK_BYTES: u64 = 4 << 20;
 /// the file.
 const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
-/// Fate of the staged file when its rebuild is dropped. A later value overrides an earlier one.
+/// Fate of the staged file when the rebuild is dropped. A later value overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// Contains nothing that was sent: it is removed.
+    /// Without any sent bytes: removed.
     Worthless,
-    /// Spares the next attempt some traffic: it stays.
+    /// Spares the next attempt some traffic: kept.
     Worthwhile,
-    /// Has unknown content after a failed write, or must make room on a full disk: it is removed.
+    /// With unknown content after a failed write, or on a full disk: removed.
     Spoiled,
     /// Has left the staging directory.
     Gone,
@@ -87,7 +87,7 @@ impl LocalRebuild {
         let changing = Self::changing(&store, &place)?;
         let reserved = store.reserve_size(&place, size)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
-            // The file may be changed, but no file may be created in its directory.
+            // The file may be changed, but no file may be created in the directory.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
                 StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
             }
@@ -118,7 +118,7 @@ impl LocalRebuild {
         Ok(rebuild)
     }
 
-    /// Opens the existing file at `place`, if it is to be changed in place.
+    /// Opens the existing file at `place`, if the file is to be changed in place.
     fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
         let changing = if store.writing.inplace { Changing::of(place)? } else { None };
         Ok(changing.filter(|changing| store.may_change(changing.version())))
@@ -158,8 +158,8 @@ impl LocalRebuild {
         Ok(Some(Resumed { rebuild, notes }))
     }
 
-    /// Returns the policy for allocating blocks in advance: none for a file with holes, or one that is copied into
-    /// the existing file.
+    /// Returns the policy for allocating blocks in advance: no allocation for a file with holes, or for bytes that
+    /// are copied into an existing file.
     fn room(store: &Inner, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
@@ -265,9 +265,9 @@ impl LocalRebuild {
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Copies the staged file to a staging directory from which a rename can reach `place`, if none can from the
-    /// present one. That is so if `--temp-dir` is on another file system, or if staging began before a rename was
-    /// refused.
+    /// Copies the staged file to a staging directory from which a rename can reach `place`, if no rename can from the
+    /// present directory. That is so if `--temp-dir` is on another file system, or if staging began before a rename
+    /// was refused.
     fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
         if self.stages().serves(&self.staged.home, place)? {
             return Ok(());
@@ -390,7 +390,7 @@ impl LocalRebuild {
         unset.of(&self.path)
     }
 
-    /// Returns the staged file as a version that only lacks its name.
+    /// Returns the staged file as a version that only lacks a name.
     fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
         let Staged { home, whose, name, .. } = &self.staged;
         Finished {

@@ -8,7 +8,7 @@ use deltic_tree::RelPath;
 
 use crate::lock;
 
-/// One fact of type `T` for each of a few directories.
+/// A fact of type `T` for each of a few directories.
 #[derive(Debug)]
 pub(super) struct Recent<T>(Mutex<VecDeque<(RelPath, T)>>);
 
@@ -23,7 +23,7 @@ impl<T: Clone> Recent<T> {
         lock(&self.0).iter().find(|(known, _)| known == dir).map(|(_, of)| of.clone())
     }
 
-    /// Notes the fact about `dir`, in place of the oldest one.
+    /// Notes the fact about `dir`, in place of the oldest fact.
     pub(super) fn note(&self, dir: &RelPath, of: T) {
         let mut all = lock(&self.0);
         all.retain(|(known, _)| known != dir);

@@ -26,7 +26,7 @@ use deltic_store::{Going, Removed, StoreError};
 #[derive(Debug)]
 pub(super) struct Removals {
     under_way: Mutex<HashMap<RelPath, Removal>>,
-    /// Rules from files, as read when the first name of their directory is removed: the files may be removed later.
+    /// Rules from files, as read when the first name of a directory is removed: the files may be removed later.
     rules: Mutex<Scopes>,
 }
 
@@ -53,7 +53,7 @@ struct Removal {
     path: RelPath,
     /// Directories that are being emptied, each inside the previous one.
     frames: Vec<Frame>,
-    /// The reason why `path` stays, if it does.
+    /// The reason why `path` stays, or `No`.
     stays: Stays,
     /// Results of the present call.
     done: Removed,
@@ -86,12 +86,12 @@ enum Stays {
     Protected,
     /// New entries appeared while the directory was emptied.
     Refilled,
-    /// An entry could not be removed; its error is reported.
+    /// An entry could not be removed; the error is reported.
     Failed,
 }
 
-/// Removes the entry at `place`, if it is still as listed (`is`). `found` is its present metadata, or that of the
-/// entry behind it. A missing entry is no error: the list may contain two names of it.
+/// Removes the entry at `place`, if unchanged since the listing (`is`). `found` is its present metadata, or that of
+/// the entry behind it. A missing entry is no error: the list may contain two names of it.
 pub(super) fn remove_unchanged(
     place: &Place,
     is: &Meta,
@@ -111,7 +111,7 @@ pub(super) fn remove_unchanged(
     }
 }
 
-/// Removes the file at `path`, if it has this version. The old version is kept if the store keeps old versions.
+/// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old versions.
 pub(super) fn remove_version(
     store: &Inner,
     path: &RelPath,
@@ -195,8 +195,8 @@ pub(super) fn remove_after(
     Ok(done)
 }
 
-/// Returns the rules for names in `dir`: those of the first listing, and the present ones. Only a name that neither
-/// protects is removed, since the run may have added or removed files of rules.
+/// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name that either of
+/// both protects stays, since the run may have added or removed files of rules.
 fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
     let scopes = &store.scopes;
     Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
@@ -207,7 +207,7 @@ fn bad_name(dir: &RelPath) -> StoreError {
 }
 
 impl Removal {
-    /// Removes the entry at `site`, or lists it if it is a directory.
+    /// Removes the entry at `site`, or lists a directory.
     fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
         let Site { place, scope, judges, is_led_to } = site;
         let Place { path, dir, name, .. } = place;
@@ -256,7 +256,7 @@ impl Removal {
         });
     }
 
-    /// Removes an entry of the last frame if the rules allow, or lists it if it is a directory.
+    /// Removes an entry of the last frame if the rules allow, or lists a directory.
     fn take_entry(
         &mut self,
         store: &Inner,
@@ -279,7 +279,7 @@ impl Removal {
             return Ok(());
         }
         if store.is_backup(&path) {
-            // Kept whatever the rules say: the backup may be of this run.
+            // Kept even against the rules: the backup may be of this run.
             self.stay(Stays::Backups);
             return Ok(());
         }
@@ -321,7 +321,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Lists the directory `path`; `above` has the rules of its parent.
+    /// Lists the directory `path`; `above` has the rules of the parent.
     fn enter(
         &mut self,
         store: &Inner,
@@ -338,7 +338,7 @@ impl Removal {
         let (path, unread, stays) = (path.clone(), None, Stays::No);
         let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
         let read = match frame.read(store) {
-            // An unreadable directory can be removed if it is empty.
+            // An unreadable directory can be removed if empty.
             Err(error @ StoreError::Denied { .. }) => {
                 frame.unread = Some(error);
                 Ok(())
@@ -349,7 +349,7 @@ impl Removal {
         read
     }
 
-    /// Removes the emptied directory of the last frame, unless entries in it stay.
+    /// Removes the emptied directory of the last frame, unless some entries stay.
     fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let gives_way = self.going.gives_way && self.frames.is_empty();
@@ -388,7 +388,7 @@ impl Removal {
         self.done.gone.len() as u64 >= self.going.most
     }
 
-    /// Notes the reason why an entry stayed, which keeps its directory too. A vanished entry is no error.
+    /// Notes the reason why an entry stayed, which keeps the directory too. A vanished entry is no error.
     fn note(&mut self, step: Result<(), StoreError>) {
         match step {
             Ok(()) | Err(StoreError::NotFound { .. }) => {}

@@ -1,5 +1,4 @@
-//! Blocks for the bytes of a new version: whether its file system shares blocks, and blocks that are allocated in
-//! advance.
+//! Blocks for the bytes of a new version: support for shared blocks, and allocation in advance.
 //!
 //! ext4 shares no blocks and copies page by page. It allocates blocks as late as possible, and all at once when a
 //! file is renamed over another. A copy of 1 GiB into allocated blocks takes a quarter less processor time, including
@@ -26,7 +25,7 @@ pub(super) struct Room {
     reserved: Option<Reserved>,
 }
 
-/// Part of a new version to allocate before it has content.
+/// Part of a new version to allocate before any content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reserve {
     /// Windows that bytes are copied to, where that saves time.

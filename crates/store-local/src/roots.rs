@@ -11,9 +11,9 @@ use crate::errno::At;
 use crate::named::NamedDir;
 use crate::quota::{Quota, Reserved};
 
-/// Creates the directory `dir`, accessible by its owner only, unless it exists; its parent must exist. Returns true
-/// if it was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts for the
-/// quota of its volume, and for `quotas`.
+/// Creates the directory `dir`, accessible by its owner only, unless it exists; the parent must exist. Returns true
+/// if the directory was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts
+/// for the quota of its volume, and for `quotas`.
 ///
 /// # Errors
 /// The directory cannot be created, another entry has its name, or a quota has no room.

@@ -37,7 +37,7 @@ pub struct LocalSnapshot {
     has_holes: bool,
 }
 
-/// Identifies a version of a file without reading it. Includes ctime, since a program can set mtime back.
+/// Identifies a version of a file without reading the file. Includes ctime, since a program can set mtime back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) inode: (u64, u64),
@@ -48,7 +48,7 @@ pub(crate) struct Stamp {
 }
 
 impl LocalSnapshot {
-    /// Opens the regular file `name` of `dir`, whose path is `path`.
+    /// Opens the regular file `name` of `dir`, at `path`.
     pub(crate) fn open(
         dir: &Dir,
         name: &Name,
@@ -58,7 +58,7 @@ impl LocalSnapshot {
         Self::opened(|more| dir.open(name, more), path, see)
     }
 
-    /// Opens the regular file that `name` of `dir`, whose path is `path`, is or points at.
+    /// Opens the regular file `name` of `dir`, at `path`, following a symlink.
     pub(crate) fn open_behind(
         dir: &Dir,
         name: &Name,
@@ -103,7 +103,7 @@ impl LocalSnapshot {
         if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
 
-    /// Returns a snapshot of `file`; `None` if it is no regular file.
+    /// Returns a snapshot of `file`; `None` for any other type than a regular file.
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, MetaMask::default());
@@ -125,7 +125,7 @@ impl LocalSnapshot {
         self.stamp
     }
 
-    /// Returns a snapshot of the open `file`; `None` if it is no regular file.
+    /// Returns a snapshot of the open `file`; `None` for any other type than a regular file.
     ///
     /// # Errors
     /// The system's.
@@ -339,8 +339,8 @@ impl Stamp {
     }
 
     /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
-    /// another name changes the ctime too. This run itself removes other names by renames, and adds and removes names
-    /// for replacements.
+    /// another name changes the ctime too. Renames of this run take names away from such files too, and the run may
+    /// change a file under one name while another name is to be replaced.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
@@ -392,8 +392,8 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Returns the present version of a file, if versions hold after a new mount. `home` is the file system on which the
-/// file most likely is.
+/// Returns the present version of a file, if the file system's versions can be relied on. `home` is the file system
+/// on which the file most likely is.
 pub(super) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
     let stat = fs::fstat(file).ok()?;
     let lasts = home.of_file(file, stat.st_dev).is_lasting();
@@ -519,7 +519,7 @@ pub(super) fn names(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
-/// The types of the fields differ between platforms; their values fit.
+/// The types of the fields differ between platforms; all values fit.
 fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
     Timestamp {
         secs: secs.try_into().unwrap_or(i64::MAX),

@@ -49,10 +49,10 @@ use source::{Base, Source, device_of};
 pub struct SourceOptions {
     /// Rules for the names to transfer.
     pub rules: Filter,
-    /// True if directories are transferred with all entries below; otherwise only directories whose contents were
-    /// named are listed.
+    /// True if directories are transferred with all entries below; otherwise only directories named with their
+    /// contents are listed.
     pub recursive: bool,
-    /// True if named directories are transferred even without their contents.
+    /// True if named directories are transferred even without contents.
     pub dirs: bool,
     /// True if directories without other entries below are left out.
     pub prune_empty_dirs: bool,
@@ -61,19 +61,19 @@ pub struct SourceOptions {
     pub protects: Filter,
     /// Handling of mount points.
     pub mounts: Mounts,
-    /// True if directories on the way to arguments are created without their metadata.
+    /// True if directories on the way to arguments are created without metadata.
     pub plain_implied_dirs: bool,
     /// True if missing arguments are ignored.
     pub ignore_missing: bool,
-    /// Symlinks that are replaced by their targets.
+    /// Symlinks that are replaced by the targets.
     pub follow: Follow,
-    /// Owners whose symlinks are followed on the way to arguments.
+    /// Trusted owners of symlinks on the way to arguments.
     pub trust: Trust,
     /// Metadata to look at.
     pub see: MetaMask,
-    /// The destination, existing or not: left out of the transfer wherever it is found.
+    /// The destination, existing or not: left out of the transfer wherever found.
     pub destination: Option<PathBuf>,
-    /// The destination, if it is on this machine: an entry there is not removed as a source of the same path.
+    /// The destination, if on this machine: an entry there is not removed as a source of the same path.
     pub beside: Option<PathBuf>,
 }
 
@@ -91,9 +91,9 @@ pub struct Sources {
     bases: Vec<Base>,
     /// Index of the base that is itself an entry on the way to an argument.
     dotted: Option<usize>,
-    /// All arguments, sorted by the names of their paths, and by position for one path.
+    /// Arguments, sorted by the names in the path, and by position for equal paths.
     by_path: Vec<StringSlot>,
-    /// Entries of directories that several arguments have, by argument, except for those of the first argument.
+    /// Entries of directories that several arguments have, by argument, except for entries of the first argument.
     chosen: Mutex<HashMap<RelPath, BTreeMap<StringSlot, Names>>>,
     /// Rules for names that are protected at the receiver.
     protects: Scopes,
@@ -162,7 +162,7 @@ impl Sources {
         self.args.iter().map(|(at, _)| self.source(at))
     }
 
-    /// Returns the argument, if there is only one.
+    /// Returns the only argument; `None` for several.
     fn only(&self) -> Option<Source<'_>> {
         if let [only] = *self.by_path { Some(self.source(only)) } else { None }
     }
@@ -178,8 +178,8 @@ impl Sources {
         &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
     }
 
-    /// Splits the sorted arguments from `path` on into those equal to `path` and those after it, which begin with the
-    /// arguments below `path`.
+    /// Splits the sorted arguments from `path` on into arguments equal to `path` and arguments after `path`, which
+    /// begin with the arguments below `path`.
     fn split_at(&self, path: &RelPath) -> (&[StringSlot], &[StringSlot]) {
         let path_at = |at: &StringSlot| path_in(self.args.get(*at));
         let is_before = |at: &StringSlot| names_of(path_at(at)).lt(names_of(path.as_bytes()));
@@ -188,14 +188,14 @@ impl Sources {
         from.split_at(from.iter().take_while(is_it).count())
     }
 
-    /// True if one argument includes another, so that a file may be listed under more names than it has.
+    /// True if one argument includes another, so that a file may be listed under more names than the file has.
     fn overlap(&self) -> bool {
         let names = |at: &StringSlot| {
             let source = self.source(*at);
             let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
             path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
         };
-        // Sorted by path, arguments of one base that are below another argument follow it.
+        // Sorted by path, arguments of one base below another argument directly follow that argument.
         let mut paths = self.by_path.clone();
         if self.bases.len() > 1 {
             paths.sort_by_cached_key(names);
@@ -203,7 +203,7 @@ impl Sources {
         paths.windows(2).any(|pair| names(&pair[1]).starts_with(names(&pair[0])))
     }
 
-    /// Returns the tree without the directory `destination`, wherever it is found.
+    /// Returns the tree without the directory `destination`, wherever found.
     #[must_use]
     pub fn without(mut self, destination: Option<PathBuf>) -> Self {
         self.options.destination = destination;
@@ -217,13 +217,13 @@ impl Sources {
         self
     }
 
-    /// Returns the index of the base whose metadata is the root's.
+    /// Returns the index of the base that provides the root's metadata.
     fn carried(&self) -> Option<usize> {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
-    /// Returns the name of the only existing entry, if it is listed without content: a file, or a directory that is
-    /// not entered. If no argument exists, returns the name of the first one, so that no directory is created for it.
+    /// Returns the name of the only existing entry, if listed without content: a file, or a directory that is not
+    /// entered. If no argument exists, returns the name of the first one, so that no directory is created for it.
     #[must_use]
     pub fn single(&self) -> Option<Name> {
         if self.dotted.is_some() {
@@ -278,7 +278,7 @@ impl Sources {
         Some(own)
     }
 
-    /// Returns the paths of missing arguments whose base directories exist.
+    /// Returns the paths of missing arguments with an existing base directory.
     #[must_use]
     pub fn missing(&self) -> Vec<RelPath> {
         let is_gone = |look| look == Err(Errno::NOENT);
@@ -288,7 +288,7 @@ impl Sources {
         self.sources().filter(missing).map(|source| source.path).collect()
     }
 
-    /// Returns the argument that provides `path`: the first that includes the path, or else one below it.
+    /// Returns the argument that provides `path`: the first that includes the path, or else one below the path.
     fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
         let not_found = || store_error(action, path, Errno::NOENT);
         if let Some(only) = self.only() {
@@ -305,13 +305,14 @@ impl Sources {
         let shows = |at: &&StringSlot| self.source(**at).shows(path);
         let first = match &*candidates {
             [only] => Some(only),
-            // Of several arguments, the first that has the path; if none has, the last one's error is reported.
+            // Of several arguments, the first that has the path; if every argument lacks the path, the error of the
+            // last argument is reported.
             several => several.iter().find(shows).or_else(|| several.last()),
         };
         first.map(|at| self.source(*at)).ok_or_else(not_found)
     }
 
-    /// Returns the arguments that may have `path`, in order: those at the path or above, and the first below.
+    /// Returns the arguments that may have `path`, in order: the arguments at the path or above, and the first below.
     fn candidates(&self, path: &RelPath) -> Vec<StringSlot> {
         let mut all: Vec<StringSlot> = self.below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
@@ -324,8 +325,8 @@ impl Sources {
         all
     }
 
-    /// Returns the arguments that have the directory `dir` with all its contents, in order. Empty if only one
-    /// argument may have it.
+    /// Returns the arguments that have the directory `dir` with all contents, in order. Empty if only one argument
+    /// may have it.
     fn sharers(&self, dir: &RelPath) -> Vec<StringSlot> {
         let shares = |at: &StringSlot| {
             let source = self.source(*at);
@@ -354,7 +355,7 @@ impl Sources {
         !self.below(dir).is_empty()
     }
 
-    /// True if the source at `place` is the same entry as at its path in the destination, because of symlinks or
+    /// True if the source at `place` is the same entry as at the same path in the destination, because of symlinks or
     /// mounts.
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
@@ -395,8 +396,8 @@ impl Sources {
     }
 }
 
-/// Sets which symlinks are followed below the handle `dir`: all, if the run follows any, or else those that arguments
-/// name.
+/// Sets which symlinks are followed below the handle `dir`: all, if the run follows any, or else symlinks that
+/// arguments name.
 fn following(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
         Follow::Never => dir.keeping_links(options.trust),
@@ -411,12 +412,13 @@ fn path_in(bytes: &[u8]) -> &[u8] {
     bytes.rest()
 }
 
-/// Returns the names of a path, as the order of arguments compares them: paths below a directory follow it.
+/// Returns the names of a path, as the order of arguments compares them: paths below a directory directly follow that
+/// directory.
 fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// True if `path` is `dir`, or below it.
+/// True if `path` is `dir`, or below `dir`.
 fn is_in(path: &[u8], dir: &RelPath) -> bool {
     let rest = path.strip_prefix(dir.as_bytes());
     dir.is_root() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
@@ -480,7 +482,7 @@ impl Tree for Sources {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.dir_of("remove", path).and_then(|dir| Place::of(dir, "remove", path));
         let place = match place {
-            // The argument is found by its entry, so this error means that the entry was removed under another name
+            // The argument is found by the entry, so this error means that the entry was removed under another name
             // of the list.
             Err(StoreError::NotFound { .. }) => return Ok(()),
             place => place?,

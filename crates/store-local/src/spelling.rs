@@ -38,7 +38,7 @@ pub(super) fn respell(
     let mut former = HashSet::new();
     for (name, entries) in found {
         if entries.is_empty() {
-            // The entry is unknown, so any removed entry could be the one of this name.
+            // The entry is unknown, so any removed entry could be the entry of this name.
             let path = dir.join(&name).unwrap_or_else(|_| dir.clone());
             return Err(store_error("find the entry of", &path, Errno::NOTUNIQ));
         }
@@ -65,7 +65,7 @@ fn rename(store: &Inner, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
     }
 }
 
-/// True if `dir` finds its entry `name` by another spelling.
+/// True if `dir` finds the entry `name` by another spelling.
 fn has_other_spelling(dir: &Dir, name: &Name) -> bool {
     other_spellings(name).any(|other| dir.stat(&other).is_ok())
 }
@@ -105,7 +105,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     Ok(found.into_iter().filter_map(entries).map(|(entries, name)| (name, entries)).collect())
 }
 
-/// Returns the entries of `among` that have the inode of `name`, whose folded form no entry has.
+/// Returns the entries of `among` that have the inode of `name`, for a `name` with a folded form that no entry has.
 fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Vec<Name> {
     let inode = |name: &Name| dir.stat(name).ok().map(|stat| inode_of(&stat));
     let Some(own) = inode(name) else { return Vec::new() };
@@ -157,8 +157,8 @@ fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreErro
     }
 }
 
-/// Guesses if `dir` accepts several spellings for one name, from existing entries or else from the type of its file
-/// system.
+/// Guesses if `dir` treats several spellings as a single name, from existing entries or else from the type of the
+/// file system.
 fn guess(dir: &Dir) -> Result<OneName, Errno> {
     let mut samples = SampleNames::default();
     dir.for_each_name(|name| {

@@ -1,4 +1,4 @@
-//! Staging directories: they hold new versions until their commit, and the remains of killed runs.
+//! Staging directories hold new versions until the commit, and the remains of killed runs.
 //!
 //! A staged file has a name from the start (btrfs loses the fsync of a nameless file), and is locked as long as its
 //! process lives: the kernel releases a `flock` however the process ends. So an unlocked file has no owner. The name
@@ -59,7 +59,7 @@ pub(super) struct Stages {
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
     /// Staging directories in use, each with a lock that other writers may share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
-    /// For the last directories asked about, the directory whose staging directory serves them.
+    /// For the last directories asked about, the directory that has the staging directory.
     last: Recent<RelPath>,
     /// True if nameless files cannot be created here, or cannot be given a name.
     needs_names: AtomicBool,
@@ -72,24 +72,25 @@ pub(super) struct Stages {
     makes_holes: Mutex<HashMap<u64, bool>>,
 }
 
-/// Owner and mode that a file system reports, whatever was asked for, as FAT, network and FUSE file systems may do.
+/// Owner and mode that a file system reports, regardless of the request, as FAT, network and FUSE file systems may
+/// do.
 #[derive(Clone, Copy, Debug)]
 struct MadeUp {
     user: u32,
-    /// True if the mode lets others write.
+    /// True if the mode lets other users write.
     opens: bool,
 }
 
 /// Location of staging directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// In the destination.
+    /// Staging directories in the destination.
     Own,
-    /// In `--temp-dir`, which other users may use as well: one staging directory for all files.
+    /// A single staging directory in `--temp-dir`, which other users may use as well.
     Temp,
 }
 
-/// Staged files without an owner at the time of the scan, by the [`key`] of their paths.
+/// Staged files without an owner at the time of the scan, by the [`key`] of the path.
 type Leftovers = HashMap<Vec<u8>, Vec<Leftover>>;
 
 #[derive(Debug)]
@@ -99,7 +100,7 @@ struct Leftover {
     taken: bool,
 }
 
-/// A staged file of an earlier run, with its log and notes.
+/// A staged file of an earlier run, with log and notes.
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) staged: Staged,
@@ -107,7 +108,7 @@ pub(super) struct Logged {
     pub(super) notes: Notes,
 }
 
-/// A locked file in a staging directory, accessible by its owner only.
+/// A locked file in a staging directory, accessible by the owner only.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) file: OwnedFd,
@@ -142,7 +143,7 @@ impl Stages {
         })
     }
 
-    /// Creates a staged file for `place`, accessible by its owner only.
+    /// Creates a staged file for `place`, accessible by the owner only.
     pub(super) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
         self.create_as(place, Mode::RUSR | Mode::WUSR)
     }
@@ -159,14 +160,14 @@ impl Stages {
             created => created,
         };
         let file = create().map_err(|errno| cannot_enter(place, errno))?;
-        // Without locks, as on some network file systems, a sweep removes nothing.
+        // Without locks, as on some network file systems, a sweep removes no file.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
     }
 
-    /// Creates a nameless file for `place`; also returns the directory whose staging directory would hold it. A
-    /// nameless file needs no lock: no other process can open it, and a kill leaves nothing behind. `None` if the
-    /// file must have a name.
+    /// Creates a nameless file for `place`; also returns the directory of the staging directory to use. A nameless
+    /// file needs no lock: no other process can open it, and a kill leaves nothing behind. `None` if the file must
+    /// have a name.
     pub(super) fn create_nameless(&self, place: &Place, mode: Mode) -> Option<(OwnedFd, RelPath)> {
         if self.needs_names.load(Ordering::Relaxed) {
             return None;
@@ -188,8 +189,8 @@ impl Stages {
         self.needs_names.store(true, Ordering::Relaxed);
     }
 
-    /// Opens the staging directory for `place`; also returns the directory that holds it. While the handle exists, no
-    /// sweep removes files from it.
+    /// Opens the staging directory for `place`; also returns the parent directory. While the handle exists, no sweep
+    /// removes files from it.
     pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
         let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
@@ -215,7 +216,7 @@ impl Stages {
         below(home, &held.unwrap_or_else(staging_name))
     }
 
-    /// Opens this user's staging directory in `home`, and returns its name. Another user's is ignored.
+    /// Opens this user's staging directory in `home`, and returns the name. Another user's is ignored.
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
@@ -227,7 +228,8 @@ impl Stages {
         Err(Errno::NOENT)
     }
 
-    /// True if `dir` belongs to this user and nobody else may write to it: other users could change its files.
+    /// True if `dir` belongs to this user and other users may not write to `dir`: such a directory can hold staged
+    /// files.
     fn is_ours(&self, dir: &Dir) -> Result<bool, Errno> {
         let stat = fs::fstat(dir)?;
         let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(&stat));
@@ -271,7 +273,7 @@ impl Stages {
         Ok(*lock(&self.makes_holes).entry(device).or_insert_with(probe))
     }
 
-    /// Creates a staging directory in `home`, unless other users have both names for it. The directory may be gone
+    /// Creates a staging directory in `home`, unless other users have taken both names. The directory may be gone
     /// again by the next open, because a sweep was quicker.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
@@ -294,7 +296,8 @@ impl Stages {
         Err(Errno::EXIST)
     }
 
-    /// Opens the staging directory of `home`, created if it is missing, and keeps it locked: no sweep removes it.
+    /// Opens the staging directory of `home`, created if missing, and keeps the directory locked: no sweep removes
+    /// it.
     fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         if let Some((_, dir)) = lock(&self.held).get(home) {
             return Ok(Arc::clone(dir));
@@ -384,7 +387,7 @@ impl Stages {
         with(&dir, known)
     }
 
-    /// Notes a staged file, which its owner releases, as a leftover of `path`.
+    /// Notes a staged file, after the rebuild is dropped, as a leftover of `path`.
     pub(super) fn leave(&self, path: &RelPath, home: &RelPath, name: Name) {
         // The first scan of a directory will find the file.
         if let Some(Some(known)) = lock(&self.homes).get_mut(home) {
@@ -425,15 +428,15 @@ impl Stages {
         counts.into_iter().sum()
     }
 
-    /// Removes files without an owner from the staging directory of `home`, and the directory if it is empty then.
-    /// Returns the number of files.
+    /// Removes files without an owner from the staging directory of `home`, and the directory if empty then. Returns
+    /// the number of files.
     pub(super) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
         self.let_go(home);
         let open = || match self.open(home) {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
-        // In a volume, the last of many concurrent runs sweeps: nobody waits for other runs, which may never all end.
+        // In a volume, the last of many concurrent runs sweeps: no run waits for other runs, which may never all end.
         let dir = lock_dir(open, if keeps_to_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir).at(SWEEP, home)?;
@@ -466,9 +469,9 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     }
 }
 
-/// Opens a staging directory by `open` and locks it by `lock`: writers and sweeps exclude each other. `open` may
-/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked: the
-/// sweep is left to them then.
+/// Opens a staging directory by `open` under the lock `lock`: writers and sweeps exclude each other. `open` may
+/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked: the sweep is
+/// left to them then.
 fn lock_dir(
     open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
     (lock, tries): (FlockOperation, u64),
@@ -489,7 +492,7 @@ fn lock_dir(
     Ok(None)
 }
 
-/// Removes a staged file and its log. The sweep removes what is left after an error.
+/// Removes a staged file and the log. The sweep removes what is left after an error.
 pub(super) fn discard(dir: &Dir, name: &Name) {
     forget(dir, name);
     let _ = dir.remove_file(name);
@@ -506,7 +509,7 @@ pub(super) fn new_name(path: &RelPath) -> Name {
     Name::new(&name).expect("digits and dots are a name")
 }
 
-/// True if group or others may write.
+/// True if the group or other users may write.
 fn is_open(stat: &Stat) -> bool {
     stat.st_mode & 0o022 != 0
 }

@@ -70,7 +70,7 @@ pub struct LocalOptions {
     pub rules: Filter,
     /// Metadata to look at, and extended attributes that may be changed.
     pub see: MetaMask,
-    /// The place for old versions, if they are kept.
+    /// The place for old versions, if old versions are kept.
     pub backup: Option<Backup>,
     /// True if mount points below the root are left alone when a directory is removed.
     pub one_file_system: bool,
@@ -101,13 +101,13 @@ impl LocalStore {
     /// [`Store::set_meta`].
     #[must_use]
     pub fn with_new_root(self) -> Self {
-        // A default ACL may close the root to its owner.
+        // A default ACL may close the root to the owner.
         open_to_owner(&self.0.root, &RelPath::root());
         lock(&self.0.makes.unfinished).insert(&RelPath::root(), Unfinished::Heir);
         self
     }
 
-    /// True if the root was created and got no mode: no entry was to be in it.
+    /// True if the root was created and got no mode: no entry was to be created.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
         self.has_new_root()
@@ -117,7 +117,7 @@ impl LocalStore {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
     }
 
-    /// Returns a store whose `root` does not exist, for a dry run. The root counts as an empty directory.
+    /// Returns a store with a missing `root`, for a dry run. The root counts as an empty directory.
     ///
     /// # Errors
     /// The system's error.
@@ -189,7 +189,8 @@ impl LocalStore {
         })))
     }
 
-    /// Removes the file at `path`, if it has this version. The old version is kept if the store keeps old versions.
+    /// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old
+    /// versions.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if another entry is there by now.
@@ -217,7 +218,7 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    /// Makes every file have a name before it is in place.
+    /// Makes every file have a name before the commit.
     #[cfg(test)]
     pub(super) fn need_names(&self) {
         self.0.stages.need_names();
@@ -227,7 +228,7 @@ impl LocalStore {
         check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        // Owner and group cost nothing to look at.
+        // Owner and group are read at no cost.
         let MetaMask { users, groups, .. } = self.0.see;
         let see = MetaMask { users, groups, ..self.0.see.plain() };
         let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
@@ -259,7 +260,7 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// Returns the metadata that the new root hands down, which the root got from its parent.
+    /// Returns the metadata that the new root hands down, as received from the parent.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }
@@ -594,7 +595,7 @@ impl Store for LocalStore {
     }
 }
 
-/// Number of names from which on listing their directory is cheaper than looking them up.
+/// Number of names from which on listing their directory is cheaper than a look at each.
 const WORTH_LISTING: usize = 4;
 const LOOK: &str = "look at";
 const USE_TEMP: &str = "use --temp-dir";

@@ -14,7 +14,7 @@ use crate::copy::read_at;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct System {
     device: u64,
-    /// Its magic number; 0 if unknown.
+    /// Magic number; 0 if unknown.
     kind: u64,
 }
 
@@ -30,7 +30,7 @@ impl System {
         if device == self.device { self } else { Self::of(file) }
     }
 
-    /// Returns the device, if its file system is [lasting](Self::is_lasting).
+    /// Returns the device, if the file system is [lasting](Self::is_lasting).
     pub(crate) fn lasting_device(self) -> Option<u64> {
         self.is_lasting().then_some(self.device)
     }
@@ -40,8 +40,8 @@ impl System {
         kind_of(file).is_ok_and(is_lasting)
     }
 
-    /// True if inodes keep their numbers after a new mount, and the local kernel sets ctime at each change. FAT
-    /// assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
+    /// True if versions can be relied on: inodes keep their numbers, and the local kernel sets ctime at each change.
+    /// FAT assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
     pub(crate) const fn is_lasting(self) -> bool {
         is_lasting(self.kind)
     }
@@ -52,12 +52,12 @@ impl System {
         !matches!(self.kind, OVERLAYFS | ZFS)
     }
 
-    /// True if new files may inherit a project from their directory, for project quotas.
+    /// True if new files may inherit a project from a directory, for project quotas.
     pub(crate) const fn has_projects(self) -> bool {
         matches!(self.kind, EXT4 | XFS | F2FS)
     }
 
-    /// Guesses from its kind if the file system accepts several spellings for one name.
+    /// Tells from the kind if the file system accepts several spellings for a name.
     pub(crate) fn folds_names(self) -> OneName {
         match self.kind {
             MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
@@ -67,7 +67,7 @@ impl System {
         }
     }
 
-    /// True if it is btrfs.
+    /// True for btrfs.
     pub(crate) const fn is_btrfs(self) -> bool {
         self.kind == BTRFS
     }

@@ -29,7 +29,7 @@ pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
     }
 }
 
-/// Returns the memory limit in bytes of this process's cgroup, if it has one.
+/// Returns the memory limit in bytes of this process's cgroup, if there is a limit.
 fn limit() -> Option<u64> {
     let text = |path: &str| String::from_utf8(told(path, 4096)?).ok();
     let groups = text("/proc/self/cgroup")?;

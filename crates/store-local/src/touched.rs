@@ -27,7 +27,7 @@ pub(super) struct Touched {
     flushing: Mutex<bool>,
 }
 
-/// Directories as parent and name: siblings share the bytes of their parent.
+/// Directories as parent and name: siblings share the bytes of the parent.
 #[derive(Clone, Debug, Default)]
 struct Dirs {
     root: bool,
@@ -65,17 +65,17 @@ impl Touched {
         self.system
     }
 
-    /// Flushes a file that is about to get its name, if the store is durable.
+    /// Flushes a file before a commit, if the store is durable.
     pub(super) fn flush_file(&self, file: impl AsFd) -> Result<(), Errno> {
         if self.is_durable() { flush(file, self.system) } else { Ok(()) }
     }
 
-    /// Flushes files that are about to get their names, if the store is durable; returns the results in order.
+    /// Flushes files before a commit, if the store is durable; returns the results in order.
     pub(super) fn flush_files(&self, files: &[BorrowedFd<'_>]) -> Vec<Result<(), Errno>> {
         if self.is_durable() { flush_all(files, self.system) } else { vec![Ok(()); files.len()] }
     }
 
-    /// True if files must be flushed before they get their names.
+    /// True if files must be flushed before a commit.
     pub(super) fn is_durable(&self) -> bool {
         self.durability == Durability::Run
     }
@@ -103,7 +103,7 @@ impl Touched {
 
     fn flush_added(&self, root: &Dir) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
-        // Starting a thread costs as much as a flush with nothing to write.
+        // Starting a thread costs as much as an empty flush.
         let threads = dirs.len().saturating_sub(1).clamp(1, MAX_THREADS);
         let queue = Mutex::new(dirs.into_paths());
         let work = || {
@@ -127,7 +127,7 @@ impl Touched {
 
     fn flush_dir(&self, root: &Dir, path: &RelPath) -> Result<(), StoreError> {
         match root.dir(path, Use::Read) {
-            // The directory was removed or replaced by a file or link; its parent is flushed as well.
+            // The directory was removed or replaced by a file or link; the parent is flushed as well.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // The new mode denies reading even to the owner, so the whole file system is flushed.
             Err(Errno::ACCESS) => flush_system(root).at("flush", path),

@@ -37,7 +37,7 @@ use crate::snapshot::{LocalSnapshot, file_type, inode_of};
 use crate::system::System;
 use crate::touched::Touched;
 
-/// Name of a version among those of its file: the time of its replacement or removal, in nanoseconds since 1970.
+/// Name of a version of a file: the time of the replacement or removal, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VersionId(pub u64);
 
@@ -90,14 +90,14 @@ pub struct OldVersions {
 /// A former version of a file.
 #[derive(Debug)]
 pub struct OldVersion {
-    /// Its name among the file's versions.
+    /// Name among the file's versions.
     pub id: VersionId,
     /// The file's content and metadata.
     pub snapshot: LocalSnapshot,
 }
 
 impl OldVersions {
-    /// Returns the versions of the volume `name` of this process; `None` if the volume keeps none.
+    /// Returns the versions of the volume `name` of this process; `None` if the volume keeps no versions.
     ///
     /// # Errors
     /// The system's error.
@@ -106,7 +106,7 @@ impl OldVersions {
         Self::for_root(&path, None, Durability::None).at(LIST, &RelPath::root())
     }
 
-    /// Returns the versions for a store with the root `root`, at `path`; `None` if its volume keeps none.
+    /// Returns the versions for a store with the root `root`, at `path`; `None` if the volume keeps no versions.
     pub(crate) fn for_root(
         path: &Path,
         root: Option<&Dir>,
@@ -175,7 +175,7 @@ impl OldVersions {
             .map(LocalSnapshot::while_it_gets_names)
     }
 
-    /// Removes versions that are older than the volume keeps them, and empty directories.
+    /// Removes versions beyond the age or number to keep, and empty directories.
     ///
     /// # Errors
     /// Versions cannot be read or removed.
@@ -291,7 +291,7 @@ fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     Ok(ids)
 }
 
-/// Returns the path of `root` in `volume`, from the links in `/proc`, whatever path opened `root`.
+/// Returns the path of `root` in `volume`, from the links in `/proc`, for any path by which `root` was opened.
 fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     let [volume, root] = [volume, root]
         .map(|dir| rustix::fs::readlinkat(CWD, &*proc_path(dir.as_fd()), Vec::new()).ok());

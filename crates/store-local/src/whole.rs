@@ -110,8 +110,8 @@ fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
     }
 }
 
-/// Puts a nameless file in place by giving it its name. `None` if the file must have a name before: to be flushed, or
-/// because the file system or the kernel requires one.
+/// Puts a nameless file in place by a link. `None` if the file must have a name before: to be flushed, or because the
+/// file system or the kernel requires one.
 fn put_nameless(
     store: &Inner,
     place: &Place,
@@ -143,7 +143,7 @@ fn put_nameless(
     }
 }
 
-/// Writes the content of a new file and sets its metadata; returns the metadata that could not be set.
+/// Writes the content of a new file and sets the metadata; returns the metadata that could not be set.
 fn fill(
     Place { path, .. }: &Place,
     file: &OwnedFd,
@@ -156,7 +156,7 @@ fn fill(
     Ok(attrs.set_on_new(On::Open(file.as_fd()), &born))
 }
 
-/// Moves a staged file to its place, where no entry may be.
+/// Moves a staged file into place, where no entry may be.
 fn land(
     store: &Inner,
     place: &Place,

@@ -15,7 +15,7 @@ pub struct Writing {
     /// Changes existing files in place (`--inplace`). Changed ranges are staged nevertheless, so that nothing changes
     /// before all of the new version is verified.
     pub inplace: bool,
-    /// With `inplace`, replaces a file of several names, so that each name gets its own content.
+    /// With `inplace`, replaces a file of several names, so that each name gets separate content.
     pub names_apart: bool,
     /// Commits wait for [`Posix::land`](deltic_store::Posix::land) (`--delay-updates`).
     pub delay: bool,
@@ -28,8 +28,8 @@ pub struct Writing {
 /// The place where unfinished versions are visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialDir {
-    /// At this path below the directory of each file.
+    /// A directory at this path below the directory of each file.
     Beside(RelPath),
-    /// In one directory for all files.
+    /// A single directory for all files.
     Outside(NamedDir),
 }
