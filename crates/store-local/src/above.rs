@@ -15,7 +15,7 @@ use crate::errno::At;
 use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
 use deltic_store::{Filter, StoreError};
 
-/// The scopes below the root at `base`, a path of the operator's.
+/// Returns the scopes of `rules` below the root at `base`, a path that the operator chose.
 pub(super) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
     let absolute = || {
         let path = std::path::absolute(base).unwrap_or_else(|_| base.to_path_buf());

@@ -68,7 +68,7 @@ pub(super) struct NewMode {
 }
 
 impl NewMode {
-    /// For an entry without an old version.
+    /// Inputs for an entry without an old version.
     pub(super) const fn below(heritage: Heritage, umask: u32) -> Self {
         Self { old: None, umask, heritage }
     }
@@ -426,8 +426,8 @@ impl On<'_> {
         self.has_mode(mode) && !(keeps_to_volumes() && is_file())
     }
 
-    /// Sets the mode. Calls that would change nothing are spared or forgiven: only the owner may set a mode, and
-    /// setting a mode clears setgid if the user is not in the group.
+    /// Sets the mode. If the entry has the mode already, an error is ignored, since only the owner may set a mode.
+    /// With setgid, the call is then left out, since it would clear setgid for a user outside the group.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
         if mode & SETGID != 0 && self.keeps_mode(mode) {
@@ -506,7 +506,7 @@ fn read_umask() -> u32 {
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(0o077)
 }
 
-/// User and group of new files under `--fake-super`, where the superuser is played.
+/// User and group of new files under `--fake-super`, as for the superuser.
 const SUPERUSER: (u32, u32) = (0, 0);
 /// Every mode bit: permissions, setuid, setgid and the sticky bit.
 const ALL_BITS: u32 = 0o7777;

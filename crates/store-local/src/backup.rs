@@ -260,8 +260,7 @@ impl Backup {
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
-    /// True if old versions are or could be kept at `path`, below `path`, or in a directory above. No run may delete
-    /// such a path.
+    /// True if `path` could be a backup, or is, contains or lies in the backup tree. No run may delete such a path.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }

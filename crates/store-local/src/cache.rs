@@ -1,8 +1,9 @@
-//! Facts about files that are kept between runs, outside of every tree: digests of whole files, recipes of large files, and
-//! [bases](Bases).
+//! Facts about files that are kept between runs outside of every tree: digests of whole files, recipes of large
+//! files, and [bases](Bases).
 //!
-//! [`LocalFacts`] is all of it as a [`FactStore`](deltic_store::FactStore), whose law holds here: an answer is what reading
-//! the file would give, or there is none. A damaged or missing cache knows nothing; no call fails.
+//! [`LocalFacts`] combines all of these in a [`FactStore`](deltic_store::FactStore). Each answer equals the result of
+//! reading the file, as that trait demands; otherwise there is no answer. A damaged or missing cache knows nothing;
+//! no call fails.
 //!
 //! Digests are in one file, a hash table of buckets. The hash is of device and inode (docs/decisions/0023):
 //!
@@ -14,10 +15,10 @@
 //! Other bits of the hash choose the first slot within the bucket. A note goes to the first free slot of the next
 //! `NEAR_SLOTS`, or to any free slot of the bucket. One call reads or writes these slots, or the bucket.
 //!
-//! The table is neither locked nor flushed. A slot that two processes wrote at once, or that a power cut tore, has a wrong
-//! checksum and counts as free. A note that another process overwrites is lost. When a bucket is full, the table grows to
-//! twice its length, and half of the slots of each bucket move to a new bucket. At the greatest length, the oldest slot of
-//! a full bucket is overwritten.
+//! The table is neither locked nor flushed. A slot that two processes wrote at once, or that a power cut tore, has a
+//! wrong checksum and counts as free. A note that another process overwrites is lost. When a bucket is full, the
+//! table grows to twice its length, and half of the slots of each bucket move to a new bucket. At the greatest
+//! length, the oldest slot of a full bucket is overwritten.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -44,7 +45,7 @@ pub use bases::Bases;
 pub use facts::{LONGEST_UNKEPT_BYTES, LocalFacts};
 pub use recent::RecipeCache;
 
-/// Digests of files that were read in this run or in one before, by any process of this user.
+/// Digests of files that any process of this user has read, in this run or before.
 #[derive(Debug)]
 pub struct Cache {
     table: OwnedFd,
@@ -71,7 +72,7 @@ pub fn now() -> Moment {
 }
 
 impl Cache {
-    /// Opens the cache in the user's own directory `dir`, which is created if it is missing. `None` if no cache can be kept
+    /// Opens the cache in the user's own directory `dir`, which is created if missing. `None` if no cache can be kept
     /// there.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {

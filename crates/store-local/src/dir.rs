@@ -200,8 +200,8 @@ impl Dir {
     }
 
     /// Opens the directory `path`, which belongs to this user alone; missing directories of the path are created.
-    /// Refuses a directory that others may write to, to create a directory inside one of another user, and to pass
-    /// another user's symlink.
+    /// Refuses a directory that others may write to. Refuses to create directories inside another user's directory,
+    /// and to follow another user's symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
@@ -367,7 +367,7 @@ impl Dir {
         fs::mkdirat(&self.fd, name.as_bytes(), mode)
     }
 
-    /// Makes the symlink `name`.
+    /// Creates the symlink `name`.
     pub(crate) fn make_symlink(&self, name: &Name, target: &[u8]) -> Result<(), Errno> {
         fs::symlinkat(target, &self.fd, name.as_bytes())
     }

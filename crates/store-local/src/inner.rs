@@ -31,7 +31,7 @@ use crate::touched::Touched;
 use crate::versions::OldVersions;
 use crate::writing::Writing;
 
-/// Symlinks that are treated as the directories behind.
+/// Symlinks that are treated as the directories they lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepLinks {
     /// No symlink.

@@ -284,7 +284,8 @@ pub(super) fn link(
     landed
 }
 
-/// Removes the parts that reading a file or adding a name changes: access time and number of names.
+/// Removes from `see` the metadata that changes when a file is read or gets another name: access time and number of
+/// names.
 fn lasting(see: MetaMask) -> MetaMask {
     MetaMask { accessed: false, linked: false, ..see }
 }

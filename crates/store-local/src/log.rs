@@ -66,7 +66,7 @@ impl Log {
     }
 
     /// Opens the log of the staged file `name` of `dir` to continue it; returns the log and its notes. `None` if
-    /// there is no log, or if the notes do not hold.
+    /// there is no log, no note, or a log that is not valid for this file and boot.
     pub(super) fn resume(
         dir: &Dir,
         (staged, name): (&OwnedFd, &Name),

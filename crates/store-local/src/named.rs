@@ -223,7 +223,7 @@ impl NamedFile {
     /// Opens the file to read.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn read(&self) -> io::Result<OwnedFd> {
         // A client may have created a FIFO there, which would block the open.
         if is_confined() { self.read_regular() } else { Ok(self.0.open(READ)?) }
@@ -242,7 +242,7 @@ impl NamedFile {
     /// Opens a file of any type for reading. Opening a FIFO does not wait for a writer.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn read_at_once(&self) -> io::Result<OwnedFd> {
         Ok(self.0.open(READ | OFlags::NONBLOCK)?)
     }
@@ -250,7 +250,7 @@ impl NamedFile {
     /// Opens the file for reading and appending. A missing file is created, with access for its owner alone.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn log(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY;
         Ok(self.0.make(flags, OWNERS)?)
@@ -267,7 +267,7 @@ impl NamedFile {
     /// Returns the metadata of the entry with this name.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn stat(&self) -> io::Result<Stat> {
         Ok(fs::fstat(self.0.open(OFlags::PATH)?)?)
     }
@@ -275,7 +275,7 @@ impl NamedFile {
     /// Opens the file for appending; creates a missing file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn append(&self) -> io::Result<OwnedFd> {
         Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
     }
@@ -305,7 +305,7 @@ fn begin(path: &Path) -> Result<Dir, Errno> {
 /// Returns the metadata of the entry at an argument's path, following symlinks.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn look(path: &Path) -> io::Result<Stat> {
     if let Some(stat) = stat_in_volume(path) {
         return Ok(stat);
@@ -319,7 +319,7 @@ pub fn look(path: &Path) -> io::Result<Stat> {
 /// Returns the metadata of the entry at an argument's path, without following a symlink at its end.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn look_at(path: &Path) -> io::Result<Stat> {
     if !is_confined() {
         return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);

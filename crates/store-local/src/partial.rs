@@ -106,7 +106,7 @@ impl PartialDir {
         }
     }
 
-    /// Creates the last directory of the path, accessible by the owner only if it is beside `place`.
+    /// Creates the last directory of the path. A directory beside `place` is accessible by the owner only.
     fn make(&self, place: &Place) -> Result<(), Errno> {
         match (self, self.beside(place)?) {
             (_, Some((above, name))) => match above.make_dir(&name, Mode::RWXU) {

@@ -103,8 +103,8 @@ impl Place {
         }
         let why = if has(&self.dir, &self.name)? { Errno::OPNOTSUPP } else { Errno::STALE };
         dir.remove_file(name)?;
-        // The kernel's cached metadata may be older than the link, and would change while another thread copies the
-        // file.
+        // The kernel's cached metadata may be older than the link. It is refreshed here, so that it does not change
+        // while another thread copies the file.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
         let _ = fs::statx(&self.dir, self.name.as_bytes(), flags, StatxFlags::BASIC_STATS);
         Err(why)
@@ -140,7 +140,7 @@ pub(super) enum Landed {
 /// Action in errors of a commit.
 pub(super) const COMMIT: &str = "put in place";
 
-/// Returns versions of files without opening the files.
+/// Looks up versions of files without opening the files.
 #[derive(Default)]
 pub(super) struct Versions {
     /// The last directory, and its device if versions on that device can be relied on.

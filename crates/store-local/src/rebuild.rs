@@ -66,7 +66,7 @@ const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 /// Fate of the staged file when the rebuild is dropped. A later value overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// Without any sent bytes: removed.
+    /// Holds no sent bytes yet: removed.
     Worthless,
     /// Spares the next attempt some traffic: kept.
     Worthwhile,
@@ -358,7 +358,7 @@ impl LocalRebuild {
         let writer = changing.writer(place)?;
         let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
         let begun = self.store.commits.under_way.begin(&self.path);
-        // The session has ended: no error would be reported.
+        // The session has ended, so this error is not reported.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;

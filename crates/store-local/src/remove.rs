@@ -91,7 +91,7 @@ enum Stays {
 }
 
 /// Removes the entry at `place`, if unchanged since the listing (`is`). `found` is its present metadata, or that of
-/// the entry behind it. A missing entry is no error: the list may contain two names of it.
+/// the entry behind it. A missing entry is no error: the list may contain two names of one entry.
 pub(super) fn remove_unchanged(
     place: &Place,
     is: &Meta,
@@ -328,7 +328,7 @@ impl Removal {
         path: &RelPath,
         above: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        // A directory that gives way was counted without changing its mode.
+        // Entries of a directory that gives way were counted as far as readable, without a change of its mode.
         if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
             open_to_owner(&store.root, path);
         }

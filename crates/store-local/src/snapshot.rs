@@ -128,7 +128,7 @@ impl LocalSnapshot {
     /// Returns a snapshot of the open `file`; `None` for any other type than a regular file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn held(file: OwnedFd) -> io::Result<Option<Self>> {
         Self::of(file, &RelPath::root()).map_err(io::Error::other)
     }

@@ -216,7 +216,7 @@ impl Stages {
         below(home, &held.unwrap_or_else(staging_name))
     }
 
-    /// Opens this user's staging directory in `home`, and returns the name. Another user's is ignored.
+    /// Opens this user's staging directory in `home`, and returns the name. A directory of another user is ignored.
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {

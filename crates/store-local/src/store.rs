@@ -260,7 +260,7 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// Returns the metadata that the new root hands down, as received from the parent.
+    /// Returns the metadata that the new root hands down, which the root inherited.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }

@@ -1,4 +1,4 @@
-//! Kinds of file systems and their properties, and reads of the system's own files.
+//! Kinds of file systems and their properties, and access to files of the system, such as in `/proc`.
 
 use std::os::fd::AsFd;
 
