@@ -1,4 +1,4 @@
-//! How a store keeps the old version of a name: under another one, or as a copy.
+//! Keeps the old version of an entry: as a hard link, by a rename, or as a copy.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -21,11 +21,11 @@ use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::{discard, new_name};
 
 impl Inner {
-    /// Keeps the old version at the place, if old versions are kept, and calls `then`, which puts another there or
-    /// removes it.
+    /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or
+    /// removes the entry there; it is not called if a removed entry was moved to its backup.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
+    /// [`StoreError::Conflict`] if `was` is set and another entry is at the place.
     pub(crate) fn back_up(
         &self,
         turn: &Turn<'_>,
@@ -53,15 +53,15 @@ impl Inner {
             (None, _) => then(),
             (Some(_), Goes::Removed) => Ok(()),
             (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
-                // Where even that fails, it is found there.
+                // If even that fails, the old version stays with the backups.
                 let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
             }),
         }
     }
 
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it
-    /// has changed already, under its name `other`, the copy is the one that was kept then. What of its attributes
-    /// could not be given.
+    /// Keeps a copy of the file at `place`, which is about to be changed in place, if old versions are kept. If the
+    /// file was already changed under its name `other`, links the copy that was kept for `other`. Returns the
+    /// attributes that could not be set on the copy.
     pub(crate) fn back_up_copy(
         &self,
         place: &Place,
@@ -101,13 +101,13 @@ impl Inner {
         Ok(unset)
     }
 
-    /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
+    /// Copies the entry at `place` to `name` in `to`. Attributes that cannot be set there are left out.
     pub(crate) fn copy_away(&self, place: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
         self.copy_entry(place, to, || self.open_old(place))
     }
 
-    /// Makes `name` of `to` a copy of an entry that this run staged. The mode of a staged file may already forbid its
-    /// owner to read: then the mode allows that for a moment.
+    /// Copies an entry that this run staged to `name` in `to`. If the mode of a staged file forbids its owner to
+    /// read, the mode allows reading while the file is opened.
     pub(crate) fn copy_staged(&self, staged: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
         const OWNER_READS: u32 = 0o400;
         self.copy_entry(staged, to, || match self.open_old(staged) {
@@ -123,7 +123,8 @@ impl Inner {
         })
     }
 
-    /// Opens the file at `place`. Looks at the file before anything is read, since a read may change the file's times.
+    /// Opens the file at `place`, and reads its attributes before its content, since a read may change the file's
+    /// times.
     fn open_old(&self, place: &Place) -> Result<(OwnedFd, Meta), Errno> {
         let file = place.dir.open(&place.name, OFlags::RDONLY)?;
         Ok((file, self.look_at_old(place)?))
@@ -148,7 +149,7 @@ impl Inner {
         let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
         let copied = copied.and_then(|()| flush());
         copied.inspect_err(|_| {
-            // What is not complete is no backup.
+            // An incomplete copy is no backup.
             let _ = to.remove_file(name);
         })
     }
@@ -176,7 +177,7 @@ impl Inner {
         let from = End { file: old.as_fd(), device: stat.st_dev };
         let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
         if !self.copier.copy_with_holes(from, stat.st_size as u64, to)? {
-            // It ended before.
+            // The file ended before the length in `stat`.
             return Err(Errno::BUSY);
         }
         let unset = self.set_as_old(meta, On::Open(copy.as_fd()));
@@ -199,17 +200,17 @@ impl Inner {
         MetaMask { users: true, groups: true, acls: true, ..self.see }
     }
 
-    /// Sets all that may be given.
+    /// Sets all attributes that this process may set. Returns those that could not be set.
     fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
         let see = self.see_of_old();
         let gives_all = geteuid().is_root() || see.fake_super;
         if let Some(group) = old.group.filter(|_| !gives_all) {
-            // It may be another one of ours.
+            // This succeeds if the user is a member of the group.
             let _ = on.set_owner(None, Some(Gid::from_raw(group)));
         }
         let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
         let old = if gives_all { old } else { &own };
-        // What a directory handed down goes along without the option.
+        // ACLs inherited from a default ACL are kept even without the option for ACLs.
         let acls = self.see.acls || old.access_acl().is_some();
         let xattrs = see.xattrs != XattrScope::Nothing;
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
@@ -217,8 +218,9 @@ impl Inner {
         Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
     }
 
-    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old`
-    /// one did, and another group gets none that all do not have.
+    /// Returns the mode of a copy that keeps the owner it was created with. Under another user or group than the
+    /// `old` entry's, the copy has no setuid and setgid bits. Under another group, the group gets only permissions
+    /// that all others have.
     fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
         let is = on.stat().ok();
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
@@ -228,30 +230,30 @@ impl Inner {
     }
 }
 
-/// An old version that is about to go.
+/// An old version that is about to be replaced or removed.
 struct OldVersion<'a> {
     store: &'a Inner,
     place: &'a Place,
     goes: Goes,
     stat: Stat,
-    /// Device and number of what is to be kept: another run put anything else there.
+    /// Device and inode number of the entry to keep. Any other entry was put there by another run.
     inode: (u64, u64),
 }
 
 impl<'a> OldVersion<'a> {
-    /// The one at `place`, if one is there.
+    /// Finds the entry at `place`; `None` if there is none.
     fn find(store: &'a Inner, place: &'a Place, goes: Goes) -> Result<Option<Self>, StoreError> {
         let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
         Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
     }
 
-    /// The same, which was this one when it was looked at, if that is said.
+    /// Expects the inode `was`, if set, instead of the inode found.
     fn expecting(self, was: Option<(u64, u64)>) -> Self {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
-    /// Keeps it, unless it is a directory, or is a backup itself and goes for good: by a copy where it cannot have
-    /// another name. Returns where it is now, if it was moved.
+    /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
+    /// new versions that is removed. Returns the backup's place if the old version was moved there.
     fn keep(&self, backup: &Backup, taken: &Taken<'_>) -> Result<Option<Spot<'a>>, StoreError> {
         let is_one = || backup.is_beside() && backup.has(&self.place.path);
         if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
@@ -259,7 +261,7 @@ impl<'a> OldVersion<'a> {
         }
         let root = &self.store.root;
         let conflict = || StoreError::Conflict { path: self.place.path.clone() };
-        // A second time, should another old version come there first.
+        // Tries twice, in case another old version takes the place first.
         for _ in 0..2 {
             let spot = backup.spot(root, self.place, taken)?;
             if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
@@ -287,14 +289,15 @@ impl<'a> OldVersion<'a> {
         Ok(self.is(self.place.dir.find(&self.place.name)?))
     }
 
-    /// Puts it at `spot`, over an older one or not.
+    /// Links, moves or copies the old version to `spot`; `over` allows to replace an older backup.
     fn put(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
         match (self.link(spot, over), self.goes) {
             (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
                 self.move_away(spot, over).or_else(|_| self.copy(spot, over))
             }
             (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match self.copy(spot, over) {
-                // It changes: nobody has seen what would go.
+                // `BUSY` means that the file is being changed: moving it would remove content that has not been
+                // looked at.
                 Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
                     self.move_away(spot, over).map_err(|_| errno)
                 }
@@ -304,7 +307,7 @@ impl<'a> OldVersion<'a> {
         }
     }
 
-    /// Gives it the name of `spot` too; fails as stale where another is in its place.
+    /// Links the old version to `spot`. Fails with `STALE` if another file is in its place.
     fn link(&self, spot: &Spot<'_>, over: bool) -> Result<(), Errno> {
         let place = self.place;
         let Ok(dir) = self.store.stages.dir_for(place) else {
@@ -314,12 +317,13 @@ impl<'a> OldVersion<'a> {
         let name = new_name(&place.path);
         place.link_to((&dir, &name), self.inode)?;
         let linked = spot.take((&dir, &name), over);
-        // It stays where it was renamed to a name of the same file, too.
+        // The temporary name remains if `spot` was a name of the same file: then a rename does nothing.
         let _ = dir.remove_file(&name);
         linked
     }
 
-    /// Puts a copy of it at `spot`: under a name of its own until it is whole; an older one gives way at once.
+    /// Copies the old version to `spot`, under a temporary name until the copy is complete. An older backup is
+    /// replaced at once.
     fn copy(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
         let (dir, own) = (spot.dir(), new_name(&self.place.path));
         self.store.copy_away(self.place, (dir, &own))?;
@@ -333,7 +337,7 @@ impl<'a> OldVersion<'a> {
         self.take(spot, from, over).map(|()| Kept::Alone)
     }
 
-    /// Renames `from` to `spot`, while it is still in its place.
+    /// Renames `from` to `spot`, if the old version is still in its place; else fails with `STALE`.
     fn take(&self, spot: &Spot<'_>, from: (&Dir, &Name), over: bool) -> Result<(), Errno> {
         match self.is_in_place()? {
             true => spot.take(from, over),
@@ -342,7 +346,7 @@ impl<'a> OldVersion<'a> {
     }
 }
 
-/// True if the system says so of another name that cannot be, or that we may not give.
+/// True if the error means that a hard link is impossible here, or that this process may not make one.
 const fn is_no_to_links(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,7 +1,8 @@
-//! Bases on disk: versions that both ends call by one digest (docs/decisions/0037).
+//! Bases on disk: versions that both ends identify by the same digest (docs/decisions/0037).
 //!
-//! A receiver keeps which base a file is, in a table like that of digests. A sender keeps [notes](super::notes) about a
-//! base, one a file, whose name and key are the digest of the base. The caller decides what the bytes of a note mean.
+//! A receiver stores the base digest of each file, in a table like that of content digests. A sender keeps
+//! [notes](super::notes) about a base, one note in each file. The file name and key of a note are the digest of the
+//! base. The caller decides what the bytes of a note mean.
 //!
 //! Several parties may keep their bases in one directory. Each party finds only its own.
 
@@ -15,11 +16,11 @@ use deltic_tree::Name;
 use super::Cache;
 use super::notes::Notes;
 
-/// Bases of this run or of one before, by any process of this user; clones are the same.
+/// Bases noted in this run or in an earlier one, by any process of this user. Clones share the same bases.
 #[derive(Clone, Debug)]
 pub struct Bases {
     kept: Arc<Kept>,
-    /// Key of the party that these are for; none where they are for everybody.
+    /// Key of the party that owns the bases; `None` if the bases are for everybody.
     whose: Option<[u8; 32]>,
 }
 
@@ -27,13 +28,13 @@ pub struct Bases {
 struct Kept {
     held: Cache,
     extents: Notes<32>,
-    /// Tables of sums, and of bases which table is theirs.
+    /// Tables of sums, and for each base a note that names its table.
     sums: Notes<32>,
 }
 
 impl Bases {
-    /// Opens those in the directory `dir` of the user's own, which is made if it is not there. `None` where there can
-    /// be none: then nothing is known, and nothing is noted.
+    /// Opens the bases in the user's own directory `dir`, which is created if it is missing. `None` if no bases can
+    /// be kept there: then none are found or noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         let held = Cache::open_table(dir, TABLE_NAME, MAX_TABLE_BYTES)?;
@@ -42,7 +43,8 @@ impl Bases {
         Some(Self { kept: Arc::new(Kept { held, extents, sums }), whose: None })
     }
 
-    /// Bases of one party, kept in the same room under its key: nobody finds them by another key.
+    /// Returns the bases of one party, in the same directory. They are sealed with the party's key and not found by
+    /// any other key.
     #[must_use]
     pub fn of(&self, party: [u8; 32]) -> Self {
         Self { kept: Arc::clone(&self.kept), whose: Some(party) }
@@ -70,7 +72,7 @@ impl Bases {
         }
     }
 
-    /// The base that a version is.
+    /// Returns the digest of the base that a version is.
     pub(super) fn base(&self, version: &Version) -> Option<Digest> {
         self.kept.held.find(&Version { token: self.sealed_token(version), ..*version })
     }
@@ -81,7 +83,7 @@ impl Bases {
         self.kept.held.note(&version.with_token(token), base);
     }
 
-    /// The bytes that were kept under this kind and name.
+    /// Returns the bytes kept under this kind and name.
     pub(super) fn note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
         let (name, key) = self.sealed_name(name)?;
         self.notes(kind).find(&name, &key)
@@ -100,19 +102,19 @@ impl Bases {
     }
 }
 
-/// Other formats have other names: older programs find nothing, and spoil nothing.
+/// A later format gets another name, so that older programs neither find nor damage its files.
 const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
 const SUMS_NAME: &str = "sums-1";
-/// Room for 350,000 files, each of 32 MiB at least.
+/// Table size in bytes: room for 350,000 files, each of 32 MiB at least.
 const MAX_TABLE_BYTES: u64 = 32 << 20;
-/// Room for the extents of some ten thousand disk images, or of hundreds in many pieces.
+/// Room for the extents of some ten thousand disk images, or of hundreds of fragmented ones.
 const MAX_BYTES: u64 = 256 << 20;
-/// Notes between two looks at all of them: they are short, and may be many.
+/// Extent notes between two scans of all of them: these notes are short, and may be many.
 const ROOM_EVERY: u32 = 32;
-/// Room for the sums of 64 GiB at least.
+/// Room in bytes for the sums of at least 64 GiB of files.
 const MAX_SUMS_BYTES: u64 = 256 << 20;
-/// The same of those, of which some are long.
+/// Sum notes between two scans of all of them: some of these notes are long.
 const SUMS_ROOM_EVERY: u32 = 4;
 
 #[cfg(test)]

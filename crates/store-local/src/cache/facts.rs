@@ -1,4 +1,4 @@
-//! All facts that are kept on this machine as one [`FactStore`].
+//! All facts kept on this machine, as one [`FactStore`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub const LONGEST_UNKEPT_BYTES: u64 = 32 << 20;
 /// Facts in a directory of the user's own, and facts that the sessions of a process share. The default value keeps no
 /// facts.
 ///
-/// Each file of the directory is opened when it is needed first: most runs need none.
+/// Each file of the directory is opened when first needed: most runs need no file.
 #[derive(Debug, Default)]
 pub struct LocalFacts {
     dir: Option<PathBuf>,
@@ -50,7 +50,7 @@ impl LocalFacts {
         Self { bases: OnceLock::from(Some(bases)), ..self }
     }
 
-    /// What `open` opens in the directory, opened at the first call.
+    /// Returns the table that `open` opens in the directory. The table is opened at the first call.
     fn opened<'a, T>(
         &self,
         once: &'a OnceLock<Option<T>>,

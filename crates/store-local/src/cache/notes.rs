@@ -1,7 +1,7 @@
-//! Notes that are kept in files, one for each, in a directory of their own.
+//! Notes in files, one file for each note, in a directory of their own.
 //!
-//! Each is written under another name and then gets its own, so it is whole or not there; its check says so even after
-//! a power cut.
+//! Each file is written under a temporary name and then renamed, so a note is complete or missing. Its check detects
+//! damage even after a power cut.
 //!
 //! ```text
 //! bytes   key, check: the first CHECK_BYTES of BLAKE3 of all others, notes
@@ -18,24 +18,24 @@ use crate::copy::read_at;
 use crate::copy::write_at;
 use crate::dir::{Dir, Use};
 
-/// Notes of this run or of one before, by any process of this user. `N` is the length of their keys in bytes.
+/// Notes of this run or of an earlier one, by any process of this user. `N` is the length of their keys in bytes.
 #[derive(Debug)]
 pub(super) struct Notes<const N: usize> {
     dir: Dir,
-    /// Most bytes of all.
+    /// Most bytes of all notes together.
     pub(super) most: u64,
-    /// Room is made for every so many notes: that looks at all of them.
+    /// Notes between two scans for room; each scan looks at all notes.
     room_every: u32,
-    /// Notes that this process has made.
+    /// Number of notes that this process has written.
     made: AtomicU32,
 }
 
 impl<const N: usize> Notes<N> {
-    /// Start of the notes in their file.
+    /// Offset of the note's bytes in its file.
     pub(super) const HEAD_BYTES: usize = N + CHECK_BYTES;
 
-    /// Opens those in the directory `name` in `dir`, both of the user's own, which are made if they are not there; they
-    /// have `most` bytes in all. `None` where there can be none: then nothing is known, and nothing is noted.
+    /// Opens the notes in the directory `name` of `dir`, both of the user's own and created if missing. The notes
+    /// take at most `most` bytes. `None` if no notes can be kept there: then none are found or written.
     pub(super) fn open(dir: &Path, name: &str, (most, room_every): (u64, u32)) -> Option<Self> {
         Some(Self {
             dir: Dir::make_own(&dir.join(name)).ok()?,
@@ -45,7 +45,7 @@ impl<const N: usize> Notes<N> {
         })
     }
 
-    /// The notes of this name, if they have this key.
+    /// Returns the note of this name, if it has this key and an intact check.
     pub(super) fn find(&self, name: &Name, key: &[u8; N]) -> Option<Vec<u8>> {
         let file = self.dir.open_own(name, OFlags::RDONLY).ok()?;
         let len = usize::try_from(fs::fstat(&file).ok()?.st_size).ok()?;
@@ -58,18 +58,18 @@ impl<const N: usize> Notes<N> {
         let mut check = Check::of(key);
         check.take(notes);
         let is_sound = got == len && head == check.head(key);
-        // They are long: where they are, and not beside.
+        // Notes may be long: the head is removed without another buffer.
         bytes.drain(..Self::HEAD_BYTES);
         is_sound.then_some(bytes)
     }
 
-    /// Forgets the notes of this name.
+    /// Removes the note of this name.
     pub(super) fn forget(&self, name: &Name) {
-        // What stays is found again, and is true still.
+        // A note that cannot be removed is still true when it is found again.
         let _ = self.dir.remove_file(name);
     }
 
-    /// Notes this, in parts. What cannot be noted is not known.
+    /// Writes a note that comes in parts. Failures are ignored: the note is then unknown.
     pub(super) fn note(&self, name: &Name, key: &[u8; N], notes: impl Iterator<Item = Vec<u8>>) {
         let _ = self.write(name, key, notes);
     }
@@ -82,7 +82,7 @@ impl<const N: usize> Notes<N> {
     ) -> Option<()> {
         let other = [name.as_bytes(), format!(".{}", std::process::id()).as_bytes()].concat();
         let other = Name::new(&other).ok()?;
-        // Of a killed process with our number.
+        // A file of this name is left from a killed process with our process id.
         let _ = self.dir.remove_file(&other);
         let file: OwnedFd = self.dir.create(&other).ok()?;
         let written = self.fill(&file, key, notes).and_then(|()| {
@@ -98,7 +98,7 @@ impl<const N: usize> Notes<N> {
         written
     }
 
-    /// Writes all of a file, unless it is too long.
+    /// Writes the head and all parts to the file. Fails if the file would be too long.
     fn fill(
         &self,
         file: &OwnedFd,
@@ -119,7 +119,7 @@ impl<const N: usize> Notes<N> {
         write_at(file.as_fd(), 0, &check.head(key)).ok()
     }
 
-    /// Removes the oldest until all have room, the one that is being written among them.
+    /// Removes the oldest files until all fit, counting the file that is being written.
     fn make_room(&self) -> Option<()> {
         let mut all = Vec::new();
         let add = |name: &[u8]| all.extend(Name::new(name));
@@ -142,7 +142,7 @@ impl<const N: usize> Notes<N> {
     }
 }
 
-/// Takes the check of a file.
+/// Computes the check of a file.
 struct Check(blake3::Hasher);
 
 impl Check {
@@ -156,12 +156,13 @@ impl Check {
         self.0.update(notes);
     }
 
-    /// The bytes before the notes.
+    /// The key and the check, which precede the note's bytes.
     fn head(&self, key: &[u8]) -> Vec<u8> {
         [key, &self.0.finalize().as_bytes()[..CHECK_BYTES]].concat()
     }
 }
 
-/// Longest file: an index has no more chunks, and a version of which sums are kept no more blocks.
+/// Longest file in bytes: enough for the largest index of chunks, and for the sums of the longest version whose sums
+/// are kept.
 const MAX_FILE_BYTES: usize = 80 << 20;
 const CHECK_BYTES: usize = 16;

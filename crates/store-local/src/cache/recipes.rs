@@ -9,7 +9,7 @@ use deltic_tree::Name;
 use super::notes::Notes;
 use super::{KEY_BYTES, file_of, key_of};
 
-/// Recipes of files that came in this run or in one before, by any process of this user.
+/// Recipes of files that arrived in this run or in an earlier one, by any process of this user.
 #[derive(Debug)]
 pub(super) struct Recipes(Notes<KEY_BYTES>);
 
@@ -44,9 +44,9 @@ fn name_of(version: &Version) -> Option<Name> {
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 
-/// Another format has another name: older programs find nothing, and spoil nothing.
+/// A later format gets another name, so that older programs neither find nor damage its files.
 const DIR_NAME: &str = "recipes-1";
-/// Of all recipes: those of some hundred disk images.
+/// Bytes of all recipes: room for the recipes of some hundred disk images.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
         (dir, recipes)
     }
 
-    /// In parts of some bytes.
+    /// Notes `notes` in parts of three bytes.
     fn note(recipes: &Recipes, version: &Version, notes: &[u8]) {
         let settled = SettledVersion::read(*version, now()).unwrap();
         recipes.note(&settled, &mut notes.chunks(3).map(<[u8]>::to_vec));
@@ -116,7 +116,7 @@ mod tests {
         let (dir, recipes) = recipes(3 * one);
         for n in 1..=9 {
             note(&recipes, &version(n), &[n as u8; 100]);
-            // Else the last may be as old as the first.
+            // Without this the last file may have the same mtime as the first.
             let file = fs::File::open(dir.path().join(format!("recipes-1/1-{n:x}"))).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(n)).unwrap();
         }

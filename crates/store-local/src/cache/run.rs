@@ -1,8 +1,8 @@
 //! The [`Cache`] of one run: notes wait in memory, and many are written together.
 //!
-//! A first copy notes each of its files. Written one by one, each would read and write the table, in between the
-//! flushes of those files; thousands at once share the calls of their bucket. Notes that wait when a process is killed
-//! are lost. Their files are few and short enough to be read again quickly.
+//! A first copy notes each of its files. If each note were written alone, each would read and write the table between
+//! the flushes of the files. Thousands written together share the system calls of their bucket. Notes that wait when
+//! a process is killed are lost. Their files are few and short enough to be read again quickly.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,24 +14,24 @@ use deltic_store::{DigestQuery, SettledVersion};
 use super::{Cache, Slot, file_of, find_in, inode_of, key_of, slot_of};
 use crate::lock;
 
-/// Most notes that wait; each takes some hundred bytes of memory.
+/// Most notes that wait; each takes a few hundred bytes of memory.
 const MAX_WAITING: usize = 4096;
 /// Most bytes of the files whose notes wait.
 const MAX_WAITING_BYTES: u64 = 256 << 20;
 
-/// Digests of files that were read in this run or in one before.
+/// Digests of files that were read in this run or in an earlier one.
 #[derive(Debug)]
 pub(super) struct RunCache {
     cache: Cache,
     waiting: Mutex<Waiting>,
 }
 
-/// Notes that are not in the table yet.
+/// Notes that are not yet written to the table.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// By file.
+    /// Slots by device and inode number.
     slots: HashMap<(u64, u64), Slot>,
-    /// Bytes of their files.
+    /// Total bytes of the files whose notes wait.
     bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl RunCache {
         Self { cache, waiting: Mutex::default() }
     }
 
-    /// Looks whether another process made the table longer.
+    /// Checks whether another process has grown the table.
     pub(super) fn refresh(&self) {
         self.cache.refresh();
     }
@@ -98,7 +98,7 @@ impl RunCache {
     }
 }
 
-/// A run that is cancelled ends so.
+/// Writes the notes that wait: a cancelled run ends by dropping its cache.
 impl Drop for RunCache {
     fn drop(&mut self) {
         self.write();
@@ -137,7 +137,7 @@ mod tests {
     fn what_waits_is_known_and_what_a_run_noted_is_in_the_table() {
         let dir = tempfile::tempdir().unwrap();
         let open = || RunCache::open(dir.path()).unwrap();
-        // More than wait, more than the first table has room for, and one twice.
+        // More notes than may wait, more than the first table has room for, and one of them twice.
         let many = MAX_WAITING as u64 * 2 + 5;
         let long = Version { len: MAX_WAITING_BYTES, ..version(many) };
         let run = open();

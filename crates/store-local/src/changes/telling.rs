@@ -1,4 +1,4 @@
-//! Steps of a store that tell what changed.
+//! Steps of a store that report changed paths.
 
 use deltic_store::{Removed, StoreError};
 use deltic_tree::RelPath;
@@ -9,19 +9,20 @@ use crate::inner::Inner;
 use crate::place::Place;
 
 impl Inner {
-    /// Tells that an entry was put in its place, if it was, with all attributes or not.
+    /// Reports that an entry was put in its place, if `put` says so: also when some of its attributes could not be
+    /// set.
     pub(crate) fn tell_if_put<T>(&self, path: &RelPath, put: &Result<T, StoreError>) {
         if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
             self.commits.changes.tell(path, Became::Put);
         }
     }
 
-    /// Tells what went.
+    /// Reports the removed entries.
     pub(crate) fn tell_removed(&self, removed: &Removed) {
         removed.gone.iter().for_each(|(path, _)| self.commits.changes.tell(path, Became::Gone));
     }
 
-    /// Calls `then`, which removes what is at `place`, and tells so.
+    /// Calls `then`, which removes the entry at `place`, and reports the removal.
     pub(crate) fn removing(
         &self,
         place: &Place,
