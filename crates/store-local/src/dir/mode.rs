@@ -1,4 +1,4 @@
-//! Modes of what is held.
+//! Changes of the modes of open files and handles.
 
 use std::os::fd::AsFd;
 
@@ -8,14 +8,15 @@ use rustix::io::Errno;
 use super::jail::allowed;
 use super::proc_path;
 
-/// Changes the mode of an open file or directory. `rustix` has no function for it that goes through the C library,
-/// where wrappers such as fakeroot stand.
+/// Changes the mode of an open file or directory. The call goes through the C library, which wrappers such as
+/// fakeroot intercept; `rustix` has no such function.
 pub(crate) fn set_mode_of_open(open: impl AsFd, mode: Mode) -> Result<(), Errno> {
     let mode = nix::sys::stat::Mode::from_bits_retain(allowed(mode).bits());
     nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
-/// Changes the mode of what `handle` stands for: the only way where it may not be read, before Linux 6.6.
+/// Changes the mode of the entry behind `handle`. Before Linux 6.6 this is the only way for an entry that may not be
+/// read.
 #[expect(clippy::disallowed_methods, reason = "the path is that of a handle")]
 pub(crate) fn set_mode_of_held(handle: impl AsFd, mode: Mode) -> Result<(), Errno> {
     fs::chmod(proc_path(handle.as_fd()), allowed(mode))

@@ -1,4 +1,4 @@
-//! The way to what an option or an argument names: through which symlinks it may lead.
+//! Resolution of paths in options and arguments: which symlinks are followed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{Dir, Use, inode, jail};
 
-/// Whose symlinks are followed on the way to what an option or an argument names.
+/// Owners whose symlinks are followed in paths of options and arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Ours and the superuser's.
@@ -21,7 +21,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// By whether links of others are to be followed.
+    /// Returns `Anyone` if `insecure`, else `Ours`.
     #[must_use]
     pub const fn new(insecure: bool) -> Self {
         if insecure { Self::Anyone } else { Self::Ours }
@@ -50,15 +50,15 @@ impl Bounds {
     }
 }
 
-/// Where a way led.
+/// Result of a path resolution.
 pub(crate) enum Led<T = Dir> {
     To(T),
-    /// No further than this symlink of another user.
+    /// The resolution stopped at this symlink of another user.
     Stranger(PathBuf),
 }
 
-/// The end of a way: a name in a held directory, which may be nobody's. It is no symlink, or one that the kernel alone
-/// can follow (`/proc/self/fd/3`).
+/// The end of a path: a name in an open directory. The entry may be missing. It is no symlink, except one that only
+/// the kernel can follow (`/proc/self/fd/3`).
 #[derive(Debug)]
 pub(crate) struct WayEnd {
     pub(crate) dir: Dir,
@@ -67,12 +67,12 @@ pub(crate) struct WayEnd {
 }
 
 impl WayEnd {
-    /// Opens what has the name, or makes a file of it if `flags` say so.
+    /// Opens the entry with this name, or creates a file if `flags` say so.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.make(flags, Mode::from_raw_mode(0o666))
     }
 
-    /// Opens the entry with this name. A file that the open makes gets `mode`.
+    /// Opens the entry with this name. A file that is created gets `mode`.
     pub(crate) fn make(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
         fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
@@ -80,7 +80,7 @@ impl WayEnd {
 }
 
 impl Dir {
-    /// The directory at the [end](Self::end_of) of `way`.
+    /// Opens the directory at the [end](Self::end_of) of `way`.
     pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
         match self.end_of(way, trust)? {
             Led::To(end) => Self::of(end.open(Use::Pass.flags())?).map(Led::To),
@@ -88,15 +88,15 @@ impl Dir {
         }
     }
 
-    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put
-    /// one there could lead us to what he may not see himself. Each is held while it is looked at and read. The last
-    /// name need not exist.
+    /// Resolves `way` from this directory, name by name. Follows symlinks of ours or of the superuser: a symlink of
+    /// another user could lead to a place that this user may not see. Each symlink is held open while it is examined
+    /// and read. The last name need not exist.
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
         self.walk(way, trust, Bounds::Kept)
     }
 
-    /// The end of a path that the operator of this process chose, wherever that is: also where the process keeps to
-    /// other directories. Symlinks are followed as by [`Trust::Ours`].
+    /// Resolves a path that the operator of this process chose. The path may lead anywhere, even if the process is
+    /// restricted to some directories. Symlinks are followed as by [`Trust::Ours`].
     pub(crate) fn end_of_operators(path: &Path) -> Result<Led<WayEnd>, Errno> {
         if let Some(end) = Self::end_straight(path) {
             return Ok(Led::To(end));
@@ -105,7 +105,7 @@ impl Dir {
         Self::open_anywhere(top)?.walk(path, Trust::Ours, Bounds::System)
     }
 
-    /// Finds the end of `path` in few calls; `None` if a symlink is in the path or at its end.
+    /// Resolves `path` in few system calls; `None` if the path contains a symlink or ends at one.
     fn end_straight(path: &Path) -> Option<WayEnd> {
         let (above, name) = (path.parent()?, path.file_name()?);
         let above = if above == Path::new("") { Path::new(".") } else { above };
@@ -121,7 +121,7 @@ impl Dir {
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
-        // The names ahead, the next one last.
+        // Names still to resolve, the next one last.
         let mut ahead: Vec<OsString> = Vec::new();
         let put =
             |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
@@ -135,7 +135,7 @@ impl Dir {
                 Ok(())
             };
         put(&mut held, &mut at, &mut ahead, way, false)?;
-        // Where a way may be kept to what it begins at, no symlink begins another one.
+        // If the path must stay below its start, no symlink may lead to another start.
         let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
             bounds.check_step(&held, &name, top)?;
@@ -162,7 +162,7 @@ impl Dir {
                 next = fs::openat(&held, &name, flags.difference(OFlags::NOFOLLOW), Mode::empty())?;
             }
             if is_magic || !is_link {
-                // What is no directory has nothing below it: that is said of the next name.
+                // A file that is no directory fails at the next name.
                 held = Self { fd: next, ..held };
                 continue;
             }
@@ -175,5 +175,5 @@ impl Dir {
     }
 }
 
-/// Symlinks that are followed on the way to one directory, as the kernel has it.
+/// Most symlinks followed in one path, the limit of the kernel.
 const MAX_LINKS: usize = 40;

@@ -1,9 +1,9 @@
-//! Extents of btrfs, which never writes to an extent of a file again, unless told to by `nodatacow`.
+//! Extents of btrfs, which never overwrites an extent of a file, except with `nodatacow`.
 //!
-//! An identity is the address of an extent and the transaction that allocated it. That of the *extent tree* counts:
-//! items of a file keep theirs where a balance moves the extent to an address that others had, and where a file is
-//! cloned. Space that is freed is allocated again only in a later transaction. So two allocations of one address
-//! differ in it (`docs/decisions/0035`).
+//! The identity of an extent is its address and the transaction that allocated it, as the *extent tree* has it. The
+//! items of a file do not serve: they keep their transaction where the file is cloned, and where a balance moves the
+//! extent to a reused address. Freed space is allocated again only in a later transaction. So two allocations of one
+//! address differ in their transaction (`docs/decisions/0035`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use super::history::history;
 use super::ioctl;
 use super::search::{By, Search, half, word};
 
-/// The extents of the first `len` bytes of `file`, flushed; `None` where they cannot be told.
+/// Returns the extents of the first `len` bytes of `file`, after a flush; `None` if they cannot be read.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<Extents>, Errno> {
     let mut search = Search::new(file, by);
     // The call that needs a privilege comes first.
@@ -42,18 +42,18 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<E
     Ok(None)
 }
 
-/// Transactions are committed every 30 seconds, and whenever something waits for it.
+/// Most tries to read within one transaction. Transactions are committed every 30 seconds, and on demand.
 pub(super) const TRIES: usize = 5;
 
-/// The file system of a file, now.
+/// Present state of the file system that a file is on.
 pub(super) struct Info {
     pub(super) fsid: [u8; 16],
     pub(super) sector_bytes: u64,
-    /// Length of a node of a tree.
+    /// Length of a tree node in bytes.
     pub(super) node_bytes: u64,
-    /// The transaction that runs, or the last one that did.
+    /// The running transaction, or the last one that was committed.
     pub(super) transaction: u64,
-    /// The kind of its sums.
+    /// Kind of the checksums of data, if known.
     pub(super) sums: Option<SumKind>,
 }
 
@@ -67,7 +67,7 @@ impl Info {
         if told & GENERATION == 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        // Kind, and length of a sum in bytes.
+        // Kind, and length of a checksum in bytes.
         let sums = match info[44..48] {
             _ if told & SUMS == 0 => None,
             [0, 0, 4, 0] => Some(SumKind::Crc32c),
@@ -81,7 +81,7 @@ impl Info {
     }
 }
 
-/// Number and flags of the inode.
+/// Returns the inode's number and flags.
 pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
     let number = fstat(search.file)?.st_ino;
     let (key, mut flags) = ([number, INODE_ITEM, 0], None);
@@ -90,14 +90,14 @@ pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
         Ok(())
     })?;
     let mut flags = flags.ok_or(Errno::NOENT)?;
-    // The item may be older than `chattr +C`, until the next transaction.
+    // Until the next transaction, the item may be older than a `chattr +C`.
     if ioctl_getflags(search.file)?.contains(IFlags::NOCOW) {
         flags |= NODATACOW;
     }
     Ok((number, flags))
 }
 
-/// A part of a file that has an item: the others are holes.
+/// A part of a file that has an item. Holes have no item.
 pub(super) struct Item {
     pub(super) start: u64,
     pub(super) len: u64,
@@ -108,12 +108,12 @@ pub(super) struct Item {
 pub(super) enum Place {
     Zero,
     Unknown,
-    /// Piece of an extent. The item is of a `transaction` that is not older than the extent.
+    /// A piece of an extent. The item's `transaction` is not older than the extent.
     In(Extent, Piece),
     Identified(Is),
 }
 
-/// Bytes on the device.
+/// An address on the device, and a length in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extent {
     pub(super) address: u64,
@@ -125,18 +125,18 @@ pub(super) struct Piece {
     transaction: u64,
     /// Method of compression; 0 for none.
     pub(super) method: u8,
-    /// Offset into the extent, of bytes that are not compressed.
+    /// Offset into the uncompressed bytes of the extent.
     pub(super) from: u64,
 }
 
 impl Item {
-    /// The item of extent data that begins at `start`.
+    /// Parses the item of extent data at offset `start` of the file.
     pub(super) fn read(start: u64, item: &[u8], sector_bytes: u64) -> Result<Self, Errno> {
         let byte = |at: usize| item.get(at).copied().ok_or(Errno::INVAL);
         let (method, kind) = (byte(16)?, byte(20)?);
         let is_plain = byte(17)? == 0 && byte(18)? == 0 && byte(19)? == 0;
         if kind == INLINE {
-            // The rest of its sector is zeros, or shows up in it later.
+            // The rest of the inline extent's sector is zeros, or bytes written later.
             let len = word(item, 8)?.next_multiple_of(sector_bytes);
             return Ok(Self { start, len, is: Place::Unknown });
         }
@@ -167,7 +167,7 @@ impl Item {
     }
 }
 
-/// The items of the extents of an inode, in their order; `None` where there are too many.
+/// Returns the extent items of an inode in order; `None` if there are too many.
 fn items(
     search: &mut Search<'_>,
     inode: u64,
@@ -188,10 +188,11 @@ fn items(
     }
 }
 
-/// Gives all items that lie in extents their identity: the transaction that allocated the extent.
+/// Gives an identity to each item in an extent: the extent's address and the transaction that allocated it.
 ///
-/// Extents that the running `transaction` allocated may not be in the tree yet. A file that it wrote to has an item of
-/// it for them. An item that is older, and whose extent is not found, is of an extent that was moved meanwhile.
+/// Extents that the running `transaction` allocated may be missing from the extent tree. A file item of the same
+/// transaction identifies them. An older item without an extent in the tree belongs to an extent that was moved
+/// meanwhile: it stays unknown.
 fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Result<(), Errno> {
     let mut extents: Vec<_> = items.iter().filter_map(Item::extent).collect();
     extents.sort_unstable();
@@ -233,10 +234,11 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
     Ok(())
 }
 
-/// Extents that lie as close are looked for at once: other items between them cost less than another call.
+/// Largest gap in bytes between extents of one search: other items in between cost less than another call.
 const NEAR_BYTES: u64 = 256 << 10;
 
-/// Says whether a range of `file` in which no item is is a hole; of many ranges the last are called none.
+/// Returns a check whether a range of `file` without items is a hole. After `MAX_GAPS` ranges, and when late, the
+/// check returns false.
 pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
     let mut left = MAX_GAPS;
     move |gap| {
@@ -246,14 +248,14 @@ pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> 
     }
 }
 
-/// Ranges that are looked at, each of which takes some 5 µs.
+/// Most ranges that are checked; each check takes some 5 µs.
 const MAX_GAPS: u32 = 1 << 16;
 
 /// Appends the parts of the first `len` bytes of a file to `extents`.
 ///
-/// A hole has no item. Neither has what lies between two items while others are put in the place of some: by whoever
-/// shares blocks that are equal, or puts together what lies in pieces, and no time of the file tells that. So what is
-/// no item is zeros where the file system says once more that it is a hole.
+/// A hole has no item. But a gap between two items may also appear while deduplication or defragmentation replaces
+/// items, which changes no time of the file. So a range without an item is taken for zeros only if the file system
+/// confirms that it is a hole.
 fn parts(
     items: &[Item],
     (mut extents, len): (Extents, u64),
@@ -265,9 +267,9 @@ fn parts(
         extents.push(gap.end - gap.start, is)
     };
     for item in items {
-        // Room that was allocated behind the end of the file.
+        // Preallocated room may lie behind the end of the file.
         let (start, end) = (item.start.min(len), item.start.saturating_add(item.len).min(len));
-        // A file system does not have two items for one place.
+        // No file system has two items for one offset.
         if start < extents.len() {
             return Err(TooMany);
         }
@@ -362,11 +364,11 @@ mod tests {
         assert_eq!(parts(SECTOR * 5 + 7), [&front[..], &[(7, id)]].concat());
         assert_eq!(parts(SECTOR + 1), [(SECTOR, Is::Zero), (1, id)]);
         assert_eq!(parts(0), []);
-        // Where the file system says that it is none, nobody knows what is there.
+        // A range that the file system does not confirm as a hole is unknown.
         let gaps = parts_where(&items, SECTOR * 9, |gap| gap.start == SECTOR * 3).unwrap();
         let is: Vec<_> = gaps.into_iter().map(|(_, is)| is).collect();
         assert_eq!(is, [Is::Unknown, id, Is::Zero, id, Is::Unknown]);
-        // An inline extent has its whole sectors, be the file longer by now.
+        // An inline extent covers whole sectors, even if the file is longer by now.
         let inline = item(INLINE, [0; 4], [0; 3]);
         let unknown = parts_of(&[(0, &inline)], SECTOR * 3).unwrap();
         assert_eq!(unknown, [(SECTOR * 2, Is::Unknown), (SECTOR, Is::Zero)]);

@@ -1,4 +1,4 @@
-//! The history of a file system in which identities are unique: one mount of it.
+//! The history of a file system, within which extent identities are unique: one mount of the file system.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,11 +6,11 @@ use rustix::fs::{self, AtFlags, StatxFlags};
 
 use crate::boot::boot;
 
-/// Digest of one mount of one file system. No transaction is undone below a mounted file system, so what they wrote
-/// stays what it was.
+/// Returns the digest of one mount of one file system. While a file system is mounted, no transaction is undone, so
+/// an address written by a transaction keeps its bytes.
 ///
-/// After another mount a crash may have undone the last transactions, or a snapshot of the device many. Transactions of
-/// the same numbers then write other bytes to the same addresses.
+/// Before another mount, a crash may have undone the last transactions, or a restored snapshot of the device many.
+/// Transactions of the same numbers then write other bytes to the same addresses.
 pub(super) fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
     let mount = fs::statx(file, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
     if mount.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
@@ -21,5 +21,5 @@ pub(super) fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
     Some(hasher.finalize().into())
 }
 
-/// Unlike `STATX_MNT_ID` no mount gets it again until the next boot (since Linux 6.8).
+/// Requests a mount id that, unlike `STATX_MNT_ID`, is not reused until the next boot (since Linux 6.8).
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);

@@ -1,5 +1,5 @@
-//! System calls of btrfs, fs-verity and project quotas that rustix does not have. Each call is on an open file and on
-//! memory of a fixed size.
+//! System calls of btrfs, fs-verity and project quotas that rustix lacks. Each call takes an open file and memory of
+//! a fixed size.
 #![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
 
 use std::ops::Range;
@@ -9,8 +9,8 @@ use deltic_core::verity::{BLOCK_BYTES, VerityDescriptor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Writes all pages of `file` that are dirty, and waits until its extents are those of what a read gives
-/// (`FS_IOC_FIEMAP`, which maps nothing here). It flushes the whole file, whatever range is to be mapped.
+/// Writes all dirty pages of `file`, and waits until its extents hold the bytes that a read returns (`FS_IOC_FIEMAP`,
+/// which maps nothing here). The whole file is flushed, whatever range is to be mapped.
 pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut request = [0_u64; 4];
     request[1] = 1;
@@ -21,8 +21,8 @@ pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(file, call) }
 }
 
-/// True if nothing of `file` lies in a range, neither on the disk nor in pages to be written, and no room is reserved
-/// there (`FS_IOC_FIEMAP`). Whoever replaces extents of a file holds them until others are in their place.
+/// True if a range of `file` has no data on disk, no dirty pages and no reserved room (`FS_IOC_FIEMAP`). The kernel
+/// keeps extents locked while it replaces them, until the new extents are in place.
 pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, Errno> {
     const COUNT_OF_FOUND: usize = 20;
     const COUNT_OF_ROOM: usize = 24;
@@ -38,20 +38,20 @@ pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, 
     Ok(request[COUNT_OF_FOUND..COUNT_OF_FOUND + 4] == [0; 4])
 }
 
-/// A part of a file as a file system maps it (`struct fiemap_extent`).
+/// An extent of a file as its file system maps it (`struct fiemap_extent`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Place in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub(super) start: u64,
-    /// Place on the device, in bytes.
+    /// Address on the device, in bytes.
     pub(super) address: u64,
     /// Length in bytes.
     pub(super) len: u64,
     pub(super) flags: u32,
 }
 
-/// The parts of `file` from `start` on that lie somewhere, as many as one call tells (`FS_IOC_FIEMAP`). Pages that are
-/// dirty are written first.
+/// Returns the mapped extents of `file` from `start` on, as many as one call reports (`FS_IOC_FIEMAP`). Dirty pages
+/// are written first.
 pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno> {
     const COUNT: usize = 512;
     let mut request = vec![0_u64; (FIEMAP_BYTES + COUNT * FIEMAP_EXTENT_BYTES) / 8];
@@ -78,7 +78,7 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
     Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
 }
 
-/// Answer of `FS_IOC_FSGETXATTR`: flags beyond those of `chattr`, and the project.
+/// Answer of `FS_IOC_FSGETXATTR`: flags beyond those of `chattr`, and the project id.
 pub(super) struct Told {
     pub(super) flags: u32,
     /// Project whose quota the file is counted in.
@@ -98,7 +98,8 @@ pub(super) fn told(file: BorrowedFd<'_>) -> Result<Told, Errno> {
     Ok(Told { flags: attributes[0], project: attributes[3] })
 }
 
-/// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
+/// Returns the information on the file system of `file` (`BTRFS_IOC_FS_INFO`). `asked` has the flags of the optional
+/// fields.
 pub(super) fn fs_info(file: BorrowedFd<'_>, asked: u64) -> Result<[u8; INFO_BYTES], Errno> {
     let mut info = [0; INFO_BYTES];
     info[INFO_FLAGS..INFO_FLAGS + 8].copy_from_slice(&asked.to_ne_bytes());
@@ -109,10 +110,10 @@ pub(super) fn fs_info(file: BorrowedFd<'_>, asked: u64) -> Result<[u8; INFO_BYTE
     Ok(info)
 }
 
-/// The key of a search, and room for the items that it finds.
+/// The key of a search, and a buffer for the items found.
 pub(super) type SearchBuffer = [u8; SEARCH_HEAD_BYTES + SEARCH_ROOM_BYTES];
 
-/// Looks for items in the trees of the file system that `file` is on (`BTRFS_IOC_TREE_SEARCH_V2`).
+/// Searches the trees of the file system of `file` for items (`BTRFS_IOC_TREE_SEARCH_V2`).
 pub(super) fn tree_search(file: BorrowedFd<'_>, buffer: &mut SearchBuffer) -> Result<(), Errno> {
     let room = (SEARCH_ROOM_BYTES as u64).to_ne_bytes();
     buffer[SEARCH_HEAD_BYTES - room.len()..SEARCH_HEAD_BYTES].copy_from_slice(&room);
@@ -122,7 +123,8 @@ pub(super) fn tree_search(file: BorrowedFd<'_>, buffer: &mut SearchBuffer) -> Re
     unsafe { ioctl(file, call) }
 }
 
-/// The digest that the kernel checks reads of `file` against (`FS_IOC_MEASURE_VERITY`); `None` where it is no SHA-256.
+/// Returns the digest that the kernel checks reads of `file` against (`FS_IOC_MEASURE_VERITY`); `None` if the digest
+/// is not SHA-256.
 pub(super) fn measure_verity(file: BorrowedFd<'_>) -> Result<Option<[u8; 32]>, Errno> {
     const SHA256: u16 = 1;
     let mut digest = [0_u8; VERITY_HEAD_BYTES + MAX_DIGEST_BYTES];
@@ -136,7 +138,8 @@ pub(super) fn measure_verity(file: BorrowedFd<'_>) -> Result<Option<[u8; 32]>, E
     Ok(bytes.filter(|_| (algorithm, len) == (SHA256, 32)))
 }
 
-/// Description of how that was taken (`FS_IOC_READ_VERITY_METADATA`); zeros where less of it is told.
+/// Returns the fs-verity descriptor, which says how the digest is computed (`FS_IOC_READ_VERITY_METADATA`). Bytes
+/// that the kernel does not return are zeros.
 pub(super) fn verity_descriptor(
     file: BorrowedFd<'_>,
 ) -> Result<[u8; VerityDescriptor::BYTES], Errno> {
@@ -150,7 +153,8 @@ pub(super) fn verity_descriptor(
     Ok(bytes)
 }
 
-/// Block `no` of its tree of hashes, the highest first (`FS_IOC_READ_VERITY_METADATA`); zeros where less of it is told.
+/// Reads block `no` of the file's Merkle tree, whose highest level comes first (`FS_IOC_READ_VERITY_METADATA`). Bytes
+/// that the kernel does not return are zeros.
 pub(super) fn verity_tree(
     file: BorrowedFd<'_>,
     no: u64,
@@ -166,10 +170,10 @@ pub(super) fn verity_tree(
     unsafe { ioctl(file, call) }
 }
 
-/// The question, and room for the answer.
+/// The request, and a buffer for the answer.
 pub(super) type SumsBuffer = [u8; SUMS_HEAD_BYTES + SUMS_ROOM_BYTES];
 
-/// Asks for the sums of a part of `file` (`BTRFS_IOC_GET_CSUMS`), which needs no privilege.
+/// Reads the checksums of a part of `file` (`BTRFS_IOC_GET_CSUMS`), which needs no privilege.
 pub(super) fn sums(file: BorrowedFd<'_>, buffer: &mut SumsBuffer) -> Result<(), Errno> {
     let room = (SUMS_ROOM_BYTES as u64).to_ne_bytes();
     buffer[16..16 + room.len()].copy_from_slice(&room);
@@ -181,11 +185,11 @@ pub(super) fn sums(file: BorrowedFd<'_>, buffer: &mut SumsBuffer) -> Result<(), 
 
 pub(super) const INFO_BYTES: usize = 1024;
 const INFO_FLAGS: usize = 48;
-/// `struct btrfs_ioctl_search_key`, and the size of the room.
+/// Bytes of `struct btrfs_ioctl_search_key` and of the buffer size.
 pub(super) const SEARCH_HEAD_BYTES: usize = 104 + 8;
-/// Larger ones are slower: the kernel touches all of it at each call.
+/// Bytes of the buffer for items. Larger buffers are slower: the kernel touches the whole buffer at each call.
 pub(super) const SEARCH_ROOM_BYTES: usize = 256 << 10;
-/// Place, length, size of the room and flags.
+/// Bytes of offset, length, buffer size and flags.
 pub(super) const SUMS_HEAD_BYTES: usize = 32;
 const SUMS_ROOM_BYTES: usize = 256 << 10;
 

@@ -1,7 +1,7 @@
 //! Hashes of blocks that fs-verity keeps, read without reading the file.
 //!
-//! The kernel checks what is read of a file against them, and does not check them when it tells them. So each is taken
-//! only with the blocks of hashes above it, up to the one that the digest of the file is made of.
+//! The kernel checks file data against the hashes, but does not check the hashes that it returns. So a hash is taken
+//! only with the blocks of hashes above it, up to the root hash in the file's digest.
 
 use std::ops::Range;
 
@@ -14,8 +14,9 @@ type Block = [u8; BLOCK_BYTES];
 const HASH_BYTES: usize = 32;
 const PER_BLOCK: u64 = (BLOCK_BYTES / HASH_BYTES) as u64;
 
-/// The hashes of the blocks of `range` of a file, whose tree `read` gives block by block; `None` where it cannot. The
-/// last block of the file has none, unless it is full: the kernel fills it up with zeros.
+/// Returns the hashes of the blocks of `range` of a file; `read` reads a block of the file's hash tree. `None` if a
+/// block cannot be read or does not match. The last block of the file has no hash unless it is full: the kernel pads
+/// it with zeros.
 pub(super) fn leaves(
     file: &VerityDescriptor,
     range: &Range<u64>,
@@ -44,9 +45,9 @@ pub(super) fn leaves(
     Some(sums)
 }
 
-/// The blocks of hashes of a file.
+/// The hash tree of a file.
 struct Tree {
-    /// Place of each level's first block, in blocks: the lowest level, which has the hashes of data, comes last.
+    /// Number of each level's first block in the tree. Level 0 has the hashes of data, and is stored last.
     levels: Vec<u64>,
     root: [u8; HASH_BYTES],
 }
@@ -59,13 +60,13 @@ impl Tree {
             below = below.div_ceil(PER_BLOCK);
             counts.push(below);
         }
-        // The highest is stored first.
+        // The highest level is stored first.
         let above = |level: usize| counts[level + 1..].iter().sum();
         let levels = (0..counts.len()).map(above).collect();
         Self { levels, root: file.root }
     }
 
-    /// A block of a level, if it is what the one above says.
+    /// Returns a block of a level, if its hash is that in the level above.
     fn block(
         &self,
         level: usize,
@@ -159,7 +160,7 @@ mod tests {
         }
         let short = told(&tree[..4096]);
         assert!(leaves(&file, &(0..4096), short).is_none());
-        // Of one block there is no tree.
+        // A file of one block has no tree.
         let (file, _) = self::tree(&bytes[..4096]);
         assert!(leaves(&file, &(0..4096), told(&[])).is_none());
     }

@@ -1,7 +1,7 @@
-//! Places of the bytes of a file, by the word of any file system and without a privilege (`FIEMAP`).
+//! Device addresses of the bytes of a file, as any file system reports them without a privilege (`FIEMAP`).
 //!
-//! An address has no number of its own: once it is free, other bytes get it. So it says of two files that they share
-//! bytes now, and nothing of an earlier moment (docs/decisions/0051). It is a hint.
+//! An address has no generation number: once the address is free, other bytes get it. So equal addresses show that
+//! two files share bytes now, and nothing about an earlier moment (docs/decisions/0051). The map is a hint.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,13 +17,14 @@ use crate::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
 /// The addresses of the parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// The parts. Identities are places on the device, for as long as nothing is written.
+    /// The parts of the file. Their identities are device addresses, valid while nothing is written.
     pub extents: Extents,
-    /// Bytes that other files or snapshots have too.
+    /// Bytes shared with other files or snapshots.
     pub shared: u64,
 }
 
-/// The map of the first `len` bytes of `file`, flushed; `None` where there are too many parts.
+/// Returns the map of the first `len` bytes of `file`, after a flush; `None` if there are too many parts or the
+/// device is unknown.
 pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errno> {
     let Some(device) = device(file)? else { return Ok(None) };
     let (mut found, mut next, mut is_last) = (Vec::new(), 0, false);
@@ -44,10 +45,11 @@ pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errn
     Ok(parts(&found, device, len).ok())
 }
 
-/// The device that addresses of `file` are of; `None` where they may be of several, as in stacked file systems.
+/// Returns the device that the addresses of `file` refer to; `None` if there may be several devices, as in stacked
+/// file systems.
 fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
     let of_one = match kind_of(file)? {
-        // Each subvolume has a number of its own.
+        // Each btrfs subvolume has a device number of its own.
         BTRFS => return Ok(Some(Info::of(file)?.fsid)),
         EXT4 | F2FS => true,
         XFS => ioctl::told(file)?.flags & REALTIME == 0,
@@ -57,13 +59,13 @@ fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
     Ok(of_one.then(|| number.to_le_bytes()))
 }
 
-/// Its data is on a device of its own (`FS_XFLAG_REALTIME`).
+/// Flag of a file whose data is on a separate device (`FS_XFLAG_REALTIME`).
 const REALTIME: u32 = 1;
 
 fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
     let history = blake3::derive_key("deltic 2026-11 places on a device", &device);
     let mut mapped = Mapped { extents: Extents::new(history), shared: 0 };
-    // Room that was allocated behind the end of the file, and what was written there meanwhile.
+    // Extents behind `len` are room allocated there, or bytes written there meanwhile.
     for extent in found.iter().filter(|extent| extent.start < len) {
         let at = mapped.extents.len();
         let start = extent.start.clamp(at, len.max(at));
@@ -88,7 +90,8 @@ fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany
 }
 
 const LAST: u32 = 1;
-/// No place yet, packed, encrypted, not aligned, or in a block with others: an address tells nothing.
+/// Flags of extents whose address has no meaning: no address yet, packed, encrypted, not aligned, or in a block with
+/// others.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 const SHARED: u32 = 0x2000;

@@ -1,4 +1,4 @@
-//! Items of the trees of btrfs (`BTRFS_IOC_TREE_SEARCH_V2`).
+//! Search for items in btrfs trees (`BTRFS_IOC_TREE_SEARCH_V2`).
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -7,22 +7,22 @@ use rustix::io::Errno;
 
 use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
 
-/// Whoever asks a file system.
+/// The party on whose behalf a file system is asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     /// This process, for itself.
     Own,
-    /// A service, for others, whose file is flushed by now. It answers by this time, or not at all.
+    /// A service, for another process that has already flushed the file. The instant is the deadline of the answer.
     Service(Instant),
 }
 
 impl By {
-    /// Flushes a file that is not by now.
+    /// Flushes the file, unless the client of a service has done so.
     pub(super) fn flush(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         match self {
             Self::Own => ioctl::flush(file),
-            // What was written since then shows in the times of the file, which whoever asks looks at in the end. To
-            // flush it again could take as long as its writer likes.
+            // A later write shows in the file's times, which the client checks at the end. Another flush could take
+            // as long as the writer likes.
             Self::Service(_) => Ok(()),
         }
     }
@@ -32,7 +32,7 @@ impl By {
     }
 }
 
-/// Looks for items in trees.
+/// A search for items in trees.
 pub(super) struct Search<'a> {
     pub(super) file: BorrowedFd<'a>,
     pub(super) by: By,
@@ -48,8 +48,8 @@ impl<'a> Search<'a> {
         Self { file, by, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
     }
 
-    /// Calls `each` with the items of the type of `first` from that key to `last`, in their order. All items between
-    /// are passed, of whatever type.
+    /// Calls `each` with the items from key `first` to key `last` that have the type of `first`, in order. The search
+    /// passes items of all types in between.
     pub(super) fn each(
         &mut self,
         tree: u64,
@@ -77,7 +77,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Asks once, which takes a bounded time.
+    /// Calls the kernel once, which takes a bounded time. Fails with `TIMEDOUT` after the deadline.
     fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
         if self.by.is_late() {
             return Err(Errno::TIMEDOUT);
@@ -93,7 +93,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The key that follows at once.
+/// Returns the next key in order.
 fn after([object, kind, offset]: Key) -> Option<Key> {
     match (offset.checked_add(1), kind) {
         (Some(offset), _) => Some([object, kind, offset]),
@@ -102,7 +102,8 @@ fn after([object, kind, offset]: Key) -> Option<Key> {
     }
 }
 
-/// Items are little-endian, what is around them is as the machine: all machines that Deltic is built for are both.
+/// Reads a `u64`. Items are little-endian, and the structures around them are in the byte order of the machine:
+/// Deltic is only built for little-endian machines.
 pub(super) fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)

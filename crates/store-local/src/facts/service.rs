@@ -1,9 +1,9 @@
-//! A service that asks a file system for others. It holds the capability that they lack, and answers for files that
-//! they have open to read.
+//! A service that asks a file system on behalf of other processes. The service holds the capability that its clients
+//! lack, and answers for files that they have open for reading.
 //!
-//! A question is nine bytes that bring a descriptor along: which fact is asked for, and how many bytes the file has.
-//! Where that is sums, sixteen bytes follow: start and end of the part that they are of. An answer is a length of four
-//! bytes, and as many bytes; none where the fact cannot be told.
+//! A request is nine bytes, sent with a file descriptor: the kind of fact (one byte) and the length of the file. In a
+//! request for checksums, sixteen bytes follow: start and end of the range. An answer is a length of four bytes, then
+//! so many bytes. The length is 0 if the fact cannot be told.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -42,15 +42,17 @@ pub fn socket() -> PathBuf {
 
 const SOCKET: &str = "/run/deltic/facts.sock";
 
-/// Asks the service for the extents of a file that is open to read; `None` where there is none, or it cannot tell.
+/// Asks the service for the extents of a file that is open for reading; `None` if there is no service, or if the
+/// service cannot tell.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-    // What is dirty is written here, where a disk that does not answer hangs nobody else.
+    // Dirty pages are written by this process, so that a hanging disk blocks no other client.
     ioctl::flush(file).ok()?;
     let answer = ask(&Question { len, fact: Fact::Extents }, file)?;
     Extents::decode(&answer).filter(|extents| extents.len() == len)
 }
 
-/// Asks the service for the sums that are kept of a part of a file in the same way.
+/// Asks the service for the checksums of a range of a file that is open for reading; `None` if there is no service,
+/// or if the service cannot tell.
 pub(super) fn sums(file: BorrowedFd<'_>, part: &Range<u64>, len: u64) -> Option<StoredSums> {
     ioctl::flush(file).ok()?;
     let (mut at, end) = (part.start, part.end.min(len));
@@ -100,7 +102,7 @@ fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
                 ANSWERED.get_or_init(|| ());
                 return Some(bytes);
             }
-            // The service closes a connection that was idle for long.
+            // The service closes a connection after a long idle time.
             Err(error) if was_open && !is_timeout(&error) => connections[kind] = Connection::New,
             Err(error) => break error,
         }
@@ -116,13 +118,13 @@ fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
 enum Connection {
     New,
     Open(UnixStream),
-    /// No service was there, or the service closed the connection.
+    /// No service was there, or the service closed the connection; with the time of that.
     Lost(Instant),
     /// The service at this socket did not answer in time, and is not asked again.
     Silent(Option<ListeningSocket>),
 }
 
-/// Identity of a socket in the file system: another service has another socket.
+/// Identity of a socket in the file system. A restarted service has another socket.
 #[derive(PartialEq, Eq)]
 struct ListeningSocket {
     inode: (u64, u64),
@@ -130,7 +132,7 @@ struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// The socket that is there now.
+    /// Returns the identity of the present socket.
     #[expect(clippy::disallowed_methods, reason = "the path of the service is below no root")]
     fn now() -> Option<Self> {
         let stat = fs::stat(socket()).ok()?;
@@ -139,16 +141,17 @@ impl ListeningSocket {
     }
 }
 
-/// True for timeouts: errors that took as long as an answer may take.
+/// True for timeouts.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Connects to a service that is the superuser's or our own: what another one says is not to be relied on.
+/// Connects to the service. Fails with `EPERM` unless the service runs as the superuser or as our own user: answers
+/// of other users cannot be trusted.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream =
         net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Whoever does not take what waits there would keep a connection waiting too.
+    // A service that accepts no connections would keep a client waiting too.
     sockopt::set_socket_timeout(&stream, Timeout::Send, Some(ANSWERS_WITHIN))?;
     net::connect(&stream, &SocketAddrUnix::new(path)?)?;
     let stream = UnixStream::from(stream);
@@ -167,7 +170,7 @@ struct Question {
 
 enum Fact {
     Extents,
-    /// Sums of a part, which is not longer than [`SUMS_OF_BYTES`].
+    /// Checksums of a range, which is not longer than [`SUMS_OF_BYTES`].
     Sums(Range<u64>),
 }
 
@@ -189,7 +192,7 @@ impl Question {
         stream.write_all(&part)
     }
 
-    /// The next question, with its file; `None` at the end.
+    /// Receives the next question with its file; `None` at the end of the stream.
     fn hear(mut stream: &UnixStream) -> io::Result<Option<(Self, OwnedFd)>> {
         let mut words = [0; QUESTION_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -220,9 +223,9 @@ impl Question {
         Ok(Some((Self { len: u64::from_le_bytes(len), fact }, file)))
     }
 
-    /// The answer, in bytes; `None` where it cannot be told.
+    /// Returns the bytes of the answer; `None` if the fact cannot be told.
     fn answer(&self, file: BorrowedFd<'_>, by: By) -> Option<Vec<u8>> {
-        // The sum of a last sector is of bytes behind the end too, which nobody may read.
+        // The checksum of the last sector also covers bytes behind the end, which the client may not read.
         let is_len = u64::try_from(fs::fstat(file).ok()?.st_size) == Ok(self.len);
         let is_within = match &self.fact {
             Fact::Extents => true,
@@ -249,7 +252,7 @@ fn answer(stream: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fills `room`, if that takes no longer than until `end`, however few bytes come at once.
+/// Fills `room` by the time `end`, however few bytes arrive at once.
 fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io::Result<()> {
     while !room.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
@@ -267,10 +270,10 @@ fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io:
     Ok(())
 }
 
-/// Gives up all rights of this process but the one that answers take.
+/// Drops all capabilities of this process except the one that answers need.
 ///
 /// # Errors
-/// Where it does not have that one.
+/// If the process does not have `CAP_SYS_ADMIN`.
 pub fn keep_one_right() -> io::Result<()> {
     let (only, none) = (CapabilitySet::SYS_ADMIN, CapabilitySet::empty());
     let sets = CapabilitySets { effective: only, permitted: only, inheritable: none };
@@ -278,18 +281,18 @@ pub fn keep_one_right() -> io::Result<()> {
     Ok(thread::set_capabilities(None, sets)?)
 }
 
-/// Answers whoever connects, until the process ends.
+/// Answers each client that connects, until the process ends.
 ///
 /// # Errors
-/// Where nobody can be listened to any more.
+/// If no more connections can be accepted.
 pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     let users: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // It is no socket that is listened at.
+            // The descriptor is not a listening socket.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
-            // Too many are open, or somebody broke off.
+            // Too many descriptors are open, or the client closed the connection.
             Err(_) => {
                 threads::sleep(TURN_PAUSE);
                 continue;
@@ -299,7 +302,7 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
         let Some(seat) = Seat::take(&users, peer.uid.as_raw()) else { continue };
         let begun = threads::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let _seat = seat;
-            // Whoever breaks off or asks what is no question hears no more.
+            // The connection of a client that breaks off or sends an invalid question is closed.
             let _ = converse(&stream);
         });
         drop(begun);
@@ -342,7 +345,8 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
     while let Some((question, file)) = Question::hear(stream)? {
         may_read(&file)?;
-        // A disk that is slow, or a file system of the user's own, holds up nobody else: this comes before the turn.
+        // This comes before the turn, so that a slow disk, or a FUSE file system of the client, blocks no other
+        // client.
         if kind_of(&file)? != BTRFS {
             return Err(Errno::OPNOTSUPP.into());
         }
@@ -357,8 +361,8 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The turn to ask a file system, unless others take long. It is of one at a time: facts of a file in a million pieces
-/// take memory.
+/// Takes the turn to ask a file system; `None` if other clients take too long. Only one client has the turn at a
+/// time, since the facts of a file in a million pieces take memory.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let begun = Instant::now();
@@ -372,7 +376,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// Says an answer to whoever takes it in time.
+/// Sends an answer. Fails if the client does not read it in time.
 fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     let begun = Instant::now();
     stream.write_all(&(answer.len() as u32).to_le_bytes())?;
@@ -385,7 +389,8 @@ fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses what whoever sent it could not read: a path without rights, or a file open to write.
+/// Refuses a file that the client could not read: `O_PATH` descriptors, files open only for writing, and non-regular
+/// files.
 fn may_read(file: &OwnedFd) -> io::Result<()> {
     let flags = fs::fcntl_getfl(file)?;
     let is_readable = !flags.intersects(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::WRONLY;
@@ -393,24 +398,24 @@ fn may_read(file: &OwnedFd) -> io::Result<()> {
     if is_readable && is_file { Ok(()) } else { Err(Errno::ACCESS.into()) }
 }
 
-/// The question for extents.
+/// Kind of a question for extents.
 const EXTENTS: u8 = 1;
-/// The question for sums.
+/// Kind of a question for checksums.
 const SUMS: u8 = 2;
-/// Longest part of which sums are asked for at once: the longest are half a megabyte of it.
+/// Longest range in bytes of one question for checksums. The longest checksums of such a range take half a megabyte.
 const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
-/// Length of an answer in bytes: of facts in some hundred thousand pieces.
+/// Longest answer in bytes: room for facts in some hundred thousand pieces.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
-/// Time after which a missing service is looked for again.
+/// Time after which a missing service is tried again.
 const AWAY_FOR: Duration = Duration::from_secs(60);
-/// Longest time of a turn, but for the last call that it begins.
+/// Longest duration of a turn, not counting the last call begun in the turn.
 const TURN_FOR: Duration = Duration::from_secs(1);
 const TURN_WITHIN: Duration = Duration::from_secs(3);
 const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
-/// Connections of one user; a process has two at most.
+/// Most connections of one user; a process has at most two.
 const MAX_OF_USER: usize = 16;
 const STACK_BYTES: usize = 256 << 10;

@@ -1,11 +1,11 @@
-//! Sums that btrfs keeps of the sectors of files, read without reading the files.
+//! Checksums that btrfs keeps of the sectors of files, read without reading the files.
 //!
-//! A sum is that of the sector's bytes as they were written. So dirty bytes are flushed first. The last sector of a
-//! file has no sum that counts: `truncate` leaves old bytes behind the end there, under the old sum. Parts that are
-//! compressed, inline, encrypted or have no sums are unknown; holes and reserved room are zeros.
+//! A checksum covers the bytes of a sector as they were written, so dirty pages are flushed first. The last sector of
+//! a file has no valid checksum: `truncate` leaves old bytes behind the end there, under the old checksum.
+//! Compressed, inline, encrypted and unsummed parts are unknown; holes and reserved room are zeros.
 //!
-//! New kernels tell the sums of a file to whoever may read it. Of older ones the tree of sums is asked, which needs
-//! `CAP_SYS_ADMIN` (`docs/decisions/0038`).
+//! New kernels return the checksums of a file to anyone who may read the file. On older kernels the checksum tree is
+//! searched, which needs `CAP_SYS_ADMIN` (`docs/decisions/0038`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -20,7 +20,7 @@ use super::btrfs::{
 use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
 use super::search::{By, Search, half, word};
 
-/// The sums of a part of a file that has `len` bytes, flushed; `None` where they cannot be told.
+/// Returns the checksums of a range of a file of `len` bytes, after a flush; `None` if they cannot be read.
 pub(super) fn sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
@@ -57,7 +57,7 @@ fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(
     told_by_tree(search, info, sums)
 }
 
-/// Asks the file itself.
+/// Reads the checksums by `BTRFS_IOC_GET_CSUMS`.
 fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
     let mut is_hole = holes(search.file, search.by);
     let buffer = vec![0; size_of::<SumsBuffer>()].into_boxed_slice();
@@ -71,7 +71,7 @@ fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno>
         let written = entries.get(..word(head, 16)? as usize).ok_or(Errno::INVAL)?;
         let next = take_entries(written, sums, &mut is_hole)?;
         if next <= start {
-            // Behind the end of the file, or nothing that we know.
+            // Behind the end of the file, or an unknown answer.
             break;
         }
         start = next;
@@ -79,8 +79,9 @@ fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno>
     Ok(())
 }
 
-/// Takes what a call told; the place behind it. What it calls zeros has to be a hole besides, as [`super::btrfs`] says
-/// of what has no item. So reserved room is not known here.
+/// Takes the entries of one answer. Returns the offset behind the last of them. A range that the kernel reports as
+/// zeros is taken only if it is also a hole, as [`super::btrfs`] says of gaps between items. So reserved room is
+/// unknown here.
 fn take_entries(
     mut entries: &[u8],
     sums: &mut StoredSums,
@@ -111,7 +112,7 @@ fn take_entries(
     Ok(next)
 }
 
-/// Asks the tree of the sums of all extents.
+/// Reads the checksums from the checksum tree of the whole file system.
 fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     let (inode, flags) = inode(search)?;
     if flags & (NODATASUM | NODATACOW) != 0 {
@@ -137,8 +138,8 @@ fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> 
     Ok(())
 }
 
-/// The items that have bytes of `range`, and perhaps one before. No item tells the one before it, so it is looked for
-/// further and further back.
+/// Returns the items that overlap `range`, and perhaps one before it. No item points to the item before it, so the
+/// search starts further and further back.
 fn items(
     search: &mut Search<'_>,
     inode: u64,
@@ -152,7 +153,7 @@ fn items(
         let last = [inode, EXTENT_DATA, range.end.saturating_sub(1)];
         search.each(TREE_OF_FILE, [inode, EXTENT_DATA, from], last, |[_, _, start], item| {
             if start <= range.start {
-                // Those before it end where it begins. There may be millions.
+                // Earlier items end where this item starts. There may be millions.
                 is_reached = true;
                 items.clear();
             }
@@ -166,10 +167,10 @@ fn items(
     }
 }
 
-/// Most extents are no longer.
+/// Bytes: most extents are no longer.
 const FIRST_LOOK_BACK: u64 = 128 << 10;
 
-/// Bytes of a file as they are on the device, from the address on.
+/// A part of a file, stored from `address` on the device. `start` is its offset in the file; `len` is in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Piece {
     address: u64,
@@ -183,8 +184,8 @@ impl Piece {
     }
 }
 
-/// The pieces that have sums of their own. What is zeros is noted in `sums`: what is no item has to be a hole besides,
-/// as [`super::btrfs`] says.
+/// Returns the pieces that have checksums of their own. Zeros are noted in `sums`: a gap between items only if it is
+/// also a hole, as [`super::btrfs`] says.
 fn pieces(
     items: &[Item],
     sums: &mut StoredSums,
@@ -220,7 +221,7 @@ fn pieces(
     pieces
 }
 
-/// Looks for the sums of pieces that lie near each other, in the order of their addresses.
+/// Finds the checksums of pieces that lie near each other; the pieces are sorted by address.
 fn sums_of(
     search: &mut Search<'_>,
     info: &Info,
@@ -228,7 +229,7 @@ fn sums_of(
     sums: &mut StoredSums,
 ) -> Result<(), Errno> {
     let each = sums.kind().bytes() as u64;
-    // An item has the sums of sectors that follow each other, as many as a node has room for.
+    // An item has the checksums of consecutive sectors, as many as fit in a node.
     let longest = info.node_bytes / each * info.sector_bytes;
     let from = pieces.first().map_or(0, |piece| piece.address.saturating_sub(longest));
     let to = pieces.iter().map(Piece::end).max().unwrap_or(0);
@@ -258,7 +259,8 @@ fn sums_of(
     )
 }
 
-/// Pieces that lie as close are looked for at once: a search costs more than the sums between them.
+/// Largest gap in bytes between pieces of one search: another search costs more than reading the checksums between
+/// them.
 const NEAR_BYTES: u64 = 1 << 20;
 
 const SUM_TREE: u64 = 7;
@@ -314,7 +316,7 @@ mod tests {
         assert_eq!(take_entries(&[], &mut sums, |_| true), Ok(0));
     }
 
-    /// A gap between two items, while others are put in the place of some, looks like a hole.
+    /// While extents are replaced, a gap between two items looks like a hole.
     #[test]
     fn zeros_of_an_answer_are_unknown_unless_they_are_a_hole() {
         let answer = [
@@ -324,7 +326,7 @@ mod tests {
             entry(SECTOR * 6, SECTOR * 9, 2, &[]),
         ]
         .concat();
-        // The part that was asked for begins and ends within what is told.
+        // The requested range begins and ends inside reported ranges.
         let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(SECTOR..SECTOR * 9));
         let mut asked = Vec::new();
         let told = take_entries(&answer, &mut sums, |range| {
