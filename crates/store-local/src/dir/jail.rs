@@ -1,12 +1,12 @@
-//! The directories that this process keeps to, if it was told to (`deltic agent --restrict`, `deltic serve`).
+//! The directories that this process is restricted to, if any (`deltic agent --restrict`, `deltic serve`).
 //!
-//! Every way to what an argument, an option or a file of rules names then begins at a held handle, and is walked name
-//! by name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of nothing anyway
-//! ([`Dir`]). The directories are the whole process's, as the working directory is: so no way can forget them.
+//! Paths in arguments, options and files of rules are then resolved from an open handle, name by name. `..` above
+//! that directory, and links that lead out of it, are errors. A path below a root cannot leave the root in any case
+//! ([`Dir`]). The restriction is global to the process, like the working directory: so no code path can forget it.
 //!
-//! A process that keeps to one directory has it as its working directory. One that keeps to volumes has none: there a
-//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere. The first name may be that
-//! of a [part](part_path) of a volume: ways that begin there lead out of the part as little as out of a volume.
+//! A process restricted to one directory has it as its working directory. A process restricted to volumes has none:
+//! paths are absolute there, their first name is that of a volume, and absolute symlinks are errors. The first name
+//! may also be that of a [part](part_path) of a volume: paths that begin with a part do not lead out of the part.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -26,14 +26,14 @@ use rustix::io::Errno;
 use super::{Dir, Led, Trust, Use, inode};
 use crate::clock::AgeClock;
 
-/// A directory that is kept to.
+/// A directory that this process is restricted to.
 #[derive(Debug)]
 struct Jail {
     dir: OwnedFd,
     inode: (u64, u64),
-    /// What absolute paths that lead into it begin with: where it is, without links, or `/VOLUME`.
+    /// Prefix of absolute paths into the directory: its real path without symlinks, or `/VOLUME`.
     path: PathBuf,
-    /// Old versions that are kept, if some are.
+    /// Policy for old versions; `None` if none are kept.
     versions: Option<History>,
 }
 
@@ -43,7 +43,7 @@ impl Jail {
     }
 }
 
-/// Old versions that a volume keeps.
+/// Limit to the old versions that a volume keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepVersions {
     /// The newest versions of each file, up to this number.
@@ -52,16 +52,16 @@ pub enum KeepVersions {
     For(Duration),
 }
 
-/// Old versions that a volume keeps, and the clock by which they go.
+/// Policy for the old versions of a volume, and the clock that tells their age.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Number or age of the versions that are kept.
+    /// Most versions that are kept, or their greatest age.
     pub keep: KeepVersions,
-    /// Clock by which a version is old.
+    /// Clock that tells the age of a version.
     pub clock: Arc<AgeClock>,
 }
 
-/// Limits of a volume; none of them by default.
+/// Limits of a volume; no limits by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
     /// Most bytes of all files.
@@ -72,20 +72,20 @@ pub struct QuotaLimits {
     pub free_bytes: u64,
 }
 
-/// A directory that is served by a name.
+/// A directory that is served under a name.
 #[derive(Clone, Debug)]
 pub struct VolumeDir {
     /// Name that clients use.
     pub name: Name,
-    /// Its path.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// Old versions of its files that are kept, if some are.
+    /// Policy for old versions of its files; `None` if none are kept.
     pub versions: Option<History>,
-    /// Space that its files may take.
+    /// Space limits of its files.
     pub quota: QuotaLimits,
 }
 
-/// Extent that a process keeps to.
+/// Directories that a process is restricted to.
 #[derive(Debug)]
 enum Kept {
     One(Jail),
@@ -94,11 +94,11 @@ enum Kept {
 
 static KEPT: OnceLock<Kept> = OnceLock::new();
 
-/// Has this process keep to the directory `path`, which becomes its working directory, for good. Returns where it is,
-/// without links.
+/// Restricts this process for good to the directory `path`, which becomes its working directory. Returns the real
+/// path without symlinks.
 ///
 /// # Errors
-/// Where it is no directory that we may enter, or the process keeps to one already.
+/// If `path` is no directory that this user may enter, or the process is already restricted.
 pub fn confine(path: &Path) -> io::Result<PathBuf> {
     let dir = Dir::open_by_our_links(path)?.fd;
     rustix::process::fchdir(&dir)?;
@@ -107,10 +107,10 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Has this process keep to these directories, for good: `/NAME/…` is a path in the one of that name.
+/// Restricts this process for good to these directories: `/NAME/…` is a path in the directory of that name.
 ///
 /// # Errors
-/// Where one is no directory that we may enter, or the process keeps to some already.
+/// If a path is no directory that this user may enter, or the process is already restricted.
 pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
     let jail = |VolumeDir { name, path, versions, .. }: &VolumeDir| {
         let jail = Jail::of(Dir::open_by_our_links(path)?.fd, volume_path(name))?;
@@ -119,7 +119,7 @@ pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
 }
 
-/// The volume that `path` leads into, if it keeps old versions, with the way from there on.
+/// Returns the volume that `path` leads into, if it keeps old versions, and the rest of the path.
 pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
     let Some(top) = top_of(jails, path) else { return Ok(None) };
@@ -128,14 +128,14 @@ pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, History, PathBuf)>
     Ok(Some((Dir::of(held(top.jail)?)?, versions, way)))
 }
 
-/// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).
+/// Returns the path of the volume `name` in a process [restricted to volumes](confine_to_volumes).
 #[must_use]
 pub fn volume_path(name: &Name) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
 }
 
-/// The path of the directory `part` of the volume `name` as a root of its own: no way that begins with it leads out of
-/// that directory. Only a text can be a part.
+/// Returns a path for the directory `part` of the volume `name` as a root of its own: no path that begins with it
+/// leads out of that directory. A `part` that is not UTF-8 is converted lossily.
 #[must_use]
 pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     let part = String::from_utf8_lossy(part.as_bytes()).replace('%', "%25").replace('/', "%2F");
@@ -144,7 +144,8 @@ pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(&first))
 }
 
-/// The path as clients write it, of one that may begin with a [part](part_path).
+/// Returns a path in the form that clients use: a first name that denotes a [part](part_path) is replaced by the
+/// volume and the path of the part.
 #[must_use]
 pub fn client_path(path: &Path) -> Cow<'_, Path> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return path.into() };
@@ -159,19 +160,19 @@ pub fn client_path(path: &Path) -> Cow<'_, Path> {
     }
 }
 
-/// Beginning of a way in a volume.
+/// The start of a path in a volume.
 struct Top<'a> {
     jail: &'a Jail,
-    /// The part of the volume, or all of it.
+    /// The part of the volume; the root if the path starts at the volume itself.
     part: RelPath,
-    /// The first name of the way.
+    /// The first name of the path.
     name: &'a OsStr,
-    /// The way from there on.
+    /// The rest of the path.
     below: &'a Path,
 }
 
 impl Top<'_> {
-    /// The directory, to which no symlink leads.
+    /// Opens the directory. No symlinks are followed.
     fn dir(&self) -> Result<OwnedFd, Errno> {
         let volume = held(self.jail)?;
         if self.part.is_root() {
@@ -181,13 +182,13 @@ impl Top<'_> {
         Ok(Dir::of(volume)?.dir(&self.part, Use::Pass)?.fd)
     }
 
-    /// Beginning of all paths below it.
+    /// Prefix of all paths below the directory.
     fn path(&self) -> PathBuf {
         Path::new(ROOT).join(self.name)
     }
 }
 
-/// Finds what the way `path` begins at.
+/// Finds the start of `path`.
 fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
     let mut names = path.components();
     let (Some(Component::RootDir), Some(Component::Normal(name))) = (names.next(), names.next())
@@ -208,7 +209,7 @@ fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
     Some(Top { jail, part, name, below: names.as_path() })
 }
 
-/// True if `path` leads into the volume that is at `volume`.
+/// True if `path` leads into the volume at `volume`.
 pub(crate) fn is_in_volume(path: &Path, volume: &Path) -> bool {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return path.starts_with(volume) };
     top_of(jails, path).is_some_and(|top| top.jail.path == volume)
@@ -218,7 +219,7 @@ fn keep(kept: Kept) -> io::Result<()> {
     KEPT.set(kept).map_err(|_| io::Error::from(Errno::EXIST))
 }
 
-/// True if the way to `path` leads out of the directory that this process keeps to, as far as it is there.
+/// True if `path` leads out of the directory that this process is restricted to, as far as the path exists.
 #[must_use]
 pub fn leads_out(path: &Path) -> bool {
     if straight_in_volume(path, OFlags::PATH).is_some() {
@@ -229,7 +230,7 @@ pub fn leads_out(path: &Path) -> bool {
     end.is_err_and(|errno| errno == Errno::XDEV)
 }
 
-/// True if who is at `base` may read rules at `path`. Both are from the root of the file system on, without `..`.
+/// True if a client at `base` may read rules at `path`. Both paths are absolute, without `..`.
 pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
     let within = |jail: &Jail, path| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path);
     match KEPT.get() {
@@ -243,8 +244,7 @@ pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// The path from the root of the file system on that somebody at `base` means by this one: to him, the directory is
-/// that root.
+/// Returns the absolute path that a client at `base` means by `path`: for the client, its directory is the root.
 pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
     let root = match KEPT.get() {
         None => None,
@@ -264,12 +264,13 @@ pub fn keeps_versions(path: &Path) -> bool {
 
 const ROOT: &str = "/";
 
-/// The directory that an absolute way begins at, and the names from there on; `is_link` where a symlink says so.
+/// Returns the directory that an absolute path starts in, and the rest of the path; `is_link` if the path comes from
+/// a symlink.
 pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> {
     let jail = match KEPT.get() {
         None => return system_top(way),
         Some(Kept::One(jail)) => jail,
-        // What a link calls a root is the system's.
+        // A link's absolute target starts at the root of the system.
         Some(Kept::Volumes(_)) if is_link => return Err(Errno::XDEV),
         Some(Kept::Volumes(jails)) => {
             let top = top_of(jails, way).ok_or(Errno::XDEV)?;
@@ -280,7 +281,7 @@ pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> 
     Ok((held(jail)?, below))
 }
 
-/// The root of the system, and the names of the absolute `way` from there on.
+/// Opens the root of the system, and returns it with the names of the absolute `way`.
 pub(super) fn system_top(way: &Path) -> Result<(OwnedFd, &Path), Errno> {
     let root = fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     Ok((root, way.strip_prefix(ROOT).unwrap_or(way)))
@@ -291,8 +292,8 @@ fn held(jail: &Jail) -> Result<OwnedFd, Errno> {
     held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Fails where the step from `dir` to `name` would lead out of what is kept to, or of `top`, which the way began at; or
-/// into what a volume keeps for itself.
+/// Fails if the step from `dir` to `name` would lead out of the permitted directories, out of `top`, where the path
+/// began, or into a private directory of a volume.
 pub(super) fn check_step(dir: BorrowedFd<'_>, name: &OsStr, top: (u64, u64)) -> Result<(), Errno> {
     match name.as_bytes() {
         b".." => check_above(dir, top),
@@ -300,7 +301,7 @@ pub(super) fn check_step(dir: BorrowedFd<'_>, name: &OsStr, top: (u64, u64)) -> 
     }
 }
 
-/// Fails where `..` of `dir` would lead out.
+/// Fails if `..` of `dir` would lead out.
 fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
     let (jails, top) = match KEPT.get() {
         None => return Ok(()),
@@ -312,7 +313,7 @@ fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
     if is_top { Err(Errno::XDEV) } else { Ok(()) }
 }
 
-/// Fails where a way would lead into what a volume keeps for itself.
+/// Fails if the name is that of a private directory of a volume.
 fn check_name(name: &OsStr) -> Result<(), Errno> {
     let is_ours = keeps_to_volumes() && is_private(name.as_bytes());
     if is_ours { Err(Errno::XDEV) } else { Ok(()) }
@@ -327,7 +328,8 @@ pub(crate) fn is_private(name: &[u8]) -> bool {
     }
 }
 
-/// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is refused.
+/// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is
+/// refused.
 ///
 /// # Errors
 /// [`StoreError::BadName`].
@@ -338,7 +340,7 @@ pub fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError
     }
 }
 
-/// The part of `mode` that clients may give: in volumes nobody makes programs that run as somebody else.
+/// Returns the part of `mode` that clients may set: setuid and setgid are dropped in volumes.
 pub(super) fn allowed(mode: Mode) -> Mode {
     match KEPT.get() {
         Some(Kept::Volumes(_)) => mode.difference(Mode::from_raw_mode(LENDING_BITS)),
@@ -346,23 +348,25 @@ pub(super) fn allowed(mode: Mode) -> Mode {
     }
 }
 
-/// Attributes of what is at `path` in a volume, where it takes no walk to see: it is no symlink then.
+/// Returns the attributes of the entry at `path` in a volume; `None` if the path must be resolved name by name. The
+/// entry is no symlink.
 pub(crate) fn stat_in_volume(path: &Path) -> Option<Stat> {
     fs::fstat(straight_in_volume(path, OFlags::PATH)?).ok()
 }
 
-/// True if this process keeps to directories.
+/// True if this process is restricted to directories.
 pub(crate) fn is_confined() -> bool {
     KEPT.get().is_some()
 }
 
-/// True if this process keeps to volumes: then many runs at once are in it, and in the same directory.
+/// True if this process is restricted to volumes: then it serves many runs at once, possibly in the same directory.
 pub(crate) fn keeps_to_volumes() -> bool {
     matches!(KEPT.get(), Some(Kept::Volumes(_)))
 }
 
-/// What the absolute `path` names in a volume, opened in one step. Nothing, where this process keeps to no volumes, or
-/// the way there has to be walked: a symlink is on it, or what a volume keeps for itself, or nothing is there.
+/// Opens the entry at the absolute `path` of a volume in one call. `None` if this process is not restricted to
+/// volumes, or if the path must be resolved name by name: because it has a symlink or a private directory, or does
+/// not exist.
 fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return None };
     let top = top_of(jails, path)?;
@@ -375,12 +379,12 @@ fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
 }
 
 impl Dir {
-    /// The directory at `path` in a volume, where it takes no walk to open it.
+    /// Opens the directory at `path` in a volume, if one call can do that.
     pub(super) fn straight_in_volume(path: &Path) -> Option<Result<Self, Errno>> {
         Some(Self::of(straight_in_volume(path, OFlags::PATH | OFlags::DIRECTORY)?))
     }
 
-    /// The directory that the way to an argument's `path` begins at, if this process keeps to some.
+    /// Returns the directory that an argument's `path` starts in, if this process is restricted.
     pub(crate) fn start(path: &Path) -> Result<Option<Self>, Errno> {
         let jail = match KEPT.get() {
             None => return Ok(None),
@@ -392,7 +396,7 @@ impl Dir {
         Self::of(held(jail)?).map(Some)
     }
 
-    /// What is at the [end](Self::end_of) of `way`.
+    /// Returns the attributes of the entry at the [end](Self::end_of) of `way`.
     pub(crate) fn stat_at_end(self, way: &Path) -> Result<Stat, Errno> {
         match self.end_of(way, Trust::Anyone)? {
             Led::To(end) => fs::fstat(end.open(OFlags::PATH)?),

@@ -1,4 +1,4 @@
-//! Symlinks that are taken for the directories behind them.
+//! Symlinks to directories that are used as directories.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -14,25 +14,25 @@ use super::{Dir, KeptLinks, Led, Trust, Use, Way, inode, open_so};
 use crate::lock;
 
 impl Dir {
-    /// The same handle, as a root that may [keep links](Self::keep_link), and those of whom `trust` says on the way to
-    /// what is named.
+    /// Returns this handle as a root that may [keep links](Self::keep_link). In named paths, the root follows the
+    /// symlinks of owners in `trust`.
     pub(crate) fn keeping_links(self, trust: Trust) -> Self {
         Self { links: Some(KeptLinks { behind: Mutex::default(), trust }), ..self }
     }
 
-    /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of
-    /// the root is an error.
+    /// Uses the symlink at `path` as the directory behind it from now on. Returns that directory; `None` if the link
+    /// leads to no directory. A link out of the root is an error.
     pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let Some(links) = &self.links else { return Ok(None) };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let opened = match self.way {
             Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
-            // Nothing else keeps it below the root.
+            // Other ways to open a path do not keep a link below the root.
             Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
         };
         match opened {
             Ok(fd) => lock(&links.behind).insert(path.clone(), Arc::new(fd)),
-            // It leads to something else, or nowhere.
+            // The link leads to a file, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
             Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
             Err(errno) => return Err(errno),
@@ -40,15 +40,15 @@ impl Dir {
         self.dir(path, Use::Pass).map(Some)
     }
 
-    /// The same of a link that is ours or the superuser's, and leads on through no other user's: else it is not
-    /// permitted.
+    /// Uses the symlink at `path` as the directory behind it, as [`Self::keep_link`] does. Fails with `PERM` unless
+    /// the link, and each link behind it, belongs to us or to the superuser.
     pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         let link = Path::new(OsStr::from_bytes(name.as_bytes()));
         let walked = match self.dir(&above, Use::Pass)?.led_to(link, Trust::Ours) {
             Ok(Led::To(dir)) => inode(&fs::fstat(&dir)?),
             Ok(Led::Stranger(_)) => return Err(Errno::PERM),
-            // It leads to something else, or nowhere.
+            // The link leads to a file, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno),
         };
@@ -56,13 +56,13 @@ impl Dir {
         if inode(&fs::fstat(&kept)?) == walked {
             return Ok(Some(kept));
         }
-        // Somebody put another one there meanwhile.
+        // Another link was put there meanwhile.
         self.links.iter().for_each(|links| _ = lock(&links.behind).remove(path));
         Err(Errno::AGAIN)
     }
 
-    /// The directory `path`. Each symlink on the way, which the operator named, is taken for the directory behind it
-    /// from now on.
+    /// Opens the directory `path`, which the operator named. Each symlink on the way is used as the directory behind
+    /// it from now on.
     pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
         let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
         let mut at = RelPath::root();
@@ -81,7 +81,7 @@ impl Dir {
         self.dir(path, Use::Pass)
     }
 
-    /// True if there is a directory behind the symlink at `path`, wherever it leads.
+    /// True if the symlink at `path` leads to a directory, inside the root or outside.
     fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         match self.dir(&above, Use::Pass)?.stat_behind(&name) {
@@ -90,12 +90,12 @@ impl Dir {
         }
     }
 
-    /// True if a symlink at `path` is taken for a directory.
+    /// True if a symlink at `path` is used as a directory.
     pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
         self.links.as_ref().is_some_and(|links| lock(&links.behind).contains_key(path))
     }
 
-    /// True if the directory `name` of `dir` is one that a kept symlink leads to.
+    /// True if a kept symlink leads to the directory `name` of `dir`.
     pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
         let Some(links) = self.links.as_ref().filter(|links| !lock(&links.behind).is_empty())
         else {
@@ -110,7 +110,8 @@ impl Dir {
         fs::fstat(self).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
     }
 
-    /// Which directory the kept symlink at `path` leads to, by device and number, and how many of them do.
+    /// Returns the directory that the kept symlink at `path` leads to, by device and inode number, and the number of
+    /// kept symlinks that lead there.
     pub(crate) fn behind_link(&self, path: &RelPath) -> Option<((u64, u64), usize)> {
         let links = self.links.as_ref()?;
         let behind = lock(&links.behind).get(path).map(Arc::clone)?;
@@ -118,7 +119,7 @@ impl Dir {
         Some((behind, links.lead_to(behind)))
     }
 
-    /// True if symlinks can be kept here.
+    /// True if this root may keep symlinks.
     pub(crate) const fn may_keep_links(&self) -> bool {
         self.links.is_some()
     }

@@ -1,4 +1,4 @@
-//! Steps of a store that take or give back space.
+//! Steps of a store that take or free space.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::place::{Place, Turn};
 use crate::snapshot::{file_type, inode_of};
 
 impl Reserved {
-    /// Reserves the name of the directory `path`, in the quota of its volume and in these.
+    /// Reserves the name of the directory `path`, in the quota of its volume and in `quotas`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] where one of them has no room.
+    /// [`StoreError::Full`] if a quota has no room.
     pub(crate) fn of_dir(path: &Path, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
         let all: Vec<_> = Quota::of_dir(path, quotas).collect();
         Self::in_all(&all, &RelPath::root(), FileSize::full(0))
@@ -36,7 +36,7 @@ impl Reserved {
 }
 
 impl Quota {
-    /// Takes it that the directory `path`, which was [reserved](Reserved::of_dir), is gone.
+    /// Counts the directory `path`, which was [reserved](Reserved::of_dir), as removed.
     pub(crate) fn dir_gone(path: &Path, quotas: &[Arc<Self>]) {
         Self::of_dir(path, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
     }
@@ -50,13 +50,13 @@ impl Inner {
     /// Reserves bytes for a new name at `path`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] where a quota has not so much left.
+    /// [`StoreError::Full`] if a quota has less room left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
         Reserved::in_all(&self.policy.quotas, path, FileSize::full(bytes))
     }
 
     /// Reserves room at `place` for a new name of a file that may have holes. Holes need room too if the file system
-    /// has no holes (exFAT): it stores the whole length.
+    /// does not support holes (exFAT): it stores the whole length.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -71,7 +71,7 @@ impl Inner {
         Reserved::in_all(&self.policy.quotas, &place.path, size)
     }
 
-    /// Reserves a name at `place`, if nothing is there.
+    /// Reserves a name at `place`, if there is no entry.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -82,7 +82,11 @@ impl Inner {
         }
     }
 
-    /// The same for an unfinished file that somebody goes on with, of which the disk has this much.
+    /// Reserves `bytes` at `path` for the unfinished file `stat` that is resumed. Takes over reservations left with
+    /// the file, and counts its bytes on disk as written.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
     pub(crate) fn reserve_again(
         &self,
         path: &RelPath,
@@ -97,7 +101,7 @@ impl Inner {
             match quota.reserve(path, FileSize::full(bytes)) {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
-                    // It stays as it was, for somebody who has room.
+                    // The reservation stays with the file, for a session that has room.
                     reserved.leave(inode_of(stat));
                     return Err(error);
                 }
@@ -107,12 +111,13 @@ impl Inner {
         Ok(reserved)
     }
 
-    /// True if names that go are counted.
+    /// True if a quota counts removed names.
     pub(crate) fn counts(&self) -> bool {
         self.policy.quotas.iter().any(|quota| quota.counts())
     }
 
-    /// Calls `then`, which replaces or removes what is at the place, and gives back what that held, unless it is kept.
+    /// Calls `then`, which replaces or removes the entry at the place. Then frees the entry's space in the quotas,
+    /// unless the old version is kept.
     pub(crate) fn counting(
         &self,
         Turn { place, .. }: &Turn<'_>,
@@ -138,7 +143,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes it that an entry is gone that no [count](Self::counting) saw.
+    /// Counts an entry as removed that was not removed within [`Self::counting`].
     pub(crate) fn gone(&self, old: &Stat) {
         self.counting_quotas().for_each(|quota| quota.gone(old));
     }

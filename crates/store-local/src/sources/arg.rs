@@ -1,4 +1,4 @@
-//! What one argument means, by how it is written.
+//! Meaning of one source argument, by how it is written.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,18 @@ use deltic_tree::{Name, RelPath};
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceArg {
-    /// Where the paths of entries start.
+    /// The directory that the paths of entries start in.
     pub(super) dir: PathBuf,
-    /// What is meant below it; the root for all that is in it.
+    /// Path below the directory; the root stands for the directory's contents.
     pub(super) path: RelPath,
-    /// What is in a directory, and not only the directory itself.
+    /// True for the contents of a directory, and not the directory itself.
     pub(super) contents: bool,
-    /// Its path was written with `./` before it: the directory where it starts is one on the way.
+    /// True if the path was written with `./` before it: then the directory where it starts is on the way.
     dotted: bool,
 }
 
 impl SourceArg {
-    /// Reads `arg`: a trailing slash, `.` and `..` stand for what is in a directory.
+    /// Parses `arg`: a trailing slash, `.` and `..` stand for the contents of a directory.
     ///
     /// # Errors
     /// [`BadPath`] for an empty argument, which is most likely an unset variable, and for names that are too long.
@@ -48,10 +48,10 @@ impl SourceArg {
         }
     }
 
-    /// Reads `arg` as `--relative` does: all of it is the path, or what follows the first `/./`.
+    /// Parses `arg` as `--relative` does: the path is the whole argument, or the part behind the first `/./`.
     ///
     /// # Errors
-    /// Those of [`SourceArg::new`], and [`BadPath::Dots`] for `..` in the path.
+    /// The errors of [`SourceArg::new`], and [`BadPath::Dots`] for `..` in the path.
     pub fn relative(arg: &OsStr) -> Result<Self, BadPath> {
         let bytes = arg.as_bytes();
         if let Some(dot) = bytes.windows(3).position(|three| three == b"/./") {
@@ -68,8 +68,8 @@ impl SourceArg {
         }
     }
 
-    /// Reads a line of `--files-from`, whose path starts in `dir`, or behind its first `/./`. What would rise above
-    /// that stays in it.
+    /// Parses a line of `--files-from`. Its path starts in `dir`, or behind its first `/./`; `..` does not rise above
+    /// that start.
     ///
     /// # Errors
     /// As [`SourceArg::new`].
@@ -97,8 +97,8 @@ impl SourceArg {
         Ok(Self { dotted: Self::is_dotted(line), ..Self::below(dir, &path)? })
     }
 
-    /// True if `./` is written before a path, and nothing else says where that starts: where paths are kept, it brings
-    /// the attributes of the directory where it does.
+    /// True if `./` is written before a path without `/./`. With relative paths, the transfer then includes the
+    /// attributes of the directory where the path starts.
     #[must_use]
     pub fn is_dotted(path: &[u8]) -> bool {
         path.len() > 2 && path.starts_with(b"./") && !path.windows(3).any(|three| three == b"/./")
@@ -111,45 +111,46 @@ impl SourceArg {
         Ok(Self { dir, path, contents, dotted: false })
     }
 
-    /// The directory that its path starts in, as it was written.
+    /// Returns the directory that the path starts in, as it was written.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What is meant below that directory; the root for all that is in it.
+    /// Returns the path below that directory; the root stands for the directory's contents.
     #[must_use]
     pub const fn path(&self) -> &RelPath {
         &self.path
     }
 
-    /// The first name of what it stands for in the transfer; `None` where that is all there is in a directory.
+    /// Returns the first name of the argument's path in the transfer; `None` if the argument stands for the contents
+    /// of a directory.
     #[must_use]
     pub fn first_name(&self) -> Option<Name> {
         self.path.components().next().and_then(|name| Name::new(name).ok())
     }
 }
 
-/// Source arguments in their order, of which a list may bring a million.
+/// Source arguments in order. A list may bring a million.
 #[derive(Debug, Default)]
 pub struct SourceArgs {
-    /// Of each, which of these its directory is, whether it means what is in a directory, and its path.
+    /// For each argument: the index of its directory in `bases`, whether it stands for the contents of a directory,
+    /// and its path.
     pub(super) packed: PackedStrings,
-    /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all
-    /// there.
+    /// The directories that paths start in, as they were written; true if for arguments that stand for the contents.
     pub(super) bases: Vec<(OsString, bool)>,
-    /// The directory that is on the way to an argument whose path was written with `./` before it.
+    /// Index of the directory on the way to an argument that was written with `./` before it.
     pub(super) dotted: Option<usize>,
     known: HashMap<(OsString, bool), usize>,
-    /// Arguments that cannot be any, safe to print, and why.
+    /// Invalid arguments, safe to print, and their errors.
     pub(super) refused: Vec<(PathBuf, BadPath)>,
 }
 
 impl SourceArgs {
-    /// Adds one.
+    /// Adds an argument.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there are too many.
+    /// [`OutOfRoom`] if there are too many.
     pub fn push(&mut self, arg: SourceArg) -> Result<(), OutOfRoom> {
         let base = (arg.dir.into_os_string(), arg.path.is_root());
         let no = self.known.get(&base).copied().unwrap_or_else(|| {
@@ -166,7 +167,7 @@ impl SourceArgs {
         self.packed.push(&bytes).map(drop)
     }
 
-    /// Adds one that is no path, to be told of where all are listed.
+    /// Adds an argument that is no valid path. The error is reported when the root is listed.
     pub fn refuse(&mut self, arg: &[u8], why: BadPath) {
         let shown = shortened(&printable(arg)).into_owned();
         self.refused.push((shown.into(), why));

@@ -1,4 +1,4 @@
-//! The tree of all arguments as it is listed: what each brings, put together, and what is left out of that.
+//! Lists the merged tree of all arguments, and leaves out entries as the options say.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,12 +18,12 @@ use crate::lock;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError};
 
-/// Arguments that may have a directory of which each is asked for the names of all.
+/// Most arguments sharing a directory that is listed in parts: for each part, each argument is asked for all names.
 const FEW_SHARERS: usize = 4;
 
 impl Sources {
-    /// Lists a directory that several arguments have, or some lead through: of equal names the first one's counts, but
-    /// directories go before what is none, and are one directory.
+    /// Lists a directory that several arguments share, or that some lead through. Of entries with the same name the
+    /// first argument's counts. But directories win over other entries, and are merged into one directory.
     fn list_shared(
         &self,
         dir: &RelPath,
@@ -38,8 +38,8 @@ impl Sources {
         Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
     }
 
-    /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
-    /// many have it: in a part each would be asked for the names of all.
+    /// Lists a directory from the open directories of these arguments. Lists it all at once if arguments lead below
+    /// it, or if many arguments share it: for each part, each argument would be asked for all names.
     fn list_held(&self, dir: &RelPath, held: &[(StringSlot, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
@@ -81,12 +81,12 @@ impl Sources {
         all
     }
 
-    /// The directory that the paths of an argument start in, of which `held` is one.
+    /// Returns the directory that the paths of an argument start in; `held` is below it.
     fn root_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
         self.source(at).base.dir.as_deref().unwrap_or(held)
     }
 
-    /// Judges of names in `held`, but for directories whose rules cannot be understood.
+    /// Returns the judges of names in `held`. Directories whose rules are invalid are left out and reported in `all`.
     fn judged<'a>(
         &self,
         dir: &RelPath,
@@ -107,7 +107,7 @@ impl Sources {
         judged
     }
 
-    /// One entry of each name, in order.
+    /// Returns one entry for each name, in order.
     fn merged(&self, dir: &RelPath, mut entries: Vec<(StringSlot, Entry)>) -> Vec<Entry> {
         let key =
             |(at, entry): &(StringSlot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
@@ -116,11 +116,11 @@ impl Sources {
         let mut chosen = lock(&self.chosen);
         let mut chosen = |name: &Name, at| {
             let dir = chosen.entry(dir.clone()).or_default();
-            // In a directory that is listed again it is there already.
+            // A directory that is listed again already has the name.
             dir.entry(at).or_default().push(name).ok();
         };
         let keep = |(at, entry): (StringSlot, Entry)| {
-            // Where the first that has it need not be the one that counts.
+            // Note the argument, unless the first candidate has the entry.
             if let Ok(path) = dir.join(&entry.name)
                 && self.candidates(&path).first() != Some(&at)
             {
@@ -159,7 +159,7 @@ impl Sources {
         Ok(listing)
     }
 
-    /// True if one of the arguments that are the directory `dir`, which was listed so, has nothing in it.
+    /// True if one of the arguments that name the directory `dir` is empty; `listed` is the listing of `dir`.
     fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
         let named = self.at(dir);
         if named.is_empty() || !self.options.recursive {
@@ -170,7 +170,7 @@ impl Sources {
             let listed = self.source(*at).list(dir, &self.options, Part::First);
             listed.is_ok_and(|listed| is_empty(&listed))
         };
-        // What nobody shares was listed already.
+        // A directory of one argument was listed already.
         is_empty(listed) || self.candidates(dir).len() > 1 && named.iter().any(lists_nothing)
     }
 
@@ -189,18 +189,18 @@ impl Sources {
             }
         }
         if matches!(part, Part::Next(_)) {
-            // They were told with the first part.
+            // These errors were reported with the first part.
             errors.clear();
         }
         let mut all = self.list_held(&RelPath::root(), &held, part);
         all.errors.extend(errors);
-        // On the way to an argument it is told with its attributes, and is none of the sources.
+        // If the root is only on the way to an argument, its attributes are sent, but it is no source itself.
         all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
         all
     }
 
-    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found
-    /// there for arguments that have all of it.
+    /// Returns the names that arguments below `dir` lead through or name, with the first argument of each. `others`
+    /// are entries found there by arguments that take all of `dir`.
     fn list_below(
         &self,
         all: &mut Listing,
@@ -213,21 +213,21 @@ impl Sources {
             |at: &StringSlot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
         let (mut below, mut portion) = (self.below(dir), Portion::of(&part));
         if let Part::Next(mut rest) = part {
-            // Those that were read in directories are not gone on with by arguments.
+            // A listing of names read from directories cannot be continued by arguments.
             let Some(next) = rest.next().filter(|_| rest.dirs().is_empty()) else {
                 all.errors.push(StoreError::Changed { path: dir.clone() });
                 return Vec::new();
             };
             below = &below[below.partition_point(|at| name(at) < next.as_bytes())..];
         }
-        // What is missing below a directory that is listed in any case is told of there.
+        // Missing entries below a directory that is listed anyway are reported when that directory is listed.
         let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
         let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
         let (mut entries, mut missing) = (Vec::new(), Vec::new());
         for args in below.chunk_by(|one, next| name(one) == name(next)) {
             let name = Name::new(name(&args[0])).expect("it is one of a path");
             if portion.next() == 0 {
-                // From here on all is known: it need not be kept by name.
+                // All later names are known: the next name is enough to continue.
                 let mut next = Names::default();
                 next.push(&name).ok();
                 all.rest = Some(Box::new(next.into_iter()));
@@ -246,8 +246,8 @@ impl Sources {
         entries
     }
 
-    /// Adds the entry `name` of `dir`, which `args` mean or go through; those that lead only to what is not there,
-    /// which do not take part either.
+    /// Adds the entry `name` of `dir`, which `args` name or lead through. Returns the arguments that lead only to
+    /// missing entries; these take no part.
     fn list_name(
         &self,
         (all, entries): (&mut Listing, &mut Vec<(StringSlot, Entry)>),
@@ -273,7 +273,8 @@ impl Sources {
                     continue;
                 }
                 is_known = true;
-                // Those beside it are told of where it is listed; another one of the same path is not beside it.
+                // Other missing arguments are reported when this directory is listed; another argument with the same
+                // path is not below it.
                 missing.retain(|(path, _)| *path == source.path);
                 match source.look_at(dir, name, &self.options) {
                     Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
@@ -283,7 +284,7 @@ impl Sources {
                         if self.is_implied(dir, &entry) {
                             entry.meta.set_implied();
                         }
-                        // What is below one that is no directory is not there: that is told, too.
+                        // Arguments below an entry that is no directory are missing: these are reported, too.
                         is_known = entry.meta.is_dir();
                         entries.push((*at, entry));
                     }
@@ -299,7 +300,8 @@ impl Sources {
         missing
     }
 
-    /// True if a directory is to be left alone: no argument means it, nor all that is in one that it is in.
+    /// True if the directory's attributes are to be left alone: no argument names it, or takes all entries of a
+    /// directory above it.
     fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
         let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
         self.options.plain_implied_dirs
@@ -308,13 +310,13 @@ impl Sources {
             && !self.takes_contents(dir)
     }
 
-    /// True if a directory is only named, where directories do not take part.
+    /// True if a directory is only named by an argument, and the options skip directories.
     fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
         let takes = self.options.recursive || self.options.dirs;
         !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
     }
 
-    /// True if all that is in `dir` takes part, and not only what arguments below it name.
+    /// True if all entries of `dir` take part, and not only those that arguments below it name.
     fn takes_contents(&self, dir: &RelPath) -> bool {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
@@ -333,7 +335,7 @@ impl Sources {
         false
     }
 
-    /// Takes out directories of other file systems, and those with nothing in them, as the options say.
+    /// Removes directories of other file systems, and empty ones, as the options say.
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if let Some(destination) = &self.options.destination {
@@ -352,7 +354,7 @@ impl Sources {
         }
     }
 
-    /// Takes out the directory that is written to: it would be copied into itself.
+    /// Removes the destination directory from the listing: it would be copied into itself.
     fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
         let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
         let is_it = |entry: &Entry| {
@@ -370,15 +372,15 @@ impl Sources {
         dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
     }
 
-    /// True if the directory `path` is on another device than the argument that it is of.
+    /// True if the directory `path` is on another device than its argument.
     fn is_elsewhere(&self, path: &RelPath) -> bool {
         let Ok(source) = self.source_of("look at", path) else { return false };
         let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
         device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
     }
 
-    /// True if there is anything but directories below `dir`, or it or one of these is protected; so it is where that
-    /// cannot be said. If not, arguments that are not there are to be told of here.
+    /// True if there are files below `dir`, or if `dir` or a directory below it is protected; also if this cannot be
+    /// determined. If false, missing arguments are added to `missing`, to be reported here.
     fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let told = missing.len();
         let has_files = self.seeks_files(dir, missing);
@@ -408,7 +410,7 @@ impl Sources {
         false
     }
 
-    /// True if the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    /// True if the rules protect the directory `dir` from deletion at a receiver.
     fn is_protected(&self, dir: &RelPath) -> bool {
         let protects =
             |(above, name): (RelPath, Name)| !self.protects.top(&above).admits(&name, true);

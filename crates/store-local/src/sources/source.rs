@@ -1,4 +1,4 @@
-//! One argument and its directory: what of it can be looked at, and listed.
+//! One source argument and its directory: how its entries are examined and listed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,17 +19,17 @@ use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
 use deltic_store::filter::{Judge, Scopes};
 use deltic_store::{Listing, StoreError};
 
-/// A directory that paths of arguments start in.
+/// A directory that the paths of arguments start in.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) path: PathBuf,
     pub(super) dir: Result<Arc<Dir>, Errno>,
-    /// What files of rules say of the names in it.
+    /// Rules of filter files for the names in the directory.
     pub(super) scopes: Scopes,
 }
 
 impl Base {
-    /// Fails where a symlink of another user keeps us from it, and says which.
+    /// Fails if a symlink of another user is on the way to the directory. The error names the symlink.
     fn check(&self) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.dir.as_ref().map_or_else(|_| NamedDir { path, trust: Trust::Ours }.check(), |_| Ok(()))
@@ -40,9 +40,9 @@ impl Base {
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) base: &'a Base,
-    /// What is meant below that; the root for all that is in it.
+    /// Path below the directory; the root stands for the directory's contents.
     pub(super) path: RelPath,
-    /// What is in a directory, and not only the directory itself.
+    /// True for the contents of a directory, and not the directory itself.
     pub(super) contents: bool,
 }
 
@@ -57,20 +57,20 @@ impl<'a> Source<'a> {
         self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
     }
 
-    /// The device that it is on, if that matters.
+    /// Returns the device that the argument is on, if the options need it.
     pub(super) fn device(&self, options: &SourceOptions) -> Option<u64> {
         let matters = options.mounts != Mounts::Enter;
         matters.then(|| device_of(self.base.dir.as_ref().ok()?, &self.path)).flatten()
     }
 
-    /// Its last name, as it was written.
+    /// Returns the argument's last name, as it was written.
     pub(super) fn own_name(&self) -> Option<Name> {
         let dir = self.base.path.file_name().map(OsStr::as_bytes);
         let last = self.path.components().next_back().or(dir)?;
         Name::new(last).ok()
     }
 
-    /// What the system answered to `action` on it.
+    /// Returns the error of the system for `action` on the argument.
     pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
         match self.base.check() {
             Err(stranger) if errno == Errno::LOOP => self.error_for(action, &stranger.to_string()),
@@ -78,7 +78,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What the system answered where it was to be looked at.
+    /// Returns the error of the system for a look at the argument.
     pub(super) fn unseen(&self, errno: Errno, options: &SourceOptions) -> StoreError {
         let follows = options.follow == Follow::All;
         match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The first symlink that it goes through.
+    /// Returns the first symlink that the argument leads through.
     fn link_on_the_way(&self) -> Option<RelPath> {
         let (dir, mut at) = (self.base.dir.as_ref().ok()?, RelPath::root());
         for name in self.path.components() {
@@ -104,7 +104,7 @@ impl<'a> Source<'a> {
         None
     }
 
-    /// Why there was no `action` on it.
+    /// Returns an error that says why `action` was not done on the argument.
     fn error_for(&self, action: &'static str, why: &str) -> StoreError {
         self.error_of(action, io::Error::other(why))
     }
@@ -117,8 +117,8 @@ impl<'a> Source<'a> {
         StoreError::Argument { action, argument, source }
     }
 
-    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it
-    /// is what it points at only where all links are.
+    /// Reads the attributes of the argument's entry; `None` if the argument stands for the contents of an open
+    /// directory. As in rsync, a symlink is followed only if all symlinks are.
     pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
         let dir = match &self.base.dir {
             Ok(dir) => dir,
@@ -129,16 +129,17 @@ impl<'a> Source<'a> {
         Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, MetaMask::default())))
     }
 
-    /// True if nothing is there that it could stand for.
+    /// True if the argument's entry does not exist.
     pub(super) fn is_missing(&self, follow: Follow) -> bool {
         matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
 
-    /// Why nothing comes of it and no directory is made on the way to it, if so.
+    /// Returns the error for which the argument yields no entry, and no directory on the way to it is created; `None`
+    /// if it yields one.
     pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
         match self.look(options.follow)? {
             Err(errno) => Some(errno),
-            // A link that is followed and leads nowhere.
+            // A symlink that is followed and leads nowhere.
             Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
                 let (above, name) = self.path.split_last()?;
                 let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
@@ -149,7 +150,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// True if the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    /// True if the rules exclude the argument's entry, whatever filter files of directories on the way say. Then the
+    /// argument yields nothing.
     pub(super) fn is_left_out(&self, options: &SourceOptions) -> bool {
         if options.rules.is_empty() {
             return false;
@@ -164,15 +166,16 @@ impl<'a> Source<'a> {
             .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
 
-    /// True if all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
+    /// True if all entries of `dir` take part, and not only those that other arguments name. `dir` is the argument's
+    /// directory, or one below it.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
-        // A link that is named counts as such, even where another argument leads through it.
+        // A symlink that is named stays a symlink, even if another argument leads through it.
         let is_link =
             !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
         options.recursive && !is_link || options.dirs && self.contents && self.path == *dir
     }
 
-    /// Lists the directory `dir` below its own.
+    /// Lists the directory `dir`, a path below the directory that the argument starts in.
     pub(super) fn list(
         &self,
         dir: &RelPath,
@@ -185,7 +188,7 @@ impl<'a> Source<'a> {
         Ok(options.look(root, (&held, dir)).list(&mut judge, part))
     }
 
-    /// Lists what is in its directory.
+    /// Lists the directory that the argument starts in.
     pub(super) fn list_dir(
         &self,
         options: &SourceOptions,
@@ -197,15 +200,15 @@ impl<'a> Source<'a> {
         Ok(options.look(held, (&dir, &root)).list(&mut judge, part))
     }
 
-    /// Its directory, open to read.
+    /// Opens the directory that the argument starts in, to read.
     pub(super) fn hold(&self) -> Result<Dir, StoreError> {
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let dir = dir.dir(&RelPath::root(), Use::Read);
         dir.map_err(|errno| self.error("list", errno))
     }
 
-    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it
-    /// means.
+    /// Returns the entry `name` of `at`, which the argument names or leads through; `None` if the rules exclude the
+    /// named entry.
     pub(super) fn look_at(
         &self,
         at: &RelPath,
@@ -223,7 +226,7 @@ impl<'a> Source<'a> {
         let mut meta = match follow::look(&held, (name, &path), how) {
             Ok(meta) => meta,
             Err(errno) if !dangles(&held, name, errno) => return Err(unseen(errno)),
-            // A link that is meant and left out need lead nowhere, unless all links stand for what they lead to.
+            // An excluded symlink may lead nowhere, unless all symlinks are followed.
             Err(_)
                 if path == self.path
                     && options.follow != Follow::All
@@ -233,8 +236,7 @@ impl<'a> Source<'a> {
             }
             Err(_) => return Err(self.error_for("look at", "the symlink has no referent")),
         };
-        // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says
-        // nothing.
+        // An argument can only lead through a directory. A slash behind a file has no meaning.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
         if goes_through && meta.is_symlink() {
             let behind = dir.named_dir(&path).map_err(unseen)?;
@@ -253,7 +255,7 @@ impl<'a> Source<'a> {
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }
 
-    /// The judge of names in `at`. At the root no directory was entered yet, so none has said anything.
+    /// Returns the judge of names in `at`. At the root no directory was entered yet, so no filter file applies.
     fn judge_at(&self, at: &RelPath) -> Result<Judge, StoreError> {
         if at.is_root() {
             return Ok(self.base.scopes.top(at));

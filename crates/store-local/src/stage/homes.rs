@@ -29,11 +29,11 @@ impl Stages {
         }
     }
 
-    /// The staging directory beside `place`. From now on all files for the directory of `place`, and for directories
-    /// below, are staged there, since the kernel refused a rename from elsewhere.
+    /// Returns the staging directory beside `place`. From now on all files for the directory of `place`, and for
+    /// directories below, are staged there, since the kernel refused a rename from elsewhere.
     ///
     /// # Errors
-    /// `XDEV` where that directory is the root, beside which nothing is.
+    /// `XDEV` if the directory of `place` is the root: there is no other staging directory.
     pub(crate) fn part(&self, place: &Place) -> Result<Arc<Dir>, Errno> {
         let home = &place.dir_path;
         if home.is_root() {
@@ -46,7 +46,7 @@ impl Stages {
         Ok(dir)
     }
 
-    /// The directory whose staging directory serves `place`.
+    /// Returns the directory whose staging directory serves `place`.
     pub(super) fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
         if self.whose == Whose::Temp {
             return Ok(RelPath::root());
@@ -78,15 +78,15 @@ impl Stages {
         !dir_path.is_root() && self.open(dir_path).is_ok()
     }
 
-    /// Directories whose staging directories may hold a leftover for `place`. A file that was begun before its
-    /// directory was parted is in the staging directory of the root.
+    /// Returns the directories whose staging directories may hold a leftover for `place`. A file that was begun
+    /// before its directory was parted is in the staging directory of the root.
     pub(super) fn homes(&self, place: &Place) -> Result<Vec<RelPath>, StoreError> {
         let home = self.home(place)?;
         let root = (!home.is_root()).then(RelPath::root);
         Ok([Some(home), root].into_iter().flatten().collect())
     }
 
-    /// True if this user may make nothing in the root, and has no staging directory there.
+    /// True if this user may create nothing in the root, and has no staging directory there.
     fn is_closed(&self) -> bool {
         *self.is_closed.get_or_init(|| {
             let access = Access::WRITE_OK | Access::EXEC_OK;

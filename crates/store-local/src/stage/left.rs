@@ -1,4 +1,4 @@
-//! Staged files that killed runs left behind: who holds them, and which are of use.
+//! Staged files that killed runs left behind: which are locked, and which can be used.
 
 use std::os::fd::OwnedFd;
 
@@ -45,7 +45,7 @@ pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
     Ok(leftovers)
 }
 
-/// Opens the newest of `known` that nobody holds, and marks them as taken.
+/// Opens the newest of `known` that no process holds, and marks them as taken.
 pub(super) fn take(
     dir: &Dir,
     place: &Place,
@@ -61,8 +61,9 @@ pub(super) fn take(
     Ok(snapshots)
 }
 
-/// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and
-/// with it the key that it names.
+/// Opens the staged file `name` with its log and notes, if all are as they were left: `len` bytes, and no names but
+/// its own and the `shown` one. Otherwise removes the log, and with it the key that the log names. `None` if another
+/// process holds the file.
 pub(super) fn resume(
     dir: &Dir,
     name: &Name,
@@ -87,9 +88,9 @@ pub(super) fn resume(
     Ok(None)
 }
 
-/// The file `name`, locked, unless somebody holds it.
+/// Opens and locks the file `name`; `None` if another process holds it.
 fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
-    // Some network file systems lock only what is open to write; a finished file may not be.
+    // Some network file systems only lock files open for writing; a finished file may not be writable.
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::ACCESS) => dir.open(name, OFlags::RDONLY)?,
         opened => opened?,
@@ -101,13 +102,13 @@ fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match lock_free(dir, name) {
         Ok(held) => held.is_some(),
-        // A symlink that is still here while nobody makes one; or a finished file whose mode keeps its owner out of it,
-        // about to be renamed at worst: then that commit fails, and says so.
+        // Either a symlink, which no run creates here; or a finished file whose mode excludes its owner. The latter
+        // may be about to be renamed: then that commit fails with an error.
         Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
     }
 }
 
-/// Locks `file`; `false` where somebody else holds it or removed it before.
+/// Locks `file`; `false` if another process holds it or has removed it.
 fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -116,7 +117,7 @@ fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-/// The names in `dir` that are of our making and end so; a stranger's file in there is none of our business.
+/// Returns the names in `dir` of files that Deltic created, with this suffix. Other files are ignored.
 fn names_of(dir: &Dir, suffix: &[u8]) -> Result<Vec<Name>, Errno> {
     let mut names = Vec::new();
     let is_ours = |name: &Name| is_name_of(name, suffix);
@@ -134,5 +135,5 @@ fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
         && name.ends_with(suffix)
 }
 
-/// Leftovers of one path that are worth a look.
+/// Most leftovers of one path that are examined.
 pub(super) const MAX_LEFTOVERS: usize = 4;

@@ -1,4 +1,4 @@
-//! Directories, made ready for what is made in them.
+//! Creation of directories that are ready to take entries.
 
 use std::os::fd::AsFd;
 
@@ -21,7 +21,7 @@ use crate::snapshot::{LocalSnapshot, file_type};
 use deltic_store::{Keep, StoreError};
 
 impl LocalStore {
-    /// Makes the directory `path`, or makes ready one that is there.
+    /// Creates the directory `path`, or prepares an existing one.
     pub(super) fn make_ready(
         &self,
         path: &RelPath,
@@ -50,7 +50,7 @@ impl LocalStore {
         };
         let shown = shown.as_ref().map(of_new);
         let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
-        // A second time, should something be in the way.
+        // Tries twice, in case an entry is in the way.
         for _ in 0..2 {
             let reserved = self.0.reserve_name(&place)?;
             match place.dir.make_dir(&place.name, mode) {
@@ -73,7 +73,7 @@ impl LocalStore {
                     match shown {
                         Some(attrs) if attrs.suits(owner) => {}
                         Some(attrs) => self.show(path, attrs).at(MAKE, path)?,
-                        // One that is not setgid has our group, and so hands it down in any case.
+                        // A directory without setgid gets our group, and so passes it on in any case.
                         None if above.group.is_some() => self.set_first(path, will),
                         None => {}
                     }
@@ -86,7 +86,7 @@ impl LocalStore {
         Err(StoreError::Conflict { path: path.clone() })
     }
 
-    /// Sets the extended attributes and ACLs of the directory `path`, which are much to remember until
+    /// Sets the extended attributes and ACLs of the directory `path`, which are too large to remember until
     /// [`Store::set_meta`].
     ///
     /// [`Store::set_meta`]: deltic_store::Store::set_meta
@@ -103,7 +103,7 @@ impl LocalStore {
             lock(&self.0.makes.withheld).insert(path, withheld);
         }
         let mut unfinished = lock(&self.0.makes.unfinished);
-        // Its default ACL is what it hands down from now on.
+        // New entries now inherit the directory's default ACL.
         if unfinished.get(path) == Some(&Unfinished::Plain) && meta.default_acl().is_some() {
             unfinished.insert(path, Unfinished::Heir);
         }
@@ -113,16 +113,16 @@ impl LocalStore {
         unset.of(path)
     }
 
-    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in
-    /// it will say so.
+    /// Makes a directory of ours writable for its owner, until its mode is set. If that fails, writes to the
+    /// directory will report it.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
             lock(&self.0.makes.unfinished).insert(path, Unfinished::Opened(mode));
         }
     }
 
-    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not,
-    /// what sets the rest says so.
+    /// Sets owner, group and setgid of the existing directory `path` before entries are created in it. A failure is
+    /// reported when the other attributes are set.
     fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
         let Some((meta, keep)) = will else { return };
         let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
@@ -132,16 +132,16 @@ impl LocalStore {
         self.0.touched.add(path);
     }
 
-    /// Gives a directory that was just made what nobody can be trusted with before it has its owner.
+    /// Sets the attributes that protect a new directory as long as it lacks its final owner.
     fn show(&self, path: &RelPath, attrs: Attrs<'_>) -> Result<(), Errno> {
         let dir = self.0.root.dir(path, Use::Pass)?;
-        // What cannot be set is told when all is.
+        // Attributes that cannot be set are reported when all attributes are set.
         let _ = attrs.inheriting(fs::fstat(&dir)?.st_mode).set(On::Handle(dir.as_fd()));
         self.0.makes.heritages.clear();
         Ok(())
     }
 
-    /// Makes a new root ready for what is made in it.
+    /// Prepares a new root to take entries.
     fn show_root(&self, will: Option<(&Meta, Keep)>) {
         let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
         let umask = self.heritage_of_root().umask(self.0.makes.umask);
@@ -150,11 +150,11 @@ impl LocalStore {
         let _ = self.show(&RelPath::root(), attrs);
     }
 
-    /// Gives what is at `from` the path `to`, which nothing may have, in one step. With a `version`, another version
-    /// is not moved.
+    /// Renames `from` to `to` atomically, without replacing an entry at `to`. With a `version`, renames only that
+    /// version.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if something is at `to`, or another version at `from`. Otherwise the system's error.
+    /// [`StoreError::Conflict`] if an entry is at `to`, or another version at `from`. Otherwise the system's error.
     pub fn rename(
         &self,
         from: &RelPath,
@@ -162,7 +162,7 @@ impl LocalStore {
         version: Option<&LocalSnapshot>,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
-        // No commit of this process replaces the file between the look and the rename.
+        // No commit of this process replaces the file between the check and the rename.
         let _turn = old.turn().at(MOVE, from)?;
         if let Some(version) = version {
             Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
@@ -178,7 +178,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Removes what is at `place`, unless that is a directory: then it says so.
+    /// Removes the entry at `place`, unless it is a directory. True if it is a directory.
     fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
         let found = place.dir.find(&place.name).at(MAKE, &place.path)?;
         if found.is_some_and(|stat| file_type(&stat).is_dir()) {
@@ -193,8 +193,8 @@ impl LocalStore {
     }
 }
 
-/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for
-/// what the user wants. Its owner may work in it until the end.
+/// Returns the attributes that a new directory gets at once, if modes are not kept: the next run would take any other
+/// mode for the user's own. The mode lets the owner work in the directory.
 fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
     let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
     let mode = meta.mode & 0o777 | OWNER_BITS;

@@ -1,4 +1,4 @@
-//! Entries of no content, and attributes: how they are made and set, by what an entry is.
+//! Creation of entries without content, and setting of attributes, by kind of entry.
 
 use std::os::fd::AsFd;
 
@@ -28,7 +28,7 @@ impl LocalStore {
         meta: &Meta,
         (keep, made): (Keep, Option<Option<u32>>),
     ) -> Result<(), StoreError> {
-        // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
+        // The directory has already inherited from its parent. But the parent's default ACL also replaces the umask.
         let above = match (made, keep.modes) {
             (Some(None), false) if path.is_root() => self.heritage_of_root(),
             (Some(None), false) => {
@@ -58,7 +58,7 @@ impl LocalStore {
             opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
-        // One that is as it should be costs no write, and no flush.
+        // A directory with the right attributes needs no write and no flush.
         let Some(unset) = set else { return Ok(()) };
         self.0.makes.heritages.clear();
         self.0.touched.add(path);
@@ -87,8 +87,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&file))
     }
 
-    /// Calls `set`, which changes attributes of an entry that looks like this: how it is `now` is known then where
-    /// another name of it is to be replaced.
+    /// Calls `set`, which changes attributes of the entry described by `stat`. If another name of the entry is still
+    /// to be replaced, stores the state of the entry after the change.
     fn set_under_all_names(
         &self,
         stat: &Stat,
@@ -99,7 +99,8 @@ impl LocalStore {
         let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
         if left.rewritten_as.is_some() {
-            // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
+            // The file was rewritten under another name: the attributes are for content that is gone. The next run
+            // corrects them.
             return Ok(());
         }
         let done = set();
@@ -107,7 +108,7 @@ impl LocalStore {
         done
     }
 
-    /// Makes a file of these bytes, which is noted to be something else.
+    /// Creates a file of these bytes, with a note that it stands for an entry of another kind.
     pub(super) fn make_noted(
         &self,
         (action, path): (&'static str, &RelPath),
@@ -120,7 +121,7 @@ impl LocalStore {
             let mode = NewMode::below(heritage, self.0.makes.umask);
             let attrs = Attrs::of_new(meta, (keep, self.0.ways()), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
-            // It would be a file of no content, and nothing else.
+            // Without its note, the file would be an ordinary file.
             unset
                 .why(NOTE)
                 .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
@@ -155,8 +156,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&held))
     }
 
-    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner,
-    /// one that lacks a mode.
+    /// Returns the attributes to set on an existing entry; or, if `made` is set, on an entry that lacks its mode: one
+    /// created here, or opened to its owner.
     pub(super) fn attrs<'a>(
         &'a self,
         meta: &'a Meta,
@@ -170,7 +171,7 @@ impl LocalStore {
         }
     }
 
-    /// Makes an entry of no content by `make`, gives it what it is to get, and puts it in its place.
+    /// Creates an entry without content by `make`, sets its attributes by `set`, and puts it in its place.
     pub(super) fn make_at(
         &self,
         (action, path): (&'static str, &RelPath),
@@ -189,7 +190,7 @@ impl LocalStore {
             self.0.back_up(&turn, (Goes::Replaced, None), land).map(|()| unset)
         });
         if landed.is_err() {
-            // What stays is litter for the sweep.
+            // A file that cannot be removed is left for the sweep.
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);
@@ -199,7 +200,7 @@ impl LocalStore {
     }
 }
 
-/// Type and device number of what is neither a file, a directory nor a link.
+/// Returns type and device number of a FIFO, socket or device; `None` for files, directories and symlinks.
 pub(super) fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
     match kind {
         Kind::File | Kind::Dir | Kind::Symlink(_) => None,

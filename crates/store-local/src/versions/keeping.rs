@@ -1,4 +1,4 @@
-//! The step before a store replaces or removes a file: a version of it is kept.
+//! Keeps a version of a file before a store replaces or removes it.
 
 use deltic_store::StoreError;
 use rustix::fs::Stat;
@@ -16,10 +16,11 @@ use crate::stage::new_name;
 use deltic_tree::RelPath;
 
 impl Inner {
-    /// Calls `then`, which replaces or removes what is at `place`, and keeps a version of that where the volume does.
+    /// Calls `then`, which replaces or removes the entry at `place`. Keeps a version of a file first, if the volume
+    /// keeps versions.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
+    /// [`StoreError::Conflict`] if `was` is set and another file is at the place.
     pub(crate) fn keep_version(
         &self,
         place: &Place,
@@ -34,7 +35,7 @@ impl Inner {
         if was.is_some_and(|was| was != inode_of(&old)) {
             return Err(StoreError::Conflict { path: place.path.clone() });
         }
-        // Directories of no version go meanwhile.
+        // Another run may remove an empty directory of versions meanwhile.
         let mut tries = 0;
         let (dir, mut ids) = loop {
             tries += 1;
@@ -50,15 +51,16 @@ impl Inner {
         let done = then();
         if done.is_err() {
             let newest = ids.pop().expect("it was added");
-            // What stays is the present file itself.
+            // If this fails, the version that remains is another name of the present file.
             let _ = dir.remove_file(&newest.name());
         }
-        // What cannot be removed now can be later.
+        // Versions that cannot be removed now are removed later.
         let _ = versions.prune(&dir, &ids);
         done
     }
 
-    /// Gives the `old` file at `place` the name of a version; all those of its file.
+    /// Adds the `old` file at `place` as the newest version. Returns the directory and the list of all versions of
+    /// the file.
     fn add_version(
         &self,
         versions: &OldVersions,
@@ -74,7 +76,7 @@ impl Inner {
         match place.link_to((&dir, &id.name()), inode_of(old)) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
-                // It has its name once it is whole.
+                // The copy gets the version's name once it is complete.
                 let own = new_name(path);
                 let copied = self.copy_away(place, (&dir, &own));
                 copied.and_then(|()| dir.rename_new(&own, &dir, &id.name())).inspect_err(|_| {
@@ -83,7 +85,7 @@ impl Inner {
             }
             Err(errno) => return Err(errno),
         }
-        // A kill may have left the present file among them.
+        // A killed run may have left the present file as the last version.
         let is_old = |last: &VersionId| {
             dir.stat(&last.name()).is_ok_and(|stat| inode_of(&stat) == inode_of(old))
         };
