@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(again.base(&is), Some(base));
         let note = Some(b"note".to_vec());
         assert_eq!(kinds.map(|kind| again.note(kind, &base)), [note.clone(), note]);
-        // Of one file each party has what it brought.
+        // Each party has its own base for the same file.
         let other = Digest::from_bytes([8; 32]);
         theirs.hold(&settled(is), &other);
         assert_eq!((mine.base(&is), theirs.base(&is)), (Some(base), Some(other)));

@@ -18,7 +18,7 @@ use crate::snapshot::Stamp;
 use deltic_store::VersionToken;
 use deltic_tree::Timestamp;
 
-/// The `n`th of many versions of as many files, changed long ago.
+/// Returns the `n`th version, each of a file of its own, changed long ago.
 pub(super) fn version(n: u64) -> Version {
     let at = |secs| Timestamp { secs, nanos: 1 };
     Version { token: token(1, n), len: n, modified: at(5), changed: at(6) }
@@ -31,7 +31,7 @@ fn token(device: u64, number: u64) -> VersionToken {
     VersionToken(token)
 }
 
-/// Versions that differ from this one in one thing each.
+/// Returns versions that differ from `is` in one field each.
 pub(super) fn others(is: Version) -> [Version; 5] {
     let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
     [
@@ -48,7 +48,7 @@ pub(super) fn digest(n: u64) -> Digest {
 }
 
 impl Cache {
-    /// Notes the digest of a version that was read from `begun` on, if it is settled.
+    /// Notes the digest of a version that was read from `begun` on, if the version is settled.
     fn note_read(&self, version: &Version, begun: Moment, digest: &Digest) {
         SettledVersion::read(*version, begun).inspect(|version| self.note(version, digest));
     }
@@ -58,7 +58,7 @@ fn note(cache: &Cache, n: u64) {
     cache.note_read(&version(n), now(), &digest(n));
 }
 
-/// What is known of `n` is right; whether anything is.
+/// True if the cache has a digest for `n`. Panics if the digest is wrong.
 fn knows(cache: &Cache, n: u64) -> bool {
     let found = cache.find(&version(n));
     assert!(found.is_none_or(|found| found == digest(n)), "{n}");
@@ -149,7 +149,7 @@ fn a_table_of_the_greatest_length_forgets_the_oldest() {
     }
     assert_eq!(fs::File::from(cache.table.try_clone().unwrap()).metadata().unwrap().len(), most);
     let kept = |range: std::ops::Range<u64>| range.filter(|n| knows(&cache, *n)).count() as u64;
-    // Those that share a bucket with many go a little earlier.
+    // Entries in crowded buckets are evicted a little earlier.
     assert!(kept(5 * room / 2..3 * room) > room * 2 / 5);
     assert!(kept(0..room) < room / 20);
 }
@@ -185,7 +185,7 @@ fn tables_cut_short_answer_right_or_not_at_all() {
         (0..1000).for_each(|n| note(&cache, n));
         file.set_len(cut).unwrap();
         (0..1000).for_each(|n| _ = knows(&cache, n));
-        // Whoever comes next finds a table, or makes one.
+        // The next process finds a table, or creates one.
         let next = Cache::open(dir.path()).unwrap();
         note(&next, 5);
         assert!(knows(&next, 5), "{cut}");
@@ -221,7 +221,7 @@ fn several_runs_at_once_know_what_is_right() {
     });
     let cache = Cache::open(dir.path()).unwrap();
     let lost = (0..6000).filter(|n| !knows(&cache, *n)).count();
-    // Two that take the same slot at once lose one.
+    // Two writers that take the same slot at once lose one entry.
     assert!(lost < 600, "{lost}");
 }
 
@@ -245,12 +245,12 @@ fn where_there_can_be_no_cache_there_is_none() {
     fs::write(dir.path().join("file"), "").unwrap();
     assert!(Cache::open(&dir.path().join("file/cache")).is_none());
     assert!(Cache::open(Path::new("/proc/deltic/cache")).is_none());
-    // A name that somebody else could have put there.
+    // A symlink that another user could have put there.
     let other = dir.path().join("other");
     fs::create_dir(&other).unwrap();
     std::os::unix::fs::symlink("../file", other.join("digests-1")).unwrap();
     assert!(Cache::open(&other).is_none());
-    // A directory that others may write.
+    // A directory that other users may write to.
     let open = dir.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -266,16 +266,16 @@ fn a_cache_that_cannot_be_written_still_answers() {
     assert!(knows(&cache, 1) && !knows(&cache, 2));
 }
 
-/// What happens to a file.
+/// An event in the life of a file.
 #[derive(Clone, Debug)]
 enum Event {
-    /// It is written over, with as many bytes, and gets its old time back.
+    /// The file is overwritten with as many bytes, and gets its old mtime back.
     Edit(u8),
-    /// It is replaced by a new file of the same length and time.
+    /// The file is replaced by a new file of the same length and mtime.
     Replace(u8),
-    /// Time passes: enough for what it is now to be noted.
+    /// Enough time passes that the present version may be noted.
     Wait,
-    /// It is read, and its digest noted.
+    /// The file is read, and its digest noted.
     Note,
 }
 
@@ -298,7 +298,7 @@ fn put_back_time(file: &fs::File) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// The law, against those who change a file and hide it.
+    /// The law of the cache, against changes that restore the file's mtime.
     #[test]
     fn a_changed_file_is_never_answered_for(events in events()) {
         let dir = tempfile::tempdir().unwrap();

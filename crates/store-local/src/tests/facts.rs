@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate, syncfs};
 use super::mounts::{Mounted, loop_mount, succeeds};
 use super::*;
 
-/// A btrfs that tells extents, in `at`.
+/// Mounts a btrfs at `at`; `None` if the extents of its files cannot be read.
 fn btrfs(at: &Path) -> Option<Mounted> {
     let mounted = loop_mount(at, "mkfs.btrfs")?;
     fs::write(at.join("probe"), [1; 4096]).unwrap();
@@ -75,12 +75,12 @@ fn few_overwritten_blocks_are_all_that_changed() {
     for start in changed {
         file.write_all_at(b"other", start + 9).unwrap();
     }
-    // Nothing was flushed, neither now nor before.
+    // Nothing was flushed explicitly.
     let new = extents(&store, "file").unwrap();
     let ranges = new.changed_since(&old).unwrap();
     let expected = [3 * BLOCK..4 * BLOCK, 700 * BLOCK..702 * BLOCK, LARGE - BLOCK..LARGE];
     assert_eq!(ranges, expected);
-    // The transaction that allocated them tells them too once it is committed.
+    // A commit of the transaction that allocated the extents changes nothing.
     syncfs(&file).unwrap();
     assert_eq!(extents(&store, "file").unwrap(), new);
     file.set_len(LARGE - 3 * BLOCK + 5).unwrap();
@@ -126,7 +126,7 @@ fn holes_and_reserved_room_are_zeros_and_some_parts_are_unknown() {
     assert!(succeeds(Command::new("mkdir").arg(at.path().join("nocow"))));
     let has_nocow = succeeds(Command::new("chattr").arg("+C").arg(at.path().join("nocow")));
     create("nocow/file").write_all_at(&[1; 8192], 2 * BLOCK).unwrap();
-    // The item of the file is not written before the next transaction.
+    // The file's inode item is not written before the next transaction.
     let late = create("late");
     assert!(!has_nocow || succeeds(Command::new("chattr").arg("+C").arg(at.path().join("late"))));
     late.write_all_at(&[1; 8192], 0).unwrap();
@@ -199,7 +199,7 @@ fn those_who_may_not_ask_are_told_nothing_and_ask_once() {
     assert_eq!(refused, 1, "{calls}");
 }
 
-/// Asks for facts as a user who may not.
+/// Asks for facts as a user without the privilege.
 #[test]
 #[ignore = "another test runs it"]
 fn nobody() {

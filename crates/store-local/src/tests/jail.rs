@@ -1,4 +1,4 @@
-//! A process that keeps to one directory.
+//! A process that is restricted to one directory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use crate::{NamedDir, NamedFile, QuotaLimits, client_path, confine, leads_out, l
 const CHILD: &str = "DELTIC_TEST_JAIL";
 const NAME: &str = "tests::jail::no_way_leads_out_of_the_directory_that_a_process_keeps_to";
 
-/// A process keeps to a directory for good, so it is another one.
+/// A process is restricted for good, so the test runs in a child process.
 #[test]
 fn no_way_leads_out_of_the_directory_that_a_process_keeps_to() {
     if let Some(dir) = std::env::var_os(CHILD) {
@@ -104,7 +104,7 @@ fn keep_to(world: &Path) {
         assert!(Dir::open_root(path).is_err() && Dir::open_straight(path).is_err(), "{path:?}");
         assert!(look(path).is_err(), "{path:?}");
     }
-    // A file in a directory that is held for other reasons: its link leads no further.
+    // A directory that is open for other reasons: the link of its file does not lead out either.
     let dir = Dir::open_root(Path::new("dir")).unwrap();
     let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
@@ -200,7 +200,7 @@ fn keep_to_volumes(world: &Path) {
     keep_to_parts();
 }
 
-/// Ways that begin at a part of a volume stay in the part.
+/// Paths that begin at a part of a volume stay in the part.
 fn keep_to_parts() {
     let photos = deltic_tree::Name::new(b"photos").unwrap();
     let part = |text: &str| deltic_tree::RelPath::parse(text.as_bytes()).unwrap();
@@ -216,7 +216,7 @@ fn keep_to_parts() {
     for below in ["/..", "/../dir", "/deep/../..", "/out", "/deep/up", "/deep/up/dir"] {
         assert!(!leads_in(below), "{below}");
     }
-    // People are told of ways as they write them.
+    // Paths are shown to users as users write them.
     for (way, written) in [
         ("/photos:dir", "/photos/dir"),
         ("/photos:dir/a b", "/photos/dir/a b"),
@@ -227,7 +227,7 @@ fn keep_to_parts() {
     ] {
         assert_eq!(client_path(Path::new(way)), Path::new(written));
     }
-    // No symlink leads to a part, and nothing else is one.
+    // No symlink leads to a part; invalid names are no parts.
     for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
         let path = Path::new("/").join(first);
         assert!(Dir::open_root(&path).is_err() && look(&path).is_err(), "{first}");

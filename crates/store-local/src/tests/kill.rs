@@ -1,4 +1,4 @@
-//! A process that is really killed.
+//! A process that is actually killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -7,7 +7,7 @@ use super::*;
 
 const ROOT: &str = "DELTIC_TEST_KILLED_IN";
 
-/// Not a test by itself: the process that is killed, at work on a file.
+/// The body of the child process that is killed while it writes a file; not a test by itself.
 #[test]
 fn the_process_that_is_killed() {
     let Some(root) = std::env::var_os(ROOT) else { return };
@@ -30,7 +30,7 @@ fn what_a_killed_process_wrote_is_held_until_then_and_found_after() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    // A new run, as the store above has looked before there was a leftover.
+    // A new store, since the first one has looked for leftovers before there were any.
     let store = open_store(root.path());
     let found = store.leftovers(&path("dir/file")).unwrap();
     let mut bytes = vec![0; 50_000];

@@ -1,18 +1,18 @@
-//! Other file systems: full ones, nested ones, and such that share blocks. Root only.
+//! Other file systems: full ones, nested ones, and some that share blocks. Root only.
 
 use deltic_store::Posix;
 use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, syncfs};
 
 use super::*;
 
-/// A mounted file system, until dropped.
+/// A mounted file system, unmounted when dropped.
 pub(super) struct Mounted {
     at: std::path::PathBuf,
     image: Option<TempDir>,
 }
 
 impl Mounted {
-    /// Unmounts the file system of an image, and mounts it again.
+    /// Unmounts the file system in the image, and mounts it again.
     pub(super) fn mount_again(&self) {
         assert!(self.unmount());
         let image = self.image.as_ref().unwrap().path().join("image");
@@ -20,7 +20,7 @@ impl Mounted {
     }
 
     fn unmount(&self) -> bool {
-        // A child that another test forks holds our handles until it runs its program.
+        // A child that another test forks holds our descriptors until it executes its program.
         (0..50).any(|tries| {
             thread::sleep(Duration::from_millis(if tries > 0 { 20 } else { 0 }));
             succeeds(Command::new("umount").arg(&self.at))
@@ -49,7 +49,7 @@ fn tmpfs(at: &Path, options: &str) -> Option<Mounted> {
     None
 }
 
-/// Mounts what the command `mkfs` makes of an image.
+/// Mounts an image that the command `mkfs` formats.
 pub(super) fn loop_mount(at: &Path, mkfs: &str) -> Option<Mounted> {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
@@ -144,7 +144,7 @@ fn a_copy_shares_blocks_where_the_file_system_can() {
         put(&store, "old", &old).unwrap();
         let before = free_bytes(at.path());
         let from = store.open(&path("old")).unwrap();
-        // A head, an aligned middle and a tail: an insert of a block between the first two thirds.
+        // A head, an inserted block at an aligned offset, and a tail.
         let rebuild = store.create(&path("new"), LEN + 4096).unwrap();
         rebuild.copy(&from, 0..LEN / 3, 0).unwrap();
         rebuild.write(LEN / 3, &[7; 4096]).unwrap();

@@ -1,4 +1,5 @@
-//! Somebody swaps a directory for a symlink while we work below it (`RELIABILITY` T13), or replaces what we replace.
+//! Races with another process that swaps a directory for a symlink (`RELIABILITY` T13), or replaces a file that we
+//! replace.
 
 use deltic_store::Posix;
 use std::collections::BTreeSet;
@@ -10,11 +11,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// Least time of a race.
+/// Shortest duration of a race.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Most time, where a busy machine has hardly any race.
+/// Longest duration, on a busy machine with hardly any races.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Successes and refusals, of each of which a race has more.
+/// Successes, and refusals, that a race must exceed.
 const ENOUGH: usize = 20;
 
 #[test]
@@ -72,14 +73,15 @@ fn of_many_who_replace_one_version_one_does() {
     }
 }
 
-/// Runs `act` again and again while `flip` and `link` of `root` change places; counts its successes and refusals.
+/// Runs `act` repeatedly while `flip` and `link` of `root` are exchanged. Returns the number of successes and of
+/// refusals.
 fn flipping(root: &Path, mut act: impl FnMut() -> (usize, usize)) -> (usize, usize) {
     let stop = &AtomicBool::new(false);
     let (flip, link) = (root.join("flip"), root.join("link"));
     thread::scope(|scope| {
         let start = Instant::now();
         scope.spawn(move || {
-            // It ends on its own as well, should an act fail.
+            // The loop also ends if `act` panics.
             while !stop.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
                 renameat_with(CWD, &flip, CWD, &link, RenameFlags::EXCHANGE).unwrap();
             }
@@ -130,7 +132,7 @@ fn act(store: &LocalStore) -> (usize, usize) {
     (answers.iter().filter(|answer| answer.is_ok()).count(), refused)
 }
 
-/// Names, contents and metadata of a tree of two levels.
+/// Returns names, contents and metadata of a tree of two levels.
 fn look_of(dir: &Path) -> BTreeSet<String> {
     let entries = names_in(dir).into_iter().map(|name| dir.join(name));
     let describe = |at: &Path| {

@@ -47,7 +47,7 @@ fn bytes(sources: &Sources, at: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// All that `tree` lists of `dir`, part by part.
+/// Returns all entries that `tree` lists in `dir`, part by part.
 fn by_parts(tree: &impl Tree, dir: &RelPath) -> Vec<Entry> {
     let (mut all, mut rest) = (Vec::new(), None);
     loop {
@@ -89,7 +89,7 @@ fn long_attributes_end_a_part_however_directories_are_named() {
     }
 }
 
-/// What is held of a huge directory are its names and the entries of one part, however it is named.
+/// Memory holds the names of a huge directory and the entries of one part, however the directory is named.
 #[test]
 fn a_huge_directory_is_listed_by_parts() {
     let root = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn a_huge_directory_is_listed_by_parts() {
         assert!(whole.len() > PART_NAMES - 100 && whole.is_sorted_by_key(|entry| &entry.name));
         assert_eq!(by_parts(&sources, &path(dir)), whole);
     }
-    // Named one by one, in no order, some of them twice and some by what is not in them.
+    // Arguments that name entries in no order, some twice, and some by entries missing below them.
     let mut args: Vec<String> =
         (0..PART_NAMES + 20).rev().map(|n| format!("{top}/./name-{n:05}")).collect();
     args.extend(
@@ -208,7 +208,7 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     let (file, dir, link) = (format!("{top}/a/one"), format!("{top}/a"), format!("{top}/link"));
     assert_eq!(single(&[&file]).as_deref(), Some("one"));
     assert_eq!(single(&[&link]).as_deref(), Some("link"));
-    // What is not there brings no directory with it either.
+    // A missing source does not imply a directory either.
     assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
     let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
     let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
@@ -252,7 +252,8 @@ fn an_argument_is_read_as_it_is_written() {
     );
 }
 
-/// A link that we make to an alternate is no change of it. What a source gets may hide one.
+/// For a held file (an alternate), a new hard link is no change, since we make such links ourselves. For a source, a
+/// new hard link counts: it may hide a change.
 #[test]
 fn more_names_are_a_change_of_a_source_alone() {
     let (root, text) = tree();

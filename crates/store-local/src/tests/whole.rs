@@ -1,9 +1,9 @@
-//! Small files that are put in place whole, with and without a name before; and what is looked at first.
+//! Small files that are committed whole, with and without a staged name; and checks before the commit.
 
 use super::*;
 use deltic_store::{Durability, Whole};
 
-/// A store that flushes nothing, so that files need no name before they are in their place; or where they do all the
+/// Opens a store that flushes nothing, so that files need no staged name; with `needs_names`, files get one all the
 /// same.
 fn quick_store(root: &Path, needs_names: bool) -> LocalStore {
     let options = LocalOptions { durability: Durability::None, ..LocalOptions::default() };
@@ -33,7 +33,8 @@ fn a_store_that_flushes_nothing_keeps_every_law_whether_files_have_names_or_not(
     }
 }
 
-/// Modes that an open call can give, that a mask would take bits of, and that it cannot give; each with a length.
+/// Modes that an open call can set, that a umask would clear bits of, and that an open call cannot set; each with a
+/// file length.
 const MODES: [(&str, u32, usize); 5] = [
     ("a", 0o644, 5000),
     ("b", 0o600, 0),
@@ -76,7 +77,7 @@ fn what_came_meanwhile_is_not_written_over_whether_the_new_file_has_a_name_or_no
             assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
         }
         assert_eq!(fs::read(root.path().join("file")).unwrap(), b"theirs");
-        // It is no reason to do without for the others.
+        // The conflict does not affect other files.
         put_whole(&store, "other", b"ours", 0o644).unwrap();
         let gone = put_whole(&store, "gone/file", b"ours", 0o644);
         assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");

@@ -1,4 +1,4 @@
-//! Stores that write otherwise than by default.
+//! Stores with other ways of writing than the default.
 
 use deltic_store::{Posix, Resumable};
 use std::ops::Range;
@@ -9,7 +9,7 @@ fn store_with(root: &Path, writing: Writing) -> LocalStore {
     LocalStore::open(root, LocalOptions { writing, ..LocalOptions::default() }).unwrap()
 }
 
-/// Holds stores that write so, with a directory of their own in `aside`, to every law.
+/// Runs the conformance tests on stores with this `writing`, which get a directory of their own in `aside`.
 fn keep_every_law(aside: &str, writing: impl Fn(&Path) -> Writing) {
     let dirs = RefCell::new(Vec::new());
     conformance::run(|| {
@@ -26,7 +26,7 @@ fn stores_that_write_otherwise_keep_every_law() {
     for (sparse, preallocate) in [(true, false), (false, true), (true, true)] {
         keep_every_law("/tmp", |_| Writing { sparse, preallocate, ..Writing::default() });
     }
-    // The second is most likely another file system.
+    // `/dev/shm` is most likely another file system.
     for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
         keep_every_law(aside, |aside| Writing {
             temp_dir: Some(NamedDir { path: aside.into(), trust: Trust::Ours }),
@@ -35,7 +35,7 @@ fn stores_that_write_otherwise_keep_every_law() {
     }
 }
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -46,7 +46,8 @@ impl Dice {
     }
 }
 
-/// Spans that tile `len` bytes, in random order, each with the place in `old_len` bytes that it comes from, if it does.
+/// Returns ranges that tile `len` bytes, in random order. Some have an offset in the `old_len` old bytes to copy
+/// from.
 fn tiles(dice: &mut Dice, len: u64, old_len: u64) -> Vec<(Range<u64>, Option<u64>)> {
     let (mut tiles, mut start) = (Vec::new(), 0);
     while start < len {
@@ -66,7 +67,7 @@ fn tiles(dice: &mut Dice, len: u64, old_len: u64) -> Vec<(Range<u64>, Option<u64
     tiles
 }
 
-/// Makes these tiles of a new version.
+/// Writes these tiles of a new version.
 fn fill(
     rebuild: &LocalRebuild,
     (snapshot, old): (&LocalSnapshot, &[u8]),
@@ -89,13 +90,13 @@ fn fill(
     }
 }
 
-/// Bytes that repeat here and there.
+/// Returns bytes that repeat here and there.
 fn old_version(len: u64) -> Vec<u8> {
     (0..len).map(|at| (at / 5000 % 3 * at % 251) as u8).collect()
 }
 
-/// The second run may be of another version: then nothing that the first one staged shows where old has it in its
-/// place.
+/// The resumed run may be of another version. Then no staged bytes of the first run appear at offsets where the old
+/// version has the right bytes.
 #[test]
 fn a_change_in_place_that_was_interrupted_goes_on() {
     let mut resumed_runs = 0;
@@ -119,7 +120,7 @@ fn a_change_in_place_that_was_interrupted_goes_on() {
                 match from {
                     None => assert!(is_staged, "seed {seed}"),
                     Some(from) if from == span.start => assert!(!is_staged, "seed {seed}"),
-                    // It may be what lies there.
+                    // The bytes may equal those already at that offset.
                     Some(_) => {}
                 }
                 staged.extend(is_staged.then_some(span));
@@ -127,7 +128,7 @@ fn a_change_in_place_that_was_interrupted_goes_on() {
             rebuild.note(b"something").unwrap();
         }
         let store = store();
-        // Where nothing was sent, nothing stays.
+        // If no data was sent, nothing is left to resume.
         let Some(Resumed { rebuild, .. }) = store.resume(&path("file"), len).unwrap() else {
             continue;
         };
@@ -247,7 +248,7 @@ fn what_is_not_complete_is_shown_until_it_is() {
         assert_eq!(fs::read(dir.join("file")).unwrap(), b"abc\0\0\0");
         drop(rebuild);
         assert_eq!(fs::read(dir.join("file")).unwrap(), b"abc\0\0\0");
-        // It is what was left behind, once.
+        // The file is found as a leftover, and only once.
         let left = store.leftovers(&path("dir/file")).unwrap();
         assert_eq!(left.len(), 1);
         store.sweep().unwrap();

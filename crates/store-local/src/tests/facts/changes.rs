@@ -1,4 +1,4 @@
-//! Random changes of files, by all calls that change one.
+//! Random changes of files, by all system calls that change a file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 
-/// Numbers of a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 #[derive(Clone)]
 pub(super) struct Dice(pub(super) u64);
 
@@ -21,14 +21,14 @@ impl Dice {
         (word ^ (word >> 31)) % end.max(1)
     }
 
-    /// Bytes of few values, so that they are the same again, or of all.
+    /// Returns bytes of one value, two, or 256: the fewer values, the more often bytes repeat.
     fn bytes(&mut self, len: u64) -> Vec<u8> {
         let values = [1, 2, 256][self.below(3) as usize];
         (0..len).map(|_| self.below(values) as u8).collect()
     }
 }
 
-/// Changes `file` in one way, perhaps by blocks of `other`. Calls that do not suit the file fail, which is well.
+/// Changes `file` in one random way, perhaps with blocks of `other`. Calls that do not suit the file may fail.
 pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
     let size = file.metadata().unwrap().len();
     let start = dice.below(size + 5000).min(MOST);
@@ -46,7 +46,7 @@ pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
         6 => reserve(FallocateFlags::empty()),
         7 => reserve(FallocateFlags::KEEP_SIZE),
         _ => {
-            // Whole blocks are shared, be they of another file.
+            // Whole blocks are shared, even between files.
             let blocks = other.metadata().unwrap().len().min(MOST) / BLOCK;
             let (mut from, mut to) = (dice.below(blocks) * BLOCK, dice.below(MOST / BLOCK) * BLOCK);
             let mut left = (1 + dice.below(20)) * BLOCK;
@@ -60,11 +60,11 @@ pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
     }
 }
 
-/// Length of a file at most.
+/// Greatest length of a file in bytes.
 pub(super) const MOST: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// A program that stores into maps of files. We have no unsafe code of our own to do it.
+/// A program that stores bytes into memory maps of files. This crate has no unsafe code that could do so.
 pub(super) struct Mapper {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -90,25 +90,25 @@ for line in sys.stdin:
         Some(Self { child, answers })
     }
 
-    /// Stores a byte anywhere in the file at `path`, if it has any.
+    /// Stores a byte at a random offset of the file at `path`, if the file is not empty.
     pub(super) fn store(&mut self, path: &Path, dice: &mut Dice) {
         let (at, byte) = (dice.below(MOST), dice.below(256));
         let input = self.child.stdin.as_mut().unwrap();
         let sent = writeln!(input, "{at} {byte} {}", path.display());
         let answered = self.answers.read_line(&mut String::new());
-        // A map of what is cut off meanwhile ends the program.
+        // The program dies if the mapped part is truncated meanwhile.
         if sent.is_err() || answered.unwrap_or_default() == 0 {
             *self = Self::start().unwrap();
         }
     }
 }
 
-/// A program that replaces extents of a file by others of the same bytes, until it ends with this value. No time of the
-/// file tells that.
+/// A program that replaces extents of a file by others with the same bytes, until this value is dropped. No time of
+/// the file changes.
 pub(super) struct Replacer(Child);
 
 impl Replacer {
-    /// Replaces parts of `file` by those of `others` in turn, and has all put together now and then.
+    /// Replaces parts of `file` by the same parts of `others` in turn, and defragments `file` now and then.
     pub(super) fn start(file: &Path, others: [&Path; 2], seed: u64) -> Option<Self> {
         const PROGRAM: &str = "
 import fcntl, os, random, struct, sys
@@ -135,7 +135,7 @@ while True:
         (begun.read_line(&mut String::new()).ok()? > 0).then_some(Self(child))
     }
 
-    /// True unless it failed.
+    /// True unless the program has ended.
     pub(super) fn is_at_work(&mut self) -> bool {
         self.0.try_wait().is_ok_and(|ended| ended.is_none())
     }

@@ -1,5 +1,5 @@
-//! The laws of all facts: bytes that are not said to have changed are the same, in any two versions of any files; sums
-//! that are kept are those of the bytes that a read gives.
+//! The laws of all facts. Bytes not reported as changed are equal, in any two versions of any files. Kept checksums
+//! are those of the bytes that a read returns.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,16 +11,16 @@ use super::changes::{Dice, Mapper, Replacer, change};
 use super::sums::check;
 use super::*;
 
-/// A version: the facts about it, then its content.
+/// The facts about a version, and its content.
 struct Seen {
     facts: Extents,
     bytes: Vec<u8>,
-    /// Blocks of which the store keeps a sum, or knows that they are zeros.
+    /// Blocks with a kept checksum, or known to be zeros.
     summed: usize,
 }
 
 impl Seen {
-    /// The version that the file at `at` is now; `None` if it changed meanwhile.
+    /// Reads the present version of the file at `at`; `None` if it changed meanwhile.
     fn now(store: &LocalStore, at: &str) -> Option<Self> {
         let snapshot = store.open(&path(at)).unwrap();
         let len = snapshot.meta().len;
@@ -41,20 +41,21 @@ impl Seen {
         let after = read();
         snapshot.check_unchanged().ok()?;
         let ((_, before), (read, bytes)) = (before.unwrap(), after.unwrap());
-        // The kernel notes a change before it copies the bytes of a write. One that stopped in between shows here alone;
-        // sessions wait for the writer's next change.
+        // The kernel notes a change before it copies the bytes of a write. Only this comparison detects a write that
+        // stopped in between; sessions wait for the writer's next change.
         if before != bytes {
             return None;
         }
         assert_eq!((read, facts.len()), (bytes.len(), bytes.len() as u64));
         let facts = Extents::decode(&facts.encode()).unwrap();
-        // Sums are taken of the version that was opened, or not at all.
+        // Checksums are those of the opened version, or none.
         let sums = sums.map(|sums| sums.expect("it is unchanged").expect("a file of btrfs"));
         let [summed, _] = sums.map(|sums| check(&sums, &bytes, at));
         Some(Self { facts, bytes, summed })
     }
 
-    /// Checks what is said about `self` and about its difference from `old`; the bytes said to have changed.
+    /// Checks the facts about `self` and the reported difference from `old`. Returns the number of bytes reported as
+    /// changed.
     fn check(&self, old: &Self, why: &str) -> u64 {
         for (range, _) in self.facts.parts().filter(|(_, is)| *is == Is::Zero) {
             assert!(self.at(range.clone()).iter().all(|byte| *byte == 0), "{range:?}, {why}");
@@ -76,7 +77,7 @@ impl Seen {
     }
 }
 
-/// Files of all kinds that btrfs has, and versions of them that were seen.
+/// Files of all kinds that btrfs has, and earlier versions of them.
 struct Files<'a> {
     root: &'a Path,
     names: Vec<String>,
@@ -117,7 +118,7 @@ impl<'a> Files<'a> {
         self.names[no as usize].clone()
     }
 
-    /// Changes a file, and checks it against versions that were seen before, of it and of others.
+    /// Changes a file, and checks it against earlier versions of the same file and of others.
     fn round(&mut self, store: &LocalStore, round: u64) {
         let name = self.any();
         let at = self.root.join(&name);
@@ -154,7 +155,7 @@ impl<'a> Files<'a> {
         self.seen.push_back((format!("{name} of round {round}"), now));
     }
 
-    /// Keeps the files of now as other files.
+    /// Takes a btrfs snapshot: it keeps the present files as other files.
     fn take_snapshot(&mut self, round: u64) {
         let to = format!("snapshot{round}");
         let mut snapshot = Command::new("btrfs");
@@ -164,7 +165,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Moves all extents elsewhere on the device.
+    /// Moves all extents to other addresses on the device.
     fn balance(&self) {
         let mut balance = Command::new("btrfs");
         balance.args(["balance", "start", "-d"]).arg(self.root);
@@ -188,7 +189,7 @@ fn changes_are_never_missed(rounds: u64, seed: u64) {
     let Files { said, read, summed, .. } = files;
     eprintln!("{said} of {read} bytes were said to have changed in {rounds} rounds");
     eprintln!("{summed} blocks had sums, or were zeros");
-    // The facts are of use: most versions that are compared are of other files.
+    // The facts are useful, although most compared versions are of different files.
     assert!(said < read && summed > 0, "nothing was ever unchanged, or known");
 }
 
@@ -197,7 +198,7 @@ fn random_changes_are_never_missed() {
     changes_are_never_missed(150, 1);
 }
 
-/// `make storage`: with other seeds, for long.
+/// Run by `make storage`: many rounds, with other seeds.
 #[test]
 #[ignore = "long"]
 fn very_many_random_changes_are_never_missed() {
@@ -205,7 +206,7 @@ fn very_many_random_changes_are_never_missed() {
     changes_are_never_missed(10_000, seed);
 }
 
-/// A version is refused, or its facts are of the bytes that are read of it, while others write.
+/// While others write, a version is refused, or its facts match the bytes that are read.
 fn versions_are_never_torn(rounds: u32) {
     let at = tempfile::tempdir().unwrap();
     let Some(_mounted) = btrfs(at.path()) else { return };
@@ -244,12 +245,12 @@ fn versions_are_never_torn(rounds: u32) {
     });
 }
 
-/// Facts of a file hold while others replace its extents by those of equal bytes.
+/// The facts of a file hold while its extents are replaced by others with equal bytes.
 fn replaced_extents_are_never_zeros(rounds: u32, seed: u64) {
     let at = tempfile::tempdir().unwrap();
     let Some(_mounted) = btrfs(at.path()) else { return };
     let (store, root) = (open_store(at.path()), at.path());
-    // No block is zeros, and none is where it is in another file.
+    // No byte is zero.
     let bytes: Vec<_> = noise(seed, 4 << 20).into_iter().map(|byte| byte | 1).collect();
     let [file, one, other] = ["file", "one", "other"].map(|name| root.join(name));
     for path in [&file, &one, &other] {
@@ -280,7 +281,7 @@ fn what_is_being_replaced_is_never_taken_for_zeros() {
     replaced_extents_are_never_zeros(2000, 5);
 }
 
-/// `make storage`: with other seeds, for long.
+/// Run by `make storage`: many rounds, with other seeds.
 #[test]
 #[ignore = "long"]
 fn what_is_being_replaced_is_never_taken_for_zeros_for_long() {
@@ -288,7 +289,7 @@ fn what_is_being_replaced_is_never_taken_for_zeros_for_long() {
     replaced_extents_are_never_zeros(10_000, seed);
 }
 
-/// Stops the writers, at a failure too.
+/// Stops the writers when dropped, also after a failure.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -302,7 +303,7 @@ fn facts_of_a_file_that_others_write_to_are_of_one_version() {
     versions_are_never_torn(200);
 }
 
-/// `make storage`: for long.
+/// Run by `make storage`: many rounds.
 #[test]
 #[ignore = "long"]
 fn facts_of_a_file_that_others_write_to_are_of_one_version_for_long() {

@@ -1,4 +1,4 @@
-//! Sums that btrfs keeps of files: each case, and each kind. Root only.
+//! Checksums that btrfs keeps of files: each case, and each kind. Root only.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ fn sums(store: &LocalStore, at: &str, range: Range<u64>) -> StoredSums {
     store.open(&path(at)).unwrap().stored_sums(&range).unwrap().expect("a file of btrfs")
 }
 
-/// A letter for each block of a file.
+/// Returns a letter for each block of a file: `s` for a checksum, `z` for zeros, `u` for unknown.
 fn states(sums: &StoredSums) -> String {
     let state = |at| match sums.at(at) {
         BlockSum::Sum(_) => 's',
@@ -21,7 +21,7 @@ fn states(sums: &StoredSums) -> String {
     sums.range().step_by(BLOCK as usize).map(state).collect()
 }
 
-/// Checks CRC-32C sums against the bytes that a read gave. Returns how many blocks are known.
+/// Checks CRC-32C checksums against the bytes that a read returned. Returns the number of known blocks.
 pub(super) fn check(sums: &StoredSums, bytes: &[u8], why: &str) -> usize {
     assert_eq!((sums.kind(), u64::from(sums.block_bytes())), (SumKind::Crc32c, BLOCK));
     let known = sums.range().step_by(BLOCK as usize).filter(|at| {
@@ -40,7 +40,7 @@ pub(super) fn check(sums: &StoredSums, bytes: &[u8], why: &str) -> usize {
     known.count()
 }
 
-/// Checks what is said of a file, of all of it and of a part.
+/// Checks the checksums of the whole file and of parts of it.
 fn holds(at: &Path, store: &LocalStore, name: &str) -> String {
     let bytes = fs::read(at.join(name)).unwrap();
     let len = bytes.len() as u64;
@@ -57,10 +57,10 @@ fn sums_are_those_of_what_a_read_gives_and_the_last_part_of_a_block_has_none() {
     let store = open_store(at.path());
     let file = File::create(at.path().join("file")).unwrap();
     let holds = |name| holds(at.path(), &store, name);
-    // Each is asked for while nothing of it was written to the disk.
+    // The checksums are requested before anything was written to the disk.
     file.write_all_at(&noise(1, BLOCK as usize * 5 + 777), 0).unwrap();
     assert_eq!(holds("file"), "sssssu");
-    // Bytes stay on the disk behind the new end, under the old sum.
+    // Old bytes stay on the disk behind the new end, under the old checksum.
     file.set_len(BLOCK * 3 + 5).unwrap();
     assert_eq!(holds("file"), "sssu");
     file.set_len(BLOCK * 6).unwrap();
@@ -103,7 +103,7 @@ fn what_has_no_sum_is_unknown_and_holes_and_reserved_room_are_zeros() {
     }
 }
 
-/// An item of an extent may begin far before what is asked for.
+/// The item of an extent may begin far before the requested part.
 #[test]
 fn a_part_of_a_long_extent_has_its_sums() {
     let at = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn a_part_of_a_long_extent_has_its_sums() {
         let part = sums(&store, "file", start..start + 1);
         assert_eq!((states(&part), check(&part, &bytes, "a part")), ("s".into(), 1));
     }
-    // A hole that begins as far before.
+    // A hole that begins just as far before.
     file.set_len(0).unwrap();
     file.set_len(len).unwrap();
     file.write_all_at(b"x", len).unwrap();
@@ -155,7 +155,7 @@ fn all_kinds_of_sums_are_known() {
             let BlockSum::Sum(sum) = sums.at(no * BLOCK) else { unreachable!() };
             let mut hex: Vec<String> = sum.iter().map(|byte| format!("{byte:02x}")).collect();
             if kind == SumKind::Xxh64 {
-                // The program prints a number, which is stored with its low byte first.
+                // The program prints a number, which is stored in little-endian order.
                 hex.reverse();
             }
             assert!(printed.starts_with(&hex.concat()), "{printed} of {program}, not {hex:?}");
