@@ -1,12 +1,12 @@
-//! What rsync says of a name besides what changes of it: why it is passed over, where its old version is kept, that the
-//! source is gone.
+//! rsync's messages about a name besides its change: why it is passed over, the place of its backup, and the removal
+//! of its source.
 
 use deltic_protocol::options::{Append, Backup, Options, Writing};
 use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
 
 use crate::report::escape::Escape;
 
-/// Says in rsync's words that the name is passed over.
+/// Returns rsync's message that the name is passed over.
 pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {
     let kind = if change.item == EntryType::Dir { "directory" } else { "file" };
     let name = escape.escaped(change.path.as_bytes());
@@ -22,12 +22,12 @@ pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> V
     [&name, behind].concat()
 }
 
-/// Says that the source is gone.
+/// Returns the message that the source was removed.
 pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
 
-/// The sums and the compression of the session: there is one of each.
+/// Returns lines with the checksum and the compression of the session; Deltic has one of each.
 pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + use<> {
     let level = if options.compress_level == 0 { 3 } else { options.compress_level };
     let compress = options.compress.then(|| format!("compress: zstd (level {level})"));
@@ -35,7 +35,7 @@ pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + us
     all.map(|choice| format!("Client negotiated {choice}"))
 }
 
-/// Says how files are sent.
+/// Returns the message on how files are sent.
 pub(crate) const fn transmission(options: &Options) -> &'static str {
     match options.whole_file {
         true => "delta-transmission disabled for local transfer or --whole-file",
@@ -43,29 +43,29 @@ pub(crate) const fn transmission(options: &Options) -> &'static str {
     }
 }
 
-/// The file that this one was matched against, if it has another name.
+/// Returns the message that names the file this one was matched against, if that has another name.
 pub(crate) fn fuzzy(change: &Change, escape: Escape) -> Option<Vec<u8>> {
     let from = change.facts.from.as_ref()?;
     let [name, from] = [&change.path, from].map(|path| escape.escaped(path.as_bytes()));
     Some([b"fuzzy basis selected for ", &*name, b": ", &*from].concat())
 }
 
-/// Counts of a run: `matches` are files where rsync counts blocks.
+/// Returns the totals line: `matches` is the number of matched files, where rsync counts blocks.
 pub(crate) fn matches(files: u64, totals: &Totals) -> String {
     let data = totals.literal;
     format!("total: matches={files}  hash_hits={files}  false_alarms=0 data={data}")
 }
 
-/// Where the old version is kept, if the change keeps one. Nothing is said of one that another kind of entry follows:
-/// it may have been a directory, of which nothing is kept.
+/// Returns the message that names the backup, if the change keeps one. If another kind of entry takes the place of
+/// the old version, there is no message: the old version may have been a directory, which has no backup.
 pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> Option<Vec<u8>> {
     let Backup { dir, suffix } = options.remove.backup.as_ref()?;
     let path = change.path.as_bytes();
     let is_dir = change.item == EntryType::Dir;
     let is_kept = match change.action {
-        // What is beside its new version has no backup of its own.
+        // A backup beside new versions has no backup of its own.
         Action::Deleted => !is_dir && (dir.is_some() || !path.ends_with(suffix)),
-        // As in rsync a dry run gets as far as links and devices.
+        // As in rsync, a dry run reports backups of links and devices only.
         Action::Updated => !(is_dir || options.dry_run && is_replaced(change)),
         Action::Created => is_dir && change.differs.kind,
         _ => false,
@@ -76,8 +76,8 @@ pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> O
     is_kept.then(|| [b"backed up ", &*from, b" to ", &*to].concat())
 }
 
-/// True where rsync tells of the backup behind the name: not of a file that is changed where it is, whose old version
-/// is copied first.
+/// True if rsync reports the backup after the name. A file that is changed in place is copied first, so its backup
+/// comes before the name.
 pub(crate) fn follows_name(change: &Change, options: &Options) -> bool {
     let Writing { inplace, append, .. } = options.writing;
     is_replaced(change) && !inplace && append == Append::Never

@@ -1,5 +1,5 @@
-//! Troubles on standard error. One that many names share is told with the first of them, and at the end it is said how
-//! many they were: a full disk is one fault. Logs and events have every name.
+//! Troubles on standard error. A trouble shared by many names is reported with the first of them, and at the end with
+//! the number of names: a full disk is one fault. Logs and events have every name.
 
 use std::io;
 
@@ -20,12 +20,12 @@ pub(crate) struct Complaints {
     shared: Vec<Shared>,
 }
 
-/// A reason that is no single name's.
+/// A cause that many names may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The file system refuses, at this end, with this number.
+    /// The file system on this side refuses with this error number.
     Refused(Option<Side>, Errno),
-    /// Names come and go under a watch.
+    /// Names that vanish under a watch.
     Vanished,
 }
 
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Complaints {
-    /// Reports a trouble, unless it is one more of a kind.
+    /// Reports a trouble, unless its cause was reported before.
     pub(crate) fn report(&mut self, trouble: &Trouble, view: &View) {
         let cause = Cause::of(trouble, view.watches);
         if let Some(shared) = self.shared.iter_mut().find(|shared| Some(shared.cause) == cause) {
@@ -56,7 +56,7 @@ impl Complaints {
                 .map(Into::into),
         };
         let Some(cause) = cause else {
-            // Words may stand in a name.
+            // The message may contain words of the user's operands.
             let hint = hint.or_else(|| view.applied.blame(&message));
             return output::complain(&message, hint.as_deref());
         };
@@ -66,7 +66,7 @@ impl Complaints {
         self.shared.push(Shared { cause, first: message.into_owned(), hint, names: 1 });
     }
 
-    /// Says how many names shared their troubles, and what to do.
+    /// Reports the number of names for each shared cause, with a hint.
     pub(crate) fn finish(&mut self) {
         for Shared { cause, first, hint, names } in self.shared.drain(..) {
             let counted = counted(names, "name");
@@ -82,7 +82,7 @@ impl Complaints {
                 }
                 (Cause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
-                    // Called as rsync the reason itself says that they failed.
+                    // In rsync's wording the reason itself says that the names failed.
                     let so = if stands_in() { "" } else { " failed so" };
                     output::complain(&format!("{counted}{so}: {why}"), hint.as_deref());
                 }
@@ -105,7 +105,7 @@ impl Cause {
         let is_shared = match errno {
             Errno::ROFS => true,
             Errno::NOSPC | Errno::DQUOT => makes,
-            // In other directories it is theirs.
+            // In other directories, permission is a matter of each directory.
             Errno::ACCESS => makes && spot.side == Some(Side::Receiver) && in_root(),
             _ => false,
         };

@@ -1,23 +1,22 @@
-//! Names on their way to a terminal or a log: rsync's `\#ooo` for what could drive either.
+//! Names for a terminal or a log: bytes that could control either are escaped as rsync's `\#ooo`.
 
 use deltic_tree::path::is_format_control;
 
-/// Bytes that are let through.
+/// Bytes that are not escaped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// Text that does not control anything.
+    /// UTF-8 text without control characters.
     #[default]
     Unprintable,
-    /// Text, and bytes that are no text (`-8`).
+    /// The text of [`Self::Unprintable`], and bytes that are not UTF-8 (`-8`).
     Control,
-    /// The same, but also no bytes outside of text that control a terminal of eight bits: for logs, which some show
-    /// raw.
+    /// The bytes of [`Self::Control`], except the C1 control bytes of 8-bit terminals: some programs show logs raw.
     Log,
 }
 
 impl Escape {
-    /// `bytes`, with an octal number for each byte that is not let through. A backslash that could be taken for the
-    /// beginning of such a number is written as one.
+    /// Returns `bytes` with an octal number for each escaped byte. A backslash that looks like the start of such a
+    /// number is escaped too.
     pub(crate) fn escaped(self, bytes: &[u8]) -> Vec<u8> {
         let mut to = Vec::with_capacity(bytes.len());
         for (place, chunk) in places(bytes) {
@@ -44,12 +43,12 @@ impl Escape {
     }
 }
 
-/// Characters that move what a terminal shows, or more. It ignores DEL, and rsync shows it.
+/// True for characters that control a terminal. Terminals ignore DEL, and rsync shows it.
 fn controls(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\x7f')
 }
 
-/// Pieces of `bytes` and where each starts.
+/// Returns the pieces of `bytes` with their offsets.
 fn places(bytes: &[u8]) -> impl Iterator<Item = (usize, std::str::Utf8Chunk<'_>)> {
     bytes.utf8_chunks().scan(0, |next, chunk| {
         let place = *next;

@@ -19,10 +19,10 @@ use crate::report::meter::Meter;
 use crate::report::output;
 use crate::words::password::without_passwords;
 
-/// The schema's number; it grows when a field changes its meaning, which we mean never to do.
+/// Schema number; it is raised if a field changes its meaning, which is not intended.
 const SCHEMA: u32 = 1;
 
-/// An event, one line.
+/// An event, written as one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
@@ -81,7 +81,7 @@ pub(crate) enum Event<'a> {
     },
 }
 
-/// Bytes that name something, as text; the bytes in hexadecimal too where they are not UTF-8.
+/// A name as text; if the name is not UTF-8, its bytes are given in hexadecimal too.
 #[derive(Debug, Serialize)]
 pub(crate) struct Named {
     path: String,
@@ -89,7 +89,7 @@ pub(crate) struct Named {
     path_bytes: Option<String>,
 }
 
-/// An end of a run.
+/// One side of a run: source or destination.
 #[derive(Debug, Serialize)]
 pub(crate) struct Place<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ pub(crate) struct Progress {
     eta_ms: Option<u64>,
 }
 
-/// A change.
+/// A change of a name.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangeEvent<'a> {
     #[serde(flatten)]
@@ -130,7 +130,7 @@ pub(crate) struct ChangeEvent<'a> {
     linked_to_bytes: Option<String>,
 }
 
-/// Everything that was counted.
+/// All counts of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) exit_code: u8,
@@ -154,7 +154,7 @@ pub(crate) struct Summary {
     pub(crate) failed: u64,
 }
 
-/// All rounds of a watch together.
+/// Counts of all rounds of a watch.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Watched {
     pub(crate) exit_code: u8,
@@ -189,7 +189,7 @@ pub(crate) struct Verified {
     pub(crate) evidence: Option<Evidence>,
 }
 
-/// Evidence by which contents were compared, where one of the trees is a store's.
+/// Kinds of evidence by which contents were compared, if one of the trees is in an object store.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Evidence {
     pub(crate) read_bytes: u64,
@@ -236,7 +236,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// A name changed.
+    /// The event of a changed name.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
         let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
@@ -253,14 +253,14 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// A name differs in this.
+    /// The event of a name that differs in `differences`.
     pub(crate) fn difference(change: &Change, differences: Vec<&'a str>) -> Self {
         let path = change.path.as_bytes();
         let name = named(if path.is_empty() { b"." } else { path });
         Event::Difference { name, kind: kind(change.item), differences }
     }
 
-    /// A name that is listed, where nothing is brought over.
+    /// The event of a listed name, in a run that only lists.
     pub(crate) fn entry(path: &RelPath, meta: &Meta) -> Self {
         let path = path.as_bytes();
         Event::Entry {
@@ -273,7 +273,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// A name failed, or was left out.
+    /// The event of a name that failed, or was left out.
     pub(crate) fn trouble(trouble: &'a Trouble) -> Self {
         let kind = match trouble.kind {
             TroubleKind::Vanished => "vanished",
@@ -297,7 +297,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The last line of a run that went to its end.
+    /// The last event of a run that completed.
     pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
         let Outcome { totals, traffic, elapsed } = *outcome;
         Event::Summary(Box::new(Summary {
@@ -323,13 +323,13 @@ impl<'a> Event<'a> {
         }))
     }
 
-    /// The next run begins.
+    /// The event at the begin of the next round.
     pub(crate) const fn round(round: &Round) -> Self {
         let Round { number, names, .. } = round;
         Event::Round { round: *number, full: names.is_none(), names: *names }
     }
 
-    /// Something is to tell of no run.
+    /// The event of a watch note, which belongs to no round.
     pub(crate) fn watch(note: &Note) -> Self {
         let state = match note {
             Note::SourceGone => "source_gone",
@@ -340,12 +340,12 @@ impl<'a> Event<'a> {
         Event::Watch { state, message: note.to_string() }
     }
 
-    /// The last line of a run that did not.
+    /// The last event of a run that failed.
     pub(crate) fn error(error: &SyncError, hint: Option<String>) -> Self {
         Event::Error { exit_code: Exit::from(error).code(), message: error.to_string(), hint }
     }
 
-    /// The only line of a run whose words made no sense together.
+    /// The only event of a run whose arguments were refused.
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
         Event::Error {
             exit_code: Exit::after_refusal(refusal).code(),
@@ -354,7 +354,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The line, without its end.
+    /// Returns the line without its newline.
     pub(crate) fn line(&self) -> String {
         let line = serde_json::to_string(self).expect("an event is text and numbers");
         without_passwords(&line).into_owned()
@@ -381,7 +381,7 @@ fn named(bytes: &[u8]) -> Named {
     }
 }
 
-/// Another name, if there is one, and its bytes where it is no text.
+/// Returns another name, if there is one, and its bytes if the name is not UTF-8.
 fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
     let name = path.map(|path| named(path.as_bytes()));
     let (path, bytes) = name.map(|name| (name.path, name.path_bytes)).unzip();
@@ -417,7 +417,7 @@ fn differs(change: &Change) -> Vec<&'static str> {
     names.chain(attributes(change).filter(|name| *name != "content")).collect()
 }
 
-/// The same without the length, which is part of the content.
+/// Returns the attributes that differ, without the length, which is part of the content.
 pub(crate) fn attributes(change: &Change) -> impl Iterator<Item = &'static str> {
     let differs = change.differs;
     let names = [

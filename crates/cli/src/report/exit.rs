@@ -1,4 +1,4 @@
-//! Exit codes: rsync's documented ones, so that scripts keep their meaning.
+//! Exit codes: rsync's documented codes, so that scripts still work.
 
 use std::io;
 use std::process::ExitCode;
@@ -14,17 +14,17 @@ use crate::words::refused::{Misused, Unread, Unsupported};
 #[repr(u8)]
 pub(crate) enum Exit {
     Success = 0,
-    /// The words make no sense.
+    /// The arguments are invalid.
     Usage = 1,
-    /// The two ends share no protocol.
+    /// The two ends have no protocol version in common.
     Incompatible = 2,
     /// A source or the destination cannot be used.
     Selection = 3,
-    /// Deltic does not do what was asked for.
+    /// The requested action is not supported.
     Unsupported = 4,
     /// Reading or writing the connection failed.
     Transport = 10,
-    /// Reading or writing files, or our own output, failed.
+    /// Reading or writing files, or standard output, failed.
     Files = 11,
     /// The other end broke the protocol or went away.
     Stream = 12,
@@ -35,21 +35,21 @@ pub(crate) enum Exit {
     Partial = 23,
     /// Some names vanished while they were read.
     Vanished = 24,
-    /// Deletions were held back.
+    /// Deletions were held back by a limit.
     DeleteLimit = 25,
-    /// Two trees are not equal; rsync has no such code.
+    /// The two trees differ; rsync has no such code.
     Different = 26,
-    /// The connection was silent for too long, or the time was up.
+    /// The connection was silent for too long, or the time limit was reached.
     Timeout = 30,
     /// The other end did not answer in time.
     ConnectTimeout = 35,
-    /// The remote shell did not find the program there.
+    /// The remote shell did not find the program.
     NoRemoteProgram = 127,
-    /// The remote shell failed by itself, as ssh says it.
+    /// The remote shell itself failed, by ssh's exit status.
     RemoteShell = 255,
 }
 
-/// The troubles of a run, as far as the exit code cares.
+/// Kinds of trouble in a run that determine the exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Troubles {
     failed: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Troubles {
 }
 
 impl Troubles {
-    /// Remembers a trouble.
+    /// Records a trouble.
     pub(crate) fn note(&mut self, kind: TroubleKind) {
         match kind {
             TroubleKind::Failed => self.failed = true,
@@ -70,12 +70,12 @@ impl Troubles {
 }
 
 impl Exit {
-    /// The number for the system.
+    /// Returns the exit status.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
-    /// The meaning, in rsync's words where it has some.
+    /// Returns the meaning, in rsync's words if rsync has the code.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -99,7 +99,7 @@ impl Exit {
         }
     }
 
-    /// The exit of a run that never began.
+    /// Returns the exit of a run that was refused before it began.
     pub(crate) fn after_refusal(refusal: &anyhow::Error) -> Self {
         match refusal {
             refusal if refusal.is::<Unsupported>() => Self::Unsupported,
@@ -108,7 +108,8 @@ impl Exit {
         }
     }
 
-    /// The exit of a whole run. A failure outweighs a vanished name, and that a held-back deletion.
+    /// Returns the exit of a completed run. A failure outweighs a vanished name, which outweighs a held-back
+    /// deletion.
     pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: Troubles) -> Self {
         match (result, troubles) {
             (Err(error), _) => Self::from(error),
@@ -131,7 +132,7 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) | SyncError::SelectionThere(_) | SyncError::Busy { .. } => {
                 Self::Selection
             }
-            // As a sync of it ends.
+            // The exit of a sync without sources.
             SyncError::NoSource(_) => Self::Partial,
             SyncError::Transport { .. } | SyncError::Dial { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
@@ -157,8 +158,7 @@ impl From<&SyncError> for Exit {
     }
 }
 
-/// The exit of a command that works on single files: the words make no sense, the system failed, the data is bad, or
-/// the files do not fit.
+/// The exit of a command on single files: for invalid arguments, system errors, bad data, or files that do not match.
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         if error.is::<Misused>() {

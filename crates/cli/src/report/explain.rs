@@ -1,8 +1,7 @@
-//! `--explain`: why files went as they did.
+//! `--explain`: says why each file was sent as it was.
 //!
-//! Both ends decide by rules that hang on the options and on lengths alone, so this end can say which one it was. What
-//! an attempt met on its way (a second attempt that went whole) shows in the bytes that were sent; so does, of a file
-//! that goes whole, that an earlier run had begun it.
+//! Both ends decide by the options and the lengths of files alone, so this end can tell which rule applied. The bytes
+//! sent show other events: a second attempt that sent the file whole, or an earlier run that had begun a whole file.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +17,27 @@ use indicatif::HumanBytes;
 use crate::report::numbers::counted;
 use crate::words::place::is_store;
 
-/// The way of a file, with its reason.
+/// The way a file was sent, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     New,
-    /// Whole, but for what an earlier run had brought.
+    /// Sent whole, except for the parts that an earlier run had written.
     Resumed,
     Short,
     /// `-W`, or both ends are on this machine.
     Whole,
-    /// From a store, but for what its sums say that the old version has.
+    /// Sent from an object store, except for the ranges that the old version has, as checksums show.
     Ranges,
-    /// Against its old version, in chunks of this mean length.
+    /// Sent as changes to its old version, in chunks of this mean length in bytes.
     Chunks(u32),
-    /// The same against a file of another name.
+    /// Sent as changes to a file of another name, in chunks of this mean length in bytes.
     Moved(u32),
-    /// Against its old version, by another strategy.
+    /// Sent as changes to its old version, by another strategy.
     Strategy,
     Attributes,
 }
 
-/// Files that went for one reason.
+/// Totals of the files with one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     files: u64,
@@ -46,19 +45,19 @@ struct Share {
     literal: u64,
 }
 
-/// Explains one run.
+/// Explanation of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Explain {
     strategy: Strategy,
     whole: bool,
-    /// True if a file that comes without an old version is sent but for what an earlier run had written: nothing is
-    /// sent in a dry run, and alternates have old versions too.
+    /// True if a file without an old version lacks only the bytes that an earlier run had written. False in a dry
+    /// run, which sends nothing, and with alternates, which have old versions too.
     shows_resumes: bool,
     local: bool,
-    /// True if the sources are a store's.
+    /// True if the sources are in an object store.
     store: bool,
     shares: BTreeMap<Why, Share>,
-    /// Why large files were read.
+    /// Reasons for reading large files.
     reasons: Reasons,
 }
 
@@ -77,7 +76,7 @@ impl Explain {
         }
     }
 
-    /// Takes in a change; the line that explains it, if it is of a file that is there now.
+    /// Counts a change. Returns the line that explains it, if it left a file in place.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
         let is_linked = change.facts.linked.is_some();
         let has_none = change.action == Action::Deleted || change.action.is_none();
@@ -95,7 +94,7 @@ impl Explain {
         Some(format!("  {}{from}; sent {sent} of {len}", self.words(why)))
     }
 
-    /// The sums, in lines.
+    /// Returns the totals as lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |(why, share): (&Why, &Share)| {
             let Share { files, bytes, literal } = *share;
@@ -105,7 +104,7 @@ impl Explain {
         self.shares.iter().map(line).collect()
     }
 
-    /// Why this end read large files, in lines.
+    /// Returns lines on why this end read large files.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let words = |(path, reason)| format!("{path}: {}", words_of(&reason));
         self.reasons.all().into_iter().map(words).collect()
@@ -123,7 +122,7 @@ impl Explain {
         }
     }
 
-    /// The way of a file where no run was interrupted.
+    /// Returns the way of a file if no run was interrupted.
     fn rule(&self, change: &Change) -> Why {
         let len = change.facts.len;
         match (change.action, self.strategy.chunker(len, None)) {
@@ -228,7 +227,7 @@ mod tests {
         Change { path, item, action, differs: Differs::default(), facts }
     }
 
-    /// All of it was sent.
+    /// A change with all bytes sent.
     fn sent(item: EntryType, action: Action, len: u64) -> Change {
         let change = change(item, action, len);
         Change { facts: Facts { literal: len, ..change.facts }, ..change }

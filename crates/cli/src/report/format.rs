@@ -1,4 +1,4 @@
-//! `--out-format` and `--log-file-format`: rsync's escapes for one line a change.
+//! `--out-format` and `--log-file-format`: rsync's escapes for one line per change.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::report::itemize::Style;
 use crate::report::numbers::Numbers;
 use crate::words::zone::Zone;
 
-/// A line, as text and places for what is known of a change.
+/// A line format: text, and escapes for the facts of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format(Vec<Piece>);
 
@@ -24,7 +24,7 @@ enum Piece {
     Escape(Place),
 }
 
-/// `%-10l`: what, and how wide.
+/// An escape such as `%-10l`: letter and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     what: u8,
@@ -41,7 +41,7 @@ pub(crate) struct Setting {
     operation: &'static str,
     sources: Vec<PathBuf>,
     destination: Vec<u8>,
-    /// True if missing directories above the destination are made as well.
+    /// True if missing directories above the destination are created as well.
     mkpath: bool,
     zone: Zone,
 }
@@ -62,7 +62,7 @@ impl Setting {
         Self { style, operation, sources, destination, mkpath, zone }
     }
 
-    /// Lines of rsync, before all else, about a destination that it makes.
+    /// Returns rsync's first lines, about a destination that it creates.
     pub(crate) fn made_root(&self, made: MadeRoot, dry_run: bool) -> Vec<Vec<u8>> {
         let MadeRoot { dirs, holds_file } = made;
         let path = self.destination.strip_suffix(b"/").unwrap_or(&self.destination);
@@ -75,23 +75,23 @@ impl Setting {
         all.into_iter().chain(own).map(|words| [words.as_bytes(), path].concat()).collect()
     }
 
-    /// True if the change gives what comes from an alternate the time of the run.
+    /// True if the change gives an entry from an alternate the time of the run.
     pub(crate) fn retimes(&self, change: &Change) -> bool {
         self.style.retimes(change)
     }
 
-    /// When clocks here show what.
+    /// The time zone of this machine.
     pub(crate) const fn zone(&self) -> &Zone {
         &self.zone
     }
 
-    /// The time, in seconds since 1970, as clocks here show it.
+    /// Returns the local time for `secs` seconds since 1970.
     pub(crate) fn time(&self, secs: i64) -> String {
         self.zone.shown(secs)
     }
 
-    /// The name with the source that it is of, as far as that is here and known: of several sources that stand for
-    /// their contents the first.
+    /// Returns the name with its source before it, if the source is local and known. Of several sources that stand
+    /// for their contents, the first is used.
     fn long_name(&self, change: &Change) -> Vec<u8> {
         let path = change.path.as_bytes();
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Setting {
 }
 
 impl Format {
-    /// Understands `text`; what is no escape stands for itself.
+    /// Parses `text`; unknown escapes stand for themselves.
     pub(crate) fn new(text: &[u8]) -> Self {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -132,22 +132,22 @@ impl Format {
         Self(pieces)
     }
 
-    /// True if it itemizes: then names are shown whatever changes of them.
+    /// True if the format itemizes: then names are shown whatever changed.
     pub(crate) fn itemizes(&self) -> bool {
         self.has(b"i")
     }
 
-    /// True if it can tell a deletion from other changes.
+    /// True if the format can tell a deletion from other changes.
     fn tells_deletions(&self) -> bool {
         self.has(b"io")
     }
 
-    /// True if it shows owners.
+    /// True if the format shows owners.
     pub(crate) fn tells_owners(&self) -> bool {
         self.has(b"UG")
     }
 
-    /// True if it shows digests of files.
+    /// True if the format shows digests of files.
     pub(crate) fn tells_digests(&self) -> bool {
         self.has(b"C")
     }
@@ -158,7 +158,7 @@ impl Format {
         self.0.iter().any(is)
     }
 
-    /// The line for `change`, without its end.
+    /// Returns the line for `change`, without its newline.
     pub(crate) fn line(&self, change: &Change, setting: &Setting, escape: Escape) -> Vec<u8> {
         if change.action == Action::Deleted && !self.tells_deletions() {
             return [b"deleting ", &*escape.escaped(&name(change))].concat();
@@ -174,12 +174,12 @@ impl Format {
     }
 }
 
-/// The name alone, which is what rsync says of what changed in its attributes, where nothing itemizes it.
+/// Returns the name alone: rsync's line for changed attributes, unless it itemizes.
 pub(crate) fn plain(change: &Change, escape: Escape) -> Vec<u8> {
     escape.escaped(&name(change))
 }
 
-/// The line for a name that is up to date, where nothing itemizes it.
+/// Returns the line for a name that is up to date, when not itemized.
 pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
     [&*escape.escaped(&name(change)), b" is uptodate"].concat()
 }
@@ -193,7 +193,7 @@ fn push_text(pieces: &mut Vec<Piece>, text: &[u8]) {
 }
 
 impl Place {
-    /// Reads what follows a percent sign; how many bytes that were.
+    /// Parses the text after a percent sign. Returns the escape and its length in bytes.
     fn parse(text: &[u8]) -> Option<(Self, usize)> {
         let run = |from: usize, is: fn(&u8) -> bool| {
             text[from..].iter().take_while(|byte| is(byte)).count()
@@ -216,10 +216,10 @@ impl Place {
         (width <= MAX_WIDTH).then_some((Self { what, width, left, numbers }, at + 1))
     }
 
-    /// The value of the escape.
+    /// Returns the value of the escape.
     fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
         let mut text = self.value(change, setting);
-        // As in rsync an arrow has its own width, and so has what stands for one.
+        // As in rsync, the arrow has a width of its own, even if it is blank.
         let arrow =
             if self.what == b'L' && (self.width > 0 || self.left) { ARROW_BYTES } else { 0 };
         text.resize(text.len().max(arrow), b' ');
@@ -276,7 +276,7 @@ pub(crate) fn now() -> i64 {
     since.map_or(0, |since| since.as_secs() as i64)
 }
 
-/// The name; a directory's ends in a slash.
+/// Returns the name; that of a directory ends in a slash.
 fn name(change: &Change) -> Vec<u8> {
     let path = change.path.as_bytes();
     let path = if path.is_empty() { b"." } else { path };
@@ -284,7 +284,7 @@ fn name(change: &Change) -> Vec<u8> {
     [path, slash].concat()
 }
 
-/// `rwxr-x--T`.
+/// Returns the permissions in the form `rwxr-x--T`.
 fn permissions(mode: u32) -> String {
     let letter = |bit: u32| {
         let has = mode >> bit & 1 == 1;
@@ -304,13 +304,14 @@ fn permissions(mode: u32) -> String {
     (0..9).rev().map(letter).collect()
 }
 
-/// Escapes with a meaning; `%a`, `%h`, `%P` and `%u` are for rsync's daemons and stand for themselves, as in rsync.
+/// Letters of the supported escapes; `%a`, `%h`, `%P` and `%u` are for rsync's daemons and stand for themselves, as
+/// in rsync.
 const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
-/// Length of ` -> ` and ` => `.
+/// Length of ` -> ` and ` => ` in bytes.
 const ARROW_BYTES: usize = 4;
 /// Widest column.
 const MAX_WIDTH: usize = 4096;
-/// Length of a digest in hex.
+/// Length of a digest in hexadecimal digits.
 const DIGEST_LEN: usize = 64;
 
 /// Format of rsync's `-v`.
@@ -318,7 +319,7 @@ pub(crate) const NAMES: &[u8] = b"%n%L";
 /// Format of rsync's `-i`, and of its log.
 pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
 
-/// A message of ours about a file that could not be opened.
+/// Returns the message about a file that could not be opened.
 pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
     format!("cannot open {}: {}", printable(path.as_os_str().as_bytes()), deltic_net::reason(error))
 }

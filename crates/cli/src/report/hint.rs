@@ -1,4 +1,4 @@
-//! Hints: what to do about an error, in the words that were typed.
+//! Hints on how to mend an error, in the words that the user typed.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,22 +17,22 @@ use rustix::io::Errno;
 use crate::report::output::stands_in;
 use crate::words::place::Place;
 
-/// The other machine of a run, if there is one, as the user named it.
+/// The remote machine of a run, if any, as the user named it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Far {
     side: Option<Side>,
-    /// The host alone.
+    /// Host name without the user.
     host: String,
-    /// The words that run a command there, but for the command.
+    /// Remote shell command line, with a placeholder for the command.
     shell: String,
-    /// The program that is to answer there.
+    /// Program that is started there.
     program: String,
-    /// Another meaning that an operand or option probably had.
+    /// Hint on another meaning that an operand or option probably had.
     meant: Option<String>,
 }
 
 impl Far {
-    /// The far machine of a run with these operands, and the port of a daemon that was named.
+    /// Returns the remote machine of a run with these operands; `port` is the given daemon port.
     pub(crate) fn of(plan: &Plan, operands: &[OsString], port: Option<u16>) -> Self {
         let (side, host) = match (&plan.sources, &plan.destination) {
             (Sources::Remote { host, .. }, _) => (Side::Sender, host),
@@ -44,7 +44,7 @@ impl Far {
         Self { side: Some(side), meant, ..Self::on(&plan.remote, host) }
     }
 
-    /// A machine that is reached by `remote`.
+    /// Returns a machine reached by `remote`.
     pub(crate) fn on(remote: &Remote, host: &str) -> Self {
         let words = remote.words(host, &[COMMAND.into()]).unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
@@ -57,7 +57,8 @@ impl Far {
         }
     }
 
-    /// The message of a trouble; one of the other machine names it. Called as rsync we say what rsync does.
+    /// Returns the message of a trouble. A trouble of the remote machine is prefixed with its name, unless rsync's
+    /// wording is used.
     pub(crate) fn message<'a>(&self, trouble: &'a Trouble) -> Cow<'a, str> {
         let is_far = trouble.spot.as_ref().is_some_and(|spot| {
             spot.side.is_some() && spot.side == self.side && spot.full_path.is_some()
@@ -69,12 +70,12 @@ impl Far {
         }
     }
 
-    /// `try` and the words that run `command` there.
+    /// Returns `try` and the command line that runs `command` there.
     fn attempt(&self, command: &str) -> String {
         format!("try `{}`", self.command(command))
     }
 
-    /// The words that run `command` there.
+    /// Returns the command line that runs `command` there.
     pub(crate) fn command(&self, command: &str) -> String {
         match self.shell.is_empty() {
             true => format!("ssh HOST {command}"),
@@ -82,7 +83,8 @@ impl Far {
         }
     }
 
-    /// The same where nothing answers: an operand may have been meant otherwise.
+    /// Returns [`Self::attempt`] for a machine that does not answer, after the hint that an operand may have been
+    /// meant otherwise.
     fn attempt_or_meant(&self, question: &str, command: &str) -> String {
         let way = format!("{question} {}", self.attempt(command));
         match &self.meant {
@@ -92,15 +94,15 @@ impl Far {
     }
 }
 
-/// How the user goes on with a run that did not end.
+/// How the user continues after an incomplete run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRun {
-    /// The same command goes on.
+    /// Run the same command again.
     Same,
-    /// The watch goes on by itself.
+    /// The watch continues by itself.
     OfWatch,
-    /// The same command without this option: the run removes sources that arrived, and with the option another run
-    /// would delete what arrived from them.
+    /// Run the same command without this option. The run removes sources that arrived; with the option, the next run
+    /// would delete the arrived files.
     Without(&'static str),
 }
 
@@ -117,7 +119,7 @@ impl NextRun {
         }
     }
 
-    /// Words that tell the user to run the command.
+    /// Returns the words that tell the user how to continue.
     fn words(self) -> Cow<'static, str> {
         match self {
             Self::Same => "run the same command again".into(),
@@ -130,7 +132,8 @@ impl NextRun {
     }
 }
 
-/// Another meaning that this operand probably had: a file here, a drive of Windows, or the port of a remote shell.
+/// Returns a hint on another meaning that this operand probably had: a local file, a drive of Windows, or the port of
+/// a remote shell.
 fn meant(word: &OsStr) -> Option<String> {
     let (place, shown) = (Place::parse(word).ok()?, printable(word.as_bytes()));
     let is_here = std::fs::symlink_metadata(word).is_ok();
@@ -158,7 +161,7 @@ fn ssh_port(port: &str) -> String {
     format!("-e 'ssh -p {port}' names the port")
 }
 
-/// Stands for a command among the words of a remote shell.
+/// Placeholder for the command in a remote shell's command line.
 const COMMAND: &str = "COMMAND";
 
 pub(crate) fn quoted(word: &OsStr) -> String {
@@ -166,7 +169,7 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
 }
 
-/// The hint for `error`, where there is one.
+/// Returns the hint for `error`, if there is one.
 pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> {
     let fixed = match error {
         SyncError::Start { .. } => {
@@ -194,11 +197,11 @@ pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> 
             let question = "is your shell clean? its start-up files there may print nothing; to see what they print,";
             return Some(format!("{question} {}", far.attempt("true")));
         }
-        // What ssh itself says where it does not connect.
+        // ssh's exit status if it cannot connect.
         SyncError::NoAnswer(status) if status.code() == Some(255) => {
             return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
         }
-        // It runs as far as a fault of its own.
+        // The program started, and failed by itself.
         SyncError::NoAnswer(status) if matches!(status.code(), Some(11 | 101)) => {
             "it failed there before it answered: what is printed above says why"
         }
@@ -250,15 +253,15 @@ pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> 
 }
 
 impl Far {
-    /// The command that asks the program there what it is.
+    /// Returns the command that asks the program there for its version.
     fn version(&self) -> String {
         let program = if self.program.is_empty() { "deltic" } else { &self.program };
         format!("{program} --version")
     }
 }
 
-/// The hint for a trouble: of an empty source under a watch; of sources that changed while they were read, the first
-/// time, which `said` remembers.
+/// Returns the hint for a trouble: for an empty source under a watch, and once for sources that changed while they
+/// were read; `said` is set after that.
 pub(crate) fn for_trouble(
     trouble: &Trouble,
     watches: bool,
@@ -272,7 +275,7 @@ pub(crate) fn for_trouble(
             "it waits for a name in the source; a watch that is started with --force-delete does not",
         );
     }
-    // What just went away has the system's number; what changed while it was read has none.
+    // A file that vanished has an error number; a file that changed while it was read has none.
     let went = trouble.spot.as_ref().is_some_and(|spot| spot.errno.is_some());
     let in_use = trouble.kind == TroubleKind::Vanished && !went;
     let is_first = in_use && !std::mem::replace(said, true);
@@ -280,7 +283,7 @@ pub(crate) fn for_trouble(
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
 }
 
-/// The hint for a source that is not there, where its name says what was meant: a home directory in quotes, or a port.
+/// Returns the hint for a missing source whose name shows what was meant: a quoted home directory, or a port.
 pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> {
     let spot = trouble.spot.as_ref()?;
     let path = spot
@@ -295,7 +298,7 @@ pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> 
     is_port.then_some("-p keeps permissions: -e 'ssh -p PORT' names the port")
 }
 
-/// The hint where a directory with something in it is where a file is to be.
+/// Returns the hint for a non-empty directory in the place of a file.
 pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
     let errno = trouble.spot.as_ref()?.errno?;
     let is_blocked = errno == Errno::NOTEMPTY.raw_os_error() as u32;
@@ -303,7 +306,7 @@ pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
         .then_some("a directory is in the way: --force removes it, with all that is in it")
 }
 
-/// The hint where the file system of the destination refuses so.
+/// Returns the hint for a refusal of the destination's file system.
 pub(crate) fn for_errno(errno: Errno, far: &Far, next: NextRun) -> Option<String> {
     let fixed = match errno {
         Errno::NOSPC => {
@@ -325,7 +328,7 @@ pub(crate) fn for_errno(errno: Errno, far: &Far, next: NextRun) -> Option<String
     Some(fixed.into())
 }
 
-/// True if the system has no more of something.
+/// True if the system has run out of a resource.
 fn is_full(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))

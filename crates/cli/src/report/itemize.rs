@@ -1,6 +1,6 @@
 //! Codes of changes, in rsync's `--itemize-changes` format: `YXcstpoguax`.
 //!
-//! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes.
+//! `Y` is the kind of update, `X` the kind of entry; then comes one letter for each attribute that changes.
 
 use deltic_net::Plan;
 use deltic_net::plan::Destination;
@@ -10,9 +10,9 @@ use deltic_protocol::report::{Action, Change, Differs, EntryType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     arrow: char,
-    /// The sign of a new time on a file that is replaced: `T` where it becomes the time of the transfer.
+    /// Letter for a new time on a replaced file: `T` if the time becomes that of the transfer.
     time: char,
-    /// True if links keep the time of the transfer all the same.
+    /// True if links nevertheless keep the time of the transfer.
     omits_link_times: bool,
 }
 
@@ -37,14 +37,14 @@ impl Style {
         format!("{}{}{attributes}", self.update(change), kind(change.item))
     }
 
-    /// True if it gives the name the time of the run: as rsync says, where times are not carried.
+    /// True if the change gives the name the time of the run, as rsync reports when times are not preserved.
     pub(crate) fn retimes(self, change: &Change) -> bool {
         let copied = change.action == Action::Copied && change.item == EntryType::File;
         let omits = self.omits_link_times && change.item == EntryType::Symlink;
         (self.time == 'T' || omits) && (copied || change.action == Action::Updated)
     }
 
-    /// `Y`: content crosses over, something is made here, a name is linked, or only attributes are set.
+    /// Returns `Y`: content is transferred, an entry is created here, a name is linked, or only attributes are set.
     fn update(self, change: &Change) -> char {
         match (change.action, change.item) {
             _ if change.facts.linked.is_some() => 'h',
@@ -54,7 +54,7 @@ impl Style {
         }
     }
 
-    /// `cstpoguax` of something that was there before.
+    /// Returns `cstpoguax` for an existing entry.
     fn attributes(self, change: &Change) -> String {
         let Differs { content, size, time, mode, user, group, accessed, acl, xattrs, .. } =
             change.differs;
@@ -78,7 +78,7 @@ impl Style {
     }
 }
 
-/// `X`.
+/// Returns `X`.
 fn kind(item: EntryType) -> char {
     match item {
         EntryType::File => 'f',
@@ -91,7 +91,7 @@ fn kind(item: EntryType) -> char {
 
 #[cfg(test)]
 impl Style {
-    /// The style of a push that carries times.
+    /// The style of a push that preserves times.
     pub(crate) const SENDING: Self = Self { arrow: '<', time: 't', omits_link_times: false };
 }
 

@@ -1,4 +1,4 @@
-//! The log file of a run, and the lines of changes that it shares with standard output.
+//! The log file of a run, and lines of changes for both the log and standard output.
 
 use std::fs::File;
 
@@ -13,7 +13,7 @@ use crate::report::summary;
 use crate::report::view::{Log, Summary, View};
 use crate::words::password::without_passwords;
 
-/// The file of `--log-file`: a line for each event, with its time and our process.
+/// The file of `--log-file`: a line for each event, with time and process id.
 pub(super) struct Journal {
     pub(super) names: Option<Format>,
     output: Output,
@@ -21,7 +21,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the log; without one the run goes on, as rsync's does.
+    /// Opens the log. If that fails, the run continues without it, as in rsync.
     pub(super) fn open(log: &Log, setting: &Setting) -> Option<Self> {
         match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
             Ok(file) => {
@@ -62,7 +62,7 @@ impl Journal {
         }
     }
 
-    /// Adds the last line of a run that did not succeed: scripts look for it.
+    /// Adds the last line of an unsuccessful run: scripts look for it.
     pub(super) fn ending(&mut self, exit: Exit) {
         if exit != Exit::Success {
             self.line(output::ending(exit));
@@ -75,15 +75,16 @@ impl Journal {
     }
 }
 
-/// True if nothing of it was changed, or nothing of what an alternate has.
+/// True if the entry was not changed, or equals that of an alternate.
 pub(super) fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
     let is_same = change.differs == Differs::default() && !setting.retimes(change);
     change.action == Action::Unchanged || change.action == Action::Copied && is_same
 }
 
-/// True if rsync would name the change, in a log too.
+/// True if rsync would name the change, also in a log.
 ///
-/// A change of attributes alone is named where standard output itemizes, or at the second level; a directory always is.
+/// Changed attributes alone are named if standard output itemizes, or at the second level. Directories are always
+/// named.
 pub(super) fn is_shown(change: &Change, view: &View) -> bool {
     let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
     change.action != Action::Touched
@@ -92,8 +93,8 @@ pub(super) fn is_shown(change: &Change, view: &View) -> bool {
         || view.info.name > 1
 }
 
-/// The line for a change that is shown. A change of attributes alone has only its name, unless standard output itemizes
-/// it.
+/// Returns the line for a change that is shown. If only attributes changed, the line is the name alone, unless
+/// standard output itemizes.
 pub(super) fn line(
     format: &Format,
     change: &Change,

@@ -1,4 +1,4 @@
-//! Reports a run to a program: an event a line.
+//! Reports a run to a program: one event per line.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::report::question;
 use crate::report::reporter::{Ending, Reporter};
 use crate::report::view::View;
 
-/// Reports a run in events; troubles and errors go to standard error as well, where logs look for them.
+/// Reports a run as events. Troubles and errors also go to standard error, where logs look for them.
 pub(super) struct JsonReporter {
     view: View,
     dry_run: bool,

@@ -1,4 +1,4 @@
-//! Lines on standard output, in their order, with progress out of their way.
+//! Lines on standard output, in order; the progress bar makes way for them.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::report::waiting::{Among, Deletions, Held};
 pub(super) struct Lines {
     pub(super) output: Output,
     pub(super) progress: Progress,
-    /// Lines of changes, until all are known: these come in no order, and are compared with other runs.
+    /// Lines of changes, held until all are known: changes come in no order, and users compare the output of runs.
     held: Held,
-    /// The first tick since something is held.
+    /// Time of the first tick since lines are held.
     held_since: Option<Duration>,
-    /// Lines that wait until the names of the list are counted, where the count comes before them.
+    /// Lines that wait until the names of the list are counted, if the count comes first.
     counting: Option<Vec<u8>>,
     when_deletions: Deletions,
-    /// Names wait for each other.
+    /// True if lines are held to be shown in the order of names.
     in_order: bool,
     dry_run: bool,
     by_line: bool,
@@ -41,13 +41,13 @@ impl Lines {
         }
     }
 
-    /// Begins the line of the count; later ones wait for it.
+    /// Begins the line of the count; later lines wait for it.
     pub(super) fn count(&mut self, built: &str) {
         self.output.text(format!("{built} ... \n 0 files...\r"));
         self.counting = Some(Vec::new());
     }
 
-    /// Ends the line of the count, with the number of names if that is known.
+    /// Ends the line of the count, with the number of names if known.
     pub(super) fn counted(&mut self, names: Option<u64>) {
         let Some(waiting) = self.counting.take() else { return };
         self.output.line(match names {
@@ -74,14 +74,14 @@ impl Lines {
         }
     }
 
-    /// Adds one of what may be millions of lines.
+    /// Adds a line, of which there may be millions.
     pub(super) fn say_one(&mut self, line: &[u8]) {
         say_one(line, &mut self.output, &mut self.progress);
     }
 
-    /// Adds the line of a change in its turn, or at once where others watch.
+    /// Adds the line of a change in the order of names; or at once, if lines need no order.
     ///
-    /// Changes that were made are shown a part at a time where they are too much to be held, or held for a while.
+    /// Lines of changes made are shown in parts if they are too many to hold, or were held for a while.
     pub(super) fn say_of(&mut self, change: &Change, among: Among, line: &[u8]) {
         if !self.in_order {
             return self.say(line);
@@ -95,7 +95,7 @@ impl Lines {
         }
     }
 
-    /// Adds the lines that were held back, in rsync's order of names.
+    /// Adds the held lines, in rsync's order of names.
     pub(super) fn say_held(&mut self) {
         self.held_since = None;
         self.counted(None);
@@ -103,21 +103,21 @@ impl Lines {
         held.say(*when_deletions, |line| say_one(line, output, progress));
     }
 
-    /// Shows the lines and the progress at this time. Lines that were held for long are shown, but those of a dry run:
-    /// others follow the run as it goes on.
+    /// Shows the lines and the progress at time `now`. Lines held for long are shown too, so that users can follow
+    /// the run; not in a dry run.
     pub(super) fn tick(&mut self, now: Duration) {
         let may_wait = self.dry_run || self.held.is_empty() || self.counting.is_some();
         if !may_wait && now >= *self.held_since.get_or_insert(now) + MAX_WAIT {
             self.say_held();
         }
         self.flush();
-        // It would stand in the line of the count.
+        // The progress bar would overwrite the line of the count.
         if self.counting.is_none() {
             self.progress.show(now);
         }
     }
 
-    /// Shows the lines that wait, with the bar out of their way.
+    /// Shows the waiting lines, after the progress bar is cleared.
     pub(super) fn flush(&mut self) {
         if self.output.waiting_bytes() > 0 {
             self.progress.aside(|| self.output.flush());
@@ -132,7 +132,7 @@ fn say_one(line: &[u8], output: &mut Output, progress: &mut Progress) {
     }
 }
 
-/// Most bytes of lines that wait to be shown in order: tens of thousands of lines.
+/// Most bytes of held lines: tens of thousands of lines.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Longest that they wait in a run that changes something, but for a tick.
+/// Longest time that lines are held in a run that changes files, except for one tick.
 const MAX_WAIT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The lines of `--list-only`, as rsync writes them: mode, length, time, name.
+//! Lines of `--list-only`, as rsync writes them: mode, length, time, name.
 
 use deltic_core::packed::OutOfRoom;
 use deltic_core::{CodecError, Put, Reader};
@@ -25,15 +25,15 @@ struct Shown<'a> {
 }
 
 impl List {
-    /// Notes an entry.
+    /// Adds an entry.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if there is no room for the entry.
     pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), OutOfRoom> {
         self.0.push(path, EntryType::of(&meta.kind), &Shown::of(meta).packed())
     }
 
-    /// Says a line for each, with the targets of links if these would be brought over, in rsync's order.
+    /// Calls `say` with the line of each entry, in rsync's order.
     pub(crate) fn say(&mut self, style: Style<'_>, mut say: impl FnMut(&[u8])) {
         let Self(list) = std::mem::take(self);
         list.by_name(|path, shown| {
@@ -54,7 +54,7 @@ impl<'a> Shown<'a> {
             mode: if meta.is_symlink() { 0o777 } else { meta.mode },
             len: if meta.is_symlink() { target.len() as u64 } else { meta.len },
             modified: meta.modified.secs,
-            // A directory has none: it is read to be listed.
+            // No access time for directories: listing them changes it.
             accessed: meta.accessed().filter(|_| !meta.is_dir()).map(|time| time.secs),
             target,
         }
@@ -87,9 +87,9 @@ impl<'a> Shown<'a> {
 /// Style of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style<'a> {
-    /// True if links are brought over: then their targets are shown.
+    /// True if links are transferred: then their targets are shown.
     pub(crate) links: bool,
-    /// True if a second time says when it was last read.
+    /// True if a second time, of the last access, is shown.
     pub(crate) accessed: bool,
     pub(crate) escape: Escape,
     pub(crate) numbers: Numbers,
@@ -99,7 +99,7 @@ pub(crate) struct Style<'a> {
 fn line(path: &[u8], shown: &Shown<'_>, style: Style<'_>) -> Vec<u8> {
     let Style { links, accessed, escape, numbers, zone } = style;
     let (len, time) = (numbers.show(shown.len), zone.shown(shown.modified));
-    // rsync's columns: wider by what may stand between digits.
+    // rsync's columns: wider if digits are grouped.
     let width = if numbers == Numbers::Plain { 11 } else { 14 };
     let mut line = format!("{} {len:>width$} {time} ", mode(shown)).into_bytes();
     if accessed {
@@ -114,7 +114,7 @@ fn line(path: &[u8], shown: &Shown<'_>, style: Style<'_>) -> Vec<u8> {
     line
 }
 
-/// Ten letters, as `ls -l` has them.
+/// Returns ten letters, as `ls -l` shows them.
 fn mode(shown: &Shown<'_>) -> String {
     let mut text = String::from(char::from(shown.kind));
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
@@ -131,7 +131,7 @@ fn mode(shown: &Shown<'_>) -> String {
     text
 }
 
-/// The first of these letters.
+/// Returns the first letter of the mode.
 const fn letter(kind: &Kind) -> u8 {
     match kind {
         Kind::File => b'-',
