@@ -62,7 +62,7 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    /// Explains a run by `plan`.
+    /// Creates the explanation of a run by `plan`.
     pub(crate) fn new(plan: &Plan) -> Self {
         let ends = (&plan.sources, &plan.destination);
         Self {

@@ -107,7 +107,7 @@ pub(crate) enum NextRun {
 }
 
 impl NextRun {
-    /// The next run after one with these options.
+    /// Returns the next run after a run with these options.
     pub(crate) fn of(options: &Options) -> Self {
         if !options.remove.sources {
             return Self::Same;

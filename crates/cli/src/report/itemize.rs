@@ -17,7 +17,8 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// The style for the changes of `plan`: rsync points left only where content leaves this machine.
+    /// Returns the style for the changes of `plan`. As in rsync, the arrow points left only if content leaves this
+    /// machine.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self {
             arrow: if matches!(plan.destination, Destination::Remote { .. }) { '<' } else { '>' },

@@ -1,8 +1,8 @@
-//! The arithmetic of progress: how far, how fast, how much longer. Time is an argument.
+//! The arithmetic of progress: share, speed and time left. Time is an argument.
 //!
-//! Its law: what is shown never goes backwards. While the list still grows the total is a lower bound, and no share of
-//! it is claimed; the whole is claimed only once the run is over. A time left is shown only where two halves of the
-//! last seconds agree on it.
+//! Its law: the displayed progress never goes backwards. While the list still grows, the total is a lower bound, and
+//! no share of it is shown; the whole is shown only when the run is over. A time left is shown only if both halves of
+//! the last seconds agree on it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::report::numbers::{Numbers, counted};
 pub(crate) struct Meter {
     /// Regular files in the list so far.
     pub(crate) files: u64,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub(crate) bytes: u64,
     /// True if the list is complete.
     pub(crate) complete: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Meter {
     pub(crate) settled: u64,
     /// Files changed so far.
     pub(crate) changed: u64,
-    /// The share shown last, in parts of [`Self::WHOLE`].
+    /// The share that was shown last, in units of 1 / [`Self::WHOLE`].
     share: u64,
     /// Bytes on the wire so far, both ways.
     wire: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Meter {
     samples: VecDeque<Sample>,
 }
 
-/// State at a time since the start.
+/// The state at a time after the start.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -44,7 +44,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Settled bytes and bytes on the wire a second from `self` to a later sample.
+    /// Settled bytes and bytes on the wire, both per second, from `self` to a later sample.
     fn speeds_to(&self, later: &Self) -> (u64, u64) {
         let millis = (later.at - self.at).as_millis();
         let speed = |before: u64, now: u64| {
@@ -55,26 +55,26 @@ impl Sample {
     }
 }
 
-/// Work that a run is busy with.
+/// Work that takes the time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Walking the sources; no byte of a file is settled yet.
     Listing,
-    /// Reading and comparing files: little or nothing of what is settled went over the wire.
+    /// Reading and comparing files: little or none of the settled bytes went over the wire.
     Reading,
     /// Moving new data.
     Transferring,
-    /// All data is where it is needed, and files are being put together and in place.
+    /// All data has arrived, and files are assembled and committed.
     Writing,
-    /// All files are done: deleting, setting directories, flushing.
+    /// All files are done; the run deletes entries, sets attributes of directories, and flushes.
     Flushing,
 }
 
 impl Meter {
-    /// The parts of a whole bar.
+    /// Units of a full bar.
     pub(crate) const WHOLE: u64 = 1000;
 
-    /// Takes in what the run says.
+    /// Counts a notice of the run.
     pub(crate) fn note(&mut self, notice: &Notice) {
         match *notice {
             Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
@@ -99,7 +99,7 @@ impl Meter {
         self.complete |= complete;
     }
 
-    /// Takes in that `elapsed` has passed since the start.
+    /// Records a sample at `elapsed` after the start.
     pub(crate) fn tick(&mut self, elapsed: Duration) {
         self.share = self.share.max(self.share_now());
         if self.samples.back().is_none_or(|last| elapsed >= last.at + SAMPLE_EVERY) {
@@ -111,7 +111,7 @@ impl Meter {
         }
     }
 
-    /// The share that is settled, in parts of [`Self::WHOLE`]; 0 while the whole is unknown.
+    /// Returns the settled share, in units of 1 / [`Self::WHOLE`]; 0 while the total is unknown.
     pub(crate) fn share(&self) -> u64 {
         self.share
     }
@@ -121,17 +121,17 @@ impl Meter {
             return 0;
         }
         let share = u128::from(self.settled) * u128::from(Self::WHOLE) / u128::from(self.bytes);
-        // The rest is there once the run is over.
+        // The last unit is shown when the run is over.
         let most = Self::WHOLE - 1;
         u64::try_from(share).map_or(most, |share| share.min(most))
     }
 
-    /// Bytes a second over the last seconds.
+    /// Returns settled bytes per second, over the last seconds.
     pub(crate) fn speed(&self) -> u64 {
         self.speeds().0
     }
 
-    /// Settled bytes and bytes on the wire a second, over the last seconds.
+    /// Returns settled bytes and bytes on the wire, both per second, over the last seconds.
     fn speeds(&self) -> (u64, u64) {
         match (self.samples.front(), self.samples.back()) {
             (Some(first), Some(last)) => first.speeds_to(last),
@@ -139,32 +139,32 @@ impl Meter {
         }
     }
 
-    /// What the run is busy with.
+    /// Returns the phase of the run.
     pub(crate) fn phase(&self) -> Phase {
         let (settled, wire) = self.speeds();
         match () {
             () if self.closing => Phase::Flushing,
             () if self.complete && self.settled >= self.bytes => Phase::Writing,
             () if !self.complete && self.settled == 0 => Phase::Listing,
-            // What is found equal is settled many times faster than it could be sent.
+            // Equal data is settled many times faster than data could be sent.
             () if wire > 0 && wire.saturating_mul(MOSTLY_SENT) >= settled => Phase::Transferring,
             () => Phase::Reading,
         }
     }
 
-    /// How much longer at this speed; nothing while the total is unknown, nothing moves, or the speed is not steady
-    /// yet.
+    /// Returns the time left at this speed. `None` while the total is unknown, no bytes are settled, or the speed is
+    /// not yet steady.
     pub(crate) fn left(&self) -> Option<Duration> {
         self.left_at_this_speed().filter(|left| !left.is_zero() && self.is_steady())
     }
 
-    /// The same, however short a time was looked at.
+    /// Returns the time left at this speed, even if the speed is not yet steady.
     fn left_at_this_speed(&self) -> Option<Duration> {
         let (left, speed) = (self.bytes.saturating_sub(self.settled), self.speed());
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
     }
 
-    /// True if enough has been seen to tell the future by: seconds, whose halves were about equally fast.
+    /// True if the samples cover enough seconds for a forecast, and both halves had about the same speed.
     fn is_steady(&self) -> bool {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return false;
@@ -177,7 +177,7 @@ impl Meter {
         before.min(now).saturating_mul(MOST_UNEVEN) >= before.max(now)
     }
 
-    /// rsync's line, without its end.
+    /// Returns rsync's progress line, without its end.
     pub(crate) fn piped(&self, numbers: Numbers) -> String {
         let percent = self.share * 100 / Self::WHOLE;
         let time = self.left_at_this_speed().unwrap_or_default();
@@ -185,7 +185,7 @@ impl Meter {
         piped(&bytes, percent, self.speed() as f64, time)
     }
 
-    /// rsync's last line of a run that went to its end: all of it, unless something failed.
+    /// Returns rsync's last progress line of a completed run: 100 %, unless something failed.
     pub(crate) fn piped_end(&self, outcome: &Outcome, numbers: Numbers) -> String {
         let Outcome { totals, elapsed, .. } = outcome;
         let Totals { files, dirs, links, devices, specials, .. } = totals;
@@ -199,8 +199,8 @@ impl Meter {
         piped(&numbers.show(bytes), percent, rate, *elapsed) + &done
     }
 
-    /// As much as finds room in a line of so many characters, the most wanted first. `transfer` is the word for moving
-    /// data.
+    /// Returns as many parts as fit into `room` characters, the most important first. `transfer` is the word for
+    /// moving data.
     pub(crate) fn line(&self, transfer: &str, room: usize) -> String {
         let bound = if self.complete { "" } else { "at least " };
         let share = (self.complete && self.bytes > 0)
@@ -230,7 +230,7 @@ impl Meter {
 }
 
 impl Phase {
-    /// The word for it, where moving data is called `transfer`.
+    /// Returns the name of the phase; `transfer` is the word for moving data.
     pub(crate) fn word(self, transfer: &str) -> &str {
         match self {
             Self::Listing => "listing",
@@ -242,7 +242,7 @@ impl Phase {
     }
 }
 
-/// How rsync shows bytes, their share of all, the bytes a second and a time.
+/// Returns rsync's progress line of bytes, share in percent, bytes per second and time.
 fn piped(bytes: &str, percent: u64, rate: f64, time: Duration) -> String {
     let (rate, unit) = match rate / 1024.0 {
         rate if rate > 1024.0 * 1024.0 => (rate / 1024.0 / 1024.0, "GB"),
@@ -256,13 +256,14 @@ fn piped(bytes: &str, percent: u64, rate: f64, time: Duration) -> String {
 
 /// Time between two samples of the speed.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// Samples that the speed is the mean of: the last five seconds.
+/// Number of samples for the speed: the last five seconds.
 const SAMPLES: usize = 20;
-/// Time that a first look at the speed takes.
+/// Duration of the samples that a forecast needs.
 const STEADY_AFTER: Duration = Duration::from_secs(2);
-/// How many times as fast one half of the last seconds may be as the other where a time left is shown.
+/// Greatest ratio between the speeds of both halves for which a time left is shown.
 const MOST_UNEVEN: u64 = 2;
-/// Bytes settled for each on the wire, up to which most of them are taken to be sent: literals are compressed, too.
+/// Greatest ratio of settled bytes to bytes on the wire at which most bytes count as sent: literals are compressed,
+/// too.
 const MOSTLY_SENT: u64 = 8;
 
 #[cfg(test)]
@@ -308,7 +309,7 @@ mod tests {
         let mut meter = Meter::default();
         let (mut share, mut settled, mut bytes) = (0, 0, 0);
         for step in 0..1000u64 {
-            // Lists that shrink, grow after their end, and runs that settle more than was listed.
+            // Lists that shrink or grow after their end, and runs that settle more bytes than were listed.
             meter.note(&listed(step % 7, (step * 7919) % 100_000, step % 50 == 49));
             meter.note(&Notice::Settled { bytes: (step * 31) % 400 });
             meter.tick(Duration::from_millis(step * 100));
@@ -347,7 +348,8 @@ mod tests {
         );
     }
 
-    /// Ticks a meter of one file of 1 MiB so often a quarter of a second, with what happens before each tick.
+    /// Returns a meter of one file of 1 MiB after these steps of settled and sent bytes, with a tick after each, four
+    /// per second.
     fn ticked(steps: &[(u64, u64)]) -> Meter {
         let mut meter = after(&[listed(1, 1 << 20, true)]);
         let mut wire = 0;

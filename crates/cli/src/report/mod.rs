@@ -1,4 +1,4 @@
-//! Everything that a user or a program reads of a run: names, events, progress, summaries, errors and the exit code.
+//! All output of a run, for users and programs: names, events, progress, summaries, errors and the exit code.
 
 pub(crate) mod asides;
 pub(crate) mod complaints;
@@ -33,7 +33,7 @@ use self::person::PersonReporter;
 use self::reporter::Reporter;
 use self::view::View;
 
-/// The reporter of `plan` that `view` asks for.
+/// Returns the reporter for `plan` that `view` requires.
 pub(crate) fn reporter(plan: &Plan, view: &View, output: Output) -> Box<dyn Reporter> {
     match view.json {
         true => Box::new(JsonReporter::new(plan, view.clone(), output)),
@@ -81,7 +81,7 @@ mod tests {
         Notice::Trouble(Trouble::new(TroubleKind::Skipped, "a device"))
     }
 
-    /// Standard output of a run that was asked for in `words` and said `said`.
+    /// Returns the standard output of a run with the arguments `words` and the notices `said`.
     fn shown_of(words: &[&str], said: &[Notice], result: Result<Outcome, SyncError>) -> String {
         let words = ["deltic", "sync"].iter().chain(words).map(|word| (*word).into());
         let Command::Sync(args) = args::parse(words).unwrap().command else {

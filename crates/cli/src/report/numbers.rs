@@ -1,6 +1,6 @@
 //! Figures in rsync's four styles (`-h`, `--no-h`).
 
-/// `count` things: `1 file`, `1,234 files`.
+/// Returns `count` with its noun: `1 file`, `1,234 files`.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", Numbers::Grouped.count(count))
@@ -21,7 +21,7 @@ pub(crate) enum Numbers {
 }
 
 impl Numbers {
-    /// The style of so many `-h`.
+    /// Returns the style for `times` repetitions of `-h`.
     pub(crate) const fn of(times: u8, plain: bool) -> Self {
         match times {
             0 if plain => Self::Plain,
@@ -31,23 +31,23 @@ impl Numbers {
         }
     }
 
-    /// `number` in this style.
+    /// Returns `number` in this style.
     pub(crate) fn show(self, number: u64) -> String {
         self.scaled(number as f64).unwrap_or_else(|| self.count(number))
     }
 
-    /// A count, which never gets a unit.
+    /// Returns a count, which never gets a unit.
     pub(crate) fn count(self, number: u64) -> String {
         let digits = number.to_string();
         if self == Self::Plain { digits } else { grouped(&digits) }
     }
 
-    /// `number` with two decimals.
+    /// Returns `number` with two decimals.
     pub(crate) fn decimal(self, number: f64) -> String {
         self.scaled(number).unwrap_or_else(|| self.ratio(number))
     }
 
-    /// A ratio with two decimals, which never gets a unit.
+    /// Returns a ratio with two decimals, which never gets a unit.
     pub(crate) fn ratio(self, number: f64) -> String {
         let text = format!("{number:.2}");
         match text.split_once('.') {
@@ -56,7 +56,7 @@ impl Numbers {
         }
     }
 
-    /// With a unit, where the style has some and the number is large enough.
+    /// Returns `number` with a unit, if the style has units and the number is large enough.
     fn scaled(self, number: f64) -> Option<String> {
         let unit = match self {
             Self::Plain | Self::Grouped => return None,

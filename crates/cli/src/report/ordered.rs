@@ -1,5 +1,5 @@
-//! Texts about paths, told in rsync's order however they come. There may be millions: a directory is kept once for what
-//! in it comes in a row.
+//! Texts about paths, shown in rsync's order, whatever the order of arrival. There may be millions: a directory is
+//! stored once for consecutive entries.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -12,21 +12,22 @@ use deltic_tree::{EntryType, RelPath};
 /// Texts about paths.
 #[derive(Debug, Default)]
 pub(crate) struct Ordered {
-    /// Directories, each where another one comes; some come more than once.
+    /// Directories, stored whenever the directory changes; some are stored repeatedly.
     dirs: PackedStrings,
     places: Vec<StringSlot>,
-    /// For each path: the number of its directory and its fate, the text, the last name. A directory has no name.
+    /// For each path: the number of its directory and its fate, the text, the last name. A directory has no last
+    /// name.
     lines: PackedStrings,
 }
 
-/// The end of a path in the run.
+/// State of a path after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     Gone,
     Stays,
 }
 
-/// Content of a line.
+/// Contents of a line.
 struct Line<'a> {
     dir: usize,
     fate: Fate,
@@ -38,7 +39,7 @@ impl Ordered {
     /// Adds `text` about `path`.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if there is no room for the text.
     pub(crate) fn push(
         &mut self,
         path: &RelPath,
@@ -48,10 +49,10 @@ impl Ordered {
         self.push_as(Fate::Stays, (path, item), text)
     }
 
-    /// The same of a path with this fate.
+    /// Adds `text` about a path with this fate.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if there is no room for the text.
     pub(crate) fn push_as(
         &mut self,
         fate: Fate,
@@ -76,8 +77,8 @@ impl Ordered {
         self.lines.is_empty()
     }
 
-    /// Gives `to` each path and its text, in the order of names: in a directory come first what is none, then
-    /// directories, each with what is in it. Texts about one path come in the order in which they were added.
+    /// Passes each path and its text to `to`, in the order of names. In a directory, other entries come first, then
+    /// directories, each with its entries. Texts about one path come in the order in which they were added.
     pub(crate) fn by_name(&self, to: impl FnMut(&[u8], &[u8])) {
         let ranks = self.ranks(|dir| dir);
         let place = |line: &Line<'_>| ranks[line.dir];
@@ -87,7 +88,8 @@ impl Ordered {
         self.sorted(by_name, to);
     }
 
-    /// The same in the order of the directories that stay: in each comes first what is gone, from the back.
+    /// Passes each path and its text to `to`, in the order of the directories that stay. In each directory, removed
+    /// entries come first, in reverse order.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
         let gone = lines.filter(|line| line.fate == Fate::Gone && line.name.is_empty());
@@ -125,7 +127,7 @@ impl Ordered {
         }
     }
 
-    /// For each directory which place it has by the path that `of` makes of it.
+    /// Returns the rank of each directory, by the path that `of` returns for it.
     fn ranks<'a>(&'a self, of: impl Fn(&'a [u8]) -> &'a [u8]) -> Vec<u32> {
         let path = |number: &u32| of(self.dir(*number as usize));
         let mut dirs: Vec<_> = (0..self.places.len() as u32).collect();
@@ -151,7 +153,7 @@ impl Ordered {
     }
 }
 
-/// The directory that `path` is in, and its last name.
+/// Splits `path` into its directory and its last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -159,7 +161,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `dir`, or the lowest directory above it that is not `gone`.
+/// Returns `dir`, or the lowest directory above it that is not `gone`.
 fn kept_above<'a>(mut dir: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
     while !dir.is_empty() && gone.contains(dir) {
         dir = split(dir).0;
@@ -167,8 +169,8 @@ fn kept_above<'a>(mut dir: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
     dir
 }
 
-/// Directories come before what is in them. As in rsync their names are compared with the slashes behind them: `a-b/`
-/// comes before `a/`.
+/// Compares directories: a directory comes before its entries. As in rsync, names are compared with a slash behind
+/// them: `a-b/` comes before `a/`.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     let [one, other] = [one, other].map(|path| {
         let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };

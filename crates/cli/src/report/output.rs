@@ -1,8 +1,7 @@
-//! The two streams to the user.
+//! The two output streams.
 //!
-//! Standard output is one buffered handle. A reader that leaves early (`| head`) ends the writing, never the sync:
-//! the files matter more than their names. Standard error takes whole lines, and a failure to write there has nobody
-//! left to hear of it.
+//! Standard output is one buffered handle. If its reader leaves early (`| head`), writing ends, but the sync does
+//! not: files matter more than their names. Standard error gets whole lines; failures to write there are ignored.
 
 use std::io::{self, Write};
 use std::mem;
@@ -27,27 +26,27 @@ enum State {
     Open,
     /// The reader left; not a fault.
     Closed,
-    /// Writing failed in another way: a full disk, say.
+    /// Writing failed in another way, such as a full disk.
     Failed(io::Error),
 }
 
 impl Output {
-    /// The process's standard output.
+    /// Returns the process's standard output.
     pub(crate) fn stdout() -> Self {
         Self::new(Box::new(io::stdout()))
     }
 
-    /// The process's standard error, for what is no error.
+    /// Returns the process's standard error, for messages that are no errors.
     pub(crate) fn stderr() -> Self {
         Self::new(Box::new(io::stderr()))
     }
 
-    /// Lines into `sink`.
+    /// Returns an output that writes lines to `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> Self {
         Self { sink, pending: Vec::new(), state: State::Open }
     }
 
-    /// Adds one line; it is seen at the next [`Self::flush`].
+    /// Adds one line, which is written at the next [`Self::flush`].
     pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) {
         self.text(line);
         self.text(b"\n");
@@ -60,12 +59,12 @@ impl Output {
         }
     }
 
-    /// Bytes of lines that wait to be seen.
+    /// Bytes of lines that wait to be written.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// True if so many lines wait that they are written at once where there are millions.
+    /// True if enough bytes wait that a long series of lines should be flushed.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() > MAX_WAITING_BYTES
     }
@@ -82,7 +81,7 @@ impl Output {
         }
     }
 
-    /// Writes what waits and says whether everything that somebody wanted to read was written.
+    /// Writes the waiting lines. Fails if any write failed, except after the reader left.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.flush();
         match mem::replace(&mut self.state, State::Closed) {
@@ -92,23 +91,23 @@ impl Output {
     }
 }
 
-/// Writes what went wrong to standard error, [in our name](complaint), and what to do about it.
+/// Writes an error to standard error, [with our name](complaint), and a hint.
 pub(crate) fn complain(what: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
     note(&format!("{}\n{hint}", complaint(what)));
 }
 
-/// Most bytes of lines that wait where there are millions.
+/// Most bytes of waiting lines in a long series of lines.
 const MAX_WAITING_BYTES: usize = 256 << 10;
 
-/// `deltic: what`, or as those look for it who call us rsync.
+/// Returns `deltic: what`; or rsync's message, if the program is called as rsync.
 pub(crate) fn complaint(what: &str) -> String {
     if stands_in() { in_rsyncs_words(what) } else { format!("deltic: {what}") }
 }
 
-/// The error in rsync's words, as far as scripts look for them.
+/// Returns the error in rsync's words, as far as scripts look for these.
 fn in_rsyncs_words(what: &str) -> String {
-    // They filter what begins with this.
+    // Scripts filter lines that begin with these words.
     if what.starts_with("file has vanished: ") || what.starts_with("directory has vanished: ") {
         return what.to_owned();
     }
@@ -128,8 +127,8 @@ fn in_rsyncs_words(what: &str) -> String {
 /// End of messages about missing files.
 const MISSING: &str = ": no such file or directory";
 
-/// The same, where the system's reasons are as it says them itself, with their numbers: scripts make room, say, when
-/// they read that there is none.
+/// Returns the message with reasons of the system in the system's own words, with their error numbers: scripts look
+/// for "No space left on device", for example.
 fn system_words(what: &str) -> String {
     let mut parts = what.split(": ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -145,10 +144,10 @@ fn system_words(what: &str) -> String {
     })
 }
 
-/// The numbers of the system's errors.
+/// Error numbers of the system.
 const ERRNOS: Range<i32> = 1..134;
 
-/// The last line of a run that did not succeed, as rsync has it.
+/// Returns the last line of an unsuccessful run, as in rsync.
 pub(crate) fn ending(exit: Exit) -> String {
     let name = if stands_in() { "rsync" } else { "deltic" };
     let weight = if exit == Exit::Vanished { "warning" } else { "error" };
@@ -156,18 +155,18 @@ pub(crate) fn ending(exit: Exit) -> String {
     format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
 }
 
-/// True if we are called by the name of rsync.
+/// True if the program is called by the name of rsync.
 pub(crate) fn stands_in() -> bool {
     static STANDS_IN: OnceLock<bool> = OnceLock::new();
     *STANDS_IN.get_or_init(|| std::env::args_os().next().is_some_and(|name| is_rsync(&name)))
 }
 
-/// The causes of an error, from the outside in; the system's own words without their numbers.
+/// Returns the causes of an error, outermost first; system errors without their numbers.
 pub(crate) fn words(error: &anyhow::Error) -> String {
     let mut words = Vec::new();
     for cause in error.chain() {
         words.push(cause.downcast_ref().map_or_else(|| cause.to_string(), reason));
-        // Its words have those of its causes.
+        // The message already includes its causes.
         if cause.is::<SyncError>() {
             break;
         }
@@ -175,14 +174,14 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
     words.join(": ")
 }
 
-/// Says that standard output could not be written.
+/// Reports that standard output could not be written.
 pub(crate) fn complain_unwritten(error: &io::Error) {
     complain(&format!("cannot write standard output: {}", reason(error)), None);
 }
 
 /// Writes `text` to standard error in one piece, without the passwords of URLs.
 pub(crate) fn note(text: &str) {
-    // Nobody is left to hear of a failure here.
+    // A failure to write an error cannot be reported.
     let _ = io::stderr().lock().write_all(without_passwords(text).as_bytes());
 }
 

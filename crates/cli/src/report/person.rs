@@ -28,7 +28,7 @@ use crate::report::summary::{self, Tally};
 use crate::report::view::{ListLine, Summary, View};
 use crate::report::waiting::Among;
 
-/// Reports a run in words.
+/// Reports a run in text.
 pub(super) struct PersonReporter {
     view: View,
     setting: Setting,
@@ -36,13 +36,13 @@ pub(super) struct PersonReporter {
     explain: Option<Explain>,
     listed: List,
     options: Options,
-    /// Said before the first change.
+    /// Message on the transmission, until it is shown before the first change.
     transmission: Option<&'static str>,
-    /// Sources that were removed, to be shown by name.
+    /// Removed sources, to be shown in the order of names.
     removed: Ordered,
     lines: Lines,
     complaints: Complaints,
-    /// A directory was left out.
+    /// True if a directory was left out.
     skipped_dir: bool,
     log: Option<Journal>,
 }
@@ -89,11 +89,11 @@ impl PersonReporter {
         reporter
     }
 
-    /// Notes a listed entry. The list is shown a part at a time where it is too much to be kept.
+    /// Adds a listed entry. If the list is full, its lines so far are shown first.
     fn list(&mut self, path: &RelPath, meta: &Meta) {
         if !self.view.quiet && self.listed.add(path, meta).is_err() {
             self.say_listed();
-            // One alone has room.
+            // The emptied list has room.
             let _ = self.listed.add(path, meta);
         }
     }
@@ -175,7 +175,8 @@ impl PersonReporter {
         }
     }
 
-    /// Shows a name that is up to date: itemized, or else in words; of directories only that an alternate has them.
+    /// Shows a name that is up to date: itemized, or else as a message. A directory gets a message only if an
+    /// alternate has it.
     fn unchanged(&mut self, change: &Change) {
         let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
         if !is_itemized && change.item == EntryType::Dir && change.action == Action::Unchanged {
@@ -192,7 +193,7 @@ impl PersonReporter {
         }
     }
 
-    /// Shows and logs a line that is no change.
+    /// Shows and logs a line that is not about a change.
     fn aside(&mut self, change: &Change, line: impl Fn(Escape) -> Vec<u8>) {
         self.lines.say_of(change, Among::Asides, &line(self.view.escape));
         self.log_aside(line);
@@ -218,12 +219,12 @@ impl PersonReporter {
     fn source_removed(&mut self, path: &RelPath) {
         if self.view.info.remove > 0 && self.removed.push(path, EntryType::File, b"").is_err() {
             self.say_removed();
-            // One alone has room.
+            // The emptied list has room.
             let _ = self.removed.push(path, EntryType::File, b"");
         }
     }
 
-    /// Shows the sources that went.
+    /// Shows the removed sources.
     fn say_removed(&mut self) {
         let Self { log, lines, view, .. } = self;
         mem::take(&mut self.removed).by_name(|path, _| {

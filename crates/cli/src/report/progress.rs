@@ -1,5 +1,5 @@
-//! Progress: a bar on a terminal, nothing on a short run; elsewhere, where it is asked for, a line now and then, as
-//! rsync's on standard output.
+//! Progress: a bar on a terminal, but not in a short run. Elsewhere, if progress is requested, a line at intervals,
+//! like rsync's on standard output.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::report::numbers::Numbers;
 use crate::report::output::{self, Output};
 use crate::report::view::Live;
 
-/// Progress of a run while it goes on.
+/// Progress of a run.
 pub(crate) struct Progress {
     meter: Meter,
     /// The word for moving data.
     transfer: &'static str,
     screen: Screen,
-    /// True while the user is being asked something.
+    /// True while a question to the user is open.
     paused: bool,
-    /// True once the other machine was heard: before, the remote shell may be asking for a password.
+    /// True once the other machine has sent data: until then the remote shell may be asking for a password.
     heard: bool,
 }
 
-/// Place of the progress.
+/// Form and place of the progress display.
 enum Screen {
     Nothing,
-    /// A bar, and what it says; none before the run is old enough.
+    /// A bar and its text; `None` in the first second of the run.
     Bar(Option<(ProgressBar, String)>),
-    /// Lines; when the last was written.
+    /// Lines on standard error, with the time of the last line.
     Lines(Duration),
-    /// Lines for others.
+    /// Lines as rsync's, on standard output.
     Piped(Piped),
 }
 
@@ -41,9 +41,9 @@ struct Piped {
     output: Output,
     numbers: Numbers,
     last: Duration,
-    /// True if each line stands for the one before.
+    /// True if each line overwrites the line before.
     again: bool,
-    /// True if the last line has no end yet.
+    /// True if the last line has no newline yet.
     open: bool,
 }
 
@@ -54,7 +54,7 @@ impl Piped {
         self.output.flush();
     }
 
-    /// Ends a line that stands there.
+    /// Ends a line that is open.
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             self.output.text("\n");
@@ -64,7 +64,7 @@ impl Piped {
 }
 
 impl Progress {
-    /// Progress of `plan` that is shown as `live` says, with such numbers where others read it.
+    /// Creates the progress of `plan` in the form `live`; `numbers` is the style of figures on standard output.
     pub(crate) fn new(plan: &Plan, live: Live, numbers: Numbers) -> Self {
         let screen = match live {
             Live::Nothing => Screen::Nothing,
@@ -90,18 +90,18 @@ impl Progress {
         Self { meter: Meter::default(), transfer, screen, paused: false, heard }
     }
 
-    /// Takes in what the run says.
+    /// Counts a notice of the run.
     pub(crate) fn note(&mut self, notice: &Notice) {
         self.heard |= matches!(notice, Notice::Wire { .. });
         self.meter.note(notice);
     }
 
-    /// The state so far.
+    /// Returns the state so far.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Shows how things stand `elapsed` after the start.
+    /// Shows the progress at `elapsed` after the start.
     pub(crate) fn show(&mut self, elapsed: Duration) {
         self.meter.tick(elapsed);
         if self.paused {
@@ -129,7 +129,7 @@ impl Progress {
         }
     }
 
-    /// Runs `write` while no bar stands in its way.
+    /// Runs `write` while the bar is cleared.
     pub(crate) fn aside(&mut self, write: impl FnOnce()) {
         match &mut self.screen {
             Screen::Bar(Some((bar, _))) => return bar.suspend(write),
@@ -139,7 +139,7 @@ impl Progress {
         write();
     }
 
-    /// Takes the bar away until it may [go on](Self::go_on).
+    /// Clears the bar until [`Self::go_on`].
     pub(crate) fn pause(&mut self) {
         self.paused = true;
         if let Screen::Bar(bar @ Some(_)) = &mut self.screen {
@@ -152,7 +152,7 @@ impl Progress {
         self.paused = false;
     }
 
-    /// Takes the bar away.
+    /// Clears the bar for good.
     pub(crate) fn clear(&mut self) {
         if let Screen::Bar(Some((bar, _))) = &self.screen {
             bar.finish_and_clear();
@@ -160,7 +160,7 @@ impl Progress {
         }
     }
 
-    /// The run is over; lines for others end with what it came to, if it went to its end.
+    /// Ends the progress. Lines on standard output end with the totals of a completed run.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
         if let Screen::Piped(piped) = &mut self.screen {
             match outcome {
@@ -181,17 +181,17 @@ fn new_bar(whole: u64) -> ProgressBar {
         .with_style(style.progress_chars("=> "))
 }
 
-/// Characters that stand behind the bar on the terminal.
+/// Returns the number of characters behind the bar on the terminal.
 fn room() -> usize {
     let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
-    // One that does not say how wide it is has what all have.
+    // Assume 80 columns if the terminal does not tell its width.
     let columns = if columns == 0 { 80 } else { usize::from(columns) };
     columns.saturating_sub(BAR_CHARS + 1)
 }
 
-/// Length of the bar.
+/// Length of the bar in characters.
 const BAR_CHARS: usize = 12;
-/// A run that is over by then shows no progress.
+/// Shorter runs show no progress.
 const SHORT_RUN: Duration = Duration::from_secs(1);
 /// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(1);

@@ -6,18 +6,18 @@ use deltic_protocol::report::Question;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
-/// True if typed input goes to others: who asks in the background is stopped.
+/// True if another process group has the terminal: a background process that reads the terminal is stopped.
 pub(crate) fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
 }
 
-/// Drops what was typed before there was a question: it is no answer.
+/// Drops input typed before the question: it is no answer.
 pub(crate) fn forget_input() {
-    // Where that fails the input is no terminal any more, and its end is a no.
+    // If this fails, standard input is no terminal any more, and its end counts as a no.
     tcflush(io::stdin(), QueueSelector::IFlush).ok();
 }
 
-/// Reads the answer; what is not a yes is a no.
+/// Reads the answer; anything but a yes is a no.
 pub(crate) fn answer() -> bool {
     let mut line = Vec::new();
     let read = io::stdin().lock().read_until(b'\n', &mut line);
@@ -28,7 +28,7 @@ fn is_yes(line: &[u8]) -> bool {
     [&b"y"[..], b"yes"].iter().any(|yes| line.trim_ascii().eq_ignore_ascii_case(yes))
 }
 
-/// The question, up to where the answer is typed.
+/// Returns the question, up to the place where the answer is typed.
 pub(crate) fn text(Question { names, of, first }: &Question) -> String {
     let shown: String = first.iter().map(|path| format!("  {path}\n")).collect();
     let more = if (first.len() as u64) < *names { "  ...\n" } else { "" };

@@ -1,7 +1,7 @@
-//! The thread that reports a run while it goes on.
+//! The thread that reports a run.
 //!
-//! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
-//! bar, and a terminal that is slow to read slows the run instead of filling memory.
+//! Notices of the library go through a bounded queue to one thread, which owns both output streams. So lines never
+//! garble the progress bar, and a slow terminal slows the run instead of filling memory.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
@@ -12,17 +12,17 @@ use deltic_protocol::report::{Notice, Question};
 
 use crate::report::exit::{Exit, Troubles};
 
-/// Reports a run: in words for a person, or in events for a program.
+/// Reports a run: as text for a person, or as events for a program.
 pub(crate) trait Reporter: Send {
     /// Reports a notice.
     fn report(&mut self, notice: &Notice);
-    /// Asks the user; until there is an answer nothing may be written over the question. Some runs ask nothing.
+    /// Asks the user. Until the answer, nothing may be written over the question. The default does nothing.
     fn ask(&mut self, _question: &Question) {}
-    /// Goes on after the answer.
+    /// Continues after the answer.
     fn answered(&mut self) {}
-    /// Shows the state at this time since the start; called a few times a second, whatever happens.
+    /// Shows the state at `elapsed` after the start; called a few times a second in any case.
     fn tick(&mut self, elapsed: Duration);
-    /// Ends the report. Returns an error if something could not be written.
+    /// Ends the report. Fails if output could not be written.
     fn finish(&mut self, ending: &Ending<'_>) -> std::io::Result<()>;
 }
 
@@ -30,7 +30,7 @@ pub(crate) trait Reporter: Send {
 pub(crate) struct Ending<'a> {
     pub(crate) result: &'a Result<Outcome, SyncError>,
     pub(crate) exit: Exit,
-    /// What the user can do about the error, unless Deltic goes on by itself.
+    /// Advice on the error, unless Deltic continues by itself.
     pub(crate) hint: Option<String>,
 }
 
@@ -46,9 +46,11 @@ pub(crate) enum UiEvent {
     Over,
 }
 
-/// Hands `reporter` the events of a run until it is over; returns the troubles, which decide the exit code.
+/// Passes the events of a run to `reporter` until the run is over. Returns the troubles, which determine the exit
+/// code.
 ///
-/// It polls: to be woken for each notice would cost more than to report it. The last event comes with a wake-up.
+/// The function polls: a wake-up for each notice would cost more than its report. Only the last event comes with a
+/// wake-up.
 pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) -> Troubles {
     let start = Instant::now();
     let (mut troubles, mut ticked) = (Troubles::default(), start);
@@ -79,9 +81,9 @@ pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) ->
     }
 }
 
-/// Longest silence before a tick.
+/// Longest time between two ticks, but for a batch.
 const TICK: Duration = Duration::from_millis(200);
-/// Time between two looks, where nothing was found.
+/// Time between two polls if no event was found.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Most notices between two ticks.
 const BATCH: usize = 1000;

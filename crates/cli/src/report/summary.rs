@@ -13,14 +13,14 @@ use crate::report::view::{Summary, View};
 /// rsync's words for kinds of names, in its order.
 const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];
 
-/// Counts of names by kind that came and went, as far as each was named.
+/// Counts of created and deleted names by kind, as far as each name was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     created: [u64; KINDS.len()],
     deleted: [u64; KINDS.len()],
-    /// Files that were matched against one of another name.
+    /// Files that were matched against a file of another name.
     moved: u64,
-    /// Files that had something in common with what they were matched against.
+    /// Sent files that shared data with another version.
     matched: u64,
 }
 
@@ -47,25 +47,25 @@ impl Tally {
 }
 
 impl Tally {
-    /// Files that had something in common with what they were matched against.
+    /// Sent files that shared data with another version.
     pub(crate) const fn matched(&self) -> u64 {
         self.matched
     }
 
-    /// Names of all kinds that went, or in a dry run were to go.
+    /// Names of all kinds that were deleted, or would be in a dry run.
     fn deleted(&self) -> u64 {
         self.deleted.iter().sum()
     }
 }
 
-/// The lines that `view` asks for.
+/// Returns the lines of the summary that `view` selects.
 pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -> Vec<String> {
     let dry_run = view.dry_run;
     match view.summary {
         Summary::Nothing => Vec::new(),
         Summary::Line => vec![line(outcome, exit)],
         Summary::Short => {
-            // A dry run names them, and counts what would go.
+            // A dry run reports each name, and counts the names that would be deleted.
             let held =
                 if dry_run { tally.deleted().saturating_sub(outcome.totals.deleted) } else { 0 };
             short((outcome, held), dry_run, view.color, exit)
@@ -78,7 +78,7 @@ pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -
     }
 }
 
-/// Every count in one line, to the byte, whatever the form of other figures.
+/// Returns all counts in one line, in bytes, whatever the style of other figures.
 fn line(outcome: &Outcome, exit: Exit) -> String {
     let Outcome { totals, traffic, elapsed } = outcome;
     let counts = [
@@ -98,7 +98,7 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
     format!("{counts} seconds={:.3} exit_code={}", elapsed.as_secs_f64(), exit.code())
 }
 
-/// Lines for a person, where so many deletions are `held` back.
+/// Returns the lines for a person; `held` is the number of deletions held back.
 fn short((outcome, held): (&Outcome, u64), dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
@@ -125,8 +125,8 @@ fn short((outcome, held): (&Outcome, u64), dry_run: bool, color: bool, exit: Exi
     told.into_iter().chain(failed).collect()
 }
 
-/// `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without what there was nothing
-/// of. Where deletions are `held` back, how many.
+/// Returns `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without the parts that
+/// are zero, and with the number of deletions `held` back.
 fn done(totals: &Totals, held: u64, dry_run: bool) -> String {
     let (transferred, removed) = match dry_run {
         true => ("to transfer", "to remove"),
@@ -153,7 +153,7 @@ fn done(totals: &Totals, held: u64, dry_run: bool) -> String {
     )
 }
 
-/// rsync's last two lines, and the empty one above them.
+/// Returns rsync's last two lines, after an empty line.
 fn totals(outcome: &Outcome, dry_run: bool, numbers: Numbers) -> Vec<String> {
     let Outcome { totals, traffic, elapsed } = outcome;
     vec![
@@ -173,14 +173,14 @@ fn totals(outcome: &Outcome, dry_run: bool, numbers: Numbers) -> Vec<String> {
     ]
 }
 
-/// rsync's line for a log that is told nothing else at the end: its digits are never grouped.
+/// Returns rsync's line for a log without a summary; its digits are never grouped.
 pub(crate) fn logged(outcome: &Outcome) -> String {
     let Outcome { totals, traffic, .. } = outcome;
     let [sent, received, size] = [traffic.sent, traffic.received, totals.bytes];
     format!("sent {sent} bytes  received {received} bytes  total size {size}")
 }
 
-/// Every count, in rsync's words and order.
+/// Returns all counts, in rsync's words and order.
 fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
     let Outcome { totals, traffic, .. } = outcome;
     let bytes = |label: &str, n| format!("{label}: {} bytes", numbers.show(n));
@@ -200,7 +200,7 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
         format!("Total bytes sent: {}", numbers.show(traffic.sent)),
         format!("Total bytes received: {}", numbers.show(traffic.received)),
     ];
-    // Ours alone, so only where there is something to say.
+    // Lines that rsync does not have, shown only if their counts are not zero.
     if totals.resumed > 0 {
         let line = bytes("Matched data left by an interrupted run", totals.resumed);
         lines.insert(RESUMED_LINE, line);
@@ -212,13 +212,14 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
     lines
 }
 
-/// Behind the number of files transferred.
+/// Index of the line behind the number of files transferred.
 const MOVED_LINE: usize = 5;
 
-/// Behind the matched data.
+/// Index of the line behind the matched data.
 const RESUMED_LINE: usize = 9;
 
-/// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur; without any where not all were named.
+/// Returns `5 (reg: 2, dir: 2, link: 1)`, without kinds that do not occur; only the total if not all names were
+/// reported.
 fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
     let named: Vec<_> = KINDS
         .iter()
@@ -231,7 +232,7 @@ fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
     if complete { format!("{shown} ({})", named.join(", ")) } else { shown }
 }
 
-/// `0.42 s`, `1 min 05 s`, `2 h 03 min`.
+/// Returns a duration as `0.42 s`, `1 min 05 s` or `2 h 03 min`.
 pub(crate) fn duration(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
@@ -249,7 +250,7 @@ fn per_second(bytes: u64, elapsed: Duration) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-/// Total size over bytes on the wire, as rsync counts it.
+/// Returns total size over bytes on the wire, as rsync defines the speedup.
 fn speedup(outcome: &Outcome) -> f64 {
     match wire(outcome) {
         0 => 0.0,

@@ -1,4 +1,4 @@
-//! The view of a run: decided once, from the words and the terminals.
+//! The view of a run, decided once from the arguments and the terminals.
 
 use std::path::PathBuf;
 
@@ -14,82 +14,82 @@ use crate::report::numbers::Numbers;
 use crate::report::waiting::Deletions;
 use crate::words::levels::{Debug, Info};
 
-/// Choice of what the user sees of a run.
+/// Choice of the output that the user sees of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Programs read standard output.
+    /// True if programs read standard output.
     pub(crate) json: bool,
     /// Format of changes on standard output, if they are shown.
     pub(crate) names: Option<Format>,
     /// Format of deletions, if they are shown.
     pub(crate) deletions: Option<Format>,
-    /// Names that are up to date are shown as well.
+    /// True if names that are up to date are shown as well.
     pub(crate) unchanged: bool,
-    /// Owners are shown.
+    /// True if owners are shown.
     pub(crate) owners: bool,
     /// True if digests of files are shown.
     pub(crate) digests: bool,
-    /// Settings that messages may be about.
+    /// Settings that messages may refer to.
     pub(crate) applied: Applied,
     /// The other machine, if there is one.
     pub(crate) far: Far,
-    /// How the user goes on with a run that did not end.
+    /// How the user continues after an incomplete run.
     pub(crate) next_run: NextRun,
-    /// Levels of output.
+    /// Levels of information.
     pub(crate) info: Info,
-    /// The same of the inside of the run.
+    /// Levels of debug output.
     pub(crate) debug: Debug,
     /// Style of figures.
     pub(crate) numbers: Numbers,
-    /// Bytes of names that are let through.
+    /// Bytes of names that are not escaped.
     pub(crate) escape: Escape,
-    /// The run changes nothing.
+    /// True if the run changes nothing.
     pub(crate) dry_run: bool,
-    /// A watch runs it, and others follow.
+    /// True if the run is a round of a watch, and more follow.
     pub(crate) watches: bool,
-    /// First line, about the list.
+    /// Form of the first line, about the list.
     pub(crate) list: ListLine,
-    /// Last lines.
+    /// Form of the last lines.
     pub(crate) summary: Summary,
-    /// Reasons are given for how files went.
+    /// True if the output explains how files were sent.
     pub(crate) explain: bool,
     /// Form of progress.
     pub(crate) live: Live,
-    /// Errors alone are shown.
+    /// True if only errors are shown.
     pub(crate) quiet: bool,
-    /// Colours may be used in the summary.
+    /// True if the summary may use colours.
     pub(crate) color: bool,
-    /// Messages that are no errors go to standard error.
+    /// True if messages that are no errors go to standard error.
     pub(crate) to_stderr: bool,
-    /// Each line is written at once.
+    /// True if each line is written at once.
     pub(crate) by_line: bool,
-    /// Names wait for each other, to be shown in order: where nobody watches.
+    /// True if lines are held to be shown in the order of names.
     pub(crate) in_order: bool,
-    /// The place of deletions among them.
+    /// Place of deletions among the lines.
     pub(crate) when_deletions: Deletions,
-    /// Log of what happens.
+    /// Log file, if any.
     pub(crate) log: Option<Log>,
 }
 
-/// A log besides standard output.
+/// A log file besides standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
-    /// Owners whose symlinks are followed on the way there.
+    /// Owners whose symlinks are followed on the way to the log file.
     pub(crate) trust: Trust,
     /// Format of changes, if they are logged.
     pub(crate) names: Option<Format>,
 }
 
-/// First line, about the list, as rsync would have it.
+/// Form of the first line, about the list, as in rsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListLine {
     Nothing,
-    /// The list comes while the run goes on.
+    /// The list is made while the run goes on.
     Streams,
-    /// All of the list is there before the run begins, as with rsync.
+    /// The list is complete before the run begins, as in rsync.
     Whole,
-    /// The same, and what is in it is counted before all else is said.
+    /// The list is complete before the run begins, and its names are counted before any other output.
     Counted,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Summary {
     Totals,
     /// rsync's `--stats`.
     Full,
-    /// A line of every count, for logs.
+    /// One line with all counts, for logs.
     Line,
 }
 
@@ -113,22 +113,21 @@ pub(crate) enum Live {
     Nothing,
     /// A bar on standard error that redraws itself.
     Bar,
-    /// A line there now and then.
+    /// A line on standard error at intervals.
     Lines,
-    /// A line as rsync has it now and then on standard output, where others read it; one that stands for the one
-    /// before.
+    /// A line like rsync's on standard output at intervals; `again` if each line overwrites the one before.
     Piped {
         again: bool,
     },
 }
 
 impl View {
-    /// The hint for an error: the setting that it is about, or what to do.
+    /// Returns the hint for an error: the setting that the error is about, or advice.
     pub(crate) fn hint(&self, error: &SyncError) -> Option<String> {
         self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far, self.next_run))
     }
 
-    /// True if troubles of this kind are shown on our streams.
+    /// True if troubles of this kind are shown on the output streams.
     pub(crate) const fn shows(&self, kind: TroubleKind) -> bool {
         match kind {
             TroubleKind::Skipped => !self.quiet && self.info.nonreg > 0,
@@ -138,7 +137,7 @@ impl View {
         }
     }
 
-    /// True where the run is to tell of names that stay as they are.
+    /// True if the run has to report unchanged names.
     pub(crate) const fn wants_unchanged(&self, options: &Options) -> bool {
         let names_sources = options.remove.sources && self.info.remove > 0;
         self.unchanged || self.info.skip > 0 || names_sources
@@ -146,7 +145,7 @@ impl View {
 }
 
 impl Live {
-    /// The form on standard error: on a terminal a bar, else lines where progress was `asked` for.
+    /// Returns the form on standard error: a bar on a terminal, else lines if progress was `asked` for.
     pub(crate) const fn on(is_terminal: bool, asked: bool) -> Self {
         match (is_terminal, asked) {
             (true, _) => Self::Bar,

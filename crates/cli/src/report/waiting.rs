@@ -1,4 +1,4 @@
-//! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be
+//! Lines held back to be shown in order: changes come in no order, and users compare the output of runs. There may be
 //! millions.
 
 use deltic_core::codec::MAX_VARINT_BYTES;
@@ -8,10 +8,10 @@ use deltic_protocol::report::{Action, Change};
 
 use crate::report::ordered::{Fate, Ordered};
 
-/// Place of a line among those of a change.
+/// Held lines about changes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Deletions, where they do not come along with asides.
+    /// Deletions, unless they are shown among the asides.
     deletions: Ordered,
     asides: Ordered,
     names: Ordered,
@@ -19,36 +19,36 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// A group of lines, told in its own order.
+/// A group of lines with its own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Among {
-    /// Lines of rsync's generator: deletions, and why names stay.
+    /// Lines of rsync's generator: deletions, and reasons why names are passed over.
     Asides,
-    /// The changes themselves.
+    /// Lines of the changes themselves.
     Names,
 }
 
-/// When deletions are told.
+/// Position of deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletions {
-    /// Before all else.
+    /// Before all other lines.
     First,
-    /// Before what else is said in their directories before the names.
+    /// Among the asides, before the other asides in each directory.
     Along,
-    /// Behind all else.
+    /// After all other lines.
     Last,
 }
 
-/// What is before the paths in lines. There are few such texts: a line is kept as the number of its own, and what is
-/// behind the path; or as 0, and all of it.
+/// Beginnings of lines, up to the path. There are few different ones. A line is stored as the number of its beginning
+/// and the text behind the path; or as 0 and the whole line.
 #[derive(Debug, Default)]
 struct Heads(Vec<Vec<u8>>);
 
 impl Held {
-    /// Adds the line that is said of `change`.
+    /// Adds the line about `change`.
     ///
     /// # Errors
-    /// [`OutOfRoom`] where there is no room for it.
+    /// [`OutOfRoom`] if there is no room for the line.
     pub(crate) fn push(
         &mut self,
         change: &Change,
@@ -68,7 +68,7 @@ impl Held {
         Ok(())
     }
 
-    /// Bytes of names and lines.
+    /// Bytes of paths and lines.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -77,7 +77,7 @@ impl Held {
         self.deletions.is_empty() && self.asides.is_empty() && self.names.is_empty()
     }
 
-    /// Says all of it in rsync's order.
+    /// Passes all lines to `say` in rsync's order.
     pub(crate) fn say(&mut self, when: Deletions, mut say: impl FnMut(&[u8])) {
         let Self { deletions, asides, names, heads, .. } = std::mem::take(self);
         let mut line = |path: &[u8], text: &[u8]| say(&heads.unpack(text, path));
@@ -101,8 +101,8 @@ impl Heads {
         text
     }
 
-    /// The number of what is before `path`, and what is behind; none where `path` is not there as it is, or all are
-    /// taken.
+    /// Returns the number of the text before `path`, and the text behind it. `None` if the line does not contain
+    /// `path` literally, or if all numbers are taken.
     fn find<'a>(&mut self, line: &'a [u8], path: &[u8]) -> Option<(usize, &'a [u8])> {
         let at = line.windows(path.len().max(1)).position(|part| part == path)?;
         let (head, rest) = (&line[..at], &line[at + path.len()..]);
@@ -123,7 +123,7 @@ impl Heads {
     }
 }
 
-/// More are not looked through for each line.
+/// Most beginnings: all of them are compared with each line.
 const MAX_HEADS: usize = 64;
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(told(Deletions::Along), format!("{along} {new}"));
     }
 
-    /// With more beginnings than have numbers, and lines that do not have their path in them.
+    /// Covers more beginnings than there are numbers, and lines without their path.
     #[test]
     fn lines_are_told_as_they_were() {
         let line = |n: usize| match n % 4 {
