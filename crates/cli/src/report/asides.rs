@@ -1,5 +1,5 @@
-//! rsync's messages about a name besides its change: why it is passed over, the place of its backup, and the removal
-//! of its source.
+//! rsync's messages about a name besides its change: the reason for passing over the name, the place of the backup,
+//! and the removal of the source.
 
 use deltic_protocol::options::{Append, Backup, Options, Writing};
 use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
@@ -27,7 +27,7 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
 
-/// Returns lines with the checksum and the compression of the session; Deltic has one of each.
+/// Returns a line for the checksum and the compression of the session; Deltic has one algorithm for each.
 pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + use<> {
     let level = if options.compress_level == 0 { 3 } else { options.compress_level };
     let compress = options.compress.then(|| format!("compress: zstd (level {level})"));
@@ -43,7 +43,7 @@ pub(crate) const fn transmission(options: &Options) -> &'static str {
     }
 }
 
-/// Returns the message that names the file this one was matched against, if that has another name.
+/// Returns the message that names the matched file, if it has another name.
 pub(crate) fn fuzzy(change: &Change, escape: Escape) -> Option<Vec<u8>> {
     let from = change.facts.from.as_ref()?;
     let [name, from] = [&change.path, from].map(|path| escape.escaped(path.as_bytes()));
@@ -65,7 +65,7 @@ pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> O
     let is_kept = match change.action {
         // A backup beside new versions has no backup of its own.
         Action::Deleted => !is_dir && (dir.is_some() || !path.ends_with(suffix)),
-        // As in rsync, a dry run reports backups of links and devices only.
+        // A dry run reports backups of links and devices only, as in rsync.
         Action::Updated => !(is_dir || options.dry_run && is_replaced(change)),
         Action::Created => is_dir && change.differs.kind,
         _ => false,

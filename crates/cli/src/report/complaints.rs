@@ -82,7 +82,7 @@ impl Complaints {
                 }
                 (Cause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
-                    // In rsync's wording the reason itself says that the names failed.
+                    // The reason itself says in rsync's wording that the names failed.
                     let so = if stands_in() { "" } else { " failed so" };
                     output::complain(&format!("{counted}{so}: {why}"), hint.as_deref());
                 }
@@ -105,7 +105,7 @@ impl Cause {
         let is_shared = match errno {
             Errno::ROFS => true,
             Errno::NOSPC | Errno::DQUOT => makes,
-            // In other directories, permission is a matter of each directory.
+            // Permission in other directories is a matter of each directory.
             Errno::ACCESS => makes && spot.side == Some(Side::Receiver) && in_root(),
             _ => false,
         };

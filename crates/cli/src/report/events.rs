@@ -1,6 +1,6 @@
 //! `--json`: one JSON object per line on standard output, for programs.
 //!
-//! The schema is `docs/events.md`. It is a promise: fields are added, never renamed or removed.
+//! The schema is `docs/events.md`. The schema is a promise: fields are added, never renamed or removed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -89,7 +89,7 @@ pub(crate) struct Named {
     path_bytes: Option<String>,
 }
 
-/// One side of a run: source or destination.
+/// A source or destination of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Place<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub(crate) struct ChangeEvent<'a> {
     linked_to_bytes: Option<String>,
 }
 
-/// All counts of a run.
+/// The counts of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) exit_code: u8,
@@ -345,7 +345,7 @@ impl<'a> Event<'a> {
         Event::Error { exit_code: Exit::from(error).code(), message: error.to_string(), hint }
     }
 
-    /// The only event of a run whose arguments were refused.
+    /// The only event of a run with invalid arguments.
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
         Event::Error {
             exit_code: Exit::after_refusal(refusal).code(),

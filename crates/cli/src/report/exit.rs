@@ -132,7 +132,7 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) | SyncError::SelectionThere(_) | SyncError::Busy { .. } => {
                 Self::Selection
             }
-            // The exit of a sync without sources.
+            // A watch of a missing source ends like a sync of that source.
             SyncError::NoSource(_) => Self::Partial,
             SyncError::Transport { .. } | SyncError::Dial { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,

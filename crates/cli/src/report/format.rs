@@ -219,7 +219,7 @@ impl Place {
     /// Returns the value of the escape.
     fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
         let mut text = self.value(change, setting);
-        // As in rsync, the arrow has a width of its own, even if it is blank.
+        // An arrow has a width of its own, even if it is blank, as in rsync.
         let arrow =
             if self.what == b'L' && (self.width > 0 || self.left) { ARROW_BYTES } else { 0 };
         text.resize(text.len().max(arrow), b' ');

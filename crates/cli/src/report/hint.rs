@@ -94,7 +94,7 @@ impl Far {
     }
 }
 
-/// How the user continues after an incomplete run.
+/// Way to continue after an incomplete run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRun {
     /// Run the same command again.
@@ -283,7 +283,7 @@ pub(crate) fn for_trouble(
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
 }
 
-/// Returns the hint for a missing source whose name shows what was meant: a quoted home directory, or a port.
+/// Returns the hint for a missing source with a telling name: a quoted home directory, or a port.
 pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> {
     let spot = trouble.spot.as_ref()?;
     let path = spot

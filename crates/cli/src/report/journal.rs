@@ -75,7 +75,7 @@ impl Journal {
     }
 }
 
-/// True if the entry was not changed, or equals that of an alternate.
+/// True if the entry was not changed, or was copied unchanged from an alternate.
 pub(super) fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
     let is_same = change.differs == Differs::default() && !setting.retimes(change);
     change.action == Action::Unchanged || change.action == Action::Copied && is_same

@@ -60,13 +60,13 @@ impl Sample {
 pub(crate) enum Phase {
     /// Walking the sources; no byte of a file is settled yet.
     Listing,
-    /// Reading and comparing files: little or none of the settled bytes went over the wire.
+    /// Reading and comparing files: hardly any of the settled bytes went over the wire.
     Reading,
     /// Moving new data.
     Transferring,
-    /// All data has arrived, and files are assembled and committed.
+    /// Assembling and committing files; the data has arrived.
     Writing,
-    /// All files are done; the run deletes entries, sets attributes of directories, and flushes.
+    /// Deleting entries, setting attributes of directories and flushing; all files are done.
     Flushing,
 }
 

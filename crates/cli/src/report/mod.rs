@@ -1,4 +1,4 @@
-//! All output of a run, for users and programs: names, events, progress, summaries, errors and the exit code.
+//! The output of a run, for users and programs: names, events, progress, summaries, errors and the exit code.
 
 pub(crate) mod asides;
 pub(crate) mod complaints;

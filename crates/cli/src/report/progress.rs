@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 /// Form and place of the progress display.
 enum Screen {
     Nothing,
-    /// A bar and its text; `None` in the first second of the run.
+    /// A bar and its text; `None` until the bar is first shown, and while progress is paused.
     Bar(Option<(ProgressBar, String)>),
     /// Lines on standard error, with the time of the last line.
     Lines(Duration),

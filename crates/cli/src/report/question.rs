@@ -13,7 +13,7 @@ pub(crate) fn is_in_background() -> bool {
 
 /// Drops input typed before the question: it is no answer.
 pub(crate) fn forget_input() {
-    // If this fails, standard input is no terminal any more, and its end counts as a no.
+    // Standard input is no terminal any more if this fails, and its end counts as a no.
     tcflush(io::stdin(), QueueSelector::IFlush).ok();
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Ending<'a> {
 pub(crate) enum UiEvent {
     /// A notice of the library.
     Notice(Notice),
-    /// A question to the user, who answers elsewhere.
+    /// A question to the user; the answer is read elsewhere.
     Question(Question),
     /// The user has answered.
     Answered,
@@ -81,7 +81,7 @@ pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) ->
     }
 }
 
-/// Longest time between two ticks, but for a batch.
+/// Longest time without events before a tick.
 const TICK: Duration = Duration::from_millis(200);
 /// Time between two polls if no event was found.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -33,7 +33,7 @@ pub(crate) struct View {
     pub(crate) applied: Applied,
     /// The other machine, if there is one.
     pub(crate) far: Far,
-    /// How the user continues after an incomplete run.
+    /// Way to continue after an incomplete run.
     pub(crate) next_run: NextRun,
     /// Levels of information.
     pub(crate) info: Info,
@@ -75,7 +75,7 @@ pub(crate) struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
-    /// Owners whose symlinks are followed on the way to the log file.
+    /// Policy for symlinks on the way to the log file, by owner.
     pub(crate) trust: Trust,
     /// Format of changes, if they are logged.
     pub(crate) names: Option<Format>,
@@ -103,7 +103,7 @@ pub(crate) enum Summary {
     Totals,
     /// rsync's `--stats`.
     Full,
-    /// One line with all counts, for logs.
+    /// A line with all counts, for logs.
     Line,
 }
 

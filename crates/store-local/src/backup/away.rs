@@ -53,7 +53,7 @@ impl Inner {
             (None, _) => then(),
             (Some(_), Goes::Removed) => Ok(()),
             (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
-                // If even that fails, the old version stays with the backups.
+                // The old version stays with the backups if this rename fails too.
                 let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
             }),
         }
@@ -167,7 +167,7 @@ impl Inner {
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
     }
 
-    /// Gives `copy` the content of the `old` file and the attributes in `meta`, and flushes it.
+    /// Gives `copy` the content of the `old` file and the attributes in `meta`, and flushes the copy.
     fn fill(
         &self,
         meta: &Meta,
@@ -200,7 +200,7 @@ impl Inner {
         MetaMask { users: true, groups: true, acls: true, ..self.see }
     }
 
-    /// Sets all attributes that this process may set. Returns those that could not be set.
+    /// Sets all attributes that this process may set. Returns the attributes that could not be set.
     fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
         let see = self.see_of_old();
         let gives_all = geteuid().is_root() || see.fake_super;
@@ -241,7 +241,7 @@ struct OldVersion<'a> {
 }
 
 impl<'a> OldVersion<'a> {
-    /// Finds the entry at `place`; `None` if there is none.
+    /// Finds the entry at `place`, if any.
     fn find(store: &'a Inner, place: &'a Place, goes: Goes) -> Result<Option<Self>, StoreError> {
         let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
         Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
@@ -296,8 +296,7 @@ impl<'a> OldVersion<'a> {
                 self.move_away(spot, over).or_else(|_| self.copy(spot, over))
             }
             (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match self.copy(spot, over) {
-                // `BUSY` means that the file is being changed: moving it would remove content that has not been
-                // looked at.
+                // `BUSY` means that the file is being changed: a rename would remove content that was never examined.
                 Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
                     self.move_away(spot, over).map_err(|_| errno)
                 }
@@ -307,7 +306,7 @@ impl<'a> OldVersion<'a> {
         }
     }
 
-    /// Links the old version to `spot`. Fails with `STALE` if another file is in its place.
+    /// Links the old version to `spot`. Fails with `STALE` if another file has taken the place.
     fn link(&self, spot: &Spot<'_>, over: bool) -> Result<(), Errno> {
         let place = self.place;
         let Ok(dir) = self.store.stages.dir_for(place) else {
@@ -337,7 +336,7 @@ impl<'a> OldVersion<'a> {
         self.take(spot, from, over).map(|()| Kept::Alone)
     }
 
-    /// Renames `from` to `spot`, if the old version is still in its place; else fails with `STALE`.
+    /// Renames `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
     fn take(&self, spot: &Spot<'_>, from: (&Dir, &Name), over: bool) -> Result<(), Errno> {
         match self.is_in_place()? {
             true => spot.take(from, over),
@@ -346,7 +345,7 @@ impl<'a> OldVersion<'a> {
     }
 }
 
-/// True if the error means that a hard link is impossible here, or that this process may not make one.
+/// True if the error means that a hard link is impossible here, or not permitted.
 const fn is_no_to_links(errno: Errno) -> bool {
     matches!(
         errno,

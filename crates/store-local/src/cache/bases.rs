@@ -16,7 +16,7 @@ use deltic_tree::Name;
 use super::Cache;
 use super::notes::Notes;
 
-/// Bases noted in this run or in an earlier one, by any process of this user. Clones share the same bases.
+/// Bases noted in this run or an earlier run, by any process of this user. Clones share the same bases.
 #[derive(Clone, Debug)]
 pub struct Bases {
     kept: Arc<Kept>,
@@ -28,13 +28,13 @@ pub struct Bases {
 struct Kept {
     held: Cache,
     extents: Notes<32>,
-    /// Tables of sums, and for each base a note that names its table.
+    /// Tables of sums, and for each base a note that names a table.
     sums: Notes<32>,
 }
 
 impl Bases {
-    /// Opens the bases in the user's own directory `dir`, which is created if it is missing. `None` if no bases can
-    /// be kept there: then none are found or noted.
+    /// Opens the bases in the user's own directory `dir`, which is created if missing. `None` if no bases can be kept
+    /// there: then bases are neither found nor noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         let held = Cache::open_table(dir, TABLE_NAME, MAX_TABLE_BYTES)?;
@@ -102,19 +102,19 @@ impl Bases {
     }
 }
 
-/// A later format gets another name, so that older programs neither find nor damage its files.
+/// A later format gets another name, so that older programs neither find nor damage newer files.
 const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
 const SUMS_NAME: &str = "sums-1";
 /// Table size in bytes: room for 350,000 files, each of 32 MiB at least.
 const MAX_TABLE_BYTES: u64 = 32 << 20;
-/// Room for the extents of some ten thousand disk images, or of hundreds of fragmented ones.
+/// Room for the extents of some ten thousand disk images, or of hundreds of fragmented images.
 const MAX_BYTES: u64 = 256 << 20;
-/// Extent notes between two scans of all of them: these notes are short, and may be many.
+/// Extent notes between two scans for room: extent notes are short, and may be many.
 const ROOM_EVERY: u32 = 32;
 /// Room in bytes for the sums of at least 64 GiB of files.
 const MAX_SUMS_BYTES: u64 = 256 << 20;
-/// Sum notes between two scans of all of them: some of these notes are long.
+/// Sum notes between two scans for room: some sum notes are long.
 const SUMS_ROOM_EVERY: u32 = 4;
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(again.base(&is), Some(base));
         let note = Some(b"note".to_vec());
         assert_eq!(kinds.map(|kind| again.note(kind, &base)), [note.clone(), note]);
-        // Each party has its own base for the same file.
+        // Both parties have a base for the same file.
         let other = Digest::from_bytes([8; 32]);
         theirs.hold(&settled(is), &other);
         assert_eq!((mine.base(&is), theirs.base(&is)), (Some(base), Some(other)));

@@ -1,4 +1,4 @@
-//! All facts kept on this machine, as one [`FactStore`].
+//! [`FactStore`] of all facts kept on this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,8 +13,8 @@ use super::recipes::Recipes;
 use super::run::RunCache;
 use crate::tight::is_memory_tight;
 
-/// The longest file whose recipe is not kept on disk, in bytes: to cut the file again takes no longer than to read the
-/// recipe.
+/// Greatest length in bytes of files without a recipe on disk: chunking the file again takes no longer than reading
+/// the recipe.
 pub const LONGEST_UNKEPT_BYTES: u64 = 32 << 20;
 
 /// Facts in a directory of the user's own, and facts that the sessions of a process share. The default value keeps no
@@ -32,7 +32,7 @@ pub struct LocalFacts {
 }
 
 impl LocalFacts {
-    /// Keeps facts in the directory `dir`, which is created if it is missing.
+    /// Keeps facts in the directory `dir`, which is created if missing.
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: Some(dir.into()), ..Self::default() }

@@ -18,7 +18,7 @@ use crate::copy::read_at;
 use crate::copy::write_at;
 use crate::dir::{Dir, Use};
 
-/// Notes of this run or of an earlier one, by any process of this user. `N` is the length of their keys in bytes.
+/// Notes of this run or an earlier run, by any process of this user. `N` is the length of a key in bytes.
 #[derive(Debug)]
 pub(super) struct Notes<const N: usize> {
     dir: Dir,
@@ -31,11 +31,11 @@ pub(super) struct Notes<const N: usize> {
 }
 
 impl<const N: usize> Notes<N> {
-    /// Offset of the note's bytes in its file.
+    /// Length of the head before the note's bytes.
     pub(super) const HEAD_BYTES: usize = N + CHECK_BYTES;
 
     /// Opens the notes in the directory `name` of `dir`, both of the user's own and created if missing. The notes
-    /// take at most `most` bytes. `None` if no notes can be kept there: then none are found or written.
+    /// take at most `most` bytes. `None` if no notes can be kept there: then notes are neither found nor written.
     pub(super) fn open(dir: &Path, name: &str, (most, room_every): (u64, u32)) -> Option<Self> {
         Some(Self {
             dir: Dir::make_own(&dir.join(name)).ok()?,
@@ -45,7 +45,7 @@ impl<const N: usize> Notes<N> {
         })
     }
 
-    /// Returns the note of this name, if it has this key and an intact check.
+    /// Returns the note of this name, if its key and check match.
     pub(super) fn find(&self, name: &Name, key: &[u8; N]) -> Option<Vec<u8>> {
         let file = self.dir.open_own(name, OFlags::RDONLY).ok()?;
         let len = usize::try_from(fs::fstat(&file).ok()?.st_size).ok()?;
@@ -65,7 +65,7 @@ impl<const N: usize> Notes<N> {
 
     /// Removes the note of this name.
     pub(super) fn forget(&self, name: &Name) {
-        // A note that cannot be removed is still true when it is found again.
+        // A note that cannot be removed is still true when found again.
         let _ = self.dir.remove_file(name);
     }
 
@@ -162,7 +162,6 @@ impl Check {
     }
 }
 
-/// Longest file in bytes: enough for the largest index of chunks, and for the sums of the longest version whose sums
-/// are kept.
+/// Longest file in bytes: room for the largest index of chunks, and for the largest kept list of sums.
 const MAX_FILE_BYTES: usize = 80 << 20;
 const CHECK_BYTES: usize = 16;

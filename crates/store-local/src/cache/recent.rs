@@ -21,7 +21,7 @@ struct RecentRecipes {
 }
 
 impl RecipeCache {
-    /// Length of the shortest file whose recipe is kept, in bytes.
+    /// Shortest file, in bytes, with a recipe in memory.
     pub(super) const SHORTEST_BYTES: u64 = 64 << 10;
 
     /// An empty cache of at most `max_bytes`. A recipe takes about a hundredth of the bytes of its file.

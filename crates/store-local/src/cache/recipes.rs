@@ -9,12 +9,12 @@ use deltic_tree::Name;
 use super::notes::Notes;
 use super::{KEY_BYTES, file_of, key_of};
 
-/// Recipes of files that arrived in this run or in an earlier one, by any process of this user.
+/// Recipes of files that arrived in this run or an earlier run, by any process of this user.
 #[derive(Debug)]
 pub(super) struct Recipes(Notes<KEY_BYTES>);
 
 impl Recipes {
-    /// Opens the recipes in the user's own directory `dir`, which is created if it is missing. `None` if no recipes can be
+    /// Opens the recipes in the user's own directory `dir`, which is created if missing. `None` if no recipes can be
     /// kept there.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         Notes::open(dir, DIR_NAME, (MAX_BYTES, 1)).map(Self)
@@ -44,7 +44,7 @@ fn name_of(version: &Version) -> Option<Name> {
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 
-/// A later format gets another name, so that older programs neither find nor damage its files.
+/// A later format gets another name, so that older programs neither find nor damage newer files.
 const DIR_NAME: &str = "recipes-1";
 /// Bytes of all recipes: room for the recipes of some hundred disk images.
 const MAX_BYTES: u64 = 1 << 30;

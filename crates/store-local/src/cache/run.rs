@@ -16,10 +16,10 @@ use crate::lock;
 
 /// Most notes that wait; each takes a few hundred bytes of memory.
 const MAX_WAITING: usize = 4096;
-/// Most bytes of the files whose notes wait.
+/// Most bytes of all files with waiting notes.
 const MAX_WAITING_BYTES: u64 = 256 << 20;
 
-/// Digests of files that were read in this run or in an earlier one.
+/// Digests of files that were read in this run or an earlier run.
 #[derive(Debug)]
 pub(super) struct RunCache {
     cache: Cache,
@@ -31,7 +31,7 @@ pub(super) struct RunCache {
 struct Waiting {
     /// Slots by device and inode number.
     slots: HashMap<(u64, u64), Slot>,
-    /// Total bytes of the files whose notes wait.
+    /// Total bytes of the files with waiting notes.
     bytes: u64,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     fn what_waits_is_known_and_what_a_run_noted_is_in_the_table() {
         let dir = tempfile::tempdir().unwrap();
         let open = || RunCache::open(dir.path()).unwrap();
-        // More notes than may wait, more than the first table has room for, and one of them twice.
+        // Exceeds the limit of waiting notes and the first table, and notes a version twice.
         let many = MAX_WAITING as u64 * 2 + 5;
         let long = Version { len: MAX_WAITING_BYTES, ..version(many) };
         let run = open();

@@ -31,9 +31,9 @@ use crate::clock::AgeClock;
 struct Jail {
     dir: OwnedFd,
     inode: (u64, u64),
-    /// Prefix of absolute paths into the directory: its real path without symlinks, or `/VOLUME`.
+    /// Prefix of absolute paths into the directory: the real path without symlinks, or `/VOLUME`.
     path: PathBuf,
-    /// Policy for old versions; `None` if none are kept.
+    /// Policy for old versions; `None` if old versions are not kept.
     versions: Option<History>,
 }
 
@@ -52,10 +52,10 @@ pub enum KeepVersions {
     For(Duration),
 }
 
-/// Policy for the old versions of a volume, and the clock that tells their age.
+/// Policy for the old versions of a volume, and the clock for the age of versions.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Most versions that are kept, or their greatest age.
+    /// Greatest number or age of versions.
     pub keep: KeepVersions,
     /// Clock that tells the age of a version.
     pub clock: Arc<AgeClock>,
@@ -68,7 +68,7 @@ pub struct QuotaLimits {
     pub bytes: Option<u64>,
     /// Most names of files, directories and links.
     pub files: Option<u64>,
-    /// Bytes that stay free on its disk.
+    /// Bytes that stay free on the disk of the volume.
     pub free_bytes: u64,
 }
 
@@ -79,9 +79,9 @@ pub struct VolumeDir {
     pub name: Name,
     /// Path of the directory.
     pub path: PathBuf,
-    /// Policy for old versions of its files; `None` if none are kept.
+    /// Policy for old versions of files; `None` if old versions are not kept.
     pub versions: Option<History>,
-    /// Space limits of its files.
+    /// Space limits of the volume.
     pub quota: QuotaLimits,
 }
 
@@ -119,7 +119,7 @@ pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
 }
 
-/// Returns the volume that `path` leads into, if it keeps old versions, and the rest of the path.
+/// Returns the volume that `path` leads into, and the rest of the path; `None` unless the volume keeps old versions.
 pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
     let Some(top) = top_of(jails, path) else { return Ok(None) };
@@ -134,8 +134,8 @@ pub fn volume_path(name: &Name) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
 }
 
-/// Returns a path for the directory `part` of the volume `name` as a root of its own: no path that begins with it
-/// leads out of that directory. A `part` that is not UTF-8 is converted lossily.
+/// Returns a path for the directory `part` of the volume `name` as a root of its own: no path that begins so leads
+/// out of that directory. Parts must be UTF-8.
 #[must_use]
 pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     let part = String::from_utf8_lossy(part.as_bytes()).replace('%', "%25").replace('/', "%2F");
@@ -244,7 +244,8 @@ pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// Returns the absolute path that a client at `base` means by `path`: for the client, its directory is the root.
+/// Returns the absolute path that a client at `base` means by `path`: for the client, the permitted directory is the
+/// root.
 pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
     let root = match KEPT.get() {
         None => None,
@@ -281,7 +282,7 @@ pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> 
     Ok((held(jail)?, below))
 }
 
-/// Opens the root of the system, and returns it with the names of the absolute `way`.
+/// Opens the root of the system. Returns the root, and the absolute `way` without the leading slash.
 pub(super) fn system_top(way: &Path) -> Result<(OwnedFd, &Path), Errno> {
     let root = fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     Ok((root, way.strip_prefix(ROOT).unwrap_or(way)))
@@ -359,14 +360,15 @@ pub(crate) fn is_confined() -> bool {
     KEPT.get().is_some()
 }
 
-/// True if this process is restricted to volumes: then it serves many runs at once, possibly in the same directory.
+/// True if this process is restricted to volumes: then many runs at once work in this process, possibly in the same
+/// directory.
 pub(crate) fn keeps_to_volumes() -> bool {
     matches!(KEPT.get(), Some(Kept::Volumes(_)))
 }
 
 /// Opens the entry at the absolute `path` of a volume in one call. `None` if this process is not restricted to
-/// volumes, or if the path must be resolved name by name: because it has a symlink or a private directory, or does
-/// not exist.
+/// volumes, or if the path must be resolved name by name: because the path has a symlink or a private directory, or
+/// does not exist.
 fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return None };
     let top = top_of(jails, path)?;
@@ -379,7 +381,7 @@ fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
 }
 
 impl Dir {
-    /// Opens the directory at `path` in a volume, if one call can do that.
+    /// Opens the directory at `path` in a volume, if a single call is enough.
     pub(super) fn straight_in_volume(path: &Path) -> Option<Result<Self, Errno>> {
         Some(Self::of(straight_in_volume(path, OFlags::PATH | OFlags::DIRECTORY)?))
     }

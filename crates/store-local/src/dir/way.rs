@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::{Dir, Use, inode, jail};
 
-/// Owners whose symlinks are followed in paths of options and arguments.
+/// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Ours and the superuser's.
@@ -31,9 +31,9 @@ impl Trust {
 /// Directories that a path may lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bounds {
-    /// The directories that this process is restricted to, if it is restricted.
+    /// The directories that this process is restricted to, if any.
     Kept,
-    /// All directories of the system. The operator of this process chose the path, not a client.
+    /// Any directory of the system. The operator of this process chose the path, not a client.
     System,
 }
 
@@ -105,7 +105,7 @@ impl Dir {
         Self::open_anywhere(top)?.walk(path, Trust::Ours, Bounds::System)
     }
 
-    /// Resolves `path` in few system calls; `None` if the path contains a symlink or ends at one.
+    /// Resolves `path` in few system calls; `None` if the path contains a symlink, or ends at a symlink.
     fn end_straight(path: &Path) -> Option<WayEnd> {
         let (above, name) = (path.parent()?, path.file_name()?);
         let above = if above == Path::new("") { Path::new(".") } else { above };
@@ -121,7 +121,7 @@ impl Dir {
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
-        // Names still to resolve, the next one last.
+        // Names still to resolve, the next name last.
         let mut ahead: Vec<OsString> = Vec::new();
         let put =
             |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
@@ -135,7 +135,7 @@ impl Dir {
                 Ok(())
             };
         put(&mut held, &mut at, &mut ahead, way, false)?;
-        // If the path must stay below its start, no symlink may lead to another start.
+        // A path that must stay below its start has no symlink to another start.
         let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
             bounds.check_step(&held, &name, top)?;
@@ -175,5 +175,5 @@ impl Dir {
     }
 }
 
-/// Most symlinks followed in one path, the limit of the kernel.
+/// Most symlinks followed in a path, the limit of the kernel.
 const MAX_LINKS: usize = 40;

@@ -1,9 +1,9 @@
 //! Extents of btrfs, which never overwrites an extent of a file, except with `nodatacow`.
 //!
-//! The identity of an extent is its address and the transaction that allocated it, as the *extent tree* has it. The
-//! items of a file do not serve: they keep their transaction where the file is cloned, and where a balance moves the
-//! extent to a reused address. Freed space is allocated again only in a later transaction. So two allocations of one
-//! address differ in their transaction (`docs/decisions/0035`).
+//! The identity of an extent is an address and the transaction that allocated the extent, as recorded in the *extent
+//! tree*. The items of a file do not serve: an item keeps its transaction where the file is cloned, and where a
+//! balance moves the extent to a reused address. Freed space is allocated again only in a later transaction. So two
+//! allocations of one address differ in their transaction (`docs/decisions/0035`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use super::history::history;
 use super::ioctl;
 use super::search::{By, Search, half, word};
 
-/// Returns the extents of the first `len` bytes of `file`, after a flush; `None` if they cannot be read.
+/// Returns the extents of the first `len` bytes of `file`, after a flush; `None` if the extents cannot be read.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<Extents>, Errno> {
     let mut search = Search::new(file, by);
     // The call that needs a privilege comes first.
@@ -51,7 +51,7 @@ pub(super) struct Info {
     pub(super) sector_bytes: u64,
     /// Length of a tree node in bytes.
     pub(super) node_bytes: u64,
-    /// The running transaction, or the last one that was committed.
+    /// The running transaction, or the last committed transaction.
     pub(super) transaction: u64,
     /// Kind of the checksums of data, if known.
     pub(super) sums: Option<SumKind>,
@@ -123,7 +123,7 @@ pub(super) struct Extent {
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     transaction: u64,
-    /// Method of compression; 0 for none.
+    /// Method of compression; 0 if not compressed.
     pub(super) method: u8,
     /// Offset into the uncompressed bytes of the extent.
     pub(super) from: u64,
@@ -188,11 +188,11 @@ fn items(
     }
 }
 
-/// Gives an identity to each item in an extent: the extent's address and the transaction that allocated it.
+/// Gives an identity to each item in an extent: the address of the extent and the transaction of its allocation.
 ///
 /// Extents that the running `transaction` allocated may be missing from the extent tree. A file item of the same
 /// transaction identifies them. An older item without an extent in the tree belongs to an extent that was moved
-/// meanwhile: it stays unknown.
+/// meanwhile: the item stays unknown.
 fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Result<(), Errno> {
     let mut extents: Vec<_> = items.iter().filter_map(Item::extent).collect();
     extents.sort_unstable();
@@ -234,7 +234,7 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
     Ok(())
 }
 
-/// Largest gap in bytes between extents of one search: other items in between cost less than another call.
+/// Largest gap in bytes between extents of a single search: other items in between cost less than another call.
 const NEAR_BYTES: u64 = 256 << 10;
 
 /// Returns a check whether a range of `file` without items is a hole. After `MAX_GAPS` ranges, and when late, the
@@ -255,7 +255,7 @@ const MAX_GAPS: u32 = 1 << 16;
 ///
 /// A hole has no item. But a gap between two items may also appear while deduplication or defragmentation replaces
 /// items, which changes no time of the file. So a range without an item is taken for zeros only if the file system
-/// confirms that it is a hole.
+/// confirms a hole.
 fn parts(
     items: &[Item],
     (mut extents, len): (Extents, u64),

@@ -21,8 +21,8 @@ pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(file, call) }
 }
 
-/// True if a range of `file` has no data on disk, no dirty pages and no reserved room (`FS_IOC_FIEMAP`). The kernel
-/// keeps extents locked while it replaces them, until the new extents are in place.
+/// True if a range of `file` has no data on disk, no dirty pages and no reserved room (`FS_IOC_FIEMAP`). Extents that
+/// are being replaced stay locked until the new extents are in place.
 pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, Errno> {
     const COUNT_OF_FOUND: usize = 20;
     const COUNT_OF_ROOM: usize = 24;
@@ -50,8 +50,8 @@ pub(super) struct Extent {
     pub(super) flags: u32,
 }
 
-/// Returns the mapped extents of `file` from `start` on, as many as one call reports (`FS_IOC_FIEMAP`). Dirty pages
-/// are written first.
+/// Returns the mapped extents of `file` from `start` on, as many as a call reports (`FS_IOC_FIEMAP`). Dirty pages are
+/// written first.
 pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno> {
     const COUNT: usize = 512;
     let mut request = vec![0_u64; (FIEMAP_BYTES + COUNT * FIEMAP_EXTENT_BYTES) / 8];
@@ -81,11 +81,11 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
 /// Answer of `FS_IOC_FSGETXATTR`: flags beyond those of `chattr`, and the project id.
 pub(super) struct Told {
     pub(super) flags: u32,
-    /// Project whose quota the file is counted in.
+    /// Project that the file counts for in quotas.
     pub(super) project: u32,
 }
 
-/// Flag of a directory whose new files inherit its project.
+/// Flag of a directory with a project that new files inherit.
 pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
 
 /// Calls `FS_IOC_FSGETXATTR` for `file`.
@@ -153,8 +153,8 @@ pub(super) fn verity_descriptor(
     Ok(bytes)
 }
 
-/// Reads block `no` of the file's Merkle tree, whose highest level comes first (`FS_IOC_READ_VERITY_METADATA`). Bytes
-/// that the kernel does not return are zeros.
+/// Reads block `no` of the file's Merkle tree, highest level first (`FS_IOC_READ_VERITY_METADATA`). Bytes that the
+/// kernel does not return are zeros.
 pub(super) fn verity_tree(
     file: BorrowedFd<'_>,
     no: u64,

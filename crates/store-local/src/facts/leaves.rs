@@ -1,7 +1,7 @@
 //! Hashes of blocks that fs-verity keeps, read without reading the file.
 //!
-//! The kernel checks file data against the hashes, but does not check the hashes that it returns. So a hash is taken
-//! only with the blocks of hashes above it, up to the root hash in the file's digest.
+//! The kernel checks file data against the hashes, but does not check hashes before returning them. So a hash is
+//! taken only with the blocks of hashes above it, up to the root hash in the file's digest.
 
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ impl Tree {
         Self { levels, root: file.root }
     }
 
-    /// Returns a block of a level, if its hash is that in the level above.
+    /// Returns a block of a level, if the block matches the hash in the level above.
     fn block(
         &self,
         level: usize,
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_whole_blocks_wherever_they_lie_in_the_tree() {
-        // One level, two levels, and three.
+        // Trees of one, two and three levels.
         for len in [2 * 4096, 128 * 4096, 129 * 4096 + 7, 300 * 4096, (128 * 128 + 3) * 4096] {
             let bytes = noise(len);
             let (file, tree) = tree(&bytes);

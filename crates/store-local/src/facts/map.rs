@@ -17,7 +17,7 @@ use crate::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
 /// The addresses of the parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// The parts of the file. Their identities are device addresses, valid while nothing is written.
+    /// The parts of the file. The identities are device addresses, valid while nothing is written.
     pub extents: Extents,
     /// Bytes shared with other files or snapshots.
     pub shared: u64,
@@ -59,7 +59,7 @@ fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
     Ok(of_one.then(|| number.to_le_bytes()))
 }
 
-/// Flag of a file whose data is on a separate device (`FS_XFLAG_REALTIME`).
+/// Flag of a file with data on a separate device (`FS_XFLAG_REALTIME`).
 const REALTIME: u32 = 1;
 
 fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
@@ -90,8 +90,8 @@ fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany
 }
 
 const LAST: u32 = 1;
-/// Flags of extents whose address has no meaning: no address yet, packed, encrypted, not aligned, or in a block with
-/// others.
+/// Flags of extents without a meaningful address: not yet allocated, packed, encrypted, not aligned, or in a block
+/// with others.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 const SHARED: u32 = 0x2000;
@@ -119,7 +119,7 @@ mod tests {
             (20480..24_000, id(4 << 20)),
         ];
         assert_eq!((is, mapped.shared), (expected.to_vec(), 4096));
-        // The file grew since it was opened.
+        // The file grew after the open.
         let grown = [extent(0, 4096, 4096, 0), extent(1 << 20, 8192, 4096, LAST)];
         let mapped = parts(&grown, [7; 16], 4096).unwrap();
         assert_eq!(mapped.extents.parts().collect::<Vec<_>>(), [(0..4096, id(4096))]);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
 
-/// The party on whose behalf a file system is asked.
+/// The process that asks a file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     /// This process, for itself.

@@ -1,5 +1,5 @@
-//! A service that asks a file system on behalf of other processes. The service holds the capability that its clients
-//! lack, and answers for files that they have open for reading.
+//! A service that asks a file system on behalf of other processes. The service holds the capability that clients
+//! lack, and answers for files that a client has open for reading.
 //!
 //! A request is nine bytes, sent with a file descriptor: the kind of fact (one byte) and the length of the file. In a
 //! request for checksums, sixteen bytes follow: start and end of the range. An answer is a length of four bytes, then
@@ -270,10 +270,10 @@ fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io:
     Ok(())
 }
 
-/// Drops all capabilities of this process except the one that answers need.
+/// Drops all capabilities of this process except `CAP_SYS_ADMIN`, which answers need.
 ///
 /// # Errors
-/// If the process does not have `CAP_SYS_ADMIN`.
+/// If the process lacks that capability.
 pub fn keep_one_right() -> io::Result<()> {
     let (only, none) = (CapabilitySet::SYS_ADMIN, CapabilitySet::empty());
     let sets = CapabilitySets { effective: only, permitted: only, inheritable: none };
@@ -309,7 +309,7 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     }
 }
 
-/// A connection, counted for its user.
+/// A connection, counted for the client's user.
 struct Seat {
     users: Arc<Mutex<HashMap<u32, usize>>>,
     user: u32,
@@ -402,7 +402,7 @@ fn may_read(file: &OwnedFd) -> io::Result<()> {
 const EXTENTS: u8 = 1;
 /// Kind of a question for checksums.
 const SUMS: u8 = 2;
-/// Longest range in bytes of one question for checksums. The longest checksums of such a range take half a megabyte.
+/// Longest range in bytes of a question for checksums. The longest checksums of such a range take half a megabyte.
 const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
 /// Longest answer in bytes: room for facts in some hundred thousand pieces.
@@ -416,6 +416,6 @@ const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
-/// Most connections of one user; a process has at most two.
+/// Most connections of a user; a process has at most two.
 const MAX_OF_USER: usize = 16;
 const STACK_BYTES: usize = 256 << 10;

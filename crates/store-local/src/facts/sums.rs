@@ -20,7 +20,7 @@ use super::btrfs::{
 use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
 use super::search::{By, Search, half, word};
 
-/// Returns the checksums of a range of a file of `len` bytes, after a flush; `None` if they cannot be read.
+/// Returns the checksums of a range of a file of `len` bytes, after a flush; `None` if the checksums cannot be read.
 pub(super) fn sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
@@ -138,8 +138,8 @@ fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> 
     Ok(())
 }
 
-/// Returns the items that overlap `range`, and perhaps one before it. No item points to the item before it, so the
-/// search starts further and further back.
+/// Returns the items that overlap `range`, and perhaps an item before the range. No item points to the previous item,
+/// so the search starts further and further back.
 fn items(
     search: &mut Search<'_>,
     inode: u64,
@@ -259,8 +259,8 @@ fn sums_of(
     )
 }
 
-/// Largest gap in bytes between pieces of one search: another search costs more than reading the checksums between
-/// them.
+/// Largest gap in bytes between pieces of a single search: another search costs more than reading the checksums
+/// between them.
 const NEAR_BYTES: u64 = 1 << 20;
 
 const SUM_TREE: u64 = 7;

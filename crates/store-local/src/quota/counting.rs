@@ -16,7 +16,7 @@ use crate::place::{Place, Turn};
 use crate::snapshot::{file_type, inode_of};
 
 impl Reserved {
-    /// Reserves the name of the directory `path`, in the quota of its volume and in `quotas`.
+    /// Reserves the name of the directory `path`, in the quota of the volume and in `quotas`.
     ///
     /// # Errors
     /// [`StoreError::Full`] if a quota has no room.
@@ -56,7 +56,7 @@ impl Inner {
     }
 
     /// Reserves room at `place` for a new name of a file that may have holes. Holes need room too if the file system
-    /// does not support holes (exFAT): it stores the whole length.
+    /// does not support holes (exFAT) and stores the whole length.
     ///
     /// # Errors
     /// As [`Self::reserve`].

@@ -10,7 +10,7 @@ use deltic_core::{PackedStrings, Put};
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::{Name, RelPath};
 
-/// One source argument, as it was written.
+/// A source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceArg {
     /// The directory that the paths of entries start in.
@@ -134,15 +134,15 @@ impl SourceArg {
 /// Source arguments in order. A list may bring a million.
 #[derive(Debug, Default)]
 pub struct SourceArgs {
-    /// For each argument: the index of its directory in `bases`, whether it stands for the contents of a directory,
-    /// and its path.
+    /// For each argument: the index of the directory in `bases`, whether the argument stands for the contents of a
+    /// directory, and the path.
     pub(super) packed: PackedStrings,
-    /// The directories that paths start in, as they were written; true if for arguments that stand for the contents.
+    /// The directories that paths start in, as written; true for arguments that stand for the contents.
     pub(super) bases: Vec<(OsString, bool)>,
     /// Index of the directory on the way to an argument that was written with `./` before it.
     pub(super) dotted: Option<usize>,
     known: HashMap<(OsString, bool), usize>,
-    /// Invalid arguments, safe to print, and their errors.
+    /// Invalid arguments, safe to print, with the errors.
     pub(super) refused: Vec<(PathBuf, BadPath)>,
 }
 

@@ -38,8 +38,9 @@ impl Sources {
         Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
     }
 
-    /// Lists a directory from the open directories of these arguments. Lists it all at once if arguments lead below
-    /// it, or if many arguments share it: for each part, each argument would be asked for all names.
+    /// Lists a directory from the open directories of these arguments. All names are listed at once if arguments lead
+    /// below the directory, or if many arguments share the directory: for each part, each argument would be asked for
+    /// all names.
     fn list_held(&self, dir: &RelPath, held: &[(StringSlot, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
@@ -81,7 +82,7 @@ impl Sources {
         all
     }
 
-    /// Returns the directory that the paths of an argument start in; `held` is below it.
+    /// Returns the directory that the paths of an argument start in; the directory `held` is the same or below.
     fn root_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
         self.source(at).base.dir.as_deref().unwrap_or(held)
     }
@@ -159,7 +160,7 @@ impl Sources {
         Ok(listing)
     }
 
-    /// True if one of the arguments that name the directory `dir` is empty; `listed` is the listing of `dir`.
+    /// True if the directory `dir` is empty as named by at least one argument; `listed` is the listing of `dir`.
     fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
         let named = self.at(dir);
         if named.is_empty() || !self.options.recursive {
@@ -194,7 +195,7 @@ impl Sources {
         }
         let mut all = self.list_held(&RelPath::root(), &held, part);
         all.errors.extend(errors);
-        // If the root is only on the way to an argument, its attributes are sent, but it is no source itself.
+        // The attributes of a root that is only on the way to an argument are sent, but the root is no source itself.
         all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
         all
     }
@@ -227,7 +228,7 @@ impl Sources {
         for args in below.chunk_by(|one, next| name(one) == name(next)) {
             let name = Name::new(name(&args[0])).expect("it is one of a path");
             if portion.next() == 0 {
-                // All later names are known: the next name is enough to continue.
+                // The next name is enough to continue, since all later names are known.
                 let mut next = Names::default();
                 next.push(&name).ok();
                 all.rest = Some(Box::new(next.into_iter()));
@@ -262,7 +263,7 @@ impl Sources {
                 if let Some(errno) = source.is_nothing(&self.options) {
                     let error = source.unseen(errno, &self.options);
                     match source.base.dir {
-                        // As in rsync, only a last name may be missing.
+                        // Only a last name may be missing, as in rsync.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),
                         Ok(_) if self.options.ignore_missing && is_missing(&error) => {}
                         _ => missing.push((source.path, error)),
@@ -300,8 +301,8 @@ impl Sources {
         missing
     }
 
-    /// True if the directory's attributes are to be left alone: no argument names it, or takes all entries of a
-    /// directory above it.
+    /// True if the directory's attributes are to be left alone: no argument names the directory, or takes all entries
+    /// of a directory above.
     fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
         let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
         self.options.plain_implied_dirs
@@ -316,7 +317,7 @@ impl Sources {
         !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
     }
 
-    /// True if all entries of `dir` take part, and not only those that arguments below it name.
+    /// True if all entries of `dir` take part, and not only entries that arguments below `dir` name.
     fn takes_contents(&self, dir: &RelPath) -> bool {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
@@ -335,7 +336,7 @@ impl Sources {
         false
     }
 
-    /// Removes directories of other file systems, and empty ones, as the options say.
+    /// Removes directories of other file systems, and empty directories, as the options say.
     fn thin(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if let Some(destination) = &self.options.destination {
@@ -372,7 +373,7 @@ impl Sources {
         dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
     }
 
-    /// True if the directory `path` is on another device than its argument.
+    /// True if the directory `path` and the argument are on different devices.
     fn is_elsewhere(&self, path: &RelPath) -> bool {
         let Ok(source) = self.source_of("look at", path) else { return false };
         let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));

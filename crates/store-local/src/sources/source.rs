@@ -1,4 +1,4 @@
-//! One source argument and its directory: how its entries are examined and listed.
+//! A source argument and its directory: how entries are examined and listed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -57,7 +57,7 @@ impl<'a> Source<'a> {
         self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
     }
 
-    /// Returns the device that the argument is on, if the options need it.
+    /// Returns the device that the argument is on, if the options need the device.
     pub(super) fn device(&self, options: &SourceOptions) -> Option<u64> {
         let matters = options.mounts != Mounts::Enter;
         matters.then(|| device_of(self.base.dir.as_ref().ok()?, &self.path)).flatten()
@@ -134,8 +134,8 @@ impl<'a> Source<'a> {
         matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
 
-    /// Returns the error for which the argument yields no entry, and no directory on the way to it is created; `None`
-    /// if it yields one.
+    /// Returns the error for which the argument yields no entry, and for which no directory on the way is created;
+    /// `None` if the argument yields an entry.
     pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
         match self.look(options.follow)? {
             Err(errno) => Some(errno),
@@ -166,10 +166,10 @@ impl<'a> Source<'a> {
             .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
 
-    /// True if all entries of `dir` take part, and not only those that other arguments name. `dir` is the argument's
-    /// directory, or one below it.
+    /// True if all entries of `dir` take part, and not only entries that other arguments name. `dir` is the
+    /// argument's directory, or a directory below it.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
-        // A symlink that is named stays a symlink, even if another argument leads through it.
+        // A symlink that is named stays a symlink, even if another argument leads through the same link.
         let is_link =
             !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
         options.recursive && !is_link || options.dirs && self.contents && self.path == *dir

@@ -46,7 +46,7 @@ impl Stages {
         Ok(dir)
     }
 
-    /// Returns the directory whose staging directory serves `place`.
+    /// Returns the directory that has the staging directory for `place`.
     pub(super) fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
         if self.whose == Whose::Temp {
             return Ok(RelPath::root());
@@ -78,7 +78,7 @@ impl Stages {
         !dir_path.is_root() && self.open(dir_path).is_ok()
     }
 
-    /// Returns the directories whose staging directories may hold a leftover for `place`. A file that was begun
+    /// Returns the directories with staging directories that may hold a leftover for `place`. A file that was begun
     /// before its directory was parted is in the staging directory of the root.
     pub(super) fn homes(&self, place: &Place) -> Result<Vec<RelPath>, StoreError> {
         let home = self.home(place)?;

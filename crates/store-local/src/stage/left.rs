@@ -45,7 +45,7 @@ pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
     Ok(leftovers)
 }
 
-/// Opens the newest of `known` that no process holds, and marks them as taken.
+/// Opens the newest leftovers in `known` that no process holds, and marks these as taken.
 pub(super) fn take(
     dir: &Dir,
     place: &Place,
@@ -62,8 +62,8 @@ pub(super) fn take(
 }
 
 /// Opens the staged file `name` with its log and notes, if all are as they were left: `len` bytes, and no names but
-/// its own and the `shown` one. Otherwise removes the log, and with it the key that the log names. `None` if another
-/// process holds the file.
+/// the staged name and the `shown` file. Otherwise removes the log, and with it the key that the log names. `None` if
+/// another process holds the file.
 pub(super) fn resume(
     dir: &Dir,
     name: &Name,
@@ -102,13 +102,13 @@ fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match lock_free(dir, name) {
         Ok(held) => held.is_some(),
-        // Either a symlink, which no run creates here; or a finished file whose mode excludes its owner. The latter
-        // may be about to be renamed: then that commit fails with an error.
+        // The name is a symlink, which no run creates here; or a finished file with a mode that excludes its owner.
+        // Such a file may be about to be renamed: then that commit fails with an error.
         Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
     }
 }
 
-/// Locks `file`; `false` if another process holds it or has removed it.
+/// Locks `file`; `false` if another process holds or has removed the file.
 fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -135,5 +135,5 @@ fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
         && name.ends_with(suffix)
 }
 
-/// Most leftovers of one path that are examined.
+/// Most leftovers of a path that are examined.
 pub(super) const MAX_LEFTOVERS: usize = 4;

@@ -21,7 +21,7 @@ use crate::snapshot::{LocalSnapshot, file_type};
 use deltic_store::{Keep, StoreError};
 
 impl LocalStore {
-    /// Creates the directory `path`, or prepares an existing one.
+    /// Creates the directory `path`, or prepares an existing directory.
     pub(super) fn make_ready(
         &self,
         path: &RelPath,
@@ -73,7 +73,7 @@ impl LocalStore {
                     match shown {
                         Some(attrs) if attrs.suits(owner) => {}
                         Some(attrs) => self.show(path, attrs).at(MAKE, path)?,
-                        // A directory without setgid gets our group, and so passes it on in any case.
+                        // A directory without setgid has our group, so its entries get that group in any case.
                         None if above.group.is_some() => self.set_first(path, will),
                         None => {}
                     }
@@ -113,8 +113,8 @@ impl LocalStore {
         unset.of(path)
     }
 
-    /// Makes a directory of ours writable for its owner, until its mode is set. If that fails, writes to the
-    /// directory will report it.
+    /// Makes a directory of ours writable for us, until the final mode is set. If that fails, writes to the directory
+    /// will report it.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
             lock(&self.0.makes.unfinished).insert(path, Unfinished::Opened(mode));
@@ -178,7 +178,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Removes the entry at `place`, unless it is a directory. True if it is a directory.
+    /// Removes the entry at `place`, unless a directory is there: then returns true.
     fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
         let found = place.dir.find(&place.name).at(MAKE, &place.path)?;
         if found.is_some_and(|stat| file_type(&stat).is_dir()) {

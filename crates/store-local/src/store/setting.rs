@@ -108,7 +108,7 @@ impl LocalStore {
         done
     }
 
-    /// Creates a file of these bytes, with a note that it stands for an entry of another kind.
+    /// Creates a file of these bytes, with a note of the kind of entry that the file stands for.
     pub(super) fn make_noted(
         &self,
         (action, path): (&'static str, &RelPath),
@@ -121,7 +121,7 @@ impl LocalStore {
             let mode = NewMode::below(heritage, self.0.makes.umask);
             let attrs = Attrs::of_new(meta, (keep, self.0.ways()), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
-            // Without its note, the file would be an ordinary file.
+            // Without the note, the file would be an ordinary file.
             unset
                 .why(NOTE)
                 .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
@@ -156,8 +156,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&held))
     }
 
-    /// Returns the attributes to set on an existing entry; or, if `made` is set, on an entry that lacks its mode: one
-    /// created here, or opened to its owner.
+    /// Returns the attributes to set on an existing entry; or, if `made` is set, on an entry without its final mode,
+    /// which was created here or opened to the owner.
     pub(super) fn attrs<'a>(
         &'a self,
         meta: &'a Meta,
@@ -171,7 +171,7 @@ impl LocalStore {
         }
     }
 
-    /// Creates an entry without content by `make`, sets its attributes by `set`, and puts it in its place.
+    /// Creates an entry without content by `make`, sets the attributes by `set`, and commits the entry.
     pub(super) fn make_at(
         &self,
         (action, path): (&'static str, &RelPath),

@@ -1,4 +1,4 @@
-//! Keeps a version of a file before a store replaces or removes it.
+//! Keeps a version of a file before a store replaces or removes the file.
 
 use deltic_store::StoreError;
 use rustix::fs::Stat;
@@ -51,7 +51,7 @@ impl Inner {
         let done = then();
         if done.is_err() {
             let newest = ids.pop().expect("it was added");
-            // If this fails, the version that remains is another name of the present file.
+            // The version that remains if this fails is another name of the present file.
             let _ = dir.remove_file(&newest.name());
         }
         // Versions that cannot be removed now are removed later.
@@ -76,7 +76,7 @@ impl Inner {
         match place.link_to((&dir, &id.name()), inode_of(old)) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
-                // The copy gets the version's name once it is complete.
+                // A complete copy gets the version's name.
                 let own = new_name(path);
                 let copied = self.copy_away(place, (&dir, &own));
                 copied.and_then(|()| dir.rename_new(&own, &dir, &id.name())).inspect_err(|_| {

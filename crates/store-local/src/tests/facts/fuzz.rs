@@ -250,7 +250,7 @@ fn replaced_extents_are_never_zeros(rounds: u32, seed: u64) {
     let at = tempfile::tempdir().unwrap();
     let Some(_mounted) = btrfs(at.path()) else { return };
     let (store, root) = (open_store(at.path()), at.path());
-    // No byte is zero.
+    // No byte is zero, and no block has the same address in two files.
     let bytes: Vec<_> = noise(seed, 4 << 20).into_iter().map(|byte| byte | 1).collect();
     let [file, one, other] = ["file", "one", "other"].map(|name| root.join(name));
     for path in [&file, &one, &other] {
