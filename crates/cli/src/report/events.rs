@@ -19,7 +19,7 @@ use crate::report::meter::Meter;
 use crate::report::output;
 use crate::words::password::without_passwords;
 
-/// Schema number; it is raised if a field changes its meaning, which is not intended.
+/// Schema number, raised if a field changes meaning, which is not intended.
 const SCHEMA: u32 = 1;
 
 /// An event, written as one line.

@@ -1,4 +1,4 @@
-//! `--explain`: says why each file was sent as it was.
+//! `--explain`: gives the reason for the way of each file.
 //!
 //! Both ends decide by the options and the lengths of files alone, so this end can tell which rule applied. The bytes
 //! sent show other events: a second attempt that sent the file whole, or an earlier run that had begun a whole file.
@@ -76,7 +76,7 @@ impl Explain {
         }
     }
 
-    /// Counts a change. Returns the line that explains it, if it left a file in place.
+    /// Counts a change. Returns a line with the explanation, if the change left a file in place.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
         let is_linked = change.facts.linked.is_some();
         let has_none = change.action == Action::Deleted || change.action.is_none();

@@ -62,7 +62,7 @@ impl Setting {
         Self { style, operation, sources, destination, mkpath, zone }
     }
 
-    /// Returns rsync's first lines, about a destination that it creates.
+    /// Returns rsync's first lines, about a destination that is created.
     pub(crate) fn made_root(&self, made: MadeRoot, dry_run: bool) -> Vec<Vec<u8>> {
         let MadeRoot { dirs, holds_file } = made;
         let path = self.destination.strip_suffix(b"/").unwrap_or(&self.destination);
@@ -90,7 +90,7 @@ impl Setting {
         self.zone.shown(secs)
     }
 
-    /// Returns the name with its source before it, if the source is local and known. Of several sources that stand
+    /// Returns the name after the path of the source, if the source is local and known. Of several sources that stand
     /// for their contents, the first is used.
     fn long_name(&self, change: &Change) -> Vec<u8> {
         let path = change.path.as_bytes();
@@ -219,7 +219,7 @@ impl Place {
     /// Returns the value of the escape.
     fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
         let mut text = self.value(change, setting);
-        // An arrow has a width of its own, even if it is blank, as in rsync.
+        // An arrow has a width of its own, even if blank, as in rsync.
         let arrow =
             if self.what == b'L' && (self.width > 0 || self.left) { ARROW_BYTES } else { 0 };
         text.resize(text.len().max(arrow), b' ');

@@ -197,7 +197,7 @@ pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> 
             let question = "is your shell clean? its start-up files there may print nothing; to see what they print,";
             return Some(format!("{question} {}", far.attempt("true")));
         }
-        // ssh's exit status if it cannot connect.
+        // ssh's exit status for a failed connection.
         SyncError::NoAnswer(status) if status.code() == Some(255) => {
             return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
         }

@@ -81,7 +81,7 @@ impl Lines {
 
     /// Adds the line of a change in the order of names; or at once, if lines need no order.
     ///
-    /// Lines of changes made are shown in parts if they are too many to hold, or were held for a while.
+    /// Lines of changes made are shown in parts if too many to hold, or held for a while.
     pub(super) fn say_of(&mut self, change: &Change, among: Among, line: &[u8]) {
         if !self.in_order {
             return self.say(line);

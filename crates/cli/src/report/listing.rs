@@ -10,7 +10,7 @@ use crate::report::numbers::Numbers;
 use crate::report::ordered::Ordered;
 use crate::words::zone::Zone;
 
-/// Listed entries, kept until all are known: they come in no order.
+/// Listed entries, kept until all are known: entries come in no order.
 #[derive(Debug, Default)]
 pub(crate) struct List(Ordered);
 
@@ -54,7 +54,7 @@ impl<'a> Shown<'a> {
             mode: if meta.is_symlink() { 0o777 } else { meta.mode },
             len: if meta.is_symlink() { target.len() as u64 } else { meta.len },
             modified: meta.modified.secs,
-            // No access time for directories: listing them changes it.
+            // No access time for directories: listing a directory changes the time.
             accessed: meta.accessed().filter(|_| !meta.is_dir()).map(|time| time.secs),
             target,
         }

@@ -1,7 +1,7 @@
 //! The arithmetic of progress: share, speed and time left. Time is an argument.
 //!
-//! Its law: the displayed progress never goes backwards. While the list still grows, the total is a lower bound, and
-//! no share of it is shown; the whole is shown only when the run is over. A time left is shown only if both halves of
+//! Law: the displayed progress never goes backwards. While the list still grows, the total is a lower bound, and no
+//! share of it is shown; the whole is shown only when the run is over. A time left is shown only if both halves of
 //! the last seconds agree on it.
 
 use std::collections::VecDeque;

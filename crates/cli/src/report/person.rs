@@ -36,7 +36,7 @@ pub(super) struct PersonReporter {
     explain: Option<Explain>,
     listed: List,
     options: Options,
-    /// Message on the transmission, until it is shown before the first change.
+    /// Message on the transmission, until shown before the first change.
     transmission: Option<&'static str>,
     /// Removed sources, to be shown in the order of names.
     removed: Ordered,
@@ -176,7 +176,7 @@ impl PersonReporter {
     }
 
     /// Shows a name that is up to date: itemized, or else as a message. A directory gets a message only if an
-    /// alternate has it.
+    /// alternate has the directory.
     fn unchanged(&mut self, change: &Change) {
         let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
         if !is_itemized && change.item == EntryType::Dir && change.action == Action::Unchanged {

@@ -11,7 +11,7 @@ pub(crate) fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
 }
 
-/// Drops input typed before the question: it is no answer.
+/// Drops input typed before the question: such input is no answer.
 pub(crate) fn forget_input() {
     // Standard input is no terminal any more if this fails, and its end counts as a no.
     tcflush(io::stdin(), QueueSelector::IFlush).ok();

@@ -19,9 +19,9 @@ use crate::words::levels::{Debug, Info};
 pub(crate) struct View {
     /// True if programs read standard output.
     pub(crate) json: bool,
-    /// Format of changes on standard output, if they are shown.
+    /// Format of changes on standard output, if changes are shown.
     pub(crate) names: Option<Format>,
-    /// Format of deletions, if they are shown.
+    /// Format of deletions, if deletions are shown.
     pub(crate) deletions: Option<Format>,
     /// True if names that are up to date are shown as well.
     pub(crate) unchanged: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Log {
     pub(crate) path: PathBuf,
     /// Policy for symlinks on the way to the log file, by owner.
     pub(crate) trust: Trust,
-    /// Format of changes, if they are logged.
+    /// Format of changes, if changes are logged.
     pub(crate) names: Option<Format>,
 }
 

@@ -11,7 +11,7 @@ use crate::report::ordered::{Fate, Ordered};
 /// Held lines about changes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Deletions, unless they are shown among the asides.
+    /// Deletions, unless shown among the asides.
     deletions: Ordered,
     asides: Ordered,
     names: Ordered,
@@ -123,7 +123,7 @@ impl Heads {
     }
 }
 
-/// Most beginnings: all of them are compared with each line.
+/// Most beginnings: each line is compared with all.
 const MAX_HEADS: usize = 64;
 
 #[cfg(test)]
