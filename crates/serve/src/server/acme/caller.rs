@@ -1,4 +1,4 @@
-//! Requests to an authority: by TLS, each over a connection of its own, bounded in time and length.
+//! HTTPS requests to an authority, each over its own connection, bounded in time and length.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,21 +28,21 @@ use crate::trust::{client_config, client_config_of};
 
 /// Longest time for one request.
 const REQUEST: Duration = Duration::from_secs(30);
-/// Most hosts whose addresses are remembered: an authority has a few.
+/// Most hosts whose addresses are remembered; an authority uses few hosts.
 const MAX_KNOWN: usize = 16;
 /// Longest answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Whoever asks an authority.
+/// An HTTPS client for an authority.
 #[derive(Debug)]
 pub(super) struct Caller {
     trust: Arc<ClientConfig>,
-    /// Addresses of hosts: a name that is not found any more is taken to be where it was.
+    /// Last known addresses of hosts, for use when a name cannot be resolved.
     known: Mutex<BTreeMap<(String, u16), Vec<SocketAddr>>>,
 }
 
 impl Caller {
-    /// Trusts an authority as the settings say.
+    /// Creates a client that trusts the authority as the settings say.
     pub(super) fn new(settings: &AcmeConfig) -> Result<Self, ConfigError> {
         let bad = |error: rustls::Error| ConfigError::Bad(format!("tls.acme: {error}"));
         let trust = match &settings.ca_file {
@@ -64,7 +64,8 @@ impl Caller {
             }
         };
         let caller = Self { trust: Arc::new(trust), known: Mutex::default() };
-        // Name services load what they need while they may. One that does not answer now may do so later.
+        // The first look-up loads the resolver's libraries and files while the process may still read them. A look-up
+        // that fails here may succeed later.
         if let Some(host) = settings.directory.parse::<Uri>().ok().as_ref().and_then(endpoint)
             && let Ok(found) = host.to_socket_addrs()
         {
@@ -73,7 +74,7 @@ impl Caller {
         Ok(caller)
     }
 
-    /// Finds where a host is.
+    /// Resolves the addresses of a host. If the look-up fails, returns the last known addresses.
     async fn find(&self, host: (String, u16)) -> io::Result<Vec<SocketAddr>> {
         let found = lookup_host((&*host.0, host.1)).await.map(Vec::from_iter);
         match found {
@@ -119,20 +120,20 @@ impl Caller {
         tokio::select! {
             biased;
             answer = &mut answer => answer,
-            // It has ended, and what came of the request is known.
+            // The connection has ended, and the result of the request is known.
             _ = &mut connection => answer.await,
         }
     }
 }
 
-/// Host and port of an address.
+/// Returns host and port of an `https` address.
 fn endpoint(uri: &Uri) -> Option<(String, u16)> {
     let host = uri.host().filter(|_| uri.scheme_str() == Some("https"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Some((host.to_owned(), uri.port_u16().unwrap_or(443)))
 }
 
-/// A [`Caller`] as the client of ACME knows it.
+/// Adapter from [`Caller`] to the ACME library's client.
 pub(super) struct Calls(pub(super) Arc<Caller>);
 
 impl HttpClient for Calls {

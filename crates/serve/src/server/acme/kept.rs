@@ -1,4 +1,4 @@
-//! What is kept of an authority: our account there, and the certificate with its key. The file is its owner's alone.
+//! The stored account and certificate with its key, in a file that only its owner can read.
 
 use std::fmt;
 use std::fs::File;
@@ -13,27 +13,27 @@ use serde_json::Value;
 use crate::private;
 use crate::server::config::{AcmeConfig, ConfigError};
 
-/// Longest file that is one.
+/// Largest valid file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// An account and a certificate.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Kept {
-    /// Address of the authority.
+    /// Address of the authority's directory.
     directory: String,
-    /// Our account there, with its key.
+    /// Our account at the authority, with its key.
     pub(super) account: Option<Value>,
     pub(super) certificate: Option<Certificate>,
 }
 
-/// A certificate, with those above it.
+/// A certificate chain with its key.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Certificate {
-    /// Names that it is for.
+    /// Host names of the certificate.
     pub(super) domains: Vec<String>,
-    /// PEM of it and of those above it.
+    /// The certificate and its issuers, as PEM.
     pub(super) chain: String,
-    /// PEM of its key.
+    /// The private key, as PEM.
     pub(super) key: String,
 }
 
@@ -44,7 +44,8 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// Reads what the file has for these settings: nothing where there is none, or it is about others.
+    /// Reads the file. Returns an empty value if the file is missing or is about another authority. Leaves out a
+    /// certificate for other names.
     pub(super) fn read(path: &Path, settings: &AcmeConfig) -> Result<Self, ConfigError> {
         let failed = || ConfigError::io(format!("read {}", path.display()));
         let empty = || Self { directory: settings.directory.clone(), ..Self::default() };
@@ -75,7 +76,7 @@ impl Kept {
         Ok(Self { certificate, ..kept })
     }
 
-    /// Puts it in place of what was kept, in one step.
+    /// Replaces the file, in one step.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         private::replace(path, &serde_json::to_vec_pretty(self).map_err(io::Error::other)?)
     }

@@ -1,8 +1,8 @@
-//! A certificate that an authority makes by ACME (RFC 8555): obtained and renewed while the server runs.
+//! A certificate from an authority by ACME (RFC 8555), obtained and renewed while the server runs.
 //!
-//! The authority looks for the server on its own port, by TLS (`tls-alpn-01`, RFC 8737), so nothing else listens. Two
-//! thirds into a certificate's life it is renewed. Until a new one is there, and where none is to be had, the present
-//! one is shown.
+//! The authority connects to the server's own port by TLS (`tls-alpn-01`, RFC 8737), so no other port is needed. A
+//! certificate is renewed after two thirds of its life. Until a new certificate arrives, the present one stays in
+//! use.
 
 mod caller;
 mod kept;
@@ -35,14 +35,14 @@ const ATTEMPT: Duration = Duration::from_secs(5 * 60);
 const FIRST_PAUSE: Duration = Duration::from_secs(2 * 60);
 /// Longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
-/// Least time between two certificates, whatever their lives are.
+/// Least time between two certificates, however short their lives are.
 const MIN_PAUSE: Duration = Duration::from_secs(10);
-/// Longest certificate, with those above it, as PEM in bytes.
+/// Longest certificate chain, in bytes of PEM.
 const MAX_CHAIN_BYTES: usize = 256 << 10;
-/// Longest time without a look at the clock, which may be set meanwhile.
+/// Longest sleep between two looks at the clock, because the clock may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// Files and directories of the system that say where a host is.
+/// Files and directories that the system reads to resolve host names.
 pub(super) const NAME_SERVICE: &[&str] = &[
     "/etc/gai.conf",
     "/etc/host.conf",
@@ -53,20 +53,20 @@ pub(super) const NAME_SERVICE: &[&str] = &[
     "/run/systemd/resolve",
 ];
 
-/// A server's certificate by ACME.
+/// A server's certificate from an ACME authority.
 #[derive(Debug)]
 pub(super) struct Acme {
     pub(super) settings: AcmeConfig,
-    /// File of the account and the certificate.
+    /// File with the account and the certificate.
     path: PathBuf,
     kept: Mutex<Kept>,
     shown: Arc<Shown>,
     caller: Arc<Caller>,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt to get a certificate.
 pub(super) struct News {
-    /// Line for people.
+    /// Line for the operator.
     pub(super) line: String,
     /// Event for the audit log, with its fields.
     pub(super) event: &'static str,
@@ -74,7 +74,8 @@ pub(super) struct News {
 }
 
 impl Acme {
-    /// Takes up what is kept in `state`. The process may read all of the system yet, and has one thread.
+    /// Loads the account and the certificate kept in `state`. The process must still be able to read all of the
+    /// system, and must have one thread.
     pub(super) fn prepare(
         settings: &AcmeConfig,
         state: &Path,
@@ -97,7 +98,7 @@ impl Acme {
         ))
     }
 
-    /// Has a good certificate shown for ever, as far as the authority makes one; tells what comes of it.
+    /// Obtains and renews the certificate for ever, and reports each outcome to `told`.
     pub(super) async fn keep(&self, told: &dyn Fn(News)) -> Infallible {
         let (names, mut failures) = (self.settings.domains.join(", "), 0);
         if self.shown.ends().is_none() {
@@ -108,7 +109,7 @@ impl Acme {
             self.wait_until_due().await;
             let pause = match self.attempt().await {
                 Ok(()) => {
-                    // One that is due at once is no reason to ask for the next at once.
+                    // If even the new certificate is due for renewal, the attempts slow down as after failures.
                     let is_due = self.shown.due().is_some_and(|due| due <= SystemTime::now());
                     failures = if is_due { failures + 1 } else { 0 };
                     let ends = fmt_http_date(self.shown.ends().unwrap_or(UNIX_EPOCH));
@@ -130,7 +131,7 @@ impl Acme {
         }
     }
 
-    /// Waits for the time of renewal by the clock of the wall.
+    /// Waits until the certificate is due, by the system's clock.
     async fn wait_until_due(&self) {
         while let Some(due) = self.shown.due() {
             match due.duration_since(SystemTime::now()) {
@@ -140,7 +141,7 @@ impl Acme {
         }
     }
 
-    /// Line for people after a failure.
+    /// Line for the operator after a failed attempt.
     fn complaint(&self, why: &str, pause: Duration) -> String {
         let AcmeConfig { domains, directory, .. } = &self.settings;
         let mut text =
@@ -156,7 +157,7 @@ impl Acme {
         text
     }
 
-    /// Gets a certificate in bounded time. Whatever the authority answers, the server goes on.
+    /// Gets a certificate in bounded time. No answer of the authority stops the server, not even by a panic.
     async fn attempt(&self) -> Result<(), String> {
         let renewing = AssertUnwindSafe(self.renew()).catch_unwind();
         match timeout(ATTEMPT, renewing).await {
@@ -166,7 +167,7 @@ impl Acme {
         }
     }
 
-    /// Gets a certificate and shows it.
+    /// Orders a certificate, uses it, and stores it.
     async fn renew(&self) -> Result<(), String> {
         let certificate = self.order().await?;
         if certificate.chain.len() > MAX_CHAIN_BYTES {
@@ -176,7 +177,7 @@ impl Acme {
         self.change(|kept| kept.certificate = Some(certificate))
     }
 
-    /// Changes what is kept, for the next start too.
+    /// Changes the stored account and certificate, in memory and in the file.
     fn change(&self, change: impl FnOnce(&mut Kept)) -> Result<(), String> {
         let mut kept = lock(&self.kept);
         change(&mut kept);
@@ -185,13 +186,13 @@ impl Acme {
             .map_err(|error| format!("cannot write {}: {}", self.path.display(), failed(&error)))
     }
 
-    /// When the certificate ends, in seconds since 1970; nothing without one.
+    /// Returns the end of the certificate, in seconds since 1970, if there is a certificate.
     pub(super) fn ends(&self) -> Option<u64> {
         self.shown.ends()?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
     }
 }
 
-/// Pause after an attempt that failed, as so many did before it.
+/// Returns the pause after a failed attempt, with `failures` failed attempts before it.
 fn pause_after(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures)).min(MAX_PAUSE)
 }

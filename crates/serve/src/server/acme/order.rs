@@ -1,4 +1,4 @@
-//! An order: the authority is asked for a certificate, looks for the server under each of its names, and makes one.
+//! Orders a certificate: the authority validates each name at the server, and issues the certificate.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::Acme;
 use super::caller::Calls;
 use super::kept::Certificate;
 
-/// How long the authority is asked whether it has done its part: by pauses that grow.
+/// Growing pauses at which the authority is polled, and the longest time to poll.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(120));
 
-/// Type of a problem: the authority does not know our account (any more).
+/// ACME problem type: the authority does not know our account, or has forgotten it.
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 impl Acme {
-    /// Orders a certificate by a new key.
+    /// Orders a certificate for a new key.
     pub(super) async fn order(&self) -> Result<Certificate, String> {
         let account = self.account().await?;
         let names = self.settings.domains.iter().cloned().map(Identifier::Dns);
@@ -70,7 +70,7 @@ impl Acme {
         Ok(account)
     }
 
-    /// Shows the authority that the server has all the names.
+    /// Proves to the authority that the server has all the names.
     async fn prove(&self, order: &mut Order) -> Result<(), String> {
         let (mut answers, mut names) = (Vec::new(), order.authorizations());
         while let Some(name) = names.next().await {
@@ -93,7 +93,7 @@ impl Acme {
     }
 }
 
-/// What the authority found where it looked for the names in vain.
+/// Returns the authority's reason why a name could not be validated.
 async fn why_not(order: &mut Order) -> String {
     let mut names = order.authorizations();
     while let Some(Ok(mut name)) = names.next().await {
@@ -106,7 +106,7 @@ async fn why_not(order: &mut Order) -> String {
     "the order was refused".into()
 }
 
-/// Says what came of a request, with all that is behind it.
+/// Error text for a failed request.
 fn told(error: Error) -> String {
     match &error {
         Error::Api(problem) => said(problem),
@@ -116,7 +116,7 @@ fn told(error: Error) -> String {
     }
 }
 
-/// What the authority says about a problem.
+/// Error text for a problem that the authority reports.
 fn said(problem: &Problem) -> String {
     let kind = problem.r#type.as_deref().unwrap_or_default();
     let kind = kind.rsplit(':').next().unwrap_or_default();
@@ -124,6 +124,6 @@ fn said(problem: &Problem) -> String {
     let more: Vec<_> = problem.subproblems.iter().filter_map(|sub| sub.detail.as_deref()).collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
     let text = format!("refused as {kind}: {detail}{more}");
-    // It goes to terminals and logs.
+    // The text goes to terminals and logs.
     text.chars().filter(|letter| !letter.is_control()).take(1_000).collect()
 }

@@ -1,4 +1,4 @@
-//! What the server shows to whoever connects: its certificate, and to an authority that it has the name.
+//! The certificate in TLS handshakes: the server's own, or an answer to an authority that validates a name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,21 +14,21 @@ use x509_parser::parse_x509_certificate;
 use super::kept::Certificate;
 use crate::lock;
 
-/// Protocol that an authority speaks to look for a name (RFC 8737).
+/// ALPN protocol by which an authority validates a name (RFC 8737).
 pub(crate) const TLS_ALPN: &[u8] = b"acme-tls/1";
-/// Most certificates of a chain.
+/// Most certificates in a chain.
 const MAX_CHAIN: usize = 16;
-/// Part of a certificate's life, in its twentieths, by which renewals of many servers spread.
+/// Renewals of many servers are spread over up to 1/`SPREAD` of a certificate's life.
 const SPREAD: u32 = 20;
 
-/// What is shown at the moment.
+/// The certificates in use at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Shown(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     certificate: Option<Live>,
-    /// Answers to the authority, by the names that it looks for.
+    /// Answers to the authority, by the validated names.
     answers: BTreeMap<String, Arc<CertifiedKey>>,
 }
 
@@ -36,20 +36,20 @@ struct State {
 #[derive(Debug)]
 struct Live {
     key: Arc<CertifiedKey>,
-    /// When it is to be renewed.
+    /// Time of renewal.
     due: SystemTime,
     ends: SystemTime,
 }
 
 impl Shown {
-    /// Shows this certificate from now on.
+    /// Uses this certificate from now on.
     pub(super) fn show(&self, certificate: &Certificate) -> Result<(), String> {
         let live = Live::read(certificate)?;
         lock(&self.0).certificate = Some(live);
         Ok(())
     }
 
-    /// Shows an authority that the server has the name: until the answer that is returned is dropped.
+    /// Answers an authority that validates `name`, until the returned [`Answer`] is dropped.
     pub(super) fn answer(self: &Arc<Self>, name: &str, digest: &[u8]) -> Result<Answer, String> {
         let failed = |error: rcgen::Error| format!("answer for {name}: {error}");
         let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
@@ -59,24 +59,24 @@ impl Shown {
         let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(str::to_owned)?;
         let key = rustls::crypto::ring::sign::any_supported_type(&der);
         let key = key.map_err(|why| format!("answer for {name}: {why}"))?;
-        // That it is of the key is not checked: nobody but authorities knows the extension.
+        // `CertifiedKey::new` does not check that key and certificate match: only authorities know the extension.
         let key = CertifiedKey::new(vec![certificate.der().clone()], key);
         lock(&self.0).answers.insert(name.to_owned(), Arc::new(key));
         Ok(Answer { shown: Arc::clone(self), name: name.to_owned() })
     }
 
-    /// When the certificate ends.
+    /// Returns the end of the certificate, if there is one.
     pub(super) fn ends(&self) -> Option<SystemTime> {
         lock(&self.0).certificate.as_ref().map(|live| live.ends)
     }
 
-    /// When it is to be renewed.
+    /// Returns the time of the certificate's renewal, if there is a certificate.
     pub(super) fn due(&self) -> Option<SystemTime> {
         lock(&self.0).certificate.as_ref().map(|live| live.due)
     }
 }
 
-/// Answer to an authority, shown as long as it lives.
+/// An answer to an authority, in use until dropped.
 pub(super) struct Answer {
     shown: Arc<Shown>,
     name: String,
@@ -98,7 +98,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// The last second of the year 9999, since 1970: no date is later in HTTP.
+/// The last second of the year 9999, in seconds since 1970: the latest date in HTTP.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 impl Live {
@@ -122,7 +122,8 @@ impl Live {
     }
 }
 
-/// When a certificate is to be renewed: two thirds into its life, or a little earlier, by a random share of it.
+/// Returns the time of a renewal: after two thirds of the certificate's life, minus a random share of a twentieth of
+/// it.
 fn due((begins, ends): (SystemTime, SystemTime), share: u32) -> SystemTime {
     let life = ends.duration_since(begins).unwrap_or_default();
     let early = life / SPREAD * (share % 1_000) / 1_000;
@@ -135,7 +136,7 @@ fn random() -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// A key with its certificate, if they belong together.
+/// Combines a key with its certificate chain. Fails if they do not match.
 fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

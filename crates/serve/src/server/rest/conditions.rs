@@ -1,4 +1,4 @@
-//! Versions of files as HTTP names them, and requests that are for one of them alone.
+//! Entity tags of files, and conditional requests (`If-Match` and the like).
 
 use std::time::UNIX_EPOCH;
 
@@ -10,7 +10,7 @@ use deltic_tree::{Meta, RelPath, Timestamp};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 
-/// The entity tag of a version: strong where the store can tell versions apart, and gives away nothing else.
+/// Returns the entity tag of a version: strong if the store can tell versions apart. The tag reveals nothing else.
 pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
     match snapshot.identity() {
         Some(version) => tag_of_version(server, &version),
@@ -22,13 +22,13 @@ pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
     }
 }
 
-/// The entity tag of a file that was put in place as this version, and of no other that took its place since.
+/// Returns the entity tag of the committed `version`, even if another version has replaced the file since.
 pub(super) fn tag_of_new(
     server: &Server,
     (store, file): (&LocalStore, &RelPath),
     version: Option<Version>,
 ) -> Result<String, StoreError> {
-    // Without a version any tag is a weak one.
+    // A commit without a version gets a weak tag, from the file as it is now.
     version.map_or_else(
         || Ok(tag(server, &store.open(file)?)),
         |version| Ok(tag_of_version(server, &version)),
@@ -50,7 +50,7 @@ fn hash_content(hash: &mut blake3::Hasher, len: u64, modified: Timestamp) {
     hash.update(&modified.nanos.to_le_bytes());
 }
 
-/// The entity tag of an answer that is made anew each time.
+/// Returns the entity tag of a generated answer, such as a directory listing.
 pub(super) fn tag_of(server: &Server, body: &[u8]) -> String {
     quoted(blake3::keyed_hash(&server.tag_key, body))
 }
@@ -59,7 +59,7 @@ fn quoted(hash: blake3::Hash) -> String {
     format!("\"{}\"", &hash.to_hex()[..32])
 }
 
-/// True if a condition names this version, or any.
+/// True if the header `condition` names this tag, or `*`.
 pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> bool {
     let values = headers.get_all(condition).into_iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -72,13 +72,13 @@ pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag
 pub(super) enum Verdict {
     /// The request may go on.
     Holds,
-    /// The client has this version: `If-None-Match` or `If-Modified-Since`.
+    /// The client already has the present version (`If-None-Match` or `If-Modified-Since`).
     HasIt,
-    /// This condition fails.
+    /// This condition fails, for this reason.
     Fails(&'static str),
 }
 
-/// A version of a file, as conditions name one.
+/// The tag and time of a file's present version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) tag: &'a str,
@@ -109,13 +109,13 @@ pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdic
     }
 }
 
-/// Seconds since 1970 of a header's date.
+/// Returns the date in a header, in seconds since 1970.
 fn date(headers: &HeaderMap, name: &header::HeaderName) -> Option<i64> {
     let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
     i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
 
-/// Checks the conditions of a change; what is to be replaced.
+/// Checks the conditions of a change. Returns the metadata of the file to replace, or `None` if there is no file.
 pub(super) fn check_conditions(
     (server, store): (&Server, &LocalStore),
     file: &RelPath,
@@ -134,7 +134,7 @@ pub(super) fn check_conditions(
     let tag = opened.as_ref().map(|snapshot| tag(server, snapshot));
     let modified = opened.as_ref().map_or_else(Timestamp::default, |it| it.meta().modified);
     let present = tag.as_deref().map(|tag| Present { tag, modified });
-    // `If-Modified-Since` is for GET and HEAD alone.
+    // `If-Modified-Since` applies to GET and HEAD only.
     match weigh(headers, present) {
         Verdict::HasIt if headers.contains_key(header::IF_NONE_MATCH) => {
             Err(failed("there is such a file (If-None-Match)"))
@@ -144,13 +144,13 @@ pub(super) fn check_conditions(
     }
 }
 
-/// The answer where a condition of the request does not hold.
+/// Returns the answer (412) to a request whose condition fails.
 pub(super) fn failed(why: &str) -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
 }
 
-/// The answer to a change that failed at its commit. A request whose conditions held when they were checked, and
-/// where another client committed first, is answered as if the conditions had failed.
+/// Returns the answer to a change that failed at its commit. If the request had conditions and another client
+/// committed first, the answer is that of a failed condition.
 pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
     let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
     match is_lost && has_conditions(headers) {
@@ -159,21 +159,21 @@ pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
     }
 }
 
-/// True if a change has conditions.
+/// True if the headers contain a condition for a change.
 fn has_conditions(headers: &HeaderMap) -> bool {
     CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name))
 }
 
-/// True if a change is for one version of the file alone.
+/// True if a change applies to one version of the file only.
 pub(super) fn names_version(headers: &HeaderMap) -> bool {
     headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_UNMODIFIED_SINCE)
 }
 
-/// Conditions that a change may have.
+/// Conditions that the server checks for a change.
 const CHANGE_CONDITIONS: [header::HeaderName; 3] =
     [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE];
 
-/// Refuses a change of a file that does not name its version.
+/// Refuses a change without `If-Match`.
 pub(super) fn need_condition(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::IF_MATCH) {
         return Ok(());

@@ -1,6 +1,7 @@
-//! Deltas by plain HTTP: signatures, patches and deltas of files, in the formats of `deltic signature` and its like.
+//! Deltas by plain HTTP: signatures, patches and deltas of files, in the formats of `deltic signature`, `deltic
+//! delta` and `deltic patch`.
 //!
-//! The server keeps nothing between two requests. A body is bounded, and so is what a patch makes of it.
+//! The server keeps nothing between two requests. The length of a body and the growth of a patched file are bounded.
 
 use std::sync::Arc;
 
@@ -29,13 +30,13 @@ use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Longest body of a signature or a delta.
+/// Longest body of a signature or a delta, in bytes.
 const MAX_BODY: u64 = 64 << 20;
-/// Bytes of memory for a byte of a signature.
+/// Bytes of memory for each byte of a signature, when a delta is made.
 const INDEX_COST: u64 = 3;
-/// The same where it is told of each chunk where it was found.
+/// Bytes of memory for each byte of a signature, when the place of each matching chunk is kept (`?as=match`).
 const FOUND_COST: u64 = 6;
-/// Most bytes that a patch makes of each byte of the old version and of its body.
+/// Most bytes that a patch may write, for each byte of the old version and of the patch.
 const MAX_GROWTH: u64 = 4;
 /// Bytes that a patch writes in one step.
 const STEP_BYTES: usize = 8 << 20;
@@ -52,7 +53,8 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
     Ok(answer(&server, &tag, made))
 }
 
-/// Answers with the delta from the file that a signature is of to this one.
+/// Answers with the delta from the client's version, whose signature is the body, to the server's version of the
+/// file.
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     at.file()?;
@@ -65,7 +67,7 @@ pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Res
     Ok(answer(&server, &tag, made))
 }
 
-/// Answers with what the file has of a new version whose signature is sent.
+/// Answers with the spans of the file that match chunks of a new version, whose signature is the body.
 pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     at.file()?;
@@ -80,7 +82,7 @@ pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<R
     Ok(answer(&server, &tag, made))
 }
 
-/// A signature that was sent, and the memory that it takes: so many bytes for each of its own.
+/// Reads a signature from a body, and reserves `cost` bytes of memory for each byte of the signature.
 async fn known(at: &At, body: Body, cost: u64) -> Result<(RecipeFile, Incoming), Problem> {
     let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, cost))?;
     let mut reader = RecipeReader::new(MAX_KNOWN_CHUNKS);
@@ -94,7 +96,7 @@ fn garbled(why: FormatError) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}; nothing was changed"))
 }
 
-/// Something that is written of a file's bytes.
+/// Output computed from a file's bytes.
 trait Write: Send + 'static {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError>;
     fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError>;
@@ -110,7 +112,7 @@ impl Write for recipe::RecipeWriter {
     }
 }
 
-/// A delta, with the memory that its index takes.
+/// A delta writer, with the memory reserved for its index.
 impl Write for (DeltaWriter, Incoming) {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         self.0.push(bytes, out)
@@ -121,7 +123,7 @@ impl Write for (DeltaWriter, Incoming) {
     }
 }
 
-/// Matches, with the same; they are told at the end.
+/// A search for matches, with the memory reserved for its index. The matches are written at the end.
 impl Write for (MatchFinder, Incoming) {
     fn push(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<(), CodecError> {
         self.0.push(bytes)
@@ -132,7 +134,7 @@ impl Write for (MatchFinder, Incoming) {
     }
 }
 
-/// An answer in the making.
+/// An answer computed while the file is read.
 struct Making<W> {
     pieces: Pieces,
     writer: Option<W>,
@@ -163,10 +165,10 @@ fn answer(server: &Server, tag: &str, mut made: Making<impl Write>) -> Response 
     no_store(response.body(body).expect("headers are plain text"))
 }
 
-/// Puts a new version in place that a delta makes of the present one, as a whole.
+/// Replaces a file atomically with the version that a delta makes of it.
 pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Write)?;
-    // Its copies, and the answer, tell what is there.
+    // The delta's copies, and the answer, reveal the file's content.
     at.volume(&server, Right::Read)?;
     need_condition(&at.headers)?;
     let file = at.file()?;
@@ -193,13 +195,13 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// A delta that was read to its end, and holds what its bytes alone can show.
+/// A delta that was read to its end, with all checks done that need only its own bytes.
 struct Patch {
     bytes: Vec<u8>,
     header: DeltaHeader,
     new_len: u64,
     digest: Digest,
-    /// Keeps its memory taken.
+    /// Holds the memory of `bytes` reserved.
     _incoming: Incoming,
 }
 
@@ -225,10 +227,10 @@ impl Patch {
     }
 }
 
-/// A patch under way.
+/// A patch in progress.
 struct Patching {
     patch: Patch,
-    /// Bytes of the patch that were parsed.
+    /// Bytes of the patch that were fed to the parser.
     read: usize,
     parser: RecordParser<DeltaFormat>,
     old: Arc<LocalSnapshot>,
@@ -236,7 +238,7 @@ struct Patching {
     new: LocalRebuild,
     sum: StreamSummary,
     made: u64,
-    /// The rest of a copy.
+    /// The part of the current copy that is still to be copied.
     copy: Option<Span>,
 }
 
@@ -261,7 +263,7 @@ impl Patching {
         Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
     }
 
-    /// Makes some more of the new version.
+    /// Writes the next bytes of the new version, about [`STEP_BYTES`] of them.
     fn step(&mut self) -> Result<Step, Problem> {
         let end = self.made + STEP_BYTES as u64;
         while self.made < end {
@@ -290,7 +292,7 @@ impl Patching {
         Ok(Step::On)
     }
 
-    /// Copies a piece, and leaves the rest for later.
+    /// Copies at most `PIECE` bytes of a span, and keeps the rest for the next step.
     fn copy_some(&mut self, Span { start, len }: Span) -> Result<(), Problem> {
         let want = (len as usize).min(PIECE);
         let mut piece = vec![0; want];
@@ -314,7 +316,7 @@ impl Patching {
         self.sum.push(bytes).map_err(|error| garbled(error.into()))
     }
 
-    /// Holds what was made against what was promised.
+    /// Compares length and digest of the new version with those in the delta.
     async fn check(self, server: &Server) -> Result<Ready, Problem> {
         let Self { patch, old, store, new, sum, .. } = self;
         let made = sum.finish().map_err(|error| garbled(error.into()))?;
@@ -322,7 +324,7 @@ impl Patching {
             return Ok(Ready { len: made.len, old, store, new });
         }
         drop(new);
-        // The second look: is it the delta that is wrong, or the version that it is for?
+        // The digest of the old version tells whether the delta is damaged or is for another version.
         let looking = (Pieces::whole(old), StreamSummary::new(&patch.header.spec));
         let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
             None => Ok(Step::Done),
@@ -342,7 +344,7 @@ fn other_version() -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
 }
 
-/// A new version that is what its delta promised.
+/// A complete new version whose digest was checked, ready to be committed.
 struct Ready {
     len: u64,
     old: Arc<LocalSnapshot>,

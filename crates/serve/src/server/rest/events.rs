@@ -1,4 +1,4 @@
-//! Changes of a volume as they happen: server-sent events.
+//! Changes of a volume as server-sent events.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -25,14 +25,14 @@ use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server, SessionPermit, Somebody};
 use crate::server::volume::Right;
 
-/// Longest silence: proxies cut connections that are silent for a minute.
+/// Longest time without a byte sent: proxies cut connections that are silent for a minute.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// Most events in a piece.
+/// Most events in one piece of the answer.
 const PIECE: usize = 100;
-/// Header by which a client goes on where it was.
+/// Header that names the last event that the client received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Tells what changes in a volume, as far as the token may read it.
+/// Streams the changes of a volume that the token may read.
 pub(super) async fn follow(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -51,24 +51,24 @@ pub(super) async fn follow(
     }));
     let response = Response::builder()
         .header(header::CONTENT_TYPE, "text/event-stream")
-        // nginx holds answers back otherwise.
+        // Without this header, nginx buffers the answer.
         .header(HeaderName::from_static("x-accel-buffering"), "no");
     Ok(no_store(response.body(body).expect("headers are plain text")))
 }
 
-/// A client who follows.
+/// A client that follows the changes of a volume.
 struct Follower {
     events: Arc<Events>,
     grant: Grant,
-    /// Events that it has seen, or passed over.
+    /// Number of the last event sent to the client or skipped.
     seen: u64,
     more: watch::Receiver<u64>,
-    /// The first piece.
+    /// The first piece of the answer, until it is sent.
     first: Option<String>,
-    /// Ends where nothing more is to be told: the token is revoked, or the server ends.
+    /// Completes when the token is revoked, or the server drains.
     ends: Pin<Box<dyn Future<Output = ()> + Send>>,
     has_ended: bool,
-    /// Time of the next sign of life.
+    /// Time of the next heartbeat.
     beat: Instant,
     _here: (Somebody, SessionPermit),
 }
@@ -86,7 +86,8 @@ impl Follower {
         let has_ended = followed.is_err();
         let (seen, more, first) = match followed {
             Ok((seen, more, place)) => {
-                // What changes in other parts is nobody's business.
+                // A position reveals how much changes in other parts: only a token for all of the volume receives
+                // one.
                 let place = if known.grant.path.is_none() {
                     format!("id: {place}\n")
                 } else {
@@ -110,13 +111,14 @@ impl Follower {
         Self { events, grant, seen, more, first, ends, has_ended, beat, _here }
     }
 
-    /// The next piece, until there is none.
+    /// Returns the next piece of the answer, or `None` at its end.
     async fn next(&mut self) -> Option<String> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
         while !self.has_ended {
-            // Who never waits is asked too; and nothing else ends with the time of a token.
+            // Polled here as well: a busy volume never reaches the `select!` below, which does not end at the token's
+            // expiry.
             if self.ends.as_mut().now_or_never().is_some()
                 || self.grant.has_ended(SystemTime::now())
             {
@@ -142,7 +144,7 @@ impl Follower {
                 () = &mut self.ends => self.has_ended = true,
                 // The sender lives as long as the volume.
                 _ = self.more.changed() => {}
-                // What others hear is no sign of life to this one.
+                // Events for other clients do not reset this heartbeat.
                 () = sleep_until(self.beat) => {
                     self.beat = Instant::now() + HEARTBEAT;
                     return Some(": still here\n\n".into());
@@ -164,7 +166,7 @@ fn told(Event { place, path, became }: &Event) -> String {
     text
 }
 
-/// The last word to who has missed something.
+/// Returns the last event for a client that missed events.
 fn missed() -> String {
     let why = "events between are not kept any more: list the volume, and follow anew without Last-Event-ID";
     format!("event: missed\nid:\ndata: {}\n\n", json!({ "why": why }))

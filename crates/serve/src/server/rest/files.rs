@@ -1,4 +1,4 @@
-//! Files: read, replaced as a whole, removed.
+//! Reads, replaces and removes whole files.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Longest file of which a digest is sent.
+/// Size of the largest file whose digest is sent, in bytes.
 const MAX_DIGESTED: u64 = 64 << 20;
 /// Header that asks for a file's digest (RFC 9530).
 const WANT_REPR_DIGEST: &str = "want-repr-digest";
 /// Header of a body's digest (RFC 9530).
 const REPR_DIGEST: &str = "repr-digest";
 
-/// Answers with a file, or something of it.
+/// Answers with a file, or with its signature or old versions (`?as=`).
 pub(super) async fn get(
     State(server): State<Arc<Server>>,
     at: At,
@@ -51,7 +51,7 @@ pub(super) async fn get(
     }
 }
 
-/// Changes a file, or answers a question that has a body.
+/// Changes a file, or answers a query that has a body (`?as=`).
 pub(super) async fn post(
     State(server): State<Arc<Server>>,
     at: At,
@@ -126,7 +126,7 @@ fn described(snapshot: &LocalSnapshot, tag: &str) -> Builder {
         .header(header::CONTENT_DISPOSITION, "attachment")
         .header(header::CONTENT_SECURITY_POLICY, "sandbox")
         .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    // While a program writes to the file, the bytes may be of two versions: a client could keep them as one version.
+    // While a program writes to the file, the bytes may mix two versions, and a client could cache them as one.
     if snapshot.has_writer() {
         return response;
     }
@@ -138,7 +138,7 @@ fn described(snapshot: &LocalSnapshot, tag: &str) -> Builder {
     }
 }
 
-/// True if the client asks for a SHA-256 (RFC 9530): a preference of 0 says no.
+/// True if the client asks for a SHA-256 (RFC 9530); a preference of 0 declines.
 fn wants_digest(headers: &HeaderMap) -> bool {
     let values = headers.get_all(WANT_REPR_DIGEST).into_iter();
     let mut wanted =
@@ -146,7 +146,7 @@ fn wants_digest(headers: &HeaderMap) -> bool {
     wanted.any(|one| one.trim().strip_prefix("sha-256=").is_some_and(|how| how.trim() != "0"))
 }
 
-/// The SHA-256 of a file.
+/// Computes the SHA-256 of a file.
 async fn digest(server: &Server, snapshot: &Arc<LocalSnapshot>) -> Result<[u8; 32], Problem> {
     let state = (Pieces::whole(Arc::clone(snapshot)), Sha256::new());
     let (_, hash) = steps(server, state, |(pieces, hash)| match pieces.next()? {
@@ -160,7 +160,7 @@ async fn digest(server: &Server, snapshot: &Arc<LocalSnapshot>) -> Result<[u8; 3
     Ok(hash.finalize().into())
 }
 
-/// Part of a file that is asked for.
+/// Part of a file that a `Range` header asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     All,
@@ -168,7 +168,7 @@ enum Asked {
     Nothing,
 }
 
-/// Parses a range of a file of `len` bytes. Several of them, and what is none, stand for all.
+/// Parses a `Range` header for a file of `len` bytes. Several ranges, or an invalid range, ask for all of the file.
 fn parse_range(value: &HeaderValue, len: u64) -> Asked {
     let span = || {
         let (first, last) = value.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
@@ -191,7 +191,7 @@ fn parse_range(value: &HeaderValue, len: u64) -> Asked {
     }
 }
 
-/// Puts a new version in place, as a whole.
+/// Replaces a file atomically with the request's body, or creates the file.
 pub(super) async fn write(
     State(server): State<Arc<Server>>,
     at: At,
@@ -239,7 +239,7 @@ pub(super) async fn write(
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// Writes a body to a new version; the SHA-256 of it.
+/// Writes a body to a new version, and returns the SHA-256 of the body.
 async fn fill(
     server: &Server,
     rebuild: LocalRebuild,
@@ -273,7 +273,7 @@ async fn fill(
     if at < len { Err(broken()) } else { Ok((rebuild, hash.finalize().into())) }
 }
 
-/// The SHA-256 that a body is to have, if the request says one.
+/// Returns the SHA-256 that the request announces for its body (`Repr-Digest`), if there is one.
 fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
     let Some(value) = headers.get(REPR_DIGEST) else { return Ok(None) };
     let bad = || Problem::new(StatusCode::BAD_REQUEST, "Repr-Digest: not sha-256=:BASE64:");
@@ -299,7 +299,8 @@ pub(super) async fn delete(
         if store.look(&file)?.is_none() {
             return Err(missing());
         }
-        // What is compared is this version, or a later one, which is none to be removed.
+        // Opened before the check: if a later version passes the check, `remove_version` refuses to remove the later
+        // version.
         let version = store.open(&file)?;
         check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
         let removed = store.remove_version(&file, &version);

@@ -1,4 +1,4 @@
-//! Bodies that come in: bounded in length, in time, and in the memory that all of them take together.
+//! Request bodies, bounded in length, in time, and in the memory of all bodies together.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use tokio::time::timeout;
 
 use crate::server::problem::Problem;
 
-/// Longest time without a byte of a body.
+/// Longest wait for the next byte of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that a body has to bring in a second, on average, after the first minute.
+/// Least average speed of a body, in bytes a second, after the first minute.
 const LEAST_RATE: u64 = 4 << 10;
-/// Bytes of memory that are taken at once.
+/// Bytes of memory reserved at once.
 const UNIT: u64 = 64 << 10;
-/// Memory of this process for bodies that are held, and for what is made of them.
+/// Memory of this process for request bodies and for the indexes built from them, in units of `UNIT` bytes.
 static MEMORY: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new((512 << 20) / UNIT as usize)));
 
-/// A body, and the memory that it may take.
+/// A request body, with the memory reserved for it.
 pub(super) struct Incoming {
     body: BodyDataStream,
     most: u64,
@@ -36,7 +36,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// A body of `most` bytes, each of which takes `cost` bytes of memory.
+    /// Prepares to read a body of at most `most` bytes, each of which costs `cost` bytes of memory.
     pub(super) fn new(
         headers: &HeaderMap,
         body: Body,
@@ -49,10 +49,10 @@ impl Incoming {
         Ok(Self { body, most, cost, come: 0, began: Instant::now(), taken: Vec::new() })
     }
 
-    /// The next bytes, until it has ended.
+    /// Returns the next bytes, or `None` at the end of the body.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(piece) = next(&mut self.body).await? else { return Ok(None) };
-        // It holds memory that others could use.
+        // A slow body holds memory that other requests could use.
         let due = BODY_TIMEOUT + Duration::from_secs(self.come / LEAST_RATE);
         if self.began.elapsed() > due {
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"));
@@ -73,7 +73,7 @@ impl Incoming {
     }
 }
 
-/// All of a body of at most `most` bytes.
+/// Reads a whole body of at most `most` bytes.
 pub(crate) async fn collect(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Problem> {
     let mut body = Incoming::new(headers, body, (most, 1))?;
     let mut bytes = BytesMut::new();
@@ -83,7 +83,7 @@ pub(crate) async fn collect(headers: &HeaderMap, body: Body, most: u64) -> Resul
     Ok(bytes.freeze())
 }
 
-/// The next bytes of a body, until it has ended.
+/// Returns the next bytes of a body, or `None` at its end.
 pub(super) async fn next(body: &mut BodyDataStream) -> Result<Option<Bytes>, Problem> {
     let piece = timeout(BODY_TIMEOUT, body.next()).await.map_err(|_| broken())?;
     piece.transpose().map_err(|_| broken())
@@ -119,7 +119,7 @@ pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Length of a body, where the request says it.
+/// Returns the request's `Content-Length`, if the header is there and is a number.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

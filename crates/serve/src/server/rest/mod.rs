@@ -1,4 +1,4 @@
-//! Plain HTTP: volumes, trees and files (docs/server.md).
+//! The HTTP interface: volumes, trees and files (docs/server.md).
 
 mod conditions;
 mod delta;
@@ -33,7 +33,7 @@ use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::Rights;
 
-/// Its paths, with what is done at each.
+/// The paths of this interface, with their handlers.
 pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     [
@@ -50,27 +50,27 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
     ]
 }
 
-/// Description of all requests, as OpenAPI 3.1 has it.
+/// Description of the interface in OpenAPI 3.1.
 const OPENAPI: &str = include_str!("openapi.json");
 
 async fn describe(_: Known) -> impl IntoResponse {
     no_store(([(header::CONTENT_TYPE, "application/json")], OPENAPI))
 }
 
-/// What is used of the token's own quota, by the names of its volumes.
+/// Returns usage and limits of the token's own quota, by the names of the token's volumes.
 async fn quotas(
     server: &Arc<Server>,
     known: &Known,
 ) -> Result<BTreeMap<String, (Usage, QuotaLimits)>, Problem> {
     let own = known.quotas.first().filter(|quota| quota.token == known.token).cloned();
-    // Who writes nothing need not have it counted.
+    // A token that may not write needs no count of its usage.
     let Some(own) = own.filter(|_| known.grant.write) else { return Ok(BTreeMap::new()) };
     let its = server.volumes.iter().filter(|(name, _)| known.grant.is_for(name));
     let its: Vec<_> = its.map(|(text, volume)| (text.clone(), volume.name.clone())).collect();
     let again = Arc::clone(server);
     on_disk(server, move || {
         let used = |(text, name): (String, Name)| {
-            // A part that is not there has nothing in it.
+            // A part that does not exist has no usage.
             let quota = again.access.quotas.hold(std::slice::from_ref(&own), &name).ok()?.pop()?;
             Some((text, (quota.usage()?, quota.limits())))
         };
@@ -79,7 +79,7 @@ async fn quotas(
     .await
 }
 
-/// Lists the volumes that a token is for.
+/// Lists the volumes that the token gives access to.
 async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoResponse {
     let mut held = quotas(&server, &known).await.unwrap_or_default();
     let volumes: Vec<_> = (server.volumes.keys())

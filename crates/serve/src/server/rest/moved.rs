@@ -1,4 +1,4 @@
-//! A file that gets another path.
+//! Moves a file to another path of its volume.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Gives a file another path in its volume, where nothing is yet, in one step.
+/// Moves a file to a path that does not exist yet, in one step.
 pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Write)?;
     at.volume(&server, Right::Delete)?;
@@ -27,9 +27,9 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     let tag = on_disk(&server, move || {
         let store = volume.store()?;
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
-        // What is asked of the new place is none of these conditions.
+        // `If-None-Match` is about the new path, so it is left out of the check of the old path.
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
-        // The conditions are checked for this version or for a later one, which does not move.
+        // Opened before the check: if a later version passes the check, the rename of this version fails.
         let version = match store.open(&from) {
             Err(StoreError::NotFound { .. }) => None,
             opened => Some(opened?),
@@ -52,7 +52,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// The answer where the file was not moved.
+/// Returns the answer to a move that failed.
 fn not_moved((headers, from): (&HeaderMap, &RelPath), error: StoreError) -> Problem {
     match &error {
         StoreError::NotFound { .. } => not_committed(headers, error),

@@ -1,5 +1,5 @@
-//! Long answers and long work, piece by piece: a request that nobody waits for any more ends, and a slow client holds
-//! no thread.
+//! Streams long answers and does long work in pieces: work ends when the client leaves, and a slow client holds no
+//! thread.
 
 use std::error::Error;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 
-/// Bytes that are read or written at once.
+/// Bytes read or written at once.
 pub(super) const PIECE: usize = 256 << 10;
 
-/// Bytes of a version, piece by piece.
+/// The bytes of one version of a file, read in pieces.
 pub(super) struct Pieces {
     snapshot: Arc<LocalSnapshot>,
     span: Range<u64>,
@@ -30,14 +30,14 @@ impl Pieces {
         Self { snapshot: snapshot.into(), span }
     }
 
-    /// All bytes of a version.
+    /// Reads all bytes of a version.
     pub(super) fn whole(snapshot: impl Into<Arc<LocalSnapshot>>) -> Self {
         let snapshot = snapshot.into();
         let len = snapshot.meta().len;
         Self { snapshot, span: 0..len }
     }
 
-    /// The next bytes, as long as the file is what it was.
+    /// Returns the next bytes, or `None` at the end. Errors: `Changed` if the file changed while it was read.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let Self { snapshot, span } = self;
         if span.is_empty() {
@@ -58,7 +58,7 @@ impl Pieces {
     }
 }
 
-/// Sends what `step` makes until it has no more, and breaks off where it fails.
+/// Streams the pieces that `step` makes, until `step` returns `None` or fails; an error breaks off the body.
 pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
     server: &Server,
     mut step: impl FnMut() -> Result<Option<Vec<u8>>, E> + Send + 'static,
@@ -101,7 +101,7 @@ pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
     }))
 }
 
-/// Does steps until one says that there is no more to do.
+/// Repeats `step` until the step returns [`Step::Done`].
 pub(super) async fn steps<T: Send + 'static>(
     server: &Server,
     mut state: T,
@@ -123,7 +123,7 @@ pub(super) async fn steps<T: Send + 'static>(
     }
 }
 
-/// State of work that is done by steps.
+/// Whether work has more steps to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     On,

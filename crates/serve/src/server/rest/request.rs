@@ -1,4 +1,4 @@
-//! What all requests need: who asks, a thread that may wait for the disk, paths and directories.
+//! Extractors and helpers for all requests: the client, work on the disk, paths and directories.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn bad_path(error: &PathRejection) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
-/// The parameters of a request, behind the question mark of its address.
+/// The query parameters of a request.
 pub(crate) struct Parameters<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
@@ -72,15 +72,15 @@ fn bad_query(_: QueryRejection) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
-/// A file that a request is about, and what it asks of it.
+/// The file that a request is about, with the request's parameters.
 pub(super) struct At {
     pub(super) known: Known,
     pub(super) headers: HeaderMap,
-    /// The form that is asked for: `?as=`.
+    /// The form of the file that the request asks for: `?as=`.
     pub(super) form: Option<String>,
-    /// The old version that is asked for: `?version=`.
+    /// The old version that the request asks for: `?version=`.
     pub(super) version: Option<String>,
-    /// The new path of what moves: `?to=`.
+    /// The new path in a request to move the file: `?to=`.
     pub(super) to: Option<String>,
     volume: String,
     path: String,
@@ -123,12 +123,12 @@ where
 }
 
 impl At {
-    /// The volume, if the client has this right at this path there.
+    /// Opens the volume, if the client has this right at the request's path.
     pub(super) fn volume(&self, server: &Server, right: Right) -> Result<Volume, Problem> {
         self.volume_at(server, right, &self.file()?)
     }
 
-    /// The same at another path.
+    /// Opens the volume, if the client has this right at `path`.
     pub(super) fn volume_at(
         &self,
         server: &Server,
@@ -138,12 +138,12 @@ impl At {
         server.volume_for(right, (&self.known, &self.volume, path))
     }
 
-    /// The path in the volume.
+    /// Returns the path in the volume.
     pub(super) fn file(&self) -> Result<RelPath, Problem> {
         path(&self.path)
     }
 
-    /// Refuses what nobody can ask of a file.
+    /// Refuses a value of `?as=` that this method does not know.
     pub(super) fn unknown<T>(&self) -> Result<T, Problem> {
         let asked = self.form.as_deref().unwrap_or_default();
         let why = format!("?as={asked}: no such form of a file for this method");
@@ -151,14 +151,14 @@ impl At {
     }
 }
 
-/// Says that an answer is nobody else's.
+/// Marks an answer so that no cache stores it.
 pub(crate) fn no_store(response: impl IntoResponse) -> Response {
     let mut response = response.into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Parses a path of an address.
+/// Parses a path from the address of a request.
 pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
     let path = RelPath::parse(text.trim_end_matches('/').as_bytes());
     let path = path.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, format!("path: {why}")))?;
@@ -171,7 +171,7 @@ pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
     Ok(path)
 }
 
-/// Does something on a thread that may wait for the disk.
+/// Runs `work` on a thread that may block on the disk.
 pub(crate) async fn on_disk<T: Send + 'static>(
     server: &Server,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
@@ -185,7 +185,7 @@ pub(crate) async fn on_disk<T: Send + 'static>(
     done.await.map_err(failed)?
 }
 
-/// Directories that are made for what comes into them. They go again with this value, unless it came.
+/// Directories created above an entry. Dropping the value removes them again, unless [`keep`](Self::keep) was called.
 pub(super) struct Above {
     store: LocalStore,
     made: Vec<RelPath>,
@@ -196,7 +196,7 @@ impl Above {
         Self { store: store.clone(), made: Vec::new() }
     }
 
-    /// Makes a directory and those above it, unless it is there.
+    /// Creates a directory and its missing parents.
     pub(super) fn make(&mut self, dir: &RelPath) -> Result<(), Problem> {
         let Some((above, _)) = dir.split_last() else { return Ok(()) };
         match self.store.look(dir)? {
@@ -214,12 +214,12 @@ impl Above {
         Ok(())
     }
 
-    /// Makes all that is above an entry.
+    /// Creates the missing parents of an entry.
     pub(super) fn make_for(&mut self, entry: &RelPath) -> Result<(), Problem> {
         entry.split_last().map_or(Ok(()), |(above, _)| self.make(&above))
     }
 
-    /// Leaves them where they are: whether some were made.
+    /// Keeps the created directories. True if any were created.
     pub(super) fn keep(mut self) -> bool {
         !std::mem::take(&mut self.made).is_empty()
     }
@@ -227,7 +227,7 @@ impl Above {
 
 impl Drop for Above {
     fn drop(&mut self) {
-        // One in which something is by now stays.
+        // A directory that is no longer empty stays.
         let _ = self.made.iter().rev().try_for_each(|dir| self.store.remove_empty(dir));
     }
 }

@@ -1,4 +1,4 @@
-//! All requests, in this process: those that make no sense, and what describes them.
+//! Tests of all requests in this process: malformed requests, and the description of the API.
 
 mod tenants;
 
@@ -30,7 +30,7 @@ use crate::token::{Token, new_token};
 const CHILD: &str = "DELTIC_TEST_REST";
 const FILE: &str = "/v1/volumes/photos/files/dir/file";
 
-/// A process keeps to volumes for good, so it is another one.
+/// Runs a test in a process of its own, because a process is confined to its volumes for good.
 fn in_a_child(name: &str, test: impl FnOnce(&Path)) {
     if let Some(world) = std::env::var_os(CHILD) {
         return test(Path::new(&world));
@@ -46,7 +46,7 @@ fn in_a_child(name: &str, test: impl FnOnce(&Path)) {
     assert!(run.status.success() && shown[0].contains("1 passed"), "{shown:#?}");
 }
 
-/// A server that listens to nobody.
+/// A server without a listener.
 struct Here {
     service: TowerToHyperService<axum::Router>,
     token: Token,
@@ -108,7 +108,7 @@ impl Here {
     }
 }
 
-/// An error says what it is in the form of RFC 9457, if the method has a body.
+/// Checks that an error has the form of RFC 9457, if the method has a body.
 async fn assert_problem(answer: Response<Body>, what: &str) {
     let status = answer.status();
     if status.is_success() {
@@ -148,13 +148,13 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
                         .replace("{path}", "dir/file")
                         .replace("{id}", "0?at=0");
                     for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"] {
-                        // What answers GET answers HEAD.
+                        // A path that answers GET also answers HEAD.
                         let is_get = method == "HEAD" && methods.get("get").is_some();
                         let is_named = is_get || methods.get(method.to_lowercase()).is_some();
                         let wanted = match is_named {
-                            // A stream is known to its own token alone.
+                            // A stream is visible only to the token that opened it.
                             true if path == "/v1/streams/{id}" => StatusCode::NOT_FOUND,
-                            // These need no token, and give nothing away.
+                            // These paths need no token, and reveal nothing.
                             true if path == "/healthz" => StatusCode::OK,
                             true if path == SOCKET_PATH => StatusCode::UPGRADE_REQUIRED,
                             true => StatusCode::UNAUTHORIZED,
@@ -254,7 +254,7 @@ fn a_long_directory_is_listed_by_pages_whatever_its_names() {
                 }
                 assert_eq!(seen, names.map(printable), "{limit}");
             }
-            // The last name of a page may be gone when the next one is asked for.
+            // The last name of a page may be removed before the next page is asked for.
             let (_, body) = here
                 .known(Method::GET, "/v1/volumes/photos/tree/dir?limit=1&after=b", Vec::new())
                 .await;
@@ -306,7 +306,7 @@ impl Dice {
             let (at, byte) = (self.roll(bytes.len().max(1)), self.roll(256) as u8);
             match self.roll(6) {
                 _ if bytes.is_empty() => bytes.push(byte),
-                // Most of what counts is at both ends.
+                // Most of the interesting bytes are at both ends.
                 0 => bytes[at.min(60)] = byte,
                 1 => bytes[at] ^= 1 << (byte % 8),
                 2 => bytes.truncate(at),
@@ -344,7 +344,7 @@ fn ten_thousand_garbled_signatures_and_deltas_do_no_harm() {
                 let (status, _) = here.known(Method::POST, &format!("{FILE}?as=patch"), body).await;
                 let is = std::fs::read(&at).unwrap();
                 match status.as_u16() {
-                    // It was another way to say the same.
+                    // The changed delta still describes the same new version.
                     204 => assert_eq!(is, new, "{nth}"),
                     400 | 412 | 413 => assert_eq!(is, old, "{nth}: {status}"),
                     _ => panic!("{nth}: {status}"),

@@ -1,4 +1,4 @@
-//! Tokens and tickets that clients make for others: never for more than they may do themselves.
+//! Tokens and tickets that clients make for others, with no more rights than the client has.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,12 +24,13 @@ use crate::server::volume::Right;
 
 /// Most bytes of a request about tokens.
 const MAX_BODY: u64 = 16 << 10;
-/// Most letters of a token's name.
+/// Longest name of a token, in bytes.
 const MAX_NAME: usize = 100;
-/// Letters of a hash by which a token is revoked.
+/// Hex digits of a token's hash that name the token in a request to revoke.
 const ID_LETTERS: usize = 12;
 
-/// A token that a client wants to make. What is missing is the client's own, and nothing of what changes files.
+/// A token that a client wants to make. Missing fields are inherited from the client's own token, except the rights
+/// to write and to delete, which default to false.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
@@ -43,12 +44,13 @@ struct Wanted {
     delete: bool,
     quota_bytes: Option<u64>,
     quota_files: Option<u64>,
-    /// Seconds.
+    /// Seconds until the new token expires.
     expires_in: Option<u64>,
 }
 
 impl Wanted {
-    /// Cuts it to what the client may do itself, or refuses it.
+    /// Returns the grant of the new token, which expires no later than the client's own. Refuses rights, volumes and
+    /// paths beyond the client's own.
     fn grant(self, known: &Known, now: u64) -> Result<Grant, Problem> {
         let own = &known.grant;
         if self.name.is_empty()
@@ -90,7 +92,7 @@ impl Wanted {
     }
 }
 
-/// Makes a token that may do no more than the one that asks for it.
+/// Makes a token with no more rights than the token of the request.
 pub(super) async fn mint(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -119,7 +121,7 @@ pub(super) async fn mint(
     Ok(no_store((StatusCode::CREATED, Json(made))))
 }
 
-/// Lists the tokens that the one that asks made, and those that these made.
+/// Lists the tokens made with the token of the request, directly or by tokens made with it.
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -129,7 +131,7 @@ pub(super) async fn list(
     Ok(no_store(Json(json!({ "tokens": tokens }))))
 }
 
-/// Revokes one of these, and those that it made.
+/// Revokes a token that the client made, and all tokens made with the revoked token.
 pub(super) async fn revoke(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -160,7 +162,7 @@ fn shown(hash: &str, grant: &Grant) -> Value {
     })
 }
 
-/// A file for which somebody wants a ticket.
+/// The file for which a client wants a ticket.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -185,7 +187,7 @@ pub(super) async fn issue_ticket(
     Ok(no_store((StatusCode::CREATED, Json(answer))))
 }
 
-/// Parses a short body of JSON.
+/// Parses a request body as JSON, of at most [`MAX_BODY`] bytes.
 async fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Problem> {
     let bytes = collect(headers, body, MAX_BODY).await?;
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));

@@ -1,4 +1,4 @@
-//! Directories: what is in them, and new ones.
+//! Lists and creates directories.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::server::volume::Right;
 
-/// Part of a directory that is asked for.
+/// The page of a directory that a request asks for.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Page {
-    /// The last name of the page before.
+    /// The last name of the previous page.
     after: Option<String>,
     /// Most entries.
     limit: Option<usize>,
 }
 
-/// Entries of a page, unless fewer are asked for.
+/// Most entries in a page.
 const PAGE: usize = 1_000;
 
 pub(super) async fn list_root(
@@ -40,7 +40,7 @@ pub(super) async fn list_root(
     list(server, known, Address((volume, String::new())), page, headers).await
 }
 
-/// Lists a directory by pages, in the order of names. A page that the client has is not sent again.
+/// Lists a directory in pages, in the order of names. If the client has the page (`If-None-Match`), answers 304.
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -58,10 +58,10 @@ pub(super) async fn list(
     let shown_so = |entry: &Entry| printable(entry.name.as_bytes()) == after;
     let seen = match found {
         Ok(last) => last + 1,
-        // A name that is no text is known by how it was shown.
+        // A name that is not UTF-8 is found by its printed form.
         Err(next) => {
             let last = || listing.entries.iter().rposition(shown_so);
-            // Or it is gone meanwhile.
+            // Without a match, the entry has been removed meanwhile.
             after.contains('\\').then(last).flatten().map_or(next, |last| last + 1)
         }
     };
@@ -95,7 +95,7 @@ fn entry(entry: &Entry) -> Value {
     })
 }
 
-/// Makes a directory, and those above it.
+/// Creates a directory and its missing parents.
 pub(super) async fn make(
     State(server): State<Arc<Server>>,
     known: Known,

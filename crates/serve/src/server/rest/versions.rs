@@ -1,4 +1,4 @@
-//! Old versions of files: which there are, and one put back.
+//! Lists and restores old versions of files.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
     volume.versions()?.ok_or_else(why)
 }
 
-/// Opens a file, or the version of it that is asked for.
+/// Opens a file, or the old version that the request names.
 pub(super) fn open(volume: &Volume, at: &At) -> Result<LocalSnapshot, Problem> {
     let file = at.file()?;
     match at.version()? {
@@ -85,7 +85,7 @@ fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapsh
     }
 }
 
-/// Puts an old version back, as a whole: the present one becomes an old version itself.
+/// Replaces a file atomically with an old version. The present version becomes an old version.
 pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Write)?;
     at.volume(&server, Right::Read)?;
@@ -113,7 +113,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// A restore under way.
+/// A restore in progress.
 struct Restoring {
     old: LocalSnapshot,
     store: LocalStore,
@@ -136,7 +136,7 @@ impl Restoring {
         Ok(Step::On)
     }
 
-    /// Puts it in place: whether nothing was there, and its tag.
+    /// Commits the restored version. Returns true if the file did not exist, and the new entity tag.
     fn commit(self, server: &Server) -> Result<(bool, String), Problem> {
         let Self { old, store, new, there, file, above, headers, .. } = self;
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
@@ -152,7 +152,7 @@ impl Restoring {
 }
 
 impl At {
-    /// The version that is asked for.
+    /// Returns the version that the request names, if any.
     fn version(&self) -> Result<Option<VersionId>, Problem> {
         let Some(text) = &self.version else { return Ok(None) };
         let bad =

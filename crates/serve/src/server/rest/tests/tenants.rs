@@ -1,8 +1,8 @@
-//! Tokens that others made, tickets, and what no token reaches that is another's.
+//! Tests of tokens made by other tokens, of tickets, and of the separation between tenants.
 
 use super::*;
 
-/// A server with two tenants: `music` is one, and `photos/dir` the other's, who has this token.
+/// Starts a server with two tenants. The returned token is for `photos/dir`; `music` belongs to the other tenant.
 fn two_tenants(world: &Path) -> (Here, tokio::runtime::Runtime, String) {
     for (path, text) in [
         ("photos/dir/file", "own"),
@@ -52,7 +52,8 @@ impl Here {
     }
 }
 
-/// Addresses of a route by which a tenant would reach another's, each with one where nothing is.
+/// Addresses of a route at which a tenant would reach foreign files, each paired with an address where nothing
+/// exists.
 fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
     let pair = |one: String, other: String| (one, other);
     let places = [("photos", "out"), ("photos", "directory"), ("music", "dir")];
@@ -66,11 +67,12 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
         places.into_iter().map(one).collect()
     };
     match (route, method) {
-        // They name nobody's, and answer with the client's own.
+        // These routes name no tenant, and answer with the client's own data.
         ("/healthz" | "/v1/openapi.json" | "/v1/volumes", "get") => Vec::new(),
-        // What is said over it names it: `a_websocket_tells_a_tenant_nothing_of_others` of the command's tests.
+        // The volume is named in messages over the socket: `a_websocket_tells_a_tenant_nothing_of_others` of the
+        // command's tests.
         (SOCKET_PATH, "get") => Vec::new(),
-        // Their bodies name it: `what_clients_make_for_others_is_no_more_than_they_have`.
+        // The bodies name the volume: `what_clients_make_for_others_is_no_more_than_they_have`.
         ("/v1/tokens", "get" | "post") | ("/v1/tickets" | "/v1/streams", "post") => Vec::new(),
         ("/v1/streams/{id}", "get" | "post" | "delete") => {
             vec![pair("/v1/streams/STREAM?at=0".into(), "/v1/streams/0?at=0".into())]
@@ -182,7 +184,7 @@ fn what_clients_make_for_others_is_no_more_than_they_have() {
             let (_, child) = mint(&reader, json!({ "name": "c", "expires_in": 1_u64 << 40 })).await;
             assert_eq!(child["expires"], made["expires"]);
             let child = child["token"].as_str().unwrap().to_owned();
-            // Each is known to the tokens above it alone.
+            // Each token is visible only to the tokens above it.
             let listed = async |token: &str| {
                 let (_, listed) = here.json(token, ("GET", "/v1/tokens"), &json!(null)).await;
                 listed["tokens"].as_array().unwrap().len()
@@ -202,7 +204,7 @@ fn what_clients_make_for_others_is_no_more_than_they_have() {
             assert_eq!(volumes(&child).await, 200);
             assert_eq!(revoke(&tenant, id).await, 204);
             assert_eq!([volumes(&reader).await, volumes(&child).await], [401, 401]);
-            // So many generations, and no more.
+            // The most generations that are allowed.
             let mut last = tenant.clone();
             for generation in 3..=8 {
                 last = here.mint(&last, &json!({ "name": format!("{generation}") })).await;
@@ -257,7 +259,7 @@ fn a_ticket_reads_one_file_once() {
             assert_eq!((status, body.unwrap().as_slice()), (StatusCode::OK, &b"own"[..]));
             assert_eq!(get(Method::GET, whole).await.0, refused);
             assert_eq!(get(Method::GET, format!("{FILE}?ticket=x")).await.0, refused);
-            // It ends with the token of whoever asked for it.
+            // A ticket ends with the token that asked for it.
             let (_, ticket) = issue("photos", "dir/file").await;
             let id = tenant.parse::<Token>().unwrap().hash().to_string();
             let all = here.token.reveal();
