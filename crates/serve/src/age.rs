@@ -1,6 +1,6 @@
-//! Ages as words: `90m`, `12h`, `30d`.
+//! Parses ages such as `90m`, `12h`, `30d`.
 
-/// Seconds of a number with a unit, or of a number of seconds; none of another word.
+/// Parses a number with a unit (`s`, `m`, `h`, `d`, `w`) into seconds; without a unit, the number is in seconds.
 #[must_use]
 pub fn seconds(word: &str) -> Option<u64> {
     let digits = word.trim_end_matches(|last: char| last.is_ascii_alphabetic());

@@ -1,7 +1,7 @@
-//! Channels of a WebSocket, as streams of tokio. [`deltic_carrier::channels`] says which channel a message is for; here
-//! are the socket, the clock, and the queues between the connection's task and the readers of channels.
+//! Channels of a WebSocket, as byte streams for tokio. [`deltic_carrier::channels`] assigns messages to channels;
+//! this module adds the socket, the clock, and the queues between the connection's task and the readers of channels.
 //!
-//! A stream that nobody reads blocks the connection: a client with several channels reads all of them.
+//! A stream that is not read blocks the whole connection, so a client with several channels must read all of them.
 
 mod exit;
 
@@ -24,20 +24,20 @@ use tokio_websockets::{Limits, Message, WebSocketStream};
 use self::exit::{Exit, SendsNow};
 use crate::lock;
 
-/// Messages that wait on the way from a connection to a channel, and back.
+/// Most messages queued from a connection to a channel, and from all channels to a connection.
 const WAITING: usize = 4;
 
-/// Limits of a connection's messages.
+/// Returns the limits for the messages of a connection.
 #[must_use]
 pub fn limits() -> Limits {
     Limits::default().max_payload_len(Some(MAX_MESSAGE_BYTES + MAX_NUMBER_BYTES))
 }
 
-/// A stream of bytes in a channel.
+/// The byte stream of a channel.
 #[derive(Debug)]
 pub struct Channel {
     arriving: mpsc::Receiver<io::Result<Bytes>>,
-    /// Bytes that have arrived and are not read.
+    /// Received bytes that were not read yet.
     at_hand: Bytes,
     outgoing: Outgoing,
     leaving: PollSender<Bytes>,
@@ -75,7 +75,7 @@ impl AsyncWrite for Channel {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Whoever writes to the connection flushes it where nothing more waits.
+        // The connection's task flushes whenever its queue is empty.
         Poll::Ready(Ok(()))
     }
 
@@ -93,7 +93,7 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection has ended")
 }
 
-/// Ends the stream in our direction.
+/// Dropping a channel ends the stream in our direction.
 impl Drop for Channel {
     fn drop(&mut self) {
         if let (Some(leaving), Some(end)) = (self.leaving.get_ref(), self.outgoing.end())
@@ -105,19 +105,19 @@ impl Drop for Channel {
     }
 }
 
-/// Way to the reader of a channel's stream.
+/// Queue to the reader of a channel's stream.
 type Reader = mpsc::Sender<io::Result<Bytes>>;
-/// What happens with a whole stream.
+/// Handler of a whole stream.
 type Then = Box<dyn FnOnce(Vec<u8>) + Send>;
 
-/// The open channels of a connection; clones share them.
+/// The open channels of a connection. Clones share the channels.
 #[derive(Clone, Debug)]
 pub struct Channels {
     open: Arc<Mutex<channels::Channels<Reader, Then>>>,
     begun: Instant,
 }
 
-/// The channels of a connection, and its way out: nobody says anything more once all clones are gone.
+/// The channels of a connection, and the queue of its outgoing messages. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Mux {
     channels: Channels,
@@ -126,7 +126,7 @@ pub struct Mux {
 }
 
 impl Mux {
-    /// Opens channel `number`, whose bytes arrive from now on; nothing where it is open.
+    /// Opens channel `number`. `None` if the channel is open already.
     #[must_use]
     pub fn open(&self, number: u32) -> Option<Channel> {
         let (sender, arriving) = mpsc::channel(WAITING);
@@ -135,8 +135,8 @@ impl Mux {
         Some(Channel { arriving, at_hand: Bytes::new(), outgoing: Outgoing::new(number), leaving })
     }
 
-    /// Opens channel `number` for a stream that is of use as a whole: once it has ended, or is longer than `most`
-    /// bytes, `then` has it, on the task of the connection. Nothing where the channel is open.
+    /// Opens channel `number` for a stream that is handled as a whole: once the stream has ended, or is longer than
+    /// `most` bytes, `then` receives its bytes, on the connection's task. `None` if the channel is open already.
     #[must_use]
     pub fn open_whole(
         &self,
@@ -148,28 +148,29 @@ impl Mux {
         self.channels.all().open_whole(number, (most, now), Box::new(then))
     }
 
-    /// The open channels.
+    /// Returns the open channels.
     #[must_use]
     pub const fn channels(&self) -> &Channels {
         &self.channels
     }
 
-    /// Sends a control message.
+    /// Queues a control message.
     ///
     /// # Errors
-    /// Where much waits to be sent: the other end asks for more than it reads.
+    /// `WouldBlock` if the queue is full: the other end asks for more than it reads.
     pub fn say(&self, message: Bytes) -> io::Result<()> {
         let sent = self.leaving.try_send(message);
         sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
     }
 
-    /// Sends a control message once there is room; a connection that has ended takes none.
+    /// Queues a control message once there is room. The message is discarded if the connection has ended.
     pub async fn tell(&self, message: Bytes) {
         self.leaving.send(message).await.ok();
     }
 
-    /// Ends our direction of a channel of which nothing was sent with these bytes, at once and on this thread: to wake
-    /// the connection's task costs more. Messages that cannot go at once are for [`send`](Self::send).
+    /// Sends `bytes` and the end of our direction on a channel with no bytes sent before, at once and on this thread:
+    /// waking the connection's task costs more. Returns the messages that could not be sent at once, for
+    /// [`send`](Self::send).
     #[must_use]
     pub fn end_with(&self, number: u32, bytes: &[u8]) -> Vec<Bytes> {
         let outgoing = Outgoing::new(number);
@@ -179,33 +180,33 @@ impl Mux {
         if let Some(exit) = self.exit.upgrade()
             && !exit.send_now(&mut messages)
         {
-            // What waits there goes with the next message.
+            // Buffered messages are flushed with the next message.
             self.ping();
         }
         messages
     }
 
-    /// Sends messages once there is room; a connection that has ended takes none.
+    /// Queues messages once there is room. The messages are discarded if the connection has ended.
     pub async fn send(&self, messages: Vec<Bytes>) {
         for message in messages {
             self.leaving.send(message).await.ok();
         }
     }
 
-    /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
+    /// Queues a ping. With a full queue no ping is needed, because other messages are on their way.
     pub fn ping(&self) {
         self.leaving.try_send(Bytes::new()).ok();
     }
 }
 
 impl Channels {
-    /// Counts them.
+    /// Returns the number of open channels.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all().count()
     }
 
-    /// Closes channel `number`; its reader is told `why`, or that the stream ends.
+    /// Closes channel `number`. Its reader gets the error `why`, or else the end of the stream.
     pub async fn close(&self, number: u32, why: Option<io::Error>) {
         let reader = self.all().close(number);
         if let (Some(reader), Some(why)) = (reader, why) {
@@ -213,14 +214,15 @@ impl Channels {
         }
     }
 
-    /// Gives up channel `number`, if its stream is to be [whole](Mux::open_whole) and is not yet.
+    /// Closes channel `number`, if its stream is handled as a [whole](Mux::open_whole) and is not complete yet.
     pub fn give_up(&self, number: u32) {
-        // It may ask for the channels when it is dropped: not under their lock.
+        // Dropped without the lock, because the handler's drop may use the channels.
         let given_up = self.all().give_up(number);
         drop(given_up);
     }
 
-    /// Closes channels whose streams should be [whole](Mux::open_whole) by now; which ones.
+    /// Closes channels whose [whole](Mux::open_whole) streams are still incomplete after the time `after`. Returns
+    /// their numbers.
     pub fn close_late(&self, after: Duration) -> Vec<u32> {
         let late = self.all().close_late(self.now(), after);
         late.into_iter().map(|(number, _)| number).collect()
@@ -230,12 +232,12 @@ impl Channels {
         lock(&self.open)
     }
 
-    /// The time since the connection began.
+    /// Returns the time since the connection began.
     fn now(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Ends all channels with their connection.
+    /// Closes all channels at the end of their connection. Readers get the error `ended`, or `UnexpectedEof`.
     pub fn end(&self, ended: &io::Result<()>) {
         let readers = self.all().end();
         for reader in readers {
@@ -247,7 +249,7 @@ impl Channels {
         }
     }
 
-    /// Takes a message; returns it if it is one of control.
+    /// Handles a message. Returns the message if it is a control message.
     async fn receive(&self, message: Bytes) -> io::Result<Option<Bytes>> {
         let event = self.all().receive(message).map_err(invalid)?;
         match event {
@@ -258,14 +260,14 @@ impl Channels {
                 }
             }
             Some(Event::Whole(then, bytes)) => then(bytes),
-            // Without its sender the reader comes to the end.
+            // The reader's sender is dropped, so the reader gets the end of the stream.
             Some(Event::End(_)) | None => {}
         }
         Ok(None)
     }
 }
 
-/// A connection whose channels may be opened.
+/// A WebSocket connection with channels.
 pub struct Connection<T> {
     stream: SplitStream<WebSocketStream<T>>,
     exit: Arc<Exit<T>>,
@@ -274,7 +276,7 @@ pub struct Connection<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
-    /// Takes a WebSocket.
+    /// Makes a connection of a WebSocket.
     #[must_use]
     pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
         let (sender, leaving) = mpsc::channel(WAITING);
@@ -286,11 +288,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
         (Self { stream, exit, channels, leaving }, mux)
     }
 
-    /// Carries messages until one end closes the connection, or `ended`, or nobody has a channel or the way out any more,
-    /// and all that waits is sent; control messages go to `hear`. `alive` is told of each message.
+    /// Carries messages until one end closes the connection, `ended` completes, or all channels and [`Mux`]es are
+    /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each
+    /// message.
     ///
     /// # Errors
-    /// What ended the connection before one end did. All channels end with it.
+    /// The error that ended the connection. All channels are closed with it.
     pub async fn carry(
         self,
         mut hear: impl FnMut(Bytes) -> io::Result<()>,
@@ -327,7 +330,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
                 let Some(message) = message else { return Ok(()) };
                 let (mut next, mut sink) = (Some(message), exit.lock().await);
                 while let Some(message) = next {
-                    // An empty message of no channel asks for a sign of life.
+                    // An empty message stands for a ping.
                     let message = match message.is_empty() {
                         true => Message::ping(Bytes::new()),
                         false => Message::binary(message),
@@ -342,14 +345,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
             ended = hearing => ended,
             ended = saying => ended,
         };
-        // Nobody opens a channel behind the end of all, which would wait for ever.
+        // Dropped first, so that no new channel can wait for ever after all channels are closed.
         drop(leaving);
         channels.end(&ended);
         ended
     }
 }
 
-/// Error of what does not follow the protocol.
+/// Error for a violation of the protocol.
 pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -378,7 +381,7 @@ mod tests {
         there.await.expect("it does not panic").ok();
     }
 
-    /// Two ends of a connection with so many bytes of room in between, which are carried.
+    /// Connects two ends with `room` bytes of buffer between them, and carries both.
     fn connected(room: usize) -> (Mux, Mux) {
         let (here, there) = tokio::io::duplex(room);
         let here = tokio_websockets::ClientBuilder::new().take_over(here);
@@ -390,7 +393,7 @@ mod tests {
         (ours, theirs)
     }
 
-    /// Opens a channel of which the other end answers how many bytes came, once all are there.
+    /// Opens a channel on which the other end answers with the number of bytes, once it has received all of them.
     fn counted(ours: &Mux, theirs: &Mux, number: u32) -> Channel {
         let again = theirs.clone();
         let answer = move |bytes: Vec<u8>| {

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::token::TokenHash;
 
-/// Period of a pass. Clocks of both ends may differ by as much.
+/// Period of a pass. The clocks of client and server may differ by as much.
 const PERIOD: Duration = Duration::from_secs(10 * 60);
-/// Bytes of a pass, behind its prefix.
+/// Length of a pass after its prefix, in bytes.
 const BYTES: usize = 16;
 const PREFIX: &[u8] = b"deltic-pass/1/";
 
@@ -21,7 +21,7 @@ const PREFIX: &[u8] = b"deltic-pass/1/";
 pub(crate) struct Pass([u8; BYTES]);
 
 impl Pass {
-    /// The pass of a token at a time.
+    /// Returns the pass of a token at the time `now`.
     pub(crate) fn of(token: &TokenHash, now: SystemTime) -> Self {
         Self::in_period(token, period(now))
     }
@@ -33,12 +33,12 @@ impl Pass {
         Self(*pass)
     }
 
-    /// The name of the protocol (ALPN) for this pass.
+    /// Returns the protocol name (ALPN) of this pass.
     pub(crate) fn protocol(&self) -> Vec<u8> {
         [PREFIX, &self.0].concat()
     }
 
-    /// Parses a pass from the name of a protocol (ALPN).
+    /// Parses a pass from a protocol name (ALPN).
     pub(crate) fn parse(protocol: &[u8]) -> Option<Self> {
         protocol.strip_prefix(PREFIX)?.try_into().ok().map(Self)
     }
@@ -48,17 +48,16 @@ fn period(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / PERIOD.as_secs()
 }
 
-/// The passes of all tokens at a time, by pass.
+/// The passes of all tokens at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Passes {
-    /// Period of the passes, and version of the tokens.
+    /// Period of the passes, and version of the set of tokens.
     made: Option<(u64, u64)>,
     tokens: HashMap<Pass, TokenHash>,
 }
 
 impl Passes {
-    /// The token of a pass. If the table is of another period, or `version` differs, the table is made anew from
-    /// `tokens`.
+    /// Returns the token of a pass. If the table is of another period or version, it is rebuilt from `tokens` first.
     pub(crate) fn find(
         &mut self,
         pass: &Pass,

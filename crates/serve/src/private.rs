@@ -1,8 +1,8 @@
-//! Files of the program itself: settings, keys and tokens that the operator names, or that are in a directory of the
+//! The program's own files: settings, keys and tokens that the operator names, or that are in a directory of the
 //! program.
 //!
-//! The program may run as root, and the owner of a directory on the way could put a symlink there. So the path is
-//! walked as the path of a destination is: symlinks of the caller and of the superuser are followed, and no others.
+//! The program may run as root, and the owner of a parent directory could put a symlink there. So paths are walked
+//! like the path of a destination: only symlinks of the caller and of the superuser are followed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,13 +13,13 @@ use deltic_store_local::NamedFile;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-/// Longest file that is read: all that are meant are much shorter.
+/// Longest file that is read, in bytes; the program's own files are much shorter.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a file, or a pipe while the process keeps to no directories yet.
+/// Reads a file, or a pipe if the process is not confined to directories yet.
 ///
 /// # Errors
-/// The system's; a symlink of another user is on the way; or it is too long.
+/// The system's errors, a symlink of another user in the path, or a file that is too long.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     bytes(NamedFile::of_operator(path)?.read()?.into())
 }
@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a regular file, and nothing else.
 ///
 /// # Errors
-/// As [`read`].
+/// Same as [`read`].
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     bytes(NamedFile::of_operator(path)?.read_regular()?.into())
 }
@@ -35,7 +35,7 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads an open file to its end.
 ///
 /// # Errors
-/// The system's, or that it is too long.
+/// The system's errors, or a file that is too long.
 pub(crate) fn bytes(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 > MAX_BYTES {
@@ -44,14 +44,14 @@ pub(crate) fn bytes(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts `bytes` at `path` in one step, its owner's alone, and flushes them and the name.
+/// Replaces the file at `path` in one step by a file with mode 0600, and flushes the content and the name.
 ///
 /// # Errors
-/// The system's; then `path` is what it was.
+/// The system's errors; the file at `path` is then unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = NamedFile::of_operator(path)?;
     let new: OsString = Path::new(place.name()).with_extension("new").into();
-    // One that an earlier attempt left, or somebody else, may be open to others.
+    // A leftover of an earlier attempt, or a file of another program, may be readable by others.
     match unlinkat(&place, &new, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),

@@ -1,11 +1,11 @@
-//! Tokens: secrets that let a client in. A server keeps only their hashes.
+//! Tokens: secrets that authorise a client. A server stores only hashes of tokens.
 
 pub use deltic_carrier::token::{BadToken, TOKEN_BYTES, Token, TokenHash};
 
-/// Makes a token that nobody else has.
+/// Makes a random token.
 ///
 /// # Panics
-/// Where the system has no random bytes.
+/// If the system has no random bytes.
 #[must_use]
 pub fn new_token() -> Token {
     let mut bytes = [0; TOKEN_BYTES];

@@ -1,4 +1,4 @@
-//! Trust in servers: by their pins, by authorities of the system, or by those that are named.
+//! Trust in servers: by pins, by the system's authorities, or by named authorities.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use rustls::{
 use rustls_platform_verifier::BuilderVerifierExt;
 use sha2::{Digest, Sha256};
 
-/// The pin of a public key, as `curl --pinnedpubkey` has it: the SHA-256 of its SubjectPublicKeyInfo.
+/// The pin of a public key, in the format of `curl --pinnedpubkey`: the SHA-256 of the SubjectPublicKeyInfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin([u8; 32]);
 
-/// Stands in front of a pin, whose hash is in Base64.
+/// Prefix of a pin in text form, before the hash in Base64.
 const PREFIX: &str = "sha256//";
 
 impl Pin {
-    /// The pin of a key.
+    /// Returns the pin of a public key.
     #[must_use]
     pub fn of(public_key_info: &[u8]) -> Self {
         Self(Sha256::digest(public_key_info).into())
@@ -36,7 +36,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// A text that is no pin.
+/// Error for a text that is not a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a pin: it is sha256// and 44 letters behind that, the last of them =; copy it whole")]
 pub struct BadPin;
@@ -51,26 +51,26 @@ impl FromStr for Pin {
     }
 }
 
-/// A server has another key than the one that it is to have.
+/// Error: the server has another key than the pin requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its key is another one than the pin says: that asks for {wanted}, and the server has {shown}"
 )]
 pub struct WrongPin {
-    /// The pin that was asked for.
+    /// The required pin.
     pub wanted: Pin,
     /// The pin of the key that the server has.
     pub shown: Pin,
 }
 
 impl WrongPin {
-    /// Says whether that is why a server is not trusted.
+    /// True if `error` is a [`WrongPin`].
     #[must_use]
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|why| why.is::<Self>())
     }
 
-    /// Takes it out of the error of a handshake, if that is one.
+    /// Unwraps a [`WrongPin`] from the error of a TLS handshake. Returns other errors unchanged.
     pub(crate) fn unwrapped(error: io::Error) -> io::Error {
         let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
         let Some(rustls::Error::Other(OtherError(other))) = why else { return error };
@@ -81,7 +81,7 @@ impl WrongPin {
     }
 }
 
-/// Settings of a client that trusts a server by its pin, or else as the system does.
+/// Returns the TLS configuration of a client that trusts a server by its pin, or else by the system's authorities.
 pub(crate) fn client_config(pin: Option<&Pin>) -> Result<ClientConfig, rustls::Error> {
     client_config_of(|builder| match pin {
         None => builder.with_platform_verifier(),
@@ -93,7 +93,7 @@ pub(crate) fn client_config(pin: Option<&Pin>) -> Result<ClientConfig, rustls::E
     })
 }
 
-/// Settings of a client that trusts a server as `trust` says.
+/// Returns the TLS configuration of a client; `trust` sets the verification of servers.
 pub(crate) fn client_config_of(
     trust: impl FnOnce(
         ConfigBuilder<ClientConfig, WantsVerifier>,
@@ -106,7 +106,7 @@ pub(crate) fn client_config_of(
     Ok(config)
 }
 
-/// Trusts one key, whoever signed its certificate.
+/// Verifier that accepts one public key and ignores the signatures of the certificate.
 struct Pinned {
     pin: Pin,
     provider: Arc<rustls::crypto::CryptoProvider>,

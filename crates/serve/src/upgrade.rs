@@ -1,20 +1,20 @@
-//! The change of a connection from HTTP to a WebSocket (RFC 6455 §4), as both ends compute it.
+//! The upgrade of a connection from HTTP to a WebSocket (RFC 6455 §4), for both ends.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-/// Constant of RFC 6455.
+/// GUID from RFC 6455.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// A key for a client's request.
+/// Returns a random key for a client's request.
 pub(crate) fn new_key() -> String {
     let mut key = [0; 16];
     getrandom::fill(&mut key).expect("the system has randomness");
     STANDARD.encode(key)
 }
 
-/// The answer of a server to a client's key.
+/// Returns a server's answer to a client's key.
 pub(crate) fn accept(key: &str) -> String {
     STANDARD.encode(Sha1::digest(format!("{key}{GUID}")))
 }

@@ -1,4 +1,4 @@
-//! The end of a connection where messages leave it.
+//! The sending half of a WebSocket connection.
 
 use std::task::{Context, Poll, Waker};
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_websockets::{Message, WebSocketStream};
 
-/// The end of a WebSocket that sends. It is the connection's task's, and of others as long as that has nothing to send.
+/// The sending half of a WebSocket. The connection's task owns it; other threads may send while that task is idle.
 pub(super) struct Exit<T>(Mutex<Sink<T>>);
 
 type Sink<T> = SplitSink<WebSocketStream<T>, Message>;
@@ -24,18 +24,18 @@ impl<T> Exit<T> {
     }
 }
 
-/// Sends messages without a task.
+/// Sends messages on the current thread, without the connection's task.
 pub(super) trait SendsNow: Send + Sync {
-    /// Sends messages as far as nothing has to wait; those that did not go stay. False where some that went are in
-    /// memory still, and nobody will send them.
+    /// Sends messages as far as possible without waiting, and removes sent messages from `messages`. False if sent
+    /// messages are still buffered, and no task is going to flush them.
     fn send_now(&self, messages: &mut Vec<Bytes>) -> bool;
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> SendsNow for Exit<T> {
     fn send_now(&self, messages: &mut Vec<Bytes>) -> bool {
-        // The task sends: it will find what comes next.
+        // The connection's task is sending now, and sends later messages too.
         let Ok(mut sink) = self.0.try_lock() else { return true };
-        // Nobody is woken for it: what has to wait is for the task.
+        // No task is woken: the connection's task sends the messages that have to wait.
         let mut context = Context::from_waker(Waker::noop());
         let mut sent = 0;
         for message in &*messages {
@@ -46,7 +46,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> SendsNow for Exit<T> {
             sent += 1;
         }
         messages.drain(..sent);
-        // An error is the task's to find.
+        // The connection's task finds the error.
         sent == 0 || sink.poll_flush_unpin(&mut context).is_ready()
     }
 }

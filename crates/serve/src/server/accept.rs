@@ -1,4 +1,4 @@
-//! Connections: accepted one by one, each a task from then on.
+//! Accepts connections, and serves each connection in a task.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -30,12 +30,12 @@ use super::patience::{Patient, paced};
 use super::shared::Server;
 use crate::pass::Pass;
 
-/// Pause after a connection could not be accepted.
+/// Pause after an error of `accept`.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Most bytes of a request's head.
+/// Largest head of a request, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// The way in: how connections of a listener are accepted, and what is found there.
+/// Accepts the connections of a listener, and serves a router on them.
 pub(super) struct Door {
     server: Arc<Server>,
     router: Router,
@@ -89,7 +89,7 @@ impl Door {
         }
     }
 
-    /// Room for one more connection. Without room, a stranger is closed.
+    /// Waits for room for one more connection. Without room, the oldest connection without a token is closed.
     async fn room(&self) -> OwnedSemaphorePermit {
         if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
             return permit;
@@ -106,7 +106,7 @@ impl Door {
     async fn converse(&self, stream: TcpStream, peer: Arc<Peer>) {
         stream.set_nodelay(true).ok();
         let limits = self.server.admission.limits();
-        // A head that nobody can make sense of has no request that says otherwise.
+        // Linger unless a request says otherwise: a malformed head never becomes a request.
         let lingers = Arc::new(AtomicBool::new(true));
         let stream = Patient::new(stream, limits.stall(), Arc::clone(&lingers));
         let tls = self.server.tls.config.borrow().clone();
@@ -114,13 +114,13 @@ impl Door {
         let Some(tls) = tls else { return self.answer(stream, peer, lingers).await };
         let shaking = self.shake(stream, tls, &peer);
         let Ok(Some(stream)) = timeout(limits.head(), shaking).await else { return };
-        // An authority that looks for a name has seen by now what it wants.
+        // An authority that validates a name needs only the handshake.
         if stream.get_ref().1.alpn_protocol() != Some(TLS_ALPN) {
             self.answer(stream, peer, lingers).await;
         }
     }
 
-    /// Does the TLS handshake, unless there are too many handshakes of strangers.
+    /// Does the TLS handshake. `None` if there are too many handshakes of strangers.
     async fn shake(
         &self,
         stream: Patient<TcpStream>,
@@ -171,7 +171,8 @@ impl Door {
     }
 }
 
-/// A descriptor that is given up for a moment where none is left, so that who waits hears of it.
+/// A spare file descriptor, closed for a moment when descriptors run out, so that a waiting connection can be
+/// refused.
 struct Spare(Option<File>);
 
 impl Spare {
@@ -179,7 +180,7 @@ impl Spare {
         Self(File::open("/dev/null").ok())
     }
 
-    /// Ends the connection that waits, if descriptors are all that lacks.
+    /// Accepts and closes a waiting connection, if `error` says that the process or the system is out of descriptors.
     fn turn_away(&mut self, listener: &TcpListener, error: &io::Error) {
         let is_full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
             .iter()

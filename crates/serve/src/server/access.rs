@@ -1,7 +1,7 @@
-//! Who may do what: tokens by their hashes, in a file of the server's own directory, and in its settings.
+//! Access control: tokens by their hashes, in a file of the state directory and in the settings.
 //!
-//! The file may be changed while the server runs. It is looked at before a token is checked, and once a second while
-//! anybody is connected: a token that is revoked lets nobody in, and puts out who is.
+//! The file may change while the server runs. The server looks for changes before checking a token, and twice a
+//! second while clients are connected: a revoked token is refused, and clients with a revoked token are disconnected.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,36 +26,36 @@ use crate::token::{Token, TokenHash, new_token};
 /// Rights of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// What people call it.
+    /// Name of the token, for people.
     pub name: String,
-    /// Volumes that it is for; none for all.
+    /// Volumes that the token is for; `None` for all volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<String>>,
-    /// Path in these volumes that it is for, with all below it; none for all paths.
+    /// Path in these volumes that the token is for, with all entries below; `None` for all paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Whether files may be read.
+    /// True if files may be read.
     pub read: bool,
-    /// Whether files may be written.
+    /// True if files may be written.
     pub write: bool,
-    /// Whether files may be deleted.
+    /// True if files may be deleted.
     pub delete: bool,
-    /// Most bytes that may be in its part of a volume, by what it writes and those that it makes.
+    /// Most bytes in the token's part of a volume, for writes with this token and with tokens made by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
-    /// Most names of files, directories and links there.
+    /// Most names of files, directories and links in the token's part of a volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_files: Option<u64>,
-    /// When it ends, in seconds since 1970.
+    /// Expiry in seconds since 1970; `None` for no expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Hash of the token that made it, and with which it ends.
+    /// Hash of the token that made this token. A token ends with its maker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
 
 impl Grant {
-    /// All rights, for ever.
+    /// Returns a grant with all rights, without expiry.
     #[must_use]
     pub fn all(name: impl Into<String>) -> Self {
         Self {
@@ -72,10 +72,10 @@ impl Grant {
         }
     }
 
-    /// Cuts it to a directory of its volumes.
+    /// Limits the grant to the directory `path` of its volumes.
     ///
     /// # Errors
-    /// Why the path is none of a directory that clients reach.
+    /// A text, if `path` is invalid, reserved, or the root of a volume.
     pub fn within(self, path: &str) -> Result<Self, String> {
         let path = path.trim_matches('/');
         let parsed = RelPath::parse(path.as_bytes()).map_err(|why| why.to_string())?;
@@ -86,27 +86,27 @@ impl Grant {
         Ok(Self { path: Some(path.to_owned()), ..self })
     }
 
-    /// Whether it is for a volume.
+    /// True if the token is for the volume.
     #[must_use]
     pub fn is_for(&self, volume: &str) -> bool {
         self.volumes.as_ref().is_none_or(|volumes| volumes.iter().any(|name| name == volume))
     }
 
-    /// True if it is for a path in its volumes.
+    /// True if the token is for the path in its volumes.
     #[must_use]
     pub fn covers(&self, path: &RelPath) -> bool {
         self.part().is_ok_and(|part| part.is_none_or(|part| path.starts_with(&part)))
     }
 
-    /// The path that it is for, if it is not for all.
+    /// Returns the path that the token is for, or `None` for all paths.
     ///
     /// # Errors
-    /// Where it is no path, as a file that somebody wrote may have it: then the token is for nothing.
+    /// [`BadPath`] if the stored path is invalid, as in a file edited by hand. The token is then for no path.
     pub fn part(&self) -> Result<Option<RelPath>, BadPath> {
         self.path.as_deref().map(|path| RelPath::parse(path.as_bytes())).transpose()
     }
 
-    /// True if it allows nothing that `maker`, which made it, may not do by now.
+    /// True if this grant allows nothing beyond the present grant of `maker`, which made the token.
     fn is_within(&self, maker: &Self) -> bool {
         let volumes = match &self.volumes {
             Some(own) => own.iter().all(|volume| maker.is_for(volume)),
@@ -121,7 +121,7 @@ impl Grant {
         volumes && part && rights && (maker.delete || !self.delete)
     }
 
-    /// Its quota, if it has one.
+    /// Returns the quota of the token, if it has one.
     fn quota(&self, token: &str) -> Option<TokenQuota> {
         let (bytes, files) = (self.quota_bytes, self.quota_files);
         let limits = QuotaLimits { bytes, files, free_bytes: 0 };
@@ -130,34 +130,34 @@ impl Grant {
         Some(TokenQuota { token: token.parse().ok()?, part, limits })
     }
 
-    /// True once its time is over.
+    /// True if the token has expired.
     pub(crate) fn has_ended(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.expires.is_some_and(|end| now >= end)
     }
 }
 
-/// The tokens of a server, in a file.
+/// The file with a server's tokens.
 #[derive(Debug)]
 pub struct TokenFile {
     state: PathBuf,
     path: PathBuf,
 }
 
-/// Rights by the hashes of their tokens.
+/// Grants by the hashes of their tokens.
 pub(crate) type Grants = BTreeMap<String, Grant>;
 
 impl TokenFile {
-    /// The file in a server's own directory.
+    /// Returns the token file in the state directory `state`.
     #[must_use]
     pub fn of(state: &Path) -> Self {
         Self { state: state.to_owned(), path: state.join("tokens.json") }
     }
 
-    /// Reads the rights, by the hashes of their tokens.
+    /// Reads the grants, by the hashes of their tokens. A missing file counts as empty.
     ///
     /// # Errors
-    /// Where it cannot be read, or is something else. A file that is not there is empty.
+    /// If the file cannot be read or parsed.
     pub fn read(&self) -> io::Result<BTreeMap<String, Grant>> {
         match private::read(&self.path) {
             Ok(text) => serde_json::from_slice(&text).map_err(crate::channel::invalid),
@@ -166,10 +166,10 @@ impl TokenFile {
         }
     }
 
-    /// Adds a token with these rights.
+    /// Adds a new token with this grant.
     ///
     /// # Errors
-    /// Where the file cannot be read or replaced.
+    /// If the file cannot be read or replaced.
     pub fn add(&self, grant: Grant) -> io::Result<Token> {
         let token = new_token();
         let mut grants = self.read()?;
@@ -178,13 +178,14 @@ impl TokenFile {
         Ok(token)
     }
 
-    /// Removes the tokens of a name, or of a hash that begins so, and those that they made; how many.
+    /// Removes the tokens named `which`, or whose hash begins with `which`, and all tokens made with them. Returns
+    /// the number of removed tokens.
     ///
     /// # Errors
-    /// As [`TokenFile::add`].
+    /// Same as [`TokenFile::add`].
     pub fn revoke(&self, which: &str) -> io::Result<usize> {
         let _held = match self.hold() {
-            // Without the directory there are no tokens.
+            // Without the state directory there are no tokens.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             held => held?,
         };
@@ -202,7 +203,7 @@ impl TokenFile {
         Ok(before - grants.len())
     }
 
-    /// Keeps other programs and threads from changing the file, until the returned lock is dropped.
+    /// Locks the file against changes by other programs and threads, until the returned lock is dropped.
     fn hold(&self) -> io::Result<File> {
         lock_for_change(&self.state, "tokens.lock")
     }
@@ -212,14 +213,14 @@ impl TokenFile {
         private::replace(&self.path, &text)
     }
 
-    /// What changes with the file.
+    /// Returns a stamp that changes with the file.
     fn stamp(&self) -> Option<(u64, i64, i64)> {
         let stat = NamedFile::of_operator(&self.path).and_then(|file| file.stat()).ok()?;
         Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
     }
 }
 
-/// Removes the tokens that those `gone` made, and those that these made.
+/// Removes all tokens made with the tokens `gone`, directly or through other tokens.
 fn remove_made_by(grants: &mut Grants, mut gone: Vec<String>) {
     while let Some(parent) = gone.pop() {
         let is_its = |grant: &Grant| grant.parent.as_ref() == Some(&parent);
@@ -227,16 +228,16 @@ fn remove_made_by(grants: &mut Grants, mut gone: Vec<String>) {
     }
 }
 
-/// Most tokens that one token has made.
+/// Most tokens made with one token.
 const MAX_MADE: usize = 100;
-/// Most tokens of which each made the next.
+/// Longest chain of tokens, each made with the one before.
 const MAX_GENERATIONS: usize = 8;
 
 /// Checks tokens.
 #[derive(Debug)]
 pub(crate) struct Access {
     file: TokenFile,
-    /// The token that was made when the server was started.
+    /// The token of the user who started the server.
     starter: Option<TokenHash>,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
@@ -245,27 +246,28 @@ pub(crate) struct Access {
     pub(crate) quotas: Arc<TokenQuotas>,
 }
 
-/// A token that was found.
+/// The result of looking up a token.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) grant: Grant,
-    /// The first of those tokens of which each made the next.
+    /// The first token of the chain of makers.
     pub(crate) first: TokenHash,
-    /// Quotas of all of these.
+    /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<(u64, i64, i64)>,
-    /// Rights that the file has.
+    /// Grants from the file.
     grants: Grants,
-    /// Rights in no file: of the settings, and of whoever started the server.
+    /// Grants from the settings, and for the user who started the server.
     fixed: Grants,
 }
 
-/// A token, the one that made it, and so on, with their rights, which are in one of the tables; nothing where one of
-/// them is not there, may do more than the one that made it by now, or has ended at that time, if ends count.
+/// Returns the chain of makers of a token, from the token to the first maker, with grants from `tables`. `None` if
+/// the chain is too long, a token of the chain is missing or allows more than its maker does, or a token has expired
+/// at `now`. Without `now`, expiry does not count.
 fn line(
     tables: [&Grants; 2],
     token: String,
@@ -293,22 +295,22 @@ impl Known {
     }
 }
 
-/// Pause between two looks for tokens that were revoked.
+/// Pause between two looks for revoked tokens.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Why a client gets no token of its own making.
+/// Reason why a client cannot make a token.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Its own has ended.
+    /// The client's own token has ended.
     Ended,
-    /// The token has made as many as it may.
+    /// The client's token has made as many tokens as it may.
     TooMany,
-    /// The file of tokens cannot be read or replaced.
+    /// The token file cannot be read or replaced.
     Io(io::Error),
 }
 
 impl Access {
-    /// Lets in whom the file names, whom the settings do, and who started the server.
+    /// Accepts the tokens of the file, the tokens of the settings, and the starter's token.
     pub(crate) fn new(
         file: TokenFile,
         starter: Option<TokenHash>,
@@ -323,7 +325,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Takes up the tokens of new settings.
+    /// Replaces the tokens of the settings.
     pub(crate) fn set(&self, settings: Grants) {
         let starter =
             self.starter.map(|hash| (hash.to_string(), Grant::all("who started the server")));
@@ -331,19 +333,19 @@ impl Access {
         self.changes.send_modify(|times| *times += 1);
     }
 
-    /// True unless a token was revoked. What began before its end goes on.
+    /// True unless the token was revoked. Expiry does not count, so work begun before the expiry may finish.
     pub(crate) fn stands(&self, token: &TokenHash) -> bool {
         self.look();
         lock(&self.known).line(token.to_string(), None).is_some()
     }
 
-    /// Finds the rights of a token, as long as those of which each made the next have not ended.
+    /// Looks up a token. `None` if the token, or a maker in its chain, is unknown or has ended.
     pub(crate) fn find(&self, token: &TokenHash) -> Option<Found> {
         self.look();
         self.find_at(token, SystemTime::now())
     }
 
-    /// Finds the token of a pass.
+    /// Returns the token of a pass.
     pub(crate) fn passed(&self, pass: &Pass) -> Option<TokenHash> {
         self.look();
         let known = lock(&self.known);
@@ -353,7 +355,7 @@ impl Access {
         lock(&self.passes).find(pass, SystemTime::now(), version, tokens)
     }
 
-    /// Finds the rights of a token at a time of the wall's clock.
+    /// Looks up a token as of the time `now` of the system's clock.
     fn find_at(&self, token: &TokenHash, now: SystemTime) -> Option<Found> {
         let known = lock(&self.known);
         let mut line = known.line(token.to_string(), Some(now))?;
@@ -364,7 +366,7 @@ impl Access {
         Some(Found { grant: grant.clone(), first, quotas })
     }
 
-    /// Makes a token for a client that has the token `parent`.
+    /// Makes a token for a client with the token `parent`.
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
         let _held = self.file.hold().map_err(Refusal::Io)?;
         let known = lock(&self.known);
@@ -375,7 +377,8 @@ impl Access {
         if line.len() >= MAX_GENERATIONS {
             return Err(Refusal::TooMany);
         }
-        // Those of an earlier start are worth nothing. The clock may be set back again.
+        // Tokens made with the starter's token of an earlier start are useless. Expired tokens stay, because the
+        // clock may be set back.
         let stands = |hash: &&String| self::line(tables, (*hash).clone(), None).is_some();
         let ended: Vec<_> = grants.keys().filter(|hash| !stands(hash)).cloned().collect();
         grants.retain(|hash, grant| grant.parent.is_none() || !ended.contains(hash));
@@ -391,7 +394,7 @@ impl Access {
         Ok(token)
     }
 
-    /// The tokens that this one made, and those that these made, by their hashes.
+    /// Returns the tokens made with this token, directly or through other tokens, by their hashes.
     pub(crate) fn made_by(&self, token: &TokenHash) -> Grants {
         self.look();
         let (known, now) = (lock(&self.known), SystemTime::now());
@@ -404,40 +407,40 @@ impl Access {
         its.map(|(hash, grant)| (hash.clone(), grant.clone())).collect()
     }
 
-    /// Removes a token, and those that it made.
+    /// Removes a token, and all tokens made with it.
     pub(crate) fn revoke(&self, hash: &str) -> io::Result<usize> {
         let gone = self.file.revoke(hash)?;
         self.look();
         Ok(gone)
     }
 
-    /// True for the token that was made when the server was started.
+    /// True for the token of the user who started the server.
     pub(crate) fn is_starter(&self, token: &TokenHash) -> bool {
         self.starter.as_ref() == Some(token)
     }
 
-    /// Reads the file again if it has changed.
+    /// Reloads the file if it has changed.
     fn look(&self) {
         let mut known = lock(&self.known);
         let stamp = self.file.stamp();
         if stamp == known.stamp {
             return;
         }
-        // A file that cannot be read lets nobody in.
+        // If the file cannot be read, its tokens are refused.
         (known.stamp, known.grants) = (stamp, self.file.read().unwrap_or_default());
         self.changes.send_modify(|times| *times += 1);
     }
 
-    /// Ends once `token` was revoked. Looks for that now and then, for all who wait together.
+    /// Completes once `token` is revoked.
     pub(crate) async fn revoked(&self, token: &TokenHash) {
         let mut changes = self.changes.subscribe();
         while self.stands(token) {
-            // Nothing but a change of the file, or of the settings, revokes it.
+            // Only a change of the file or of the settings revokes a token.
             changes.changed().await.ok();
         }
     }
 
-    /// The tokens by their hashes, with their names, and a signal that they have changed.
+    /// Returns the names of the tokens by hash, and a signal of changes.
     pub(crate) fn tokens(&self) -> (BTreeMap<String, String>, watch::Receiver<u64>) {
         let changes = self.changes.subscribe();
         let known = lock(&self.known);
@@ -446,7 +449,7 @@ impl Access {
         (names.collect(), changes)
     }
 
-    /// Looks for tokens that were revoked, while there are `clients` who would be put out.
+    /// Looks for revoked tokens regularly, while `clients` is above zero.
     pub(crate) async fn watch(&self, mut clients: watch::Receiver<usize>) {
         while clients.wait_for(|clients| *clients > 0).await.is_ok() {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -475,7 +478,7 @@ mod tests {
             [parent, child, lasting].map(|token| access.find_at(&token, at).is_some())
         };
         assert_eq!(has(day(1)), [true; 3]);
-        // Ten years forth, back again, and to before there were clocks.
+        // Ten years ahead, back again, and before 1970.
         assert_eq!(has(day(3_650)), [false, false, true]);
         assert_eq!(has(day(1)), [true; 3]);
         assert_eq!(has(UNIX_EPOCH), [true; 3]);

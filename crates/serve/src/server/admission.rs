@@ -23,7 +23,7 @@ use super::strangers::{StrangerPlace, Strangers};
 use crate::lock;
 use crate::token::TokenHash;
 
-/// Counts what addresses and tokens have and do.
+/// Counts connections, handshakes, requests and sessions by address or token.
 #[derive(Debug)]
 pub(crate) struct Admission {
     proxies: Vec<IpAddr>,
@@ -43,16 +43,16 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct Peer {
     ip: IpAddr,
-    /// The address by which it is counted, if it is.
+    /// The address to count by; `None` for proxies and for loopback addresses that are not counted.
     counted: Option<IpAddr>,
     /// Cancelled once the connection must give way.
     leave: CancellationToken,
     standing: Mutex<Standing>,
-    /// Room among all connections; a WebSocket has it as long as it lives.
+    /// Permit for one of all connections; a WebSocket holds the permit for its whole life.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Identity that the other end of a connection has shown, with the connection's place in the limits.
+/// Whether the other end has shown a token, with the connection's place in the limits.
 #[derive(Debug)]
 enum Standing {
     /// The other end has shown neither a token nor a pass.
@@ -62,7 +62,7 @@ enum Standing {
 }
 
 impl Peer {
-    /// Has its place among all connections as long as it is there.
+    /// Adds the permit, to be held as long as the connection.
     pub(crate) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
         Self { _permit: Some(permit), ..self }
     }
@@ -73,11 +73,11 @@ impl Peer {
     }
 }
 
-/// Somebody who asks for something.
+/// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) ip: IpAddr,
-    /// The address by which wrong tokens are counted, if they are.
+    /// The address by which wrong tokens are counted, or `None` if they are not counted.
     counted: Option<IpAddr>,
     pub(crate) peer: Arc<Peer>,
 }
@@ -99,7 +99,7 @@ impl Admission {
         }
     }
 
-    /// Counts by other limits from now on.
+    /// Applies other limits from now on.
     pub(crate) fn set(&self, limits: Limits) {
         let [handshakes, wrong_tokens, requests] = rates(&limits);
         self.handshakes.set(handshakes);
@@ -109,12 +109,12 @@ impl Admission {
         *lock(&self.limits) = limits;
     }
 
-    /// The limits that hold now.
+    /// Returns the present limits.
     pub(crate) fn limits(&self) -> Limits {
         *lock(&self.limits)
     }
 
-    /// Admits a connection, as a stranger.
+    /// Admits a new connection, as a stranger.
     pub(crate) fn connect(&self, ip: IpAddr) -> Peer {
         let (ip, limits) = (ip.to_canonical(), self.limits());
         let is_counted =
@@ -126,7 +126,7 @@ impl Admission {
         Peer { ip, counted, leave, standing, _permit: None }
     }
 
-    /// Makes room for a connection where there is none, if strangers are there.
+    /// Makes room for a new connection by closing the oldest stranger, if there is one.
     pub(crate) fn make_room(&self) {
         self.strangers.evict_oldest();
     }
@@ -156,14 +156,14 @@ impl Admission {
         Ok(())
     }
 
-    /// Finds out who asks by a connection: the other end, or whom a proxy speaks for.
+    /// Returns the client of a request: the other end of the connection, or the address that a trusted proxy names.
     pub(crate) fn client(&self, peer: &Arc<Peer>, headers: &HeaderMap) -> Client {
         let named = self.forwarded(peer.ip, headers);
         let counted = named.map_or(peer.counted, |ip| Some(network(ip)));
         Client { ip: named.unwrap_or(peer.ip), counted, peer: Arc::clone(peer) }
     }
 
-    /// The last address that a proxy names and that is no proxy's itself: clients write what they like before it.
+    /// Returns the last address in `X-Forwarded-For` that is not a proxy. Earlier addresses may be forged by clients.
     fn forwarded(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         if !self.proxies.contains(&peer) {
             return None;
@@ -178,7 +178,7 @@ impl Admission {
             .find(|ip| !self.proxies.contains(ip))
     }
 
-    /// Counts a token that is none: the answer to it.
+    /// Counts a wrong token, and returns the answer.
     pub(crate) fn wrong_token(&self, client: &Client) -> Problem {
         let Some(key) = client.counted else { return Problem::not_let_in() };
         match self.wrong_tokens.take(key, Instant::now()) {
@@ -187,14 +187,14 @@ impl Admission {
         }
     }
 
-    /// Counts a request of a token.
+    /// Counts a request with a token.
     pub(crate) fn request(&self, client: &Client, token: TokenHash) -> Result<(), Problem> {
         self.recognise(&client.peer)?;
         let taken = self.requests.take(token, Instant::now());
         taken.map_err(|wait| later("too many requests with this token", wait))
     }
 
-    /// Counts a session of a token as long as the guard lives.
+    /// Counts a session of a token until the guard is dropped.
     pub(crate) fn session(&self, token: TokenHash) -> Result<Counted<TokenHash>, Problem> {
         let most = self.limits().sessions_per_token;
         let why = "this token has as many sessions as it may; try again in a moment";
@@ -226,7 +226,7 @@ fn rates(limits: &Limits) -> [Rate; 3] {
     ]
 }
 
-/// The addresses that somebody has who has this one.
+/// Returns the network of an address, which is counted as one address: a /64 in IPv6.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & (u128::MAX << 64)).into(),
@@ -234,7 +234,7 @@ fn network(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Counts what keys have at the moment.
+/// Counts present objects by key.
 #[derive(Debug)]
 struct Tally<K>(Mutex<HashMap<K, usize>>);
 
@@ -245,7 +245,7 @@ impl<K> Default for Tally<K> {
 }
 
 impl<K: Copy + Eq + Hash> Tally<K> {
-    /// Counts one more, unless there are as many as may be.
+    /// Counts one more object. `None` if there are `most` already.
     fn take(tally: &Arc<Self>, key: K, most: usize) -> Option<Counted<K>> {
         let mut counts = lock(&tally.0);
         let count = counts.entry(key).or_default();
@@ -257,7 +257,7 @@ impl<K: Copy + Eq + Hash> Tally<K> {
     }
 }
 
-/// Counts one of a key as long as it lives.
+/// Guard that counts one object of a key.
 #[derive(Debug)]
 pub(crate) struct Counted<K: Copy + Eq + Hash> {
     tally: Arc<Tally<K>>,
@@ -290,7 +290,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A connection from an address that shows a token, or not.
+    /// Connects from an address, and shows a token.
     fn known(admission: &Admission, from: &str) -> (Arc<Peer>, Result<(), Problem>) {
         let peer = Arc::new(admission.connect(ip(from)));
         let client = admission.client(&peer, &HeaderMap::new());

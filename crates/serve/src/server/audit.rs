@@ -1,7 +1,7 @@
-//! The audit log: what clients did, a line of JSON each, in a chain.
+//! The audit log: a chain of lines, each a JSON object about an action of a client.
 //!
-//! Each line has the BLAKE3 hash of the line before it, without its line end (`b3sum` finds the same). A line that was
-//! changed or removed later breaks the chain. Tokens are named by the first letters of their hashes.
+//! Each line has the BLAKE3 hash of the previous line, without the line end (`b3sum` computes the same hash). A line
+//! that is changed or removed later breaks the chain. Tokens are named by the first digits of their hashes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,14 +17,14 @@ use super::file_lock::wait_for;
 use crate::lock;
 use crate::token::TokenHash;
 
-/// Most bytes of a line: what clients choose of it is cut before.
+/// Longest line, in bytes. Values chosen by clients are shortened earlier.
 const LINE: u64 = 64 << 10;
-/// Longest wait for another server that writes to the log to end.
+/// Longest wait for another server that still writes to the log.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// Letters of a token's hash that name it.
+/// Hex digits of a token's hash in the log.
 const NAME_LETTERS: usize = 12;
 
-/// A log that is written to.
+/// An audit log that is open for appending.
 #[derive(Debug)]
 pub(crate) struct Audit(Mutex<Chain>);
 
@@ -36,7 +36,7 @@ struct Chain {
 }
 
 impl Audit {
-    /// Opens a log, and goes on with the chain that is in it.
+    /// Opens a log, and continues its chain.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::from(NamedFile::of_operator(path)?.log()?);
         // Lines of two servers would break each other's chain.
@@ -48,7 +48,7 @@ impl Audit {
         let mut end = Vec::new();
         file.read_to_end(&mut end)?;
         if end.last().is_some_and(|byte| *byte != b'\n') {
-            // The machine stopped in the midst of a line, which stays as it is.
+            // The machine stopped in the middle of a line. The torn line stays as it is.
             file.write_all(b"\n")?;
             end.push(b'\n');
         }
@@ -56,7 +56,7 @@ impl Audit {
         Ok(Self(Mutex::new(Chain { file, before: blake3::hash(last) })))
     }
 
-    /// Finds out whether a log could be opened, and makes none.
+    /// Checks that a log could be opened, without creating a file.
     pub(crate) fn check(path: &Path) -> io::Result<()> {
         let file = NamedFile::of_operator(path)?;
         match file.stat() {
@@ -72,7 +72,7 @@ impl Audit {
         }
     }
 
-    /// Writes a line.
+    /// Appends a line.
     pub(crate) fn write(&self, mut fields: Map<String, Value>) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         fields.insert("time".into(), now.as_secs().into());
@@ -85,7 +85,7 @@ impl Audit {
     }
 }
 
-/// The name of a token in the log.
+/// Returns the name of a token in the log.
 pub(crate) fn name(token: &TokenHash) -> String {
     token.to_string()[..NAME_LETTERS].into()
 }

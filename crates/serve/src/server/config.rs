@@ -1,4 +1,4 @@
-//! Settings of a server, as a file or the command line has them.
+//! Settings of a server, from a file or the command line.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,25 +23,26 @@ pub struct Config {
     /// Address to listen on.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// Directory of the server's own: tokens, keys. Whoever reads settings that lack it chooses one.
+    /// State directory of the server, with tokens and keys. If the settings have none, the program that reads them
+    /// sets a default.
     #[serde(default)]
     pub state: PathBuf,
-    /// How connections are kept secret.
+    /// Encryption of connections.
     #[serde(default)]
     pub tls: Tls,
-    /// Directories that are served, by the names that clients use.
+    /// Served directories, by their names for clients.
     pub volumes: BTreeMap<String, VolumeConfig>,
     /// File of the audit log, if one is written.
     pub audit: Option<PathBuf>,
-    /// Address that shows metrics to everybody who reaches it.
+    /// Address that serves metrics without a token.
     pub metrics: Option<SocketAddr>,
-    /// Addresses of proxies in front: who a client is, they say (`X-Forwarded-For`).
+    /// Addresses of trusted proxies, whose `X-Forwarded-For` names the client.
     #[serde(default)]
     pub proxies: Vec<IpAddr>,
     /// Limits of clients.
     #[serde(default)]
     pub limits: Limits,
-    /// Tokens that are let in besides those of `deltic token add`, by their names.
+    /// Tokens in addition to those of `deltic token add`, by name.
     #[serde(default)]
     pub tokens: BTreeMap<String, TokenConfig>,
 }
@@ -50,28 +51,28 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeConfig {
-    /// The directory.
+    /// The served directory.
     pub path: PathBuf,
-    /// Directions in which files may go, whatever a token says.
+    /// Directions in which files may be transferred, whatever a token allows.
     #[serde(default)]
     pub access: AccessConfig,
-    /// Whether anything may be deleted.
+    /// True if anything may be deleted.
     #[serde(default = "yes")]
     pub delete: bool,
-    /// Old versions of files that are kept, if some are.
+    /// Old versions of files to keep, if any.
     #[serde(default)]
     pub versions: Option<Keep>,
-    /// Most bytes of all its files, old versions and unfinished uploads included.
+    /// Most bytes of all files, including old versions and unfinished uploads.
     pub quota_bytes: Option<u64>,
     /// Most names of files, directories and links.
     pub quota_files: Option<u64>,
-    /// Bytes that stay free on its disk.
+    /// Bytes that must stay free on the volume's disk.
     #[serde(default = "default_free")]
     pub free_bytes: u64,
 }
 
 impl VolumeConfig {
-    /// A volume that may be read and written, and keeps nothing but its files.
+    /// Returns the settings of a volume that may be read and written, without quotas and old versions.
     #[must_use]
     pub fn of(path: PathBuf) -> Self {
         Self {
@@ -85,37 +86,37 @@ impl VolumeConfig {
         }
     }
 
-    /// Limits of the space that it may take.
+    /// Returns the limits of the space that the volume may take.
     pub(crate) const fn quota(&self) -> QuotaLimits {
         let Self { quota_bytes: bytes, quota_files: files, free_bytes, .. } = *self;
         QuotaLimits { bytes, files, free_bytes }
     }
 }
 
-/// Rights of a token. It ends when the settings have it no more.
+/// Settings of a token. The token ends when it is removed from the settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenConfig {
-    /// Its hash, as `deltic token new` prints it.
+    /// Hash of the token, as `deltic token new` prints it.
     pub hash: String,
-    /// Volumes that it is for; all, where none are named.
+    /// Volumes that the token is for; all volumes if `None`.
     pub volumes: Option<Vec<String>>,
-    /// Directory in each of them that it is for, with all below it.
+    /// Directory in each volume that the token is for, with all entries below.
     pub path: Option<String>,
-    /// Directions in which files may go.
+    /// Directions in which files may be transferred.
     #[serde(default)]
     pub access: AccessConfig,
-    /// True where anything may be deleted.
+    /// True if anything may be deleted.
     #[serde(default = "yes")]
     pub delete: bool,
-    /// Most bytes that may be in its part of a volume.
+    /// Most bytes in the token's part of a volume.
     pub quota_bytes: Option<u64>,
-    /// Most names of files, directories and links there.
+    /// Most names of files, directories and links in the token's part of a volume.
     pub quota_files: Option<u64>,
 }
 
 impl TokenConfig {
-    /// Its rights.
+    /// Returns the grant of the token.
     fn grant(&self, name: &str) -> Result<Grant, String> {
         let write = self.access != AccessConfig::Read;
         let grant = Grant {
@@ -134,56 +135,56 @@ impl TokenConfig {
     }
 }
 
-/// Directions in which files may go.
+/// Directions in which files may be transferred.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessConfig {
-    /// Both.
+    /// Both directions.
     #[default]
     ReadWrite,
-    /// To clients.
+    /// Only to clients.
     Read,
-    /// From clients.
+    /// Only from clients.
     Write,
 }
 
-/// How connections are kept secret.
+/// Encryption of connections.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Tls {
-    /// Not at all: on this machine alone, or behind a proxy that does it.
+    /// No encryption: for connections on this machine, or behind a proxy with TLS.
     #[default]
     Off,
-    /// By a certificate of our own, which clients know by its pin.
+    /// TLS with a self-signed certificate, which clients know by its pin.
     SelfSigned,
-    /// By a certificate and its key in PEM files.
+    /// TLS with a certificate and its key in PEM files.
     Files {
-        /// The certificate, with those above it.
+        /// File with the certificate and its issuers.
         cert: PathBuf,
-        /// The key.
+        /// File with the key.
         key: PathBuf,
     },
-    /// By a certificate that an authority makes, and renews, by ACME.
+    /// TLS with a certificate from an authority, obtained and renewed by ACME.
     Acme(AcmeConfig),
 }
 
-/// Settings of a certificate by ACME.
+/// Settings of an ACME certificate.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct AcmeConfig {
-    /// Names of this server that the certificate is for.
+    /// Host names of the certificate.
     pub domains: Vec<String>,
-    /// Where the authority may write to: `mailto:…`.
+    /// Contact address for the authority: `mailto:…`.
     pub contact: Option<String>,
-    /// Address of the authority's directory; Let's Encrypt's by default.
+    /// Address of the authority's ACME directory; that of Let's Encrypt by default.
     #[serde(default = "lets_encrypt")]
     pub directory: String,
-    /// PEM file of whoever vouches for the authority's own server; the system's by default.
+    /// PEM file with the issuers of the authority's TLS certificate; the system's authorities by default.
     pub ca_file: Option<PathBuf>,
 }
 
 impl AcmeConfig {
-    /// A certificate of Let's Encrypt for these names.
+    /// Returns the settings of a Let's Encrypt certificate for these names.
     #[must_use]
     pub fn of(domains: Vec<String>) -> Self {
         Self { domains, directory: lets_encrypt(), ..Self::default() }
@@ -213,14 +214,14 @@ impl AcmeConfig {
     }
 }
 
-/// Most names of a certificate.
+/// Most host names of a certificate.
 const MAX_DOMAINS: usize = 100;
 
 fn lets_encrypt() -> String {
     LetsEncrypt::Production.url().into()
 }
 
-/// Limits of clients: of all together, of an address, of a token.
+/// Limits of clients: of all clients, of each address, of each token.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -228,33 +229,33 @@ pub struct Limits {
     pub connections: usize,
     /// Most connections of an address at once.
     pub connections_per_address: usize,
-    /// Most new connections of an address in a second, after a burst; none for no limit. Those that turn out to have a
-    /// token are not counted.
+    /// Most new connections of an address in a second, after a burst; 0 for no limit. Connections that show a token
+    /// are not counted.
     pub handshakes_per_second: u32,
-    /// New connections of an address at once.
+    /// Most new connections of an address in a burst.
     pub handshake_burst: u32,
-    /// Most wrong tokens of an address in a minute; none for no limit.
+    /// Most wrong tokens of an address in a minute; 0 for no limit.
     pub wrong_tokens_per_minute: u32,
-    /// True if the limits of an address hold for this machine's own as well.
+    /// True if the limits of an address also apply to this machine's own addresses.
     pub count_loopback: bool,
     /// Most sessions at once.
     pub sessions: usize,
     /// Most sessions of a token at once.
     pub sessions_per_token: usize,
-    /// Most requests of a token in a second, after a burst; none for no limit. The opening of a session is one.
+    /// Most requests of a token in a second, after a burst; 0 for no limit. Opening a session counts as a request.
     pub requests_per_second: u32,
-    /// Requests of a token at once.
+    /// Most requests of a token in a burst.
     pub request_burst: u32,
     /// Most bytes of memory for one session.
     pub session_bytes: u64,
-    /// Most bytes of memory for recipes of files that came: their next versions need no reading of the old ones. A
-    /// recipe takes about a hundredth of its file.
+    /// Most bytes of memory for recipes of received files. With a recipe, the next version of a file needs no reading
+    /// of the old version. A recipe takes about a hundredth of its file.
     pub recipe_bytes: u64,
-    /// Most bytes of one file that comes by plain HTTP.
+    /// Most bytes of one file uploaded by plain HTTP.
     pub upload_bytes: u64,
-    /// Longest time for a handshake, and for the head of a request, in seconds.
+    /// Longest time for a TLS handshake, and for the head of a request, in seconds.
     pub head_seconds: u64,
-    /// Longest time without a byte from a client, or to one, in seconds.
+    /// Longest time without a byte from a client or to a client, in seconds.
     pub stall_seconds: u64,
 }
 
@@ -281,12 +282,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Longest time for a handshake, and for the head of a request.
+    /// Longest time for a TLS handshake, and for the head of a request.
     pub(crate) const fn head(&self) -> Duration {
         Duration::from_secs(self.head_seconds)
     }
 
-    /// Longest time without a byte.
+    /// Longest time without a byte from a client or to a client.
     pub(crate) const fn stall(&self) -> Duration {
         Duration::from_secs(self.stall_seconds)
     }
@@ -300,28 +301,28 @@ const fn yes() -> bool {
     true
 }
 
-/// Port of a server.
+/// Default port of a server.
 pub const PORT: u16 = 8420;
 
 fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, PORT).into()
 }
 
-/// Why a server cannot be started as it is configured.
+/// Error of invalid settings, or of a server that cannot start with its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The settings make no sense.
+    /// The settings are invalid.
     #[error("{0}")]
     Bad(String),
-    /// Another server holds a lock that one server alone may hold.
+    /// Another server holds an exclusive lock.
     #[error("{0}")]
     Taken(String),
-    /// A file or an address is not to be had.
+    /// A file or an address cannot be used.
     #[error("cannot {what}: {}", deltic_store_local::reason(source))]
     Io {
-        /// What was tried, on what.
+        /// The action and its object.
         what: String,
-        /// Why it failed.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -334,10 +335,11 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Checks what no type holds.
+    /// Checks rules that the types of the settings do not enforce.
     ///
     /// # Errors
-    /// [`ConfigError::Bad`], with the first setting that makes no sense.
+    /// [`ConfigError::Bad`] with the first invalid setting, or [`ConfigError::Io`] if the path of a volume is not
+    /// safe to serve.
     pub fn check(&self) -> Result<(), ConfigError> {
         let bad = |why: String| Err(ConfigError::Bad(why));
         if self.volumes.is_empty() {
@@ -382,13 +384,13 @@ impl Config {
         self.check_address(self.listen)
     }
 
-    /// Real path of the directory of its own, or of the last one on the way to it that is there.
+    /// Returns the real path of the state directory, or of its deepest parent that exists.
     fn real_state(&self) -> Option<PathBuf> {
         let path = std::path::absolute(&self.state).ok()?;
         path.ancestors().find_map(|dir| dir.canonicalize().ok())
     }
 
-    /// Settings that differ from those that a server `began` with, and that it does not take up while it runs.
+    /// Returns the names of settings that differ from those at the start, `began`, and that only a new start applies.
     pub(crate) fn for_a_new_start(&self, began: &Self) -> Vec<&'static str> {
         let (now, then) = (&self.limits, &began.limits);
         let all = [
@@ -407,10 +409,10 @@ impl Config {
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
 
-    /// The rights of the tokens that are named here, by their hashes.
+    /// Returns the grants of the tokens in the settings, by the hashes of the tokens.
     ///
     /// # Errors
-    /// [`ConfigError::Bad`], with the first token that makes no sense.
+    /// [`ConfigError::Bad`] with the first invalid token.
     pub(crate) fn grants(&self) -> Result<Grants, ConfigError> {
         let mut grants = Grants::new();
         for (name, token) in &self.tokens {
@@ -428,12 +430,12 @@ impl Config {
         Ok(grants)
     }
 
-    /// True unless traffic to the address can be read on the way.
+    /// True if traffic to the address is encrypted or stays on this machine.
     fn may_listen(&self, address: SocketAddr) -> bool {
         !matches!(self.tls, Tls::Off) || address.ip().is_loopback()
     }
 
-    /// Refuses an address at which everybody could read along.
+    /// Refuses an address at which traffic could be read on the network.
     pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), ConfigError> {
         if !self.may_listen(address) {
             return Err(ConfigError::Bad(format!(

@@ -1,7 +1,8 @@
-//! Changes of a volume, kept for a while for those who follow them.
+//! The latest changes of a volume, kept for clients that follow the volume.
 //!
-//! The last changes are kept once, whoever follows: a follower is a place among them. One that falls so far behind that
-//! what comes next is not kept any more is told so. Names of places are random: they do not tell how much else changes.
+//! All followers share one list of changes, and each follower has a position in the list. A follower that falls
+//! behind the oldest kept change gets an error. Names of positions are random, so they do not reveal how many other
+//! changes there were.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,31 +14,31 @@ use tokio::sync::watch;
 
 use crate::lock;
 
-/// Most changes that are kept.
+/// Most changes kept.
 const MAX_KEPT: usize = 1_000;
-/// Most bytes of their paths.
+/// Most bytes of the paths of kept changes.
 const MAX_BYTES: usize = 256 << 10;
 
-/// The last changes of a volume.
+/// The latest changes of a volume.
 #[derive(Debug)]
 pub(crate) struct Events {
     kept: Mutex<Kept>,
-    /// The number of events so far.
+    /// Number of events so far.
     count: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Kept {
     events: VecDeque<Event>,
-    /// The number of events before these.
+    /// Number of events before `events`.
     before: u64,
-    /// Bytes of their paths.
+    /// Bytes of the paths of `events`.
     bytes: usize,
-    /// Name of the place before them.
+    /// Name of the position before `events`.
     first: Place,
 }
 
-/// A change.
+/// A change of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) place: Place,
@@ -45,7 +46,7 @@ pub(crate) struct Event {
     pub(crate) became: Became,
 }
 
-/// Name of the place behind an event.
+/// Random name of the position after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
@@ -67,7 +68,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The follower has missed some.
+/// Error: the follower has missed events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missed;
 
@@ -80,7 +81,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Has the changes of a store be kept here.
+    /// Returns a sink that adds the changes of a store to these events.
     pub(crate) fn changes(self: &Arc<Self>) -> Changes {
         let events = Arc::clone(self);
         Changes::to(move |path, became| events.add(path, became))
@@ -98,7 +99,7 @@ impl Events {
         }
         let count = kept.before + kept.events.len() as u64;
         drop(kept);
-        // Two that change something at once may come here in either order.
+        // Two threads that add events at once may arrive here in either order.
         self.count.send_if_modified(|known| {
             let is_more = count > *known;
             *known = count.max(*known);
@@ -106,8 +107,8 @@ impl Events {
         });
     }
 
-    /// Begins behind this place, or else behind all that was: how many were before, what tells of more, and the name of
-    /// where that is.
+    /// Starts a follower after the position `place`, or after all events so far. Returns the number of events before
+    /// the follower's position, a signal of new events, and the name of the position.
     pub(crate) fn follow(
         &self,
         place: Option<Place>,
@@ -126,7 +127,7 @@ impl Events {
         Ok((kept.before + at, more, place))
     }
 
-    /// The events behind so many, `most` of them, as long as they are kept.
+    /// Returns at most `most` events after the first `seen` events. Errors: [`Missed`] if they are no longer kept.
     pub(crate) fn after(&self, seen: u64, most: usize) -> Result<Vec<Event>, Missed> {
         let kept = lock(&self.kept);
         let at = seen.checked_sub(kept.before).ok_or(Missed)?;

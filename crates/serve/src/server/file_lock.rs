@@ -1,4 +1,4 @@
-//! Locks of files (`flock`). The kernel releases a lock when its file is closed, also by a crash.
+//! File locks (`flock`). The kernel releases a lock when the file is closed, even after a crash.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use deltic_store_local::NamedFile;
 use rustix::fs::{Mode, OFlags, openat};
 
-/// Longest wait for a program that changes a file under a lock.
+/// Longest wait for a program that holds a lock while changing a file.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Locks the file `name` in the directory `dir`, for a change that is soon over. The lock ends with the file.
+/// Locks the file `name` in the directory `dir`, for a short change. The lock is released when the returned file is
+/// dropped.
 ///
 /// # Errors
-/// The system's, and `TimedOut` if another program holds the lock for longer than any change takes.
+/// `TimedOut` if another program holds the lock for more than 30 seconds, and errors of the system.
 pub(super) fn lock_for_change(dir: &Path, name: &str) -> io::Result<File> {
     let file = open_lock(dir, name)?;
     let held =
@@ -25,14 +26,14 @@ pub(super) fn lock_for_change(dir: &Path, name: &str) -> io::Result<File> {
     if wait_for(&file, CHANGE_PATIENCE)? { Ok(file) } else { Err(held()) }
 }
 
-/// Opens the file `name` in the directory `dir` to be locked. A missing file is made.
+/// Opens the lock file `name` in the directory `dir`, and creates the file if it is missing.
 pub(super) fn open_lock(dir: &Path, name: &str) -> io::Result<File> {
     let place = NamedFile::of_operator(&dir.join(name))?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(openat(&place, place.name(), flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Locks a file, if nobody else holds it for so long.
+/// Waits up to `patience` for a lock. True if the file is locked, false if another program still holds the lock.
 pub(super) fn wait_for(file: &File, patience: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     loop {

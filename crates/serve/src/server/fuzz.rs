@@ -1,6 +1,6 @@
-//! A server for fuzzers, which listens to nobody: what a connection brings is handed to it (`make fuzz`).
+//! A server for fuzzers, without a listener: the fuzzer passes the bytes of a connection directly (`make fuzz`).
 //!
-//! No input makes it panic, answer 500, or keep a connection whose other end is gone.
+//! No input may make the server panic, answer 500, or keep a connection whose other end is gone.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -18,9 +18,9 @@ use super::shared::Server;
 use super::{prepare, router};
 use crate::token::{Token, new_token};
 
-/// Most bytes of a conversation, and of its answers.
+/// Most bytes of a conversation, and as many of its answers.
 const MOST: usize = 4 << 20;
-/// Longest time for a conversation whose client has said all.
+/// Longest time for a conversation after the client has sent everything.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const UPGRADE: &[u8] =
@@ -28,7 +28,7 @@ const UPGRADE: &[u8] =
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
     Sec-WebSocket-Protocol: deltic.1\r\nAuthorization: Bearer TOKEN\r\n\r\n";
 
-/// A server of the volume `photos`, with a file `dir/file`.
+/// A server with the volume `photos`, which contains a file `dir/file`.
 pub struct Here {
     runtime: Runtime,
     door: Arc<Door>,
@@ -37,10 +37,11 @@ pub struct Here {
 }
 
 impl Here {
-    /// The server of this process, in the directory `DELTIC_FUZZ`, which has `photos` and `state`.
+    /// Returns the only server of this process, in the directory `DELTIC_FUZZ`, with subdirectories `photos` and
+    /// `state`.
     ///
     /// # Panics
-    /// Where there is no such directory.
+    /// If `DELTIC_FUZZ` does not name such a directory.
     pub fn once() -> &'static Self {
         static HERE: OnceLock<Here> = OnceLock::new();
         HERE.get_or_init(|| {
@@ -72,7 +73,7 @@ impl Here {
         Self { runtime, door, server, token }
     }
 
-    /// Puts the token where `TOKEN` stands.
+    /// Replaces `TOKEN` in `bytes` by the server's token.
     #[must_use]
     pub fn with_token(&self, bytes: &[u8]) -> Vec<u8> {
         const MARK: &[u8] = b"TOKEN";
@@ -83,10 +84,10 @@ impl Here {
         [&bytes[..at], token.as_bytes(), &bytes[at + MARK.len()..]].concat()
     }
 
-    /// Makes a request with a body, for any version of a file.
+    /// Sends a request with a body and with `If-Match: *`.
     ///
     /// # Panics
-    /// As [`Here::converse`].
+    /// Same as [`Here::converse`].
     pub fn ask(&self, request: &str, body: &[u8]) {
         let (token, len) = (self.token.reveal(), body.len());
         let head = format!(
@@ -96,18 +97,18 @@ impl Here {
         self.converse(&[head.as_bytes(), body].concat());
     }
 
-    /// Hands it what a WebSocket brings.
+    /// Sends bytes over a WebSocket.
     ///
     /// # Panics
-    /// As [`Here::converse`].
+    /// Same as [`Here::converse`].
     pub fn over_socket(&self, frames: &[u8]) {
         self.converse(&[&self.with_token(UPGRADE), frames].concat());
     }
 
-    /// Sends an update of a file, by a WebSocket.
+    /// Sends an update of a file over a WebSocket.
     ///
     /// # Panics
-    /// As [`Here::converse`].
+    /// Same as [`Here::converse`].
     pub fn update(&self, update: &[u8]) {
         let frame = |channel: u8, bytes: &[u8]| {
             let len = (bytes.len() as u64 + 1).to_be_bytes();
@@ -119,10 +120,10 @@ impl Here {
         self.over_socket(&frames);
     }
 
-    /// Hands the server what one connection brings, and takes its answers.
+    /// Passes the bytes of one connection to the server, and reads the server's answers.
     ///
     /// # Panics
-    /// Where the server does not end the connection, or says that it failed.
+    /// If the server does not end the connection, answers 500, or answers something other than HTTP.
     pub fn converse(&self, bytes: &[u8]) {
         let peer = self.server.admission.connect(Ipv4Addr::LOCALHOST.into());
         let peer = Arc::new(peer);

@@ -1,4 +1,4 @@
-//! Periodic work of a server: removing old versions, and counting the bytes of volumes.
+//! Periodic work of a server: removes expired old versions, and recounts the bytes of volumes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::kept_clock::KeptClock;
 use super::rest::on_disk;
 use super::shared::Server;
 
-/// Pause between two looks for versions that are too old, and between two counts.
+/// Pause between two rounds of periodic work.
 const HOUSE_EVERY: Duration = SETTLING;
 
 impl Server {
@@ -32,7 +32,7 @@ impl Server {
         }
     }
 
-    /// Removes versions that are too old.
+    /// Removes expired old versions.
     async fn expire(self: &Arc<Self>) {
         for volume in self.volumes.values() {
             let volume = volume.clone();
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// Counts the bytes of volumes.
+    /// Recounts the bytes of volumes that have quotas.
     async fn recount(self: &Arc<Self>) {
         for volume in self.volumes.values() {
             let Some(quota) = Quota::of_volume(&volume.name) else { continue };
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// Line for people about a clock that jumped.
+/// Line for the operator about a clock that jumped.
 fn complaint(jump: Jump) -> String {
     let (by, hours) = (jump.shown.abs_diff(jump.expected), jump.settling.as_secs() / 3600);
     let by = match by.as_secs() {

@@ -1,4 +1,4 @@
-//! Journal of a server: events are counted and written down.
+//! The journal of a server: metrics and the audit log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::metrics::Metrics;
 use super::shared::{Server, bearer};
 use crate::token::TokenHash;
 
-/// Counts, and the log if there is one.
+/// Metrics, and the audit log if the settings name one.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) audit: Option<Audit>,
@@ -29,7 +29,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Writes a line about an event.
+    /// Writes an event to the audit log.
     pub(crate) fn note(&self, event: &str, fields: Value) {
         let Some(audit) = &self.audit else { return };
         let Value::Object(mut fields) = fields else { unreachable!("fields have names") };
@@ -40,13 +40,13 @@ impl Journal {
         }
     }
 
-    /// Notes a token that was shown and is none.
+    /// Counts and logs a wrong token.
     pub(crate) fn wrong_token(&self, from: IpAddr) {
         self.metrics.wrong_tokens.fetch_add(1, Ordering::Relaxed);
         self.note("wrong_token", json!({ "from": from }));
     }
 
-    /// Notes the end of a session, or of an update.
+    /// Counts and logs the end of a session or of an update.
     pub(crate) fn ended(
         &self,
         event: &str,
@@ -74,7 +74,7 @@ impl Journal {
     }
 }
 
-/// Counts the answer to a request, and writes it down if it changes anything.
+/// Counts the answer to a request. Logs every request other than GET and HEAD.
 pub(super) async fn watch(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -101,7 +101,7 @@ pub(super) async fn watch(
     response
 }
 
-/// Writes down which tokens were made and revoked, as far as the server heeds them.
+/// Logs tokens that are made or revoked, as soon as the server applies the change.
 pub(super) async fn note_tokens(server: Arc<Server>) {
     let (mut before, mut changes) = server.access.tokens();
     while changes.changed().await.is_ok() {
@@ -116,7 +116,7 @@ pub(super) async fn note_tokens(server: Arc<Server>) {
     }
 }
 
-/// Router for the address that serves metrics without a token.
+/// Router for the metrics address, which needs no token.
 pub(super) fn shown(server: Arc<Server>) -> Router {
     let text = async move || {
         let mut gauges = vec![

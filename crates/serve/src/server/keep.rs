@@ -1,4 +1,4 @@
-//! Old versions that a volume keeps, as words say which.
+//! The setting for old versions that a volume keeps.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::age;
 
-/// Old versions that a volume keeps: so many of each file (`10`), or those of some time (`30d`).
+/// Old versions that a volume keeps: a number of versions of each file (`10`), or the versions of some time (`30d`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Word")]
 pub struct Keep(pub KeepVersions);
 
-/// A word that does not say which versions are kept.
+/// Error for an invalid setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadKeep;
 
@@ -30,7 +30,7 @@ impl FromStr for Keep {
     type Err = BadKeep;
 
     fn from_str(word: &str) -> Result<Self, BadKeep> {
-        // Without a unit it is a number of versions, and none of seconds.
+        // A number without a unit counts versions, not seconds.
         let keep = match word.bytes().all(|byte| byte.is_ascii_digit()) {
             true => word.parse().ok().filter(|number| *number > 0).map(KeepVersions::Number),
             false => age::seconds(word)
@@ -41,7 +41,7 @@ impl FromStr for Keep {
     }
 }
 
-/// The same in a file of settings, where a number may be one.
+/// The setting in a settings file, as a number or as a string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Word {

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::keep::Keep;
 use crate::private;
 
-/// The clock for the age of old versions, and the file with the last time that was believed.
+/// The clock for the age of old versions, and the file with the last time that the clock believed.
 #[derive(Debug)]
 pub(super) struct KeptClock {
     clock: Arc<AgeClock>,
@@ -25,12 +25,13 @@ pub(super) struct KeptClock {
 }
 
 impl KeptClock {
-    /// Starts the clock. If the state directory holds no time, the last change on the disks is taken.
+    /// Starts the clock. If the state directory holds no time, the time of the last change on the disks is used.
     pub(super) fn start(config: &Config) -> Self {
         let file = config.state.join("clock");
         let known = read(&file).or_else(|| {
             let known = last_work(config)?;
-            // A wrong clock that changes the disks from now on is told from this time at the next start, too.
+            // Stored, so that the next start also starts from this time, and not from times that a wrong clock gives
+            // to files now.
             let _ = keep_at(&file, known);
             Some(known)
         });
@@ -40,17 +41,17 @@ impl KeptClock {
         Self { clock, file, has_ages: kept.any(is_age) }
     }
 
-    /// Old versions that a volume keeps, by this clock.
+    /// Returns the policy for old versions `keep` with this clock.
     pub(super) fn history(&self, Keep(keep): Keep) -> History {
         History { keep, clock: Arc::clone(&self.clock) }
     }
 
-    /// Returns the last jump once, if a volume keeps versions by age.
+    /// Returns the last jump of the clock once, if a volume keeps versions by age.
     pub(super) fn news(&self) -> Option<Jump> {
         self.clock.news().filter(|_| self.has_ages)
     }
 
-    /// Stores the time for the next start, if the time is believed.
+    /// Stores the time for the next start, if the clock believes the time.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
         keep_at(&self.file, now)
@@ -66,7 +67,7 @@ fn read(file: &Path) -> Option<Duration> {
     Some(Duration::from_secs(str::from_utf8(&bytes).ok()?.trim().parse().ok()?))
 }
 
-/// Time of the last change of the state directory or of a volume.
+/// Returns the time of the last change of the state directory or of a volume.
 fn last_work(config: &Config) -> Option<Duration> {
     let own = ["tokens.json", "key.pem", "acme.json"].map(|name| config.state.join(name));
     let volumes = config.volumes.values().map(|volume| volume.path.clone());

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::rest::content_length;
 use crate::lock;
 
-/// Longest rest in bytes that is read before the answer is sent.
+/// Longest rest that is read before the answer is sent, in bytes.
 const SHORT_BYTES: u64 = 1 << 20;
 /// Longest time for reading the rest.
 const SHORT_TIME: Duration = Duration::from_secs(1);
@@ -30,21 +30,21 @@ const SHORT_TIME: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Leftover {
     rest: Arc<Mutex<Option<Body>>>,
-    /// True if the body is short, and comes without being asked for.
+    /// True if the body may be short and the client sends the body without `100 Continue`.
     is_short: bool,
-    /// Says that the connection is to linger.
+    /// Set if the connection must linger.
     lingers: Arc<AtomicBool>,
 }
 
 impl Leftover {
-    /// Watches what is left of a body.
+    /// Wraps a body, so that an unread rest is found after the handler has dropped the body.
     pub(super) fn watch(
         headers: &HeaderMap,
         body: Body,
         lingers: &Arc<AtomicBool>,
     ) -> (Self, Body) {
         let is_long = content_length(headers).is_some_and(|len| len > SHORT_BYTES);
-        // A body with `Expect: 100-continue` comes once somebody reads it.
+        // With `Expect: 100-continue`, the client sends the body only once the server reads.
         let is_short = !is_long && !headers.contains_key(header::EXPECT);
         let leftover = Self { rest: Arc::default(), is_short, lingers: Arc::clone(lingers) };
         lingers.store(false, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Leftover {
     }
 }
 
-/// Reads a body to its end, if the end is near.
+/// Reads a body to its end. False if more than `SHORT_BYTES` are left, or on an error.
 async fn read(mut body: Body) -> bool {
     let mut left = SHORT_BYTES;
     while let Some(frame) = body.frame().await {
@@ -80,7 +80,7 @@ async fn read(mut body: Body) -> bool {
     true
 }
 
-/// A body that is returned to the watcher if it is dropped before its end.
+/// A body that stores its unread rest when it is dropped before its end.
 struct Watched {
     body: Option<Body>,
     rest: Arc<Mutex<Option<Body>>>,

@@ -1,10 +1,10 @@
-//! The locks of a server: of its state directory, and of each volume that it changes.
+//! Locks of a server: on its state directory, and on each volume that it may write to.
 //!
-//! Two servers on one state directory would each count quotas, and each write a chain of the audit log. Two servers
-//! with state directories of their own would count the quota of one volume apart.
+//! Two servers with one state directory would count quotas separately, and would each append to the chain of the
+//! audit log. Two servers with different state directories would count the quota of a shared volume separately.
 //!
-//! The kernel releases a lock when the process ends, also after a crash. The lock of a volume is on the directory
-//! itself, so nothing is written there. NFS locks no directories: a volume on NFS is served without a lock.
+//! The kernel releases a lock when the process ends, even after a crash. The lock of a volume is on the directory
+//! itself, so no file is created there. NFS cannot lock directories: a volume on NFS is served without a lock.
 
 use std::collections::BTreeSet;
 use std::fs::{File, read_to_string};
@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags, major, minor, openat};
 use super::config::{AccessConfig, Config, ConfigError};
 use super::file_lock::{open_lock, wait_for};
 
-/// Longest wait for a server that is about to end, as in a restart.
+/// Longest wait for another server that is about to end, as in a restart.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The locks of a server's directories, held until this value is dropped.
@@ -30,7 +30,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Locks the state directory and the volumes, and waits a moment for another server to end.
+    /// Locks the state directory and the writable volumes. Waits a few seconds for another server to end.
     pub(super) fn take(config: &Config) -> Result<Self, ConfigError> {
         let state = lock_state(&config.state)?;
         let (mut seen, mut volumes) = (BTreeSet::new(), Vec::new());
@@ -40,11 +40,11 @@ impl Locks {
             let failed = |what: &str| ConfigError::io(format!("{what} volume {name}"));
             let dir = open_dir(&volume.path).map_err(failed("open"))?;
             let is = dir.metadata().map_err(failed("open"))?;
-            // Two volumes may be one directory.
+            // Two volumes may be the same directory.
             if !seen.insert((is.dev(), is.ino())) {
                 continue;
             }
-            // Without locks, as on NFS, a second server is not noticed.
+            // An error means that the file system has no locks, as on NFS. A second server then goes unnoticed.
             if wait_for(&dir, PATIENCE).is_ok_and(|is_ours| !is_ours) {
                 return Err(ConfigError::Taken(served(name, &volume.path, holder(&dir))));
             }
@@ -54,7 +54,7 @@ impl Locks {
     }
 }
 
-/// Locks the directory `state`.
+/// Locks the state directory, and writes the process id to the lock file.
 fn lock_state(state: &Path) -> Result<File, ConfigError> {
     let failed = |what: &str| ConfigError::io(format!("{what} {}", state.join("lock").display()));
     let file = open_lock(state, "lock").map_err(failed("open"))?;
@@ -78,7 +78,7 @@ fn write_pid(mut file: &File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Error text with the process that has the state directory.
+/// Error text that names the process with the lock on the state directory.
 fn in_use(state: &Path, file: &File) -> String {
     let mut text = String::new();
     let read = file.take(32).read_to_string(&mut text);
@@ -89,7 +89,7 @@ fn in_use(state: &Path, file: &File) -> String {
     )
 }
 
-/// Error text with the process that has a volume.
+/// Error text that names the process with the lock on a volume.
 fn served(name: &str, path: &Path, pid: Option<u32>) -> String {
     let who = named(pid);
     format!(
@@ -103,7 +103,7 @@ fn named(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another server".into(), |pid| format!("the server of process {pid}"))
 }
 
-/// The process that holds the lock of `file`, as far as the kernel tells.
+/// Returns the process that holds the lock on `file`, if the kernel lists the process.
 fn holder(file: &File) -> Option<u32> {
     let is = file.metadata().ok()?;
     let id = format!("{:02x}:{:02x}:{}", major(is.dev()), minor(is.dev()), is.ino());
@@ -128,7 +128,7 @@ mod tests {
         let refused = lock_state(dir.path()).unwrap_err().to_string();
         assert!(begun.elapsed() >= PATIENCE);
         assert!(refused.contains(&format!("process {} has", std::process::id())), "{refused}");
-        // A server that ends meanwhile is waited for.
+        // The second server waits for a server that ends meanwhile.
         let ending = std::thread::spawn(move || {
             sleep(Duration::from_millis(200));
             drop(held);

@@ -1,4 +1,4 @@
-//! Metrics, as Prometheus reads them, on a listener of their own.
+//! Metrics in the text format of Prometheus, on a separate listener.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,14 +9,14 @@ use deltic_net::embed::Outcome;
 
 use crate::lock;
 
-/// Counts since the start. Labels are volumes and outcomes alone: nothing that a client chooses.
+/// Counters since the start. Labels contain only volumes and outcomes, and no text that a client chooses.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) connections: AtomicU64,
     pub(crate) turned_away: AtomicU64,
     pub(crate) wrong_tokens: AtomicU64,
     pub(crate) unwritten: AtomicU64,
-    /// Answers, by the first digit of their status.
+    /// Answers, by the first digit of the status.
     answers: [AtomicU64; 6],
     sessions: Mutex<BTreeMap<(String, &'static str), Sessions>>,
 }
@@ -37,7 +37,7 @@ impl Metrics {
         self.answers[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a session that has ended.
+    /// Counts a finished session, or a failed session if `outcome` is `None`.
     pub(crate) fn session(&self, volume: &str, outcome: Option<&Outcome>) {
         let key = (volume.to_owned(), if outcome.is_some() { "done" } else { "failed" });
         let mut sessions = lock(&self.sessions);
@@ -51,7 +51,7 @@ impl Metrics {
         sum.deleted += totals.deleted;
     }
 
-    /// All of them, in the text format of Prometheus; `gauges` are names and values of now.
+    /// Returns all metrics in the text format of Prometheus. `gauges` are names and current values.
     pub(crate) fn text(&self, gauges: &[(&str, u64)]) -> String {
         let mut text = String::new();
         let mut series = |name: &str, kind: &str, values: &[(String, u64)]| {

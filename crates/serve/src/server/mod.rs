@@ -1,8 +1,8 @@
 //! The server: one port for WebSockets and plain HTTP.
 //!
-//! It is [prepared](prepare) while the process has one thread: it binds its address, reads its keys
-//! and tokens, and has the process keep to its volumes and its own directory ([`keep_to_volumes`]). Then it
-//! [runs](Prepared::run) in a runtime of its own. A connection is a task; sessions share one executor.
+//! The server is [prepared](prepare) while the process has one thread: it binds its address, reads its keys and
+//! tokens, and confines the process to the volumes and the state directory ([`keep_to_volumes`]). Then the server
+//! [runs](Prepared::run) in its own runtime. Each connection is a task; sessions share one executor.
 
 mod accept;
 pub mod access;
@@ -82,46 +82,46 @@ use self::tls::{OWN_KEY, identity};
 use self::volume::{Volume, VolumeFacts};
 use crate::token::Token;
 
-/// Line for people at the end, where clients are to end first.
+/// Line for the operator while the server waits for clients to end.
 const ENDING: &str = "ending: clients have half a minute; once more ends at once";
-/// Directory of the server's own with what it keeps of bases, one for each volume.
+/// Subdirectory of the state directory with stored bases, in one directory for each volume.
 const BASES: &str = "bases";
-/// Open files besides connections.
+/// Files that may be open in addition to connections.
 const FILES: usize = 512;
-/// Connections at once that ask for metrics.
+/// Most connections at once to the metrics address.
 const METRICS_CONNECTIONS: usize = 64;
-/// Requests at once that wait for the disk.
+/// Most requests at once that use the disk.
 const DISK_REQUESTS: usize = 32;
-/// Bytes of a session after which others come first: a sync of an edited file is far from it.
+/// Bytes after which a session yields to other sessions; syncing an edited file takes far fewer.
 const PROMPT_BYTES: u64 = 32 << 20;
-/// Longest time for a thread to end that waits for a disk.
+/// Longest wait at the end for threads that are blocked on a disk.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest time for sessions under way once the server is told to end.
+/// Longest time for sessions in progress to end, once the server is told to end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server that has all that it needs, and serves nobody yet.
+/// A server that is ready to run.
 pub struct Prepared {
     server: Server,
     listener: TcpListener,
     metrics: Option<TcpListener>,
     pin: Option<String>,
-    /// Settings that it begins with.
+    /// Settings at the start.
     began: Config,
     connections: usize,
     /// Locks of the directories, held until the server has ended.
     locks: Arc<Locks>,
     clock: KeptClock,
-    /// State of the wall around the volumes.
+    /// State of the Landlock confinement to the volumes.
     pub wall: Wall,
-    /// Where it listens.
+    /// Address that the server listens on.
     pub address: SocketAddr,
 }
 
-/// Prepares a server; with `own`, a token for whoever started it. Settings are read anew from the file `settings`. No
-/// other thread may have been started.
+/// Prepares a server. `own` is a token for the user who starts the server. Settings are reloaded from the file
+/// `settings`. The process must not have other threads.
 ///
 /// # Errors
-/// [`ConfigError`] where the settings make no sense, or something is not to be had.
+/// [`ConfigError`] if the settings are invalid, or a file or an address cannot be used.
 pub fn prepare(
     config: &Config,
     own: Option<&Token>,
@@ -145,7 +145,7 @@ pub fn prepare(
     let access = Access::new(TokenFile::of(&config.state), own, config.grants()?)
         .map_err(unread_tokens(config))?;
     let named = named(config, &clock);
-    // Later no way leads there.
+    // Opened before the process is confined: later, this path cannot be reached.
     let bases = |name| Bases::open(&config.state.join(BASES).join(name));
     let bases: Vec<_> = config.volumes.keys().map(bases).collect();
     let wall = keep_to(&named, config, settings)?;
@@ -181,11 +181,11 @@ pub fn prepare(
     Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, locks, clock })
 }
 
-/// Checks settings, and the files that a start reads and writes. Nothing is made, and no address is taken: a server may
-/// be running by them.
+/// Checks settings, and the files that a start reads and writes. Creates no file and binds no address, because a
+/// server with these settings may be running.
 ///
 /// # Errors
-/// As [`prepare`].
+/// Same as [`prepare`].
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     config.check()?;
     let own_key = || config.state.join(OWN_KEY).exists();
@@ -199,7 +199,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     tokens.map_err(unread_tokens(config))
 }
 
-/// The volumes, with what each keeps of old versions.
+/// Returns the volumes, with their policies for old versions and their quotas.
 fn named(config: &Config, clock: &KeptClock) -> Vec<VolumeDir> {
     let volumes = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|keep| clock.history(keep));
@@ -217,12 +217,12 @@ fn unopened(path: &Path) -> impl FnOnce(std::io::Error) -> ConfigError {
     ConfigError::io(format!("open {}", path.display()))
 }
 
-/// A limit in bytes, as far as memory can be counted here.
+/// Converts a limit in bytes, at most the largest `usize`.
 fn bytes(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// Budget of each session.
+/// Returns the budget of each session.
 fn budget(limits: &Limits) -> Budget {
     Budget {
         work_bytes: bytes(limits.session_bytes),
@@ -232,7 +232,7 @@ fn budget(limits: &Limits) -> Budget {
     }
 }
 
-/// Keys of TLS, and the pin of one of our own.
+/// Returns the TLS keys, and the pin of a self-signed certificate.
 fn keys(config: &Config) -> Result<(Keys, Option<String>), ConfigError> {
     let (identity, acme) = match &config.tls {
         Tls::Acme(settings) => {
@@ -245,7 +245,7 @@ fn keys(config: &Config) -> Result<(Keys, Option<String>), ConfigError> {
     Ok((Keys { config: watch::Sender::new(tls), acme }, pin))
 }
 
-/// Puts up the walls around the volumes.
+/// Confines the process to the volumes, by Landlock and seccomp.
 fn keep_to(
     volumes: &[VolumeDir],
     config: &Config,
@@ -253,7 +253,7 @@ fn keep_to(
 ) -> Result<Wall, ConfigError> {
     let own = std::slice::from_ref(&config.state);
     let wall = keep_to_volumes(volumes, own, &reads(config, settings));
-    // A kernel without seccomp has the other one.
+    // Errors are ignored: without seccomp, the other confinement still holds.
     refuse_calls().ok();
     wall.map_err(ConfigError::io("keep to the volumes"))
 }
@@ -270,8 +270,8 @@ fn listening(
     listener.map_err(ConfigError::io(format!("listen on {at}")))
 }
 
-/// Directories of files that are read anew while the server runs: a new version of a file is another file, and it may
-/// be behind a link. For a server that asks an authority, what says where that is.
+/// Returns the directories of files that are reloaded while the server runs, because a new version of a file is
+/// another inode, and the path may be a symlink. With ACME, also returns the files for resolving host names.
 fn reads(config: &Config, settings: Option<&Path>) -> Vec<PathBuf> {
     let (cert, key) = match &config.tls {
         Tls::Files { cert, key } => (Some(&**cert), Some(&**key)),
@@ -287,7 +287,7 @@ fn reads(config: &Config, settings: Option<&Path>) -> Vec<PathBuf> {
     above.chain(asked.iter().map(PathBuf::from)).collect()
 }
 
-/// Raises the number of files that may be open as far as it goes; how many those are.
+/// Raises the limit of open files to the maximum. Returns the new limit.
 fn limit_open() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum;
@@ -296,23 +296,23 @@ fn limit_open() -> usize {
 }
 
 impl Prepared {
-    /// Pin of our own certificate, which clients are told.
+    /// Pin of the server's self-signed certificate, for clients.
     #[must_use]
     pub fn pin(&self) -> Option<&str> {
         self.pin.as_deref()
     }
 
-    /// Serves until the process is told to end, and then until sessions under way have ended, or some time has passed.
-    /// Without settings that the operator reads, SIGHUP ends it as well.
+    /// Serves until the process is told to end, and then until sessions in progress have ended or a timeout expires.
+    /// If the operator cannot reload settings, SIGHUP also ends the server.
     ///
     /// # Errors
-    /// [`ConfigError`] where the system has no runtime for us.
+    /// [`ConfigError`] if the runtime cannot be started or a listener fails.
     pub fn run(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(ConfigError::io("start a runtime"))?;
         let locks = Arc::clone(&self.locks);
         let ended = runtime.block_on(self.serve(operator));
-        // A disk that does not answer holds nobody up.
+        // A disk that does not answer does not block the end.
         runtime.shutdown_timeout(ENDING_TIMEOUT);
         drop(locks);
         ended
@@ -369,7 +369,7 @@ impl Prepared {
     }
 }
 
-/// All paths, with what is done at each; openapi.json describes them.
+/// All paths with their handlers; openapi.json describes the paths.
 fn table() -> impl Iterator<Item = (&'static str, MethodRouter<Arc<Server>>)> {
     let own = [("/healthz", get(async || "ok\n")), (SOCKET_PATH, get(socket::upgrade))];
     own.into_iter().chain(tunnel::table()).chain(rest::table())

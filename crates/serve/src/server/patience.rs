@@ -1,5 +1,5 @@
-//! Timeouts of clients. A connection that accepts nothing is closed, and a body that does not come fails. A
-//! connection whose client still sends is closed in two steps, so that the client gets its answer.
+//! Timeouts of clients. A connection is closed if the client accepts no bytes, and a request fails if its body
+//! stalls. A connection whose client still sends is closed in two steps, so that the client gets its answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Fewest bytes of a body in a second, once it has had the time that a stall may take.
+/// Least speed of a request body in bytes a second, after the time allowed for a stall.
 const BODY_RATE: u64 = 256;
 
 /// Longest time for which a closed connection lingers.
@@ -28,9 +28,9 @@ const LINGER_BYTES: u64 = 1 << 30;
 pub(super) struct Patient<S> {
     stream: S,
     stall: Duration,
-    /// Runs while something waits to be taken.
+    /// Timer that runs while a write is blocked.
     ends: Option<Pin<Box<Sleep>>>,
-    /// True if the stream is to linger when it is shut down.
+    /// True if the stream must linger when it is shut down.
     lingers: Arc<AtomicBool>,
     closing: Closing,
 }
@@ -47,7 +47,8 @@ impl<S> Patient<S> {
         Self { stream, stall, ends: None, lingers, closing: Closing::Open }
     }
 
-    /// Watches what came of a write.
+    /// Starts the timer if a write is blocked, and stops the timer otherwise. Errors: `TimedOut` once the timer
+    /// expires.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -140,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// The same body, which fails where no byte of it comes for some time, or very few do.
+/// Wraps a body. Reading fails if no byte arrives for `stall`, or if the average speed is below `BODY_RATE`.
 pub(super) fn paced(body: Body, stall: Duration) -> Body {
     if body.is_end_stream() {
         return body;

@@ -1,4 +1,4 @@
-//! Errors as HTTP has them (RFC 9457).
+//! HTTP error responses (RFC 9457).
 
 use std::io;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use axum::response::{IntoResponse, Response};
 use deltic_store::StoreError;
 use serde_json::json;
 
-/// Pause before another attempt where nobody knows how long it takes.
+/// Default pause before another attempt.
 pub(crate) const BUSY: Duration = Duration::from_secs(4);
 
-/// Media type of these errors.
+/// Media type of a problem document.
 const MEDIA_TYPE: &str = "application/problem+json";
-/// Most bytes of an error that is not ours.
+/// Longest text of a foreign error that is used, in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// What was tried, on what, and why it failed, for people.
+    /// Text for people: the action, its object, and the reason of the failure.
     pub(crate) detail: String,
     /// Seconds after which another attempt may succeed.
     pub(crate) retry_secs: Option<u32>,
@@ -32,18 +32,18 @@ impl Problem {
         Self { status, detail: detail.into(), retry_secs: None }
     }
 
-    /// Says when another attempt may succeed.
+    /// Adds the time after which another attempt may succeed.
     pub(crate) fn after(self, wait: Duration) -> Self {
         let secs = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
         Self { retry_secs: Some(secs), ..self }
     }
 
-    /// All of something is taken for now.
+    /// Error 503: the server has no room at the moment.
     pub(crate) fn busy(why: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, why).after(BUSY)
     }
 
-    /// No volume of that name for this token: unknown and forbidden look alike.
+    /// Error 404: the token has no volume of that name. Missing and forbidden volumes look alike.
     pub(crate) fn unknown() -> Self {
         Self::new(StatusCode::NOT_FOUND, "no such volume, or not for this token")
     }
@@ -102,8 +102,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Gives errors that are no problem documents the form of the others: of another method, of a query that makes no
-/// sense, of a range that is not there. What else their heads say stays.
+/// Turns other error responses into problem documents, for example for a wrong method, an invalid query or an
+/// unsatisfiable range. Other headers of the response stay.
 pub(super) async fn in_form(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();

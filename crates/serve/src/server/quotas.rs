@@ -1,7 +1,9 @@
-//! Quotas of tokens: room in the part of a volume that a token is for, for what it writes, and tokens that it made.
+//! Quotas of tokens. A quota limits the part of a volume that a token is for; writes with the token, and with tokens
+//! made by it, count.
 //!
-//! As with a bucket of an object store, what counts is what is there, whoever put it there, and what is deleted counts
-//! no more. Old versions count to the volume alone. What others change there is counted now and then.
+//! As with a bucket of an object store, all present files count, no matter which token wrote them, and deleted files
+//! do not count. Old versions count toward the volume's quota only. The part is recounted from time to time, to
+//! include changes made without the token.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,34 +18,35 @@ use deltic_tree::{Name, RelPath};
 use crate::lock;
 use crate::token::TokenHash;
 
-/// Longest wait for a count that somebody else has begun, by pauses: who waits keeps others from the disk.
+/// Longest wait for a count in progress, as a number of pauses and their length. A waiting request occupies a disk
+/// thread.
 const PATIENCE: (u32, Duration) = (50, Duration::from_millis(10));
-/// Longest time for which a count is taken to be right, whatever others did.
+/// Age after which a count is repeated, because other programs and tokens may have changed files.
 const RECOUNT_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Quotas that are kept before those that nobody uses are looked for.
+/// Number of counts after which unused counts are removed.
 const SWEEP: usize = 128;
 
-/// A token's quota, in each of its volumes.
+/// The quota of a token, in each of the token's volumes.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenQuota {
     pub(crate) token: TokenHash,
-    /// Path in the volume that the token is for.
+    /// Path in the volumes that the token is for.
     pub(crate) part: RelPath,
     pub(crate) limits: QuotaLimits,
 }
 
-/// Counts, by tokens and volumes.
+/// Counts of quotas, by token and volume.
 #[derive(Debug, Default)]
 pub(crate) struct TokenQuotas(Mutex<HashMap<(TokenHash, String), Slot>>);
 
-/// A count, made by the first who needs it.
+/// The count of a quota, or `None` until the first request counts the files.
 type Slot = Arc<Mutex<Option<Arc<Quota>>>>;
 
 impl TokenQuotas {
-    /// The quotas in a volume of a token and of those by which it was made, with all files counted. Waits for the disk.
+    /// Returns the quotas in a volume, one for each element of `quotas`, with all files counted. Blocks on the disk.
     ///
     /// # Errors
-    /// Where the part of a token is not there, or is being counted.
+    /// If the part of a token does not exist, or is being counted for long.
     pub(crate) fn hold(
         &self,
         quotas: &[TokenQuota],
@@ -69,7 +72,7 @@ impl TokenQuotas {
     fn slot(&self, key: (TokenHash, String)) -> Slot {
         let mut all = lock(&self.0);
         if all.len() >= SWEEP && !all.contains_key(&key) {
-            // A slot that nobody else has is not locked.
+            // No other thread has the slot, so locking the slot does not block.
             all.retain(|_, slot| {
                 let is_used = |quota: &Arc<Quota>| Arc::strong_count(quota) > 1;
                 Arc::strong_count(slot) > 1 || lock(slot).as_ref().is_some_and(is_used)
@@ -79,7 +82,7 @@ impl TokenQuotas {
     }
 }
 
-/// Locks a slot, unless somebody keeps it for long.
+/// Locks a slot. `None` if the slot stays locked longer than `PATIENCE`.
 fn in_time<T>(slot: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..PATIENCE.0 {
         match slot.try_lock() {

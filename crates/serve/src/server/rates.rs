@@ -1,7 +1,7 @@
-//! Rates: how often somebody may do something, in a table whose length is bounded.
+//! Rate limits, each in a table of bounded length.
 //!
-//! A rate is kept as one instant for each key, the one at which all earlier events are paid for (the generic cell rate
-//! algorithm). A key whose instant has passed is as good as unknown, and leaves the table.
+//! For each key, the table stores one instant: the time at which all earlier events are paid for (generic cell rate
+//! algorithm). A key whose instant has passed is the same as an unknown key, and is removed.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 
 use crate::lock;
 
-/// Keys in a table before those that owe nothing are looked for.
+/// Number of keys after which keys without debt are removed.
 const SWEEP: usize = 1 << 10;
-/// Most keys. Whoever is not in a full table has to wait.
+/// Most keys. New keys have to wait while the table is full.
 const MAX_KEYS: usize = 1 << 16;
-/// Pause between two looks through a full table.
+/// Least pause between two sweeps of a full table.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Most events in a period, after a number of them at once.
+/// Most events in a period, after a burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Time that an event costs; none where there is no limit.
+    /// Time that an event costs; zero for no limit.
     every: Duration,
-    /// Time that may be owed.
+    /// Most time that may be owed.
     credit: Duration,
 }
 
 impl Rate {
-    /// Allows `events` in `period`, and `burst` at once. No event stands for no limit.
+    /// Allows `events` in each `period`, after a burst of `burst`. Zero events stand for no limit.
     pub(crate) fn new(events: u32, period: Duration, burst: u32) -> Self {
         let every = period.checked_div(events).unwrap_or_default();
         Self { every, credit: every.saturating_mul(burst.max(1) - 1) }
     }
 }
 
-/// Counts events by their keys.
+/// Counts events by key.
 #[derive(Debug)]
 pub(crate) struct Meter<K> {
     rate: Mutex<Rate>,
@@ -43,11 +43,11 @@ pub(crate) struct Meter<K> {
 
 #[derive(Debug)]
 struct Table<K> {
-    /// When all events of a key are paid for.
+    /// For each key, the time at which all its events are paid for.
     paid: HashMap<K, Instant>,
-    /// Keys that are looked through once there are so many.
+    /// Number of keys at which the next sweep happens.
     sweep_at: usize,
-    /// When a full table was last looked through in vain.
+    /// Time of the last sweep that left the table full.
     swept: Option<Instant>,
 }
 
@@ -57,12 +57,12 @@ impl<K: Eq + Hash> Meter<K> {
         Self { rate: Mutex::new(rate), table: Mutex::new(table) }
     }
 
-    /// Changes the rate from now on.
+    /// Changes the rate for later events.
     pub(crate) fn set(&self, rate: Rate) {
         *lock(&self.rate) = rate;
     }
 
-    /// Takes an event, or says how long to wait for the next one.
+    /// Counts an event. Errors: the time to wait, if the rate is exceeded.
     pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Duration> {
         let Rate { every, credit } = *lock(&self.rate);
         if every.is_zero() {
@@ -84,14 +84,14 @@ impl<K: Eq + Hash> Meter<K> {
 }
 
 impl<K: Eq + Hash> Table<K> {
-    /// Forgets keys that owe nothing, where there are many.
+    /// Removes keys without debt, if there are many keys.
     fn sweep(&mut self, now: Instant) {
         let is_soon = |swept: Instant| now.saturating_duration_since(swept) < SWEEP_EVERY;
         if self.paid.len() < self.sweep_at || self.swept.is_some_and(is_soon) {
             return;
         }
         self.paid.retain(|_, paid| *paid > now);
-        // Each key is looked at once for each that is added.
+        // Amortized: each added key pays for one look at a key.
         self.sweep_at = (self.paid.len() * 2).clamp(SWEEP, MAX_KEYS);
         self.swept = (self.paid.len() >= MAX_KEYS).then_some(now);
     }
@@ -128,7 +128,7 @@ mod tests {
         let meter = Meter::new(Rate::new(1, SECOND, 2));
         let start = Instant::now();
         assert_eq!(meter.take("a", start + 10 * SECOND), Ok(()));
-        // Threads that look at the clock in one order may come here in another.
+        // Threads may read the clock in one order and arrive here in another order.
         assert_eq!(meter.take("a", start + 9 * SECOND), Err(SECOND));
         assert_eq!(meter.take("a", start + 10 * SECOND), Ok(()));
         assert_eq!(meter.take("a", start + 10 * SECOND), Err(SECOND));

@@ -1,4 +1,4 @@
-//! Sessions of clients, whatever carries them.
+//! Sessions of clients, over any transport.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::shared::{Known, Server, SessionPermit};
 use super::volume::Volume;
 use crate::token::TokenHash;
 
-/// A session that a client may have, and room for it.
+/// A session that was admitted, with its permit.
 pub(super) struct Opened {
     limits: Restriction,
     volume: Volume,
@@ -23,7 +23,7 @@ pub(super) struct Opened {
 }
 
 impl Server {
-    /// Finds room for a session in a volume.
+    /// Admits a session in a volume.
     pub(super) fn open_session(&self, known: &Known, volume: &str) -> Result<Opened, Problem> {
         let (volume, rights) = self.volume(known, volume)?;
         let part = known.grant.part().map_err(|_| Problem::unknown())?;
@@ -38,10 +38,10 @@ impl Server {
 }
 
 impl Opened {
-    /// Holds the session to its end, of which the other end is told, or until it is cancelled.
+    /// Runs the session until it ends or is cancelled. The result is sent to the client by the session itself.
     ///
     /// # Errors
-    /// [`Problem`] where it cannot begin.
+    /// [`Problem`] if the quotas of the token cannot be counted.
     pub(super) async fn hold(
         self,
         server: &Server,

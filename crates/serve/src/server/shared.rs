@@ -1,4 +1,4 @@
-//! What all connections of a server share: who is known, the volumes, and room for sessions.
+//! State shared by all connections of a server: access, volumes, and room for sessions.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use super::tickets::Tickets;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
-/// State of a server that all connections share.
+/// State shared by all connections of a server.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) volumes: BTreeMap<String, Volume>,
@@ -38,26 +38,28 @@ pub(crate) struct Server {
     pub(crate) upload_bytes: u64,
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) tracker: TaskTracker,
-    /// The number of connections of clients who may be put out.
+    /// Number of connected clients that can be disconnected when their token is revoked.
     pub(super) clients: watch::Sender<usize>,
-    /// Key of entity tags: without it nobody learns numbers of inodes.
+    /// Key for the hashes in entity tags, so that entity tags do not reveal inode numbers.
     pub(crate) tag_key: [u8; 32],
 }
 
 impl Server {
-    /// Finds out who has a token, as long as that has rights.
+    /// Looks up a token. Errors: 401 if the token has no rights.
     pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
         let found = self.access.find(&token).ok_or_else(Problem::not_let_in)?;
         let Found { grant, first, quotas } = found;
         Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
     }
 
-    /// Refuses what somebody does whose token was revoked meanwhile. What began before the token's end may be done.
+    /// Refuses to go on if the client's token was revoked meanwhile. Expiry does not count, so work begun earlier may
+    /// finish.
     pub(crate) fn still(&self, known: &Known) -> Result<(), Problem> {
         if self.access.stands(&known.token) { Ok(()) } else { Err(Problem::not_let_in()) }
     }
 
-    /// Finds out who asks, and counts the request; nobody is known where it has no token.
+    /// Identifies the client of a request, and counts the request. The second value is `None` if the request has no
+    /// token.
     pub(crate) fn identify(
         &self,
         headers: &HeaderMap,
@@ -71,12 +73,12 @@ impl Server {
         Ok((client, Some(known)))
     }
 
-    /// Finds out who has a token that was shown, and counts that; nothing stands for what is no token.
+    /// Looks up a token that a client showed, and counts a request. `None` stands for an invalid token.
     pub(crate) fn let_in(&self, client: &Client, token: Option<Token>) -> Result<Known, Problem> {
         self.admit(client, token.map(|token| token.hash()))
     }
 
-    /// Finds out who has a ticket for a file, which is worth nothing from then on.
+    /// Uses up a ticket for a file, and returns the client that asked for the ticket.
     pub(crate) fn redeem(
         &self,
         (headers, extensions): (&HeaderMap, &Extensions),
@@ -94,7 +96,7 @@ impl Server {
         let known = token.and_then(|token| self.known(token).ok());
         let known = known.ok_or_else(|| {
             let answer = self.admission.wrong_token(client);
-            // Whoever is put off does not fill the log either.
+            // Attempts beyond the rate are not logged, so that they cannot fill the log.
             if answer.status == StatusCode::UNAUTHORIZED {
                 self.journal.wrong_token(client.ip);
             }
@@ -104,20 +106,20 @@ impl Server {
         Ok(known)
     }
 
-    /// Counts a request. Who started the server may do as much as all together.
+    /// Counts a request. The starter's token has no rate limit.
     pub(crate) fn count_request(&self, client: &Client, known: &Known) -> Result<(), Problem> {
         let counted = self.admission.request(client, known.first);
         if known.is_starter { Ok(()) } else { counted }
     }
 
-    /// Finds a volume, and what a client may do there.
+    /// Finds a volume, and the client's rights there.
     pub(crate) fn volume(&self, known: &Known, name: &str) -> Result<(&Volume, Rights), Problem> {
         let volume = self.volumes.get(name).filter(|_| known.grant.is_for(name));
         let found = volume.and_then(|volume| Some((volume, volume.rights(&known.grant)?)));
         found.ok_or_else(Problem::unknown)
     }
 
-    /// Finds a volume in which a client has a right at a path.
+    /// Finds a volume in which the client has the right `right` at a path.
     pub(crate) fn volume_for(
         &self,
         right: Right,
@@ -139,21 +141,21 @@ impl Server {
         }
     }
 
-    /// Room for one more session.
+    /// Takes room for one more session.
     pub(crate) fn session_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
         let counted = self.count_session(known)?;
         let room = self.sessions.take(*self.clients.borrow()).ok_or_else(many_sessions)?;
         Ok(SessionPermit { _counted: counted, _room: room })
     }
 
-    /// Room for one more update, which counts as a session but needs no files until it has its turn of the disk.
+    /// Takes room for one more update. An update counts as a session, but opens no files before its turn at the disk.
     pub(crate) fn update_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
         let counted = self.count_session(known)?;
         let room = self.sessions.take_without_files().ok_or_else(many_sessions)?;
         Ok(SessionPermit { _counted: counted, _room: room })
     }
 
-    /// Counts a session as one of its token, as long as the server takes any.
+    /// Counts a session of a token, unless the server is about to end.
     fn count_session(&self, known: &Known) -> Result<Option<Counted<TokenHash>>, Problem> {
         if *self.draining.borrow() {
             return Err(Problem::busy("the server is about to end; try again in a moment"));
@@ -164,7 +166,7 @@ impl Server {
         self.admission.session(known.first).map(Some)
     }
 
-    /// Has a good certificate shown for ever, where an authority makes it; what comes of that is reported.
+    /// With ACME, obtains and renews the certificate for ever, and reports each outcome.
     pub(super) async fn keep_certificate(&self, report: &dyn Fn(&str)) -> Infallible {
         let Some(acme) = &self.tls.acme else { return std::future::pending().await };
         let told = |News { line, event, fields }| {
@@ -174,96 +176,96 @@ impl Server {
         acme.keep(&told).await
     }
 
-    /// The number of sessions at the moment.
+    /// Returns the present number of sessions.
     pub(super) fn sessions(&self) -> u64 {
         (self.sessions.most - self.sessions.left.available_permits()) as u64
     }
 
-    /// Counts a client as long as the guard lives.
+    /// Counts a connected client until the guard is dropped.
     pub(crate) fn somebody(self: &Arc<Self>) -> Somebody {
         self.clients.send_modify(|clients| *clients += 1);
         Somebody(Arc::clone(self))
     }
 }
 
-/// Keys of a server.
+/// TLS keys of a server.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// Settings of TLS, where it is used.
+    /// TLS configuration, or `None` without TLS.
     pub(super) config: watch::Sender<Option<Arc<ServerConfig>>>,
-    /// Whoever has a certificate made and renewed, if that is by ACME.
+    /// ACME client for the certificate, with `Tls::Acme` settings.
     pub(super) acme: Option<Acme>,
 }
 
 /// Room for sessions and updates.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Most at once.
+    /// Most sessions and updates at once.
     pub(super) most: usize,
     left: Arc<Semaphore>,
-    /// Room for those that have files open.
+    /// Room for sessions, which have files open.
     with_files: Arc<Semaphore>,
-    /// Files that may be open at once, those of clients and sessions.
+    /// Most open files of connections and sessions.
     files: usize,
 }
 
 impl Room {
-    /// Room for so many sessions, where so many files may be open.
+    /// Makes room for `most` sessions, in a process that may have `open` files open.
     pub(super) fn new(most: usize, open: usize) -> Self {
         let [left, with_files] = [(); 2].map(|()| Arc::new(Semaphore::new(most)));
         Self { most, left, with_files, files: open.saturating_sub(OTHER_FILES) }
     }
 
-    /// Takes room for one more session, beside so many clients.
+    /// Takes room for one more session, next to `clients` connections.
     fn take(&self, clients: usize) -> Option<Taken> {
         let busy = self.most - self.with_files.available_permits();
-        // One has its room whatever there is.
+        // The first session has room however many clients are connected.
         let has_files = busy * SESSION_FILES <= self.files.saturating_sub(clients);
         let files = Arc::clone(&self.with_files).try_acquire_owned().ok().filter(|_| has_files)?;
         Some(Taken { _files: Some(files), ..self.take_without_files()? })
     }
 
-    /// Takes room for what has no files open.
+    /// Takes room for an update, which has no files open yet.
     fn take_without_files(&self) -> Option<Taken> {
         let one = Arc::clone(&self.left).try_acquire_owned().ok()?;
         Some(Taken { _one: one, _files: None })
     }
 }
 
-/// Room that is given back in the end.
+/// Room taken by a session or an update, released on drop.
 struct Taken {
     _one: OwnedSemaphorePermit,
     _files: Option<OwnedSemaphorePermit>,
 }
 
-/// Files that a session has open, most often fewer.
+/// Files that a session has open at most in general; most sessions have fewer.
 const SESSION_FILES: usize = 16;
-/// Files besides those of clients and sessions.
+/// Files that may be open in addition to those of connections and sessions.
 const OTHER_FILES: usize = 256;
 
 fn many_sessions() -> Problem {
     Problem::busy("the server has as many sessions as it may; try again in a moment")
 }
 
-/// Room for a session.
+/// Permit for a session, released on drop.
 pub(crate) struct SessionPermit {
     _counted: Option<Counted<TokenHash>>,
     _room: Taken,
 }
 
-/// A client whose token has rights.
+/// A client with a valid token.
 pub(crate) struct Known {
     pub(crate) token: TokenHash,
-    /// The first of those tokens of which each made the next: what they may do together counts as its own.
+    /// The first token in the chain of makers. Rates and sessions of all tokens of the chain count toward this token.
     first: TokenHash,
     pub(crate) grant: Grant,
-    /// Quotas of all of these tokens.
+    /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,
-    /// True for the token of whoever started the server.
+    /// True for the token of the user who started the server.
     is_starter: bool,
 }
 
-/// A client who is connected.
+/// Guard that counts a connected client.
 pub(crate) struct Somebody(Arc<Server>);
 
 impl Drop for Somebody {
@@ -272,15 +274,15 @@ impl Drop for Somebody {
     }
 }
 
-/// The token of a request that has something as one.
+/// Returns the token of a request: `None` without an `Authorization` header, `Some(None)` for an invalid token.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
     let value = headers.get(header::AUTHORIZATION)?;
     let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
     Some(token.and_then(|token| token.parse().ok()))
 }
 
-/// Refuses a request that a page of another site makes: a browser says whose it is. What proxies say of hosts counts for
-/// nothing.
+/// Refuses a request from a page of another site, by comparing `Origin` with `Host`. Forwarded host names of proxies
+/// are ignored.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();

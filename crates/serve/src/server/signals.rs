@@ -1,4 +1,4 @@
-//! Signals to the process: it is to end, or to take up new settings.
+//! Signals to the process: end, or reload the settings.
 
 use std::path::Path;
 
@@ -8,18 +8,17 @@ use super::config::{Config, ConfigError, Tls};
 use super::shared::Server;
 use super::tls::identity;
 
-/// Whoever runs a server: reads its settings anew once the process is told to (SIGHUP), and hears what came of it, and
-/// of certificates.
+/// Callbacks of the program that runs a server: reloading the settings on SIGHUP, and reporting to the operator.
 pub struct Operator<'a> {
-    /// Reads the settings, where they can change.
+    /// Reads the settings, if they can be reloaded.
     pub reload: Option<&'a dyn Fn() -> Result<Config, String>>,
-    /// Takes a line for people.
+    /// Receives a line for the operator.
     pub report: &'a dyn Fn(&str),
 }
 
 impl Server {
-    /// Takes up new settings, as far as they can change in a server that `began` with others; false where nobody has
-    /// any.
+    /// Applies new settings, as far as they can change in a running server that `began` with other settings. False if
+    /// the operator has no settings to reload.
     pub(super) fn reload(&self, operator: &Operator<'_>, began: &Config) -> bool {
         let Some(reload) = operator.reload else { return false };
         let taken = reload().and_then(|config| {
@@ -36,7 +35,7 @@ impl Server {
         true
     }
 
-    /// Takes them up, in a server of this directory of its own.
+    /// Applies new settings, in a server with the state directory `state`.
     fn take_up(&self, config: &Config, state: &Path) -> Result<(), ConfigError> {
         let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a new start")));
         match (&config.tls, &self.tls.acme) {
@@ -56,7 +55,7 @@ impl Server {
     }
 }
 
-/// Signals that the process hears.
+/// The signals that the process handles.
 pub(super) struct Signals {
     ends: [Signal; 2],
     hangup: Signal,
@@ -68,7 +67,7 @@ impl Signals {
         Ok(Self { ends, hangup: signal(SignalKind::hangup())? })
     }
 
-    /// Ends with a signal to end, or one that `reload` makes nothing of.
+    /// Completes on SIGINT or SIGTERM, or on a SIGHUP for which `reload` returns false.
     pub(super) async fn told_to_end(&mut self, reload: impl Fn() -> bool) {
         let Self { ends: [first, second], hangup } = self;
         loop {

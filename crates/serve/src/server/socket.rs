@@ -40,14 +40,14 @@ use crate::lock;
 use crate::token::{Token, TokenHash};
 use crate::upgrade::accept;
 
-/// Most sessions of a connection at once.
+/// Most sessions, updates and watches of a connection at once.
 const MAX_CHANNELS: usize = 8;
-/// Longest time for a session to end by itself whose client has left.
+/// Longest time for the sessions of a client that has left to end by themselves.
 const LAST_STEPS: Duration = Duration::from_secs(1);
-/// Longest pause between two signs of life: proxies cut connections that are silent for a minute.
+/// Longest pause between two pings: proxies cut connections that are silent for a minute.
 const PING_EVERY: Duration = Duration::from_secs(25);
 
-/// Answers a request for a WebSocket, and serves it from then on.
+/// Upgrades a request to a WebSocket, and serves the WebSocket from then on.
 pub(super) async fn upgrade(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -82,7 +82,7 @@ pub(super) async fn upgrade(
     Ok(response.body(Body::empty()).expect("the parts are plain text"))
 }
 
-/// The key of a proper request for a WebSocket.
+/// Returns the key of a WebSocket request. Errors: the request is not a valid WebSocket request for `SUBPROTOCOL`.
 fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
     let has = |name: header::HeaderName, wanted: &str| {
         let mut words = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
@@ -106,21 +106,21 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
 /// A connected client.
 struct Connected {
     server: Arc<Server>,
-    /// The other end.
+    /// The client of the connection.
     by: Client,
     mux: Mux,
-    /// Our end of the conversation in channel 0.
+    /// The server's end of the conversation on channel 0.
     said: Mutex<ServerEnd>,
     token: watch::Sender<Option<TokenHash>>,
-    /// Ends the sessions, by their channels.
+    /// Cancel handles of the sessions, by their channels.
     sessions: Arc<Mutex<BTreeMap<u32, Cancel>>>,
-    /// End the watches when they are dropped, by the numbers of the watches.
+    /// Senders by the channels of watches. Dropping a sender ends the watch.
     watches: Arc<Mutex<BTreeMap<u32, Option<oneshot::Sender<()>>>>>,
     tracker: TaskTracker,
 }
 
 impl Connected {
-    /// Serves the connection to its end; no session outlives it.
+    /// Serves the connection to its end. All sessions of the connection have ended when this returns.
     async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         connection: Connection<T>,
@@ -131,7 +131,7 @@ impl Connected {
         let heard = || alive.store(true, Ordering::Relaxed);
         self.tracker.close();
         tokio::select! {
-            // A client that has all it wanted leaves at once, and its session is about to end.
+            // A client may leave as soon as it has everything, while its session is about to end.
             _ = connection.carry(hear, heard, self.until_drained()) => {
                 timeout(LAST_STEPS, self.tracker.wait()).await.ok();
             }
@@ -148,7 +148,8 @@ impl Connected {
         self.tracker.wait().await;
     }
 
-    /// Ends where the other end gives no sign of life, or does not say who it is.
+    /// Completes if the client does not show a token in time, or is silent for several pings. Also closes channels of
+    /// overdue updates.
     async fn stay_alive(&self, alive: &AtomicBool) {
         let limits = self.server.admission.limits();
         tokio::time::sleep(limits.head()).await;
@@ -172,10 +173,10 @@ impl Connected {
         }
     }
 
-    /// Ends once the token is worth nothing.
+    /// Waits for the client's token, welcomes the client, and completes once the token is revoked.
     async fn until_put_out(&self) {
         let mut told = self.token.subscribe();
-        // The sender is ours.
+        // The sender belongs to `self`, so the channel stays open.
         let Ok(Some(token)) = told.wait_for(Option::is_some).await.map(|token| *token) else {
             return;
         };
@@ -185,15 +186,15 @@ impl Connected {
         self.server.access.revoked(&token).await;
     }
 
-    /// Ends once the server is to end, and sessions that are under way have ended by themselves. The server has its
-    /// patience with them.
+    /// Completes once the server drains and the sessions in progress have ended by themselves. The server limits the
+    /// time for that.
     async fn until_drained(&self) {
         self.server.draining.subscribe().wait_for(|drain| *drain).await.ok();
         self.mux.say(FromServer::GoAway.message()).ok();
         self.tracker.wait().await;
     }
 
-    /// Takes a control message.
+    /// Handles a control message.
     fn hear(&self, message: &[u8]) -> io::Result<()> {
         let heard = lock(&self.said).hear(message).map_err(invalid)?;
         match heard {
@@ -211,11 +212,11 @@ impl Connected {
                 self.started(channel, self.update(channel, volume))?;
             }
             FromClient::Close { channel } => {
-                // It has its number until it has ended.
+                // The channel number stays in use until the session has ended.
                 if let Some(cancel) = lock(&self.sessions).get(&channel) {
                     cancel.cancel();
                 }
-                // A watch ends with its sender.
+                // Dropping its sender ends the watch.
                 if let Some(end) = lock(&self.watches).get_mut(&channel) {
                     end.take();
                 }
@@ -230,12 +231,12 @@ impl Connected {
         Ok(())
     }
 
-    /// Says why nothing has started in a channel.
+    /// Sends the error, if nothing was started in a channel.
     fn started(&self, channel: u32, started: Result<(), Problem>) -> io::Result<()> {
         started.or_else(|why| self.mux.say(refused(channel, why)))
     }
 
-    /// Finds out who asks for something now.
+    /// Looks up the client's token again, and counts a request.
     fn asks(&self) -> Result<Known, Problem> {
         let token = self.token.borrow().ok_or_else(Problem::unknown)?;
         let known = self.server.known(token)?;
@@ -243,13 +244,14 @@ impl Connected {
         Ok(known)
     }
 
-    /// Refuses a channel where there are many, where it is none, and where a session ends that had its number.
+    /// Checks a channel number for a new session, update or watch. Errors: the number is 0 or in use, or there are
+    /// too many channels.
     fn check_channel(&self, number: u32) -> Result<(), Problem> {
         let (sessions, watches) = (lock(&self.sessions), lock(&self.watches));
         if sessions.contains_key(&number) || watches.contains_key(&number) {
             return Err(is_open());
         }
-        // A session whose client has said all has no channel any more.
+        // `sessions` includes sessions whose clients have closed their channels already.
         let most = sessions.len().max(self.mux.channels().count()) + watches.len();
         match number == 0 || most >= MAX_CHANNELS {
             true => Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels")),
@@ -257,10 +259,10 @@ impl Connected {
         }
     }
 
-    /// Starts an update, which is not cancelled: it ends soon.
+    /// Starts an update. Updates cannot be cancelled, because they are short.
     fn update(&self, channel: u32, volume: String) -> Result<(), Problem> {
         let known = self.asks()?;
-        // One whose client has said all counts as no channel any more.
+        // Counted by tasks, because an update that was received completely has no channel any more.
         if self.tracker.len() >= 2 * MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
         }
@@ -318,7 +320,7 @@ impl Connected {
     }
 }
 
-/// Tells the client the limits of its connection, and which optional messages the server answers.
+/// Returns the message with the limits of the connection and with the server's optional capabilities.
 fn welcome() -> FromServer {
     FromServer::Welcome {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -328,7 +330,7 @@ fn welcome() -> FromServer {
     }
 }
 
-/// Refuses a message whose capability the server does not name.
+/// Error for a message that needs a capability that the server does not have.
 fn not_offered() -> Problem {
     Problem::new(StatusCode::NOT_IMPLEMENTED, "this server does not offer that")
 }
@@ -337,7 +339,7 @@ fn is_open() -> Problem {
     Problem::new(StatusCode::CONFLICT, "the channel is open already")
 }
 
-/// Says that something cannot be, or has ended before its time.
+/// Returns the message that a channel is refused, or has ended early.
 pub(super) fn refused(channel: u32, Problem { detail: why, retry_secs, .. }: Problem) -> Bytes {
     FromServer::Refused { channel, why, retry_secs }.message()
 }

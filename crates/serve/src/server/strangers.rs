@@ -1,5 +1,6 @@
 //! Strangers: connections that have not shown a token. Strangers have room apart from connections with a token. If
-//! the room is full, the oldest stranger is closed for a new one. A client with a token shows the token before that.
+//! the room is full, the oldest stranger is closed for a new one. A client with a token shows the token early enough
+//! to avoid that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -16,9 +17,9 @@ pub(super) struct Strangers(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// All strangers, oldest first.
+    /// All strangers by number, oldest first.
     all: BTreeMap<u64, Stranger>,
-    /// Strangers of each address, of addresses that are counted.
+    /// Numbers of the strangers of each counted address.
     of: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct StrangerPlace {
 }
 
 impl StrangerPlace {
-    /// Cancelled once the connection must give way.
+    /// Returns a token that is cancelled once the connection must give way.
     pub(super) fn leave(&self) -> CancellationToken {
         self.leave.clone()
     }

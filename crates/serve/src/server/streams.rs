@@ -1,4 +1,4 @@
-//! Streams of sessions over plain HTTP: what is kept of them between two requests.
+//! State of streams for sessions over plain HTTP, kept between requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,41 +16,41 @@ use crate::token::TokenHash;
 #[derive(Debug, Default)]
 pub(crate) struct Streams(Mutex<HashMap<TokenHash, Arc<Stream>>>);
 
-/// A session's bytes.
+/// The stream of a session over plain HTTP.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Token of whoever opened it.
+    /// Token that opened the stream.
     pub(super) token: TokenHash,
     pub(super) up: Turns<Up>,
     pub(super) down: Turns<Down>,
-    /// Requests under way.
+    /// Number of requests in progress.
     requests: AtomicUsize,
-    /// End of the last one.
+    /// Time at which the last request ended.
     touched: Mutex<Instant>,
-    /// Told once the client has all, or wants nothing more.
+    /// Notified once the client has read the end of the stream, or cancels the session.
     pub(super) over: Notify,
 }
 
-/// The way to the session.
+/// The direction from the client to the session.
 #[derive(Debug)]
 pub(super) struct Up {
-    /// Bytes that it has taken.
+    /// Number of bytes written to the session.
     pub(super) at: u64,
-    /// Our end, until it has ended.
+    /// The writer to the session, until the stream has ended.
     pub(super) to: Option<WriteHalf<DuplexStream>>,
 }
 
-/// The way from the session.
+/// The direction from the session to the client.
 #[derive(Debug)]
 pub(super) struct Down {
-    /// Offset of `last`.
+    /// Offset of `last` in the stream.
     pub(super) at: u64,
-    /// Bytes of the last answer, until the next one is asked for.
+    /// Bytes of the last answer, kept until the client acknowledges them by its next request.
     pub(super) last: BytesMut,
     pub(super) from: ReadHalf<DuplexStream>,
 }
 
-/// A request that is under way.
+/// Guard of a request in progress.
 pub(super) struct Under<'a>(&'a Stream);
 
 impl Drop for Under<'_> {
@@ -61,13 +61,13 @@ impl Drop for Under<'_> {
 }
 
 impl Streams {
-    /// The stream of a name, for whoever opened it.
+    /// Returns the stream named `name`, if `token` opened the stream.
     pub(super) fn find(&self, token: &TokenHash, name: &TokenHash) -> Option<Arc<Stream>> {
         let stream = lock(&self.0).get(name).cloned();
         stream.filter(|stream| stream.token == *token)
     }
 
-    /// Keeps a stream of this name, unless there are `most`.
+    /// Adds a stream named `name`. False if there are `most` streams already.
     pub(super) fn keep(&self, name: TokenHash, stream: &Arc<Stream>, most: usize) -> bool {
         let mut streams = lock(&self.0);
         let has_room = streams.len() < most;
@@ -77,7 +77,7 @@ impl Streams {
         has_room
     }
 
-    /// Forgets the stream of a name.
+    /// Removes the stream named `name`.
     pub(super) fn forget(&self, name: &TokenHash) {
         lock(&self.0).remove(name);
     }
@@ -101,7 +101,7 @@ impl Stream {
         Under(self)
     }
 
-    /// Ends once nobody has asked for that long.
+    /// Completes once the client has made no request for as long as `patience`.
     pub(super) async fn forgotten(&self, patience: Duration) {
         loop {
             let silent = lock(&self.touched).elapsed();

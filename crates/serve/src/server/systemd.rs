@@ -1,4 +1,4 @@
-//! Words to and from systemd: the socket that it opened for this process, and the state that it is told.
+//! systemd: socket activation, and notifications about the state of the service.
 
 use std::env;
 use std::io;
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use listenfd::ListenFd;
 
-/// Takes the socket that was opened for this process, if one was (`LISTEN_FDS`).
+/// Returns the listening socket that systemd passed to this process (`LISTEN_FDS`), if any. Errors: `InvalidInput` if
+/// several sockets were passed.
 pub(super) fn opened_socket() -> io::Result<Option<TcpListener>> {
     let mut sockets = ListenFd::from_env();
     match sockets.len() {
@@ -20,7 +21,7 @@ pub(super) fn opened_socket() -> io::Result<Option<TcpListener>> {
     }
 }
 
-/// Whoever wants to know the state of this process (`NOTIFY_SOCKET`), if somebody does.
+/// The socket for notifications to systemd (`NOTIFY_SOCKET`), if there is one.
 #[derive(Debug)]
 pub(super) struct Notify(Option<(UnixDatagram, SocketAddr)>);
 
@@ -36,14 +37,15 @@ impl Notify {
         Self(address().and_then(|to| Some((UnixDatagram::unbound().ok()?, to))))
     }
 
-    /// Sends a state; nobody waits for an answer.
+    /// Sends a state, without waiting for an answer. Errors are ignored.
     pub(super) fn send(&self, state: &str) {
         if let Some((socket, to)) = &self.0 {
             socket.send_to_addr(state.as_bytes(), to).ok();
         }
     }
 
-    /// Gives a sign of life as often as it is asked for (`WATCHDOG_USEC`); else it waits for ever.
+    /// Sends watchdog notifications at half the interval of `WATCHDOG_USEC`, for ever. Without a watchdog, only
+    /// waits.
     pub(super) async fn stay_alive(&self) {
         let micros = env::var("WATCHDOG_USEC").ok().and_then(|micros| micros.parse::<u64>().ok());
         let Some(micros) = micros.filter(|micros| *micros > 1 && self.0.is_some()) else {

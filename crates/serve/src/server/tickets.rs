@@ -1,5 +1,5 @@
-//! Tickets: each lets one request read one file, soon. A link in a page has one in place of a token, which would stay
-//! in histories and logs.
+//! Tickets: secrets for one read of one file within a short time. A link in a page carries a ticket instead of a
+//! token, because links stay in histories and logs.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,11 +11,11 @@ use super::problem::Problem;
 use crate::lock;
 use crate::token::{Token, TokenHash, new_token};
 
-/// Time for which a ticket is good.
+/// Lifetime of a ticket.
 pub(crate) const TICKET_LIFE: Duration = Duration::from_secs(60);
-/// Most tickets at once.
+/// Most valid tickets at once.
 const MAX_TICKETS: usize = 10_000;
-/// Most tickets at once of a token.
+/// Most valid tickets of a token at once.
 const MAX_OF_TOKEN: usize = 200;
 
 /// All tickets, by their hashes.
@@ -24,7 +24,7 @@ pub(crate) struct Tickets(Mutex<HashMap<TokenHash, Ticket>>);
 
 #[derive(Debug)]
 struct Ticket {
-    /// The token of whoever asked for it.
+    /// The token that asked for the ticket.
     token: TokenHash,
     volume: String,
     path: RelPath,
@@ -50,7 +50,7 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// Takes a ticket, if it is for this file; the token of whoever asked for it.
+    /// Uses up a ticket, if the ticket is for this file. Returns the token that asked for the ticket.
     pub(crate) fn take(
         &self,
         ticket: &TokenHash,

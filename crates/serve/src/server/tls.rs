@@ -1,4 +1,4 @@
-//! Keys and certificates.
+//! TLS keys and certificates.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,25 +16,25 @@ use super::config::{ConfigError, Tls};
 use crate::private;
 use crate::trust::Pin;
 
-/// What a server shows to be who it is.
+/// TLS configuration with the server's certificate.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) config: Arc<ServerConfig>,
-    /// Of a certificate that nobody else has signed.
+    /// Pin of the key, if the certificate is self-signed.
     pub(crate) pin: Option<String>,
 }
 
-/// File of our own key, in the server's directory.
+/// Name of the file with the server's self-made key, in the state directory.
 pub(crate) const OWN_KEY: &str = "key.pem";
 
-/// Loads what `tls` says; makes a key of our own in `state` where it is missing.
+/// Loads key and certificate as `tls` says. Makes a missing self-made key in the directory `state`.
 pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, ConfigError> {
     match tls {
         Tls::Off => Ok(None),
         Tls::Acme(_) => unreachable!("it is prepared with the authority's settings"),
         Tls::Files { cert, key } => {
             let read = |path: &Path| {
-                // Another kind may have no end.
+                // A pipe or device may have no end.
                 let read = private::read_regular(path);
                 read.map_err(ConfigError::io(format!("read {}", path.display())))
             };
@@ -56,7 +56,7 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
                 .map_err(ConfigError::io(format!("keep a key in {}", path.display())))?;
             let key = KeyPair::from_pem(&key).map_err(failed)?;
             let pin = Pin::of(&key.subject_public_key_info()).to_string();
-            // Clients look at the key alone: names and dates need not be right.
+            // Clients compare only the key, so names and dates do not matter.
             let params = CertificateParams::new(vec!["localhost".into()]).map_err(failed)?;
             let cert = params.self_signed(&key).map_err(failed)?;
             let der = PrivateKeyDer::try_from(key.serialize_der())
@@ -68,7 +68,7 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
     }
 }
 
-/// The settings of TLS, with what `shows` a certificate.
+/// Builds a TLS configuration; `shows` sets the certificate.
 pub(super) fn config(
     shows: impl FnOnce(
         ConfigBuilder<ServerConfig, WantsServerCert>,
@@ -86,7 +86,7 @@ pub(super) fn config(
     Ok(Arc::new(config))
 }
 
-/// The PEM of our own key, made where it is missing.
+/// Reads the server's self-made key as PEM, and makes the key if it is missing.
 fn own_key(path: &Path) -> io::Result<String> {
     match private::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,8 +1,8 @@
-//! Sessions over plain HTTP, for clients whose WebSockets something on the way cuts.
+//! Sessions over plain HTTP, for clients whose WebSockets are cut by a proxy or firewall.
 //!
-//! A stream has a secret name. Its bytes go up by POST and come down by GET, in requests that end soon, so a proxy that
-//! holds bodies back until they are whole holds nobody up. Bytes have offsets: a request that is made again, because
-//! its answer was lost, changes nothing. A client that breaks off a connection goes on over another one.
+//! A stream has a secret name. Its bytes go up by POST and come down by GET, in requests that end soon, so proxies
+//! that buffer whole bodies do no harm. Bytes have offsets: a request repeated after a lost answer changes nothing. A
+//! client that loses a connection continues over another connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,30 +30,30 @@ use super::shared::{Known, Server, bearer, check_origin};
 use super::streams::{Down, Stream, Up};
 use crate::token::{Token, new_token};
 
-/// Most bytes of a request and of an answer. Proxies take bodies of 1 MiB by default.
+/// Most bytes in the body of a request or of an answer. Proxies accept bodies of 1 MiB by default.
 const MAX_BODY: usize = 512 << 10;
-/// Most bytes on the way to a session, and from it.
+/// Most bytes buffered to a session, and as many from a session.
 const WAITING: usize = 256 << 10;
-/// Least room for bytes that a session says.
+/// Least free space in the buffer for each read from a session, in bytes.
 const PIECE: usize = 16 << 10;
-/// Longest time that a request waits for a session. Proxies give one up that is silent for a minute.
+/// Longest time that a request waits for the session. Proxies give up a request after a minute of silence.
 const WAIT: Duration = Duration::from_secs(20);
-/// Longest time that a stream whose session has ended is kept for its client.
+/// Longest time to keep a stream whose session has ended, until the client has read the end.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// Its paths, with what is done at each.
+/// The paths of streams, with their handlers.
 pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 2] {
     [("/v1/streams", post(open)), ("/v1/streams/{id}", get(down).post(up).delete(close))]
 }
 
-/// Stream that a client wants.
+/// The stream that a client wants to open.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     volume: String,
 }
 
-/// Opens a session in a volume.
+/// Opens a stream to a new session in a volume.
 async fn open(
     State(server): State<Arc<Server>>,
     Extension(peer): Extension<Arc<Peer>>,
@@ -68,7 +68,7 @@ async fn open(
     let name = new_token();
     let (near, far) = duplex(WAITING);
     let stream = Arc::new(Stream::new(known.token, near));
-    // Those that have ended stay until the client has heard it.
+    // Streams of ended sessions count until their clients have read the end.
     if !server.streams.keep(name.hash(), &stream, 2 * server.sessions.most) {
         return Err(Problem::busy("too many streams at once; try again in a moment"));
     }
@@ -82,7 +82,7 @@ async fn open(
     Ok(no_store((StatusCode::CREATED, Json(opened))))
 }
 
-/// Holds the session to its end, and the stream until the client has heard that or is forgotten.
+/// Runs the session to its end. Keeps the stream until the client has read the end or has stopped asking.
 async fn hold(
     stream: Arc<Stream>,
     server: &Arc<Server>,
@@ -104,7 +104,7 @@ async fn hold(
         session.await.ok();
         return;
     }
-    // Its place among the sessions is another's by now, so nothing keeps it for long.
+    // The session's permit is released, so the stream is kept only for a short time.
     let heard = async {
         tokio::select! {
             () = stream.over.notified() => {}
@@ -114,7 +114,7 @@ async fn hold(
     timeout(LINGER, heard).await.ok();
 }
 
-/// Finds the stream of a name, for whoever opened it.
+/// Finds a stream by its name, if the request has the token that opened the stream.
 fn find(server: &Server, headers: &HeaderMap, name: &str) -> Result<Arc<Stream>, Problem> {
     check_origin(headers)?;
     let token = bearer(headers).flatten().map(|token| token.hash());
@@ -124,17 +124,18 @@ fn find(server: &Server, headers: &HeaderMap, name: &str) -> Result<Arc<Stream>,
     found.ok_or_else(unknown)
 }
 
-/// Part of a stream that a request is about.
+/// The part of a stream that a request is about.
 #[derive(Deserialize)]
 struct At {
-    /// Bytes before it.
+    /// Offset of the part in the stream, in bytes.
     at: u64,
-    /// True if nothing comes behind it.
+    /// True if the stream ends with this part.
     #[serde(default)]
     end: bool,
 }
 
-/// Takes bytes for the session: as many as it takes soon, and says how many these are by now.
+/// Hands bytes to the session. Answers with the offset of the next byte that the session expects; a slow session may
+/// take only a part.
 async fn up(
     State(server): State<Arc<Server>>,
     Address(id): Address<String>,
@@ -156,14 +157,15 @@ async fn up(
     Ok(no_store(Json(json!({ "at": up.at }))))
 }
 
-/// Hands bytes to the session. Whatever stops this, it is known how many it has.
+/// Writes `rest` to the session. `up.at` stays exact even if the future is dropped.
 async fn take(up: &mut Up, rest: &mut Bytes) {
     while !rest.is_empty() {
         let written = match &mut up.to {
             None => Ok(rest.len()),
             Some(to) => to.write(rest).await,
         };
-        // To a session that has ended nothing is lost: how it ended comes down.
+        // If the session has ended, the bytes are discarded: the client reads the session's result from the other
+        // direction.
         let taken = written.unwrap_or_else(|_| {
             up.to = None;
             rest.len()
@@ -173,7 +175,8 @@ async fn take(up: &mut Up, rest: &mut Bytes) {
     }
 }
 
-/// Answers with bytes of the session; with no content where none came soon, and with an empty body at their end.
+/// Answers with bytes from the session. Answers 204 if no bytes come soon, and with an empty body at the end of the
+/// stream.
 async fn down(
     State(server): State<Arc<Server>>,
     Address(id): Address<String>,
@@ -186,7 +189,7 @@ async fn down(
     let Down { at: begun, last, from } = &mut *down;
     if at == *begun + last.len() as u64 {
         *begun = at;
-        // Whoever falls idle holds no buffer.
+        // An idle stream holds no buffer.
         *last = BytesMut::new();
     } else if at != *begun {
         return Err(gap(*begun));
@@ -211,7 +214,7 @@ async fn down(
     Ok(no_store(([(header::CONTENT_TYPE, "application/octet-stream")], bytes)))
 }
 
-/// Gives a session up.
+/// Cancels a session.
 async fn close(
     State(server): State<Arc<Server>>,
     Address(id): Address<String>,

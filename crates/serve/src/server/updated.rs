@@ -1,4 +1,4 @@
-//! Files of a volume that were updated: what they are, and the volume open for the next update.
+//! Files that were updated in a volume, and the volume held open for the next update.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -15,17 +15,17 @@ use tokio::time::sleep;
 
 use crate::lock;
 
-/// Files of a volume whose bases are known; those that were of use last.
+/// Most versions of files whose bases are remembered; the least recently used are forgotten first.
 const MOST_BASES: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not zero");
-/// Time for which a volume is held open.
+/// Time for which a volume is held open after an update opened it.
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
-/// Facts about the files of a volume, which all clients share.
+/// Facts about the files of a volume, shared by all clients.
 #[derive(Debug)]
 pub(crate) struct Updated {
-    /// Bases of files in place, by their versions.
+    /// Bases of present files, by their versions.
     bases: Mutex<LruCache<Version, Base>>,
-    /// The volume, open since an update not long ago.
+    /// The volume, if an update opened it a short time ago.
     store: Mutex<Option<Arc<LocalStore>>>,
 }
 
@@ -36,10 +36,11 @@ impl Default for Updated {
 }
 
 impl Updated {
-    /// The volume, opened by `open` unless it is open. It stays so for some seconds: to open it costs as much as an
-    /// update, and while it is open nobody tidies it up.
+    /// Returns the volume, and opens it by `open` if it is not held open. The volume is held open for some seconds,
+    /// because opening costs as much as an update. Leftovers of killed sessions are removed only after the volume is
+    /// closed.
     ///
-    /// # Panics
+    /// If called outside of a tokio runtime.
     /// Outside of a runtime.
     pub(super) fn open(
         self: &Arc<Self>,
@@ -50,7 +51,7 @@ impl Updated {
             return Ok(Arc::clone(store));
         }
         let store = held.insert(Arc::new(open()?));
-        // Its staging directory is made now, and not by the first update.
+        // Creates the staging directory now, so that the first update need not do so.
         let some = RelPath::parse(b"file").expect("it is a path");
         keeping_times(store, || drop(store.create(&some, 0)));
         let updated = Arc::clone(self);
@@ -61,16 +62,16 @@ impl Updated {
         Ok(Arc::clone(store))
     }
 
-    /// Closes the volume, and removes what killed sessions left there, unless an update is under way.
+    /// Closes the volume, and removes leftovers of killed sessions there, unless an update is in progress.
     pub(super) fn close(&self) {
         let store = lock(&self.store).take();
         if let Some(store) = store.and_then(Arc::into_inner) {
-            // Another one finds what this one could not remove.
+            // Leftovers that cannot be removed now are removed at a later close.
             keeping_times(&store, || drop(store.sweep()));
         }
     }
 
-    /// True if a file in place is this base. A file of which nothing is known is read, once.
+    /// True if the present version of a file is `base`. The file is read once if its base is unknown.
     pub(super) fn knows(&self, old: &LocalSnapshot, base: Base) -> Result<bool, StoreError> {
         let (begun, version) = (now(), old.identity());
         if let Some(known) = version.and_then(|version| lock(&self.bases).get(&version).copied()) {
@@ -85,12 +86,12 @@ impl Updated {
         };
         let found = Base::from_pieces(read)?;
         old.check_unchanged()?;
-        // Whoever changed it just now may not be done with it.
+        // A version that changed just now is not remembered, because its writer may still be writing.
         self.note(version.and_then(|version| SettledVersion::read(version, begun)), found);
         Ok(found == base)
     }
 
-    /// Notes the base of a version that took the place of `old`.
+    /// Remembers the base of a version that replaced `old`.
     pub(super) fn replace(&self, old: Option<Version>, new: Option<SettledVersion>, base: Base) {
         old.map(|old| lock(&self.bases).pop(&old));
         self.note(new, base);
@@ -101,7 +102,7 @@ impl Updated {
     }
 }
 
-/// Does something by which the root of a volume gets another time, and gives it the old one back.
+/// Runs `act`, which changes the modification time of the volume's root, and restores that time.
 fn keeping_times(store: &LocalStore, act: impl FnOnce()) {
     let root = RelPath::root();
     let before = store.look(&root).ok().flatten();
@@ -110,7 +111,7 @@ fn keeping_times(store: &LocalStore, act: impl FnOnce()) {
     if let (Some(before), Some(after)) = (before, after)
         && before.modified != after.modified
     {
-        // Where that is not ours to set, a session would not do so either.
+        // Errors are ignored, as in a session: the root may belong to another user.
         store.set_meta(&root, &before, Keep { times: true, ..Keep::default() }).ok();
     }
 }

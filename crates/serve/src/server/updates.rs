@@ -1,4 +1,4 @@
-//! Updates of files of volumes, each in one message of a client who knows what is there.
+//! Updates of files in a volume: a client that knows the server's version sends the changes in one message.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,19 +27,19 @@ use super::updated::Updated;
 use super::volume::Right;
 use crate::channel::Mux;
 
-/// Most bytes that an update makes of each byte of the old version and of its own.
+/// Most bytes that an update may write, for each byte of the old version and of the update.
 const MAX_GROWTH: u64 = 4;
-/// Bit of the mode of a directory whose group its files get.
+/// The set-group-ID bit: files in such a directory get the directory's group.
 const SETGID: u32 = 0o2000;
-/// Bytes that are copied at once where blocks are not shared.
+/// Bytes copied at once if blocks cannot be shared.
 const PIECE: usize = 256 << 10;
 
-/// An update of a client in a volume, which is under way.
+/// An update in progress.
 pub(super) struct Updating {
     pub(super) server: Arc<Server>,
     pub(super) known: Known,
     pub(super) volume: String,
-    /// The channel that it comes by.
+    /// Channel of the update.
     pub(super) channel: u32,
     pub(super) mux: Mux,
     /// Held until the answer.
@@ -49,12 +49,13 @@ pub(super) struct Updating {
 }
 
 impl Updating {
-    /// Makes an update that has come, and answers it, once a thread may wait for the disk.
+    /// Applies a received update and sends the answer, once a disk thread is free.
     pub(super) fn start(self, update: Vec<u8>) {
         let disk = Arc::clone(&self.server.disk);
         tokio::spawn(async move {
             let turn = disk.acquire_owned().await;
-            // Nobody waits for it here: to be woken and to wake the connection's task would cost a tenth of an update.
+            // The result is not awaited here: waking this task and the connection's task would cost a tenth of an
+            // update.
             spawn_blocking(move || {
                 let _turn = turn;
                 self.make(&update);
@@ -68,7 +69,7 @@ impl Updating {
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the update failed here"))
         });
         let Self { channel, mux, permit, token, .. } = self;
-        // A session may follow at once.
+        // Released before the answer, because a session may follow at once.
         drop(permit);
         match made {
             Ok(landed) => {
@@ -90,7 +91,7 @@ impl Updating {
         }
     }
 
-    /// Puts the new version in place. Waits for the disk.
+    /// Puts the new version in place. Blocks on the disk.
     fn apply(&self, update: &[u8]) -> Result<Landed, Problem> {
         let (begun, server) = (Instant::now(), &self.server);
         let (head, steps) = read(update).map_err(|why| {
@@ -98,7 +99,7 @@ impl Updating {
         })?;
         let path = &head.path;
         let volume = server.volume_for(Right::Write, (&self.known, &self.volume, path))?;
-        // Its copies, and the answer, tell what is there.
+        // The update's copies, and the answer, reveal the file's content.
         server.volume_for(Right::Read, (&self.known, &self.volume, path))?;
         let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name of deltic's own");
         check_volume_path("update", path).map_err(reserved)?;
@@ -108,7 +109,7 @@ impl Updating {
         }
         server.still(&self.known)?;
         if volume.has_quotas() {
-            // They hold in a store of the token's own, which is a session's.
+            // Quotas need a store opened for the token, as a session opens one; updates share one store.
             return Ok(Landed::Not);
         }
         let sets_dir = path.split_last().is_some_and(|(dir, _)| self.known.grant.covers(&dir));
@@ -134,24 +135,24 @@ impl Updating {
     }
 }
 
-/// Bytes of the new version that came.
+/// Returns the number of literal bytes in the update.
 fn literal(steps: &[Step<'_>]) -> u64 {
     let fresh = steps.iter().filter(|step| matches!(step, Step::Bytes(_)));
     fresh.map(Step::len).sum()
 }
 
-/// A new version, as far as it is in place.
+/// How much of an update was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landed {
     /// The old version is in place.
     Not,
-    /// The new version is in place, but something could not be set: a session says what.
+    /// The new version is in place, but some attribute could not be set. A session reports the reason.
     Partly,
-    /// The new version is in place, with all that was to be set.
+    /// The new version is in place, with all attributes.
     Whole,
 }
 
-/// Makes the new version of the present one, if that is the base.
+/// Replaces the present version by the new version, if the present version is the update's base.
 fn replace(
     store: &LocalStore,
     bases: &Updated,
@@ -172,7 +173,7 @@ fn replace(
         }
         at += step.len();
     }
-    // Another program may be writing to it.
+    // Another program may be writing to the old version.
     old.check_settled()?;
     let begun = now();
     let meta = Meta::plain(Kind::File, head.len, head.modified, head.mode);
@@ -192,7 +193,8 @@ fn replace(
     Ok(if set.is_ok() { Landed::Whole } else { Landed::Partly })
 }
 
-/// True if a new file gets the group of the old one: a session sets it, an update does not.
+/// True if a new file gets the group of the old file without being told. An update does not set groups; a session
+/// does.
 fn keeps_group(
     store: &LocalStore,
     old: &LocalSnapshot,
@@ -204,7 +206,7 @@ fn keeps_group(
     Ok(is_ours && !inherits)
 }
 
-/// Copies a span of the old version.
+/// Copies a span of the old version to offset `at` of the new version.
 fn copy(
     old: &LocalSnapshot,
     span: Range<u64>,

@@ -1,4 +1,4 @@
-//! A directory that is served, and what a client may do in it.
+//! Volumes: the served directories, and the rights of clients in them.
 
 use std::sync::Arc;
 
@@ -18,31 +18,31 @@ use super::quotas::{TokenQuota, TokenQuotas};
 use super::updated::Updated;
 use crate::token::TokenHash;
 
-/// A directory that is served.
+/// A served directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     pub(crate) name: Name,
-    /// The last changes.
+    /// The latest changes of the volume.
     pub(crate) events: Arc<Events>,
-    /// Files of it that were updated.
+    /// Files of the volume that were updated.
     pub(crate) updates: Arc<Updated>,
     access: AccessConfig,
     delete: bool,
-    /// Quotas of whoever writes, and what is counted of them.
+    /// Quotas of the token that writes, with the counts of all tokens. `None` for a reader, or without quotas.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
 }
 
-/// Facts about the files of a volume that a server keeps.
+/// Facts that a server keeps about the files of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumeFacts {
-    /// Recipes of all volumes.
+    /// Recipes of the files of all volumes.
     pub(crate) recipes: RecipeCache,
-    /// Bases of all tokens, if they can be kept.
+    /// Bases of all tokens, if bases can be stored.
     pub(crate) bases: Option<Bases>,
 }
 
-/// What one client may do in a volume.
+/// Rights of one client in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) read: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Rights {
     pub(crate) delete: bool,
 }
 
-/// One of a client's [`Rights`].
+/// Names one of the [`Rights`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     Read,
@@ -72,8 +72,8 @@ impl Volume {
         }
     }
 
-    /// Facts for a session of a token. Bases are those of the token alone: a client that may only write learns nothing
-    /// about the files of others.
+    /// Returns the facts for a session of a token. Bases are those of this token only, so a client without the right
+    /// to read learns nothing about the files of others.
     pub(crate) fn facts(&self, token: &TokenHash) -> Facts {
         let facts = LocalFacts::default().with_recipes(self.facts.recipes.clone());
         let bases = self.facts.bases.as_ref().map(|bases| bases.of(*token.as_bytes()));
@@ -83,27 +83,28 @@ impl Volume {
         })
     }
 
-    /// The same for somebody who writes: the quotas of the token hold.
+    /// Returns this volume for a writer, with the quotas of the writer's token.
     pub(crate) fn for_writer(&self, quotas: &[TokenQuota], all: &Arc<TokenQuotas>) -> Self {
         let held = || (quotas.to_vec(), Arc::clone(all));
         Self { quotas: (!quotas.is_empty()).then(held), ..self.clone() }
     }
 
-    /// True if somebody writes who has quotas.
+    /// True if the writer has quotas.
     pub(crate) const fn has_quotas(&self) -> bool {
         self.quotas.is_some()
     }
 
-    /// Quotas of whoever writes, with all files counted. Waits for the disk.
+    /// Returns the quotas of the writer, with all files counted. Blocks on the disk.
     ///
     /// # Errors
-    /// Where the part of a token is not there.
+    /// If the part of the volume that a quota covers is missing or is still being counted.
     pub(crate) fn quotas(&self) -> Result<Vec<Arc<Quota>>, StoreError> {
         let Some((quotas, all)) = &self.quotas else { return Ok(Vec::new()) };
         all.hold(quotas, &self.name)
     }
 
-    /// Cuts the rights of a token to those of this volume, which the token is for; nothing where none is left.
+    /// Returns the rights of a token in this volume: those of the grant that the volume's settings allow. `None` if
+    /// the token may neither read nor write. The token must be for this volume.
     pub(crate) fn rights(&self, grant: &Grant) -> Option<Rights> {
         let write = grant.write && self.access != AccessConfig::Read;
         let rights = Rights {
@@ -114,7 +115,7 @@ impl Volume {
         (rights.read || rights.write).then_some(rights)
     }
 
-    /// The limits of a session with these rights, in all of the volume or the directory `part`.
+    /// Returns the limits of a session with these rights, in the whole volume or in the directory `part`.
     pub(crate) fn limits(&self, rights: Rights, part: Option<RelPath>) -> Restriction {
         let access = match (rights.read, rights.write) {
             (true, true) => Access::Both,
@@ -128,24 +129,24 @@ impl Volume {
         .with_changes(self.events.changes())
     }
 
-    /// Old versions of its files, if it keeps some.
+    /// Returns the old versions of the volume's files, if the volume keeps old versions.
     ///
     /// # Errors
-    /// Where the system has no handle for us.
+    /// If the system has no handle for the directory.
     pub(crate) fn versions(&self) -> Result<Option<OldVersions>, StoreError> {
         OldVersions::for_volume(&self.name)
     }
 
-    /// Its files. The process keeps to its volumes by now.
+    /// Opens the volume's files. The process must be confined to its volumes already.
     ///
     /// # Errors
-    /// Where the directory is gone.
+    /// If the directory is missing, or as [`quotas`](Self::quotas).
     pub(crate) fn store(&self) -> Result<LocalStore, StoreError> {
         let path = volume_path(&self.name);
         let options = LocalOptions {
             durability: Durability::Run,
             see: MetaMask::default(),
-            // No request goes on with what another one began.
+            // No request resumes an upload of another request.
             one_shot: true,
             changes: self.events.changes(),
             quotas: self.quotas()?,

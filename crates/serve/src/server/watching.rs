@@ -1,4 +1,4 @@
-//! Watches: a client on a WebSocket is told what changes below a directory of a volume.
+//! Watches: the server sends changes below a directory of a volume to a client on a WebSocket.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,30 +14,30 @@ use super::problem::Problem;
 use super::shared::{Known, Server, SessionPermit};
 use crate::channel::Mux;
 
-/// Most events that are told at once.
+/// Most events sent at once.
 const PIECE: usize = 100;
-/// Longest time between the end of a token and the end of its watches.
+/// Longest time from the expiry of a token to the end of its watches.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 /// A watch of a client.
 pub(super) struct Watching {
     pub(super) server: Arc<Server>,
     pub(super) known: Known,
-    /// The directory, and the changes of its volume.
+    /// The watched directory.
     pub(super) dir: RelPath,
     pub(super) events: Arc<Events>,
     pub(super) mux: Mux,
-    /// Number of the watch.
+    /// Channel number of the watch.
     pub(super) channel: u32,
-    /// Held until the end.
+    /// Permit held until the watch ends.
     pub(super) _permit: SessionPermit,
 }
 
 impl Watching {
-    /// Tells of changes until the client gives the watch up, which drops the sender of `given_up`, or the server ends.
+    /// Sends changes until the client gives up the watch, which drops the sender of `given_up`, or the server drains.
     ///
     /// # Errors
-    /// [`Problem`] where the token's time is over.
+    /// [`Problem`] if the token has expired.
     pub(super) async fn run(self, mut given_up: oneshot::Receiver<()>) -> Result<(), Problem> {
         let mut draining = self.server.draining.subscribe();
         let mut teller = WatchTeller::new(self.channel);
@@ -73,13 +73,14 @@ impl Watching {
         }
     }
 
-    /// The number of events so far, and a signal of more.
+    /// Returns the number of events so far, and a signal of new events.
     fn begin(&self) -> (u64, watch::Receiver<u64>) {
         let (seen, more, _) = self.events.follow(None).expect("no place is asked for");
         (seen, more)
     }
 
-    /// The change that the client is told of an event, if the event is below the directory.
+    /// Converts an event for the client. `None` if the event is not below the watched directory or the client may not
+    /// see it.
     fn told(&self, event: &Event) -> Option<PathChange> {
         let is_below = event.path.starts_with(&self.dir) && self.known.grant.covers(&event.path);
         let became = match event.became {

@@ -48,7 +48,7 @@ impl Acme {
         Ok(Certificate { domains, chain, key: key.serialize_pem() })
     }
 
-    /// Our account, made where there is none.
+    /// Returns our account, and creates an account if there is none.
     async fn account(&self) -> Result<Account, String> {
         let with = || Account::builder_with_http(Box::new(Calls(self.caller.clone())));
         let kept = crate::lock(&self.kept).account.clone();
