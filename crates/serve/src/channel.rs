@@ -288,7 +288,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
         (Self { stream, exit, channels, leaving }, mux)
     }
 
-    /// Carries messages until one end closes the connection, `ended` completes, or all channels and [`Mux`]es are
+    /// Carries messages until one end closes the connection, `ended` completes, or all channels and `Mux`es are
     /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each
     /// message.
     ///
@@ -393,7 +393,7 @@ mod tests {
         (ours, theirs)
     }
 
-    /// Opens a channel on which the other end answers with the number of bytes, once it has received all of them.
+    /// Opens a channel whose other end answers with the number of received bytes, once the stream has ended.
     fn counted(ours: &Mux, theirs: &Mux, number: u32) -> Channel {
         let again = theirs.clone();
         let answer = move |bytes: Vec<u8>| {

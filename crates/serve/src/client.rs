@@ -1,4 +1,4 @@
-//! The client: dials a server, and has a stream to a volume there.
+//! The client: dials a server, and opens streams to a volume there.
 
 mod handshake;
 mod refusal;
@@ -38,25 +38,25 @@ pub use self::request::KeptVersion;
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
 
-/// Address of a server's volume, and a path there: `https://host[:port]/volume/path`. Where a proxy has the server
-/// below a path, that and `/-` stand in front: `https://host/below/-/volume/path`.
+/// Address of a volume on a server, with a path: `https://host[:port]/volume/path`. If a proxy serves the server
+/// below a path, that path and `/-` come first: `https://host/below/-/volume/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Whether the connection is secret.
+    /// True if the connection uses TLS.
     pub is_secret: bool,
-    /// Host and port, as they were written.
+    /// Host and port, as written.
     pub authority: String,
-    /// Path below which the host has the server, as it was written, with a slash in front; most often nothing.
+    /// Path on the host below which the server is, as written, with a leading slash; usually empty.
     pub below: String,
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Bytes of the path in the volume, without the slash in front; a slash at the end counts.
+    /// Path in the volume as unescaped bytes, without a leading slash. A trailing slash is kept.
     pub path: Vec<u8>,
-    /// What stands behind `#`: a token, a pin.
+    /// The text after `#`: a token, a pin.
     pub fragment: Option<String>,
 }
 
-/// Why a text is no address of a volume.
+/// Error for a text that is not the address of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadAddress(String);
@@ -94,7 +94,8 @@ impl FromStr for Address {
     }
 }
 
-/// Splits what stands behind a host into the path below which the server is, and the rest without a slash in front.
+/// Splits the path of an address into the path below which the server is, and the rest without a leading slash.
+/// `None` if the first part is not a valid path.
 fn below(path: &str) -> Option<(&str, &str)> {
     let last = || Some((path.strip_suffix(MARK)?, ""));
     let split = path.split_once(MARK_INSIDE).or_else(last);
@@ -104,17 +105,17 @@ fn below(path: &str) -> Option<(&str, &str)> {
     is_path.then_some(split)
 }
 
-/// Stands between the path below which a server is, and its volumes.
+/// Separator between the path below which a server is, and the volume.
 const MARK: &str = "/-";
 const MARK_INSIDE: &str = "/-/";
 
-/// Whether a host is this machine, by its name alone.
+/// True if the name of a host means this machine. The name is not resolved.
 fn is_here(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Replaces `%XX` by the bytes that it stands for.
+/// Replaces each `%XX` by its byte. `None` if a `%` has no two digits.
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -132,13 +133,13 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Address {
-    /// True if a word is meant as an address.
+    /// True if `word` looks like an address.
     #[must_use]
     pub fn looks_like(word: &[u8]) -> bool {
         word.starts_with(b"https://") || word.starts_with(b"http://")
     }
 
-    /// The server, as an operand names it.
+    /// Returns the server's address, as written in an operand.
     #[must_use]
     pub fn server(&self) -> String {
         let mark = if self.below.is_empty() { "" } else { MARK };
@@ -146,25 +147,25 @@ impl Address {
         format!("{scheme}://{}{}{mark}", self.authority, self.below)
     }
 
-    /// The path of a request at the host.
+    /// Returns the path of a request on the host.
     fn at(&self, path: &str) -> String {
         format!("{}{path}", self.below)
     }
 
-    /// The volume, as an operand names it.
+    /// Returns the volume's address, as written in an operand.
     #[must_use]
     pub fn host(&self) -> String {
         format!("{}/{}", self.server(), self.volume)
     }
 
-    /// Host and port to connect to.
+    /// Returns host and port to connect to.
     fn endpoint(&self) -> (String, u16) {
         let authority: http::uri::Authority = self.authority.parse().expect("it was parsed before");
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         (host.into(), authority.port_u16().unwrap_or(if self.is_secret { 443 } else { 80 }))
     }
 
-    /// A value of the fragment: `#t=…&pin=…`.
+    /// Returns the value of `key` in the fragment: `#t=…&pin=…`.
     #[must_use]
     pub fn in_fragment(&self, key: &str) -> Option<&str> {
         let mut parts = self.fragment.as_deref()?.split('&');
@@ -172,21 +173,22 @@ impl Address {
     }
 }
 
-/// Longest time for a connection with TLS, and for the answer to a request for a WebSocket: long enough for SYNs that
-/// are lost, and for a disk that spins up.
+/// Longest time to connect with TLS, and for the answer to a WebSocket request. Long enough for lost SYNs and for a
+/// disk that spins up.
 const REACHED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How a client shows who it is, and knows the server.
+/// The client's token, and its way to verify the server.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The token.
+    /// The client's token.
     pub token: Token,
-    /// The server's key, where no authority vouches for it.
+    /// The pin of the server's key, if the server has no certificate from an authority.
     pub pin: Option<trust::Pin>,
 }
 
 impl Address {
-    /// Dials the volume, once for each session: over a WebSocket, or by plain HTTP where something cuts that.
+    /// Returns a dialer for sessions of the volume. Each session uses a WebSocket, or plain HTTP if WebSockets are
+    /// cut on the way.
     #[must_use]
     pub fn dial(self, credentials: Credentials) -> Dial {
         let (to, is_cut) = (Arc::new((self, credentials)), Arc::new(AtomicBool::new(false)));
@@ -196,7 +198,7 @@ impl Address {
         })
     }
 
-    /// Opens a stream for a session; remembers that WebSockets are cut.
+    /// Opens a stream for a session. Sets `is_cut` if WebSockets are cut on the way.
     async fn open(
         &self,
         credentials: &Credentials,
@@ -208,7 +210,7 @@ impl Address {
         match self.link(credentials).await {
             Ok((link, heard)) => {
                 let channel = link.open()?;
-                // What ends before the server said a word is cut on the way.
+                // A connection that ends before the server's first message was cut on the way.
                 tokio::spawn(async move { is_cut.store(heard.await.is_err(), Ordering::Relaxed) });
                 Ok(Box::pin(channel))
             }
@@ -224,10 +226,11 @@ impl Address {
         }
     }
 
-    /// Connects to the server, for sessions of this volume.
+    /// Connects to the server by a WebSocket, for sessions of this volume.
     ///
     /// # Errors
-    /// [`SyncError::Dial`] where it is not reached or not trusted, [`SyncError::Refused`] where it does not let us in.
+    /// [`SyncError::Dial`] if the server is not reached or not trusted, [`SyncError::Refused`] if it refuses the
+    /// token, [`SyncError::Busy`] if it has no room now.
     pub async fn connect(&self, credentials: &Credentials) -> Result<Link, SyncError> {
         match self.link(credentials).await {
             Ok((link, _)) => Ok(link),
@@ -235,7 +238,7 @@ impl Address {
         }
     }
 
-    /// The same, with who hears once the server has said anything.
+    /// Connects to the server by a WebSocket. The returned receiver completes with the server's first message.
     async fn link(
         &self,
         credentials: &Credentials,
@@ -256,20 +259,20 @@ impl Address {
                 first.take().map(|first| first.send(()));
                 let heard = lock(&ours).hear(&message).map_err(invalid)?;
                 if let FromServer::Refused { channel, why, retry_secs } = heard {
-                    // Whoever has the channel says of which volume.
+                    // The reader of the channel knows the volume.
                     let why = io::Error::other(refusal(why, retry_secs));
                     let channels = channels.clone();
                     tokio::spawn(async move { channels.close(channel, Some(why)).await });
                 }
                 Ok(())
             };
-            // How it ended, whoever has the channel hears.
+            // The readers of channels get the error.
             connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
         Ok((Link { mux, to: self.clone(), said }, heard))
     }
 
-    /// Opens a stream to the server, by TLS unless it is this machine; not for ever.
+    /// Opens a stream to the server in bounded time, by TLS for an `https` address.
     async fn reach(&self, credentials: &Credentials) -> Result<Pin<Box<dyn Stream>>, SyncError> {
         let reached = timeout(REACHED_WITHIN, self.reach_at_last(credentials)).await;
         reached.unwrap_or_else(|_| Err(self.is_silent(REACHED_WITHIN)))
@@ -281,7 +284,7 @@ impl Address {
     ) -> Result<Pin<Box<dyn Stream>>, SyncError> {
         let failed = |what: &str| failed(what, &self.server());
         let (host, port) = self.endpoint();
-        // Settings take time, which a server that has many strangers does not give.
+        // Built before connecting: building takes time, and a busy server closes slow connections.
         let connector = if self.is_secret { Some(connector(credentials)) } else { None };
         let connector = connector.transpose();
         let connector = connector.map_err(|error| failed("connect to")(io::Error::other(error)))?;
@@ -294,14 +297,14 @@ impl Address {
         Ok(Box::pin(stream.map_err(failed("trust"))?))
     }
 
-    /// Error of a server that says nothing.
+    /// Returns the error for a server that does not answer.
     fn is_silent(&self, within: Duration) -> SyncError {
         let why = format!("no answer within {} s", within.as_secs());
         failed("connect to", &self.server())(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 }
 
-/// Settings of TLS, with a pass of the token.
+/// Returns the TLS configuration, which includes a pass of the token.
 fn connector(credentials: &Credentials) -> Result<TlsConnector, rustls::Error> {
     let mut config = client_config(credentials.pin.as_ref())?;
     let pass = Pass::of(&credentials.token.hash(), SystemTime::now());
@@ -314,13 +317,13 @@ fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use
     move |source| SyncError::Dial { what, source }
 }
 
-/// A connection to a server, and the sessions of a volume over it; clones share it. It lasts until the
-/// server ends it, or all clones and sessions are gone.
+/// A WebSocket connection to a server, and the sessions of a volume over it. Clones share the connection. The
+/// connection lasts until the server ends it, or all clones and sessions are dropped.
 #[derive(Clone, Debug)]
 pub struct Link {
     mux: Mux,
     to: Address,
-    /// Our end of the conversation in channel 0.
+    /// The client's end of the conversation on channel 0.
     said: Arc<Mutex<ClientEnd>>,
 }
 
@@ -328,13 +331,13 @@ impl Link {
     /// Opens a stream for one session.
     ///
     /// # Errors
-    /// Where the connection has ended.
+    /// [`SyncError::Dial`] if the connection has ended.
     pub fn open(&self) -> Result<Channel, SyncError> {
         let volume = self.to.volume.clone();
         self.channel(|channel| FromClient::Open { channel, volume })
     }
 
-    /// Opens a channel for what is asked of the server.
+    /// Opens a channel, and sends the request `asked` for it.
     fn channel(&self, asked: impl FnOnce(u32) -> FromClient) -> Result<Channel, SyncError> {
         let number = lock(&self.said).new_channel();
         let channel = self.mux.open(number).expect("no number comes twice");
@@ -342,7 +345,7 @@ impl Link {
         Ok(channel)
     }
 
-    /// Dials the volume over this connection.
+    /// Returns a dialer for sessions over this connection.
     #[must_use]
     pub fn dial(&self) -> Dial {
         let link = self.clone();
@@ -353,19 +356,19 @@ impl Link {
     }
 }
 
-/// Why there is no connection for sessions.
+/// Reason why there is no WebSocket connection.
 enum NoLink {
-    /// The server is not reached, or does not let us in.
+    /// The server was not reached, or refused the token.
     Refused(SyncError),
-    /// The request for a WebSocket had another answer, or none: something on the way may have cut it.
+    /// The WebSocket request got no answer, or an unexpected one: WebSockets may be cut on the way.
     Cut(SyncError),
 }
 
-/// Says that a token does not let us in.
+/// Error text for a refused token.
 const NO_TOKEN: &str =
     "the token is not one of this server, or has ended; `deltic login` keeps another one";
 
-/// Says that a server has no room now, or why it refuses something.
+/// Converts a refusal of the server: busy if there is a time to retry, else a refusal with a reason.
 fn refusal(why: String, retry_secs: Option<u32>) -> SyncError {
     match retry_secs {
         Some(secs) => SyncError::Busy { why, wait: Duration::from_secs(secs.into()) },
@@ -373,7 +376,7 @@ fn refusal(why: String, retry_secs: Option<u32>) -> SyncError {
     }
 }
 
-/// Says why a server did not let us in.
+/// Converts the failure of a WebSocket request.
 fn refused(to: &Address, error: NoSocket) -> NoLink {
     let server = to.server();
     let (why, is_said) = match error {
@@ -441,7 +444,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_accepts_and_says_nothing_is_given_up() {
-        // The system accepts for it.
+        // The system accepts connections for the listener.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = silent.local_addr().unwrap();
         let pin = Some(trust::Pin::of(b"any key"));

@@ -64,13 +64,13 @@ pub struct WrongPin {
 }
 
 impl WrongPin {
-    /// True if `error` is a [`WrongPin`].
+    /// True if `error` is a `WrongPin`.
     #[must_use]
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|why| why.is::<Self>())
     }
 
-    /// Unwraps a [`WrongPin`] from the error of a TLS handshake. Returns other errors unchanged.
+    /// Unwraps a `WrongPin` from the error of a TLS handshake. Returns other errors unchanged.
     pub(crate) fn unwrapped(error: io::Error) -> io::Error {
         let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
         let Some(rustls::Error::Other(OtherError(other))) = why else { return error };

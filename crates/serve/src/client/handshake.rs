@@ -1,6 +1,7 @@
-//! The request for a WebSocket.
+//! The WebSocket request of a client.
 //!
-//! hyper makes it, and not the library of WebSockets: that panics where the accept of an answer is too long.
+//! The request is made with hyper, because the WebSocket library panics on an answer with an overlong
+//! `Sec-WebSocket-Accept`.
 
 use std::error::Error as _;
 use std::io;
@@ -22,24 +23,24 @@ use super::refusal::{detail, retry_after};
 use crate::token::Token;
 use crate::upgrade::{accept, new_key};
 
-/// Longest body of an answer that is read.
+/// Longest error body that is read, in bytes.
 const MAX_REASON: usize = 4 << 10;
 
-/// Why there is no WebSocket.
+/// Reason why there is no WebSocket.
 #[derive(Debug)]
 pub(super) enum NoSocket {
-    /// The server has another answer.
+    /// The server answered with this status.
     Answered(StatusCode),
-    /// Too much of something was asked for: what, and how long to wait.
+    /// The rate of requests was exceeded (429), with the server's reason and the time to wait.
     Busy(String, Duration),
-    /// The connection ended before an answer came.
+    /// The connection ended before a complete answer.
     Ended(String),
-    /// An answer came that makes no sense.
+    /// The answer is invalid.
     Garbled(String),
 }
 
 impl Address {
-    /// Asks for a WebSocket over a stream to the server, and hands the stream over once the server agrees.
+    /// Requests a WebSocket over a stream to the server. Returns the upgraded stream.
     pub(super) async fn upgrade(
         &self,
         stream: Pin<Box<dyn Stream>>,
@@ -72,7 +73,7 @@ impl Address {
 }
 
 impl NoSocket {
-    /// Reads what a server says instead. The body of another than a deltic may never end.
+    /// Reads the reason of a refusal. The body is read up to a limit, because other servers may send endless bodies.
     async fn said_by(answer: Response<Incoming>) -> Self {
         let status = answer.status();
         let wait =
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
     use crate::token::new_token;
 
-    /// What comes behind an answer to a request, which has the right accept where `ACCEPT` stands.
+    /// Returns the bytes after the answer to a request. `ACCEPT` in the answer stands for the right value.
     async fn asked(answer: &str) -> Result<String, NoSocket> {
         let (near, mut far) = duplex(8192);
         let answering = async {

@@ -1,4 +1,4 @@
-//! Requests of plain HTTP to a server.
+//! Plain HTTP requests to a server.
 
 use std::fmt::Write;
 use std::io;
@@ -16,51 +16,52 @@ use tokio::time::timeout;
 use super::refusal::{detail, retry_after};
 use super::{Address, Credentials, NO_TOKEN, failed};
 
-/// Longest time for an answer. A body that goes up has as long, on a slow line too.
+/// Longest time for an answer, including the time to send the request's body.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
-/// Longest answer that is read.
+/// Longest answer that is read, in bytes.
 const MAX_ANSWER: usize = 4 << 20;
 
 /// An old version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct KeptVersion {
-    /// Its name among the versions of its file.
+    /// Identifier of this version among the versions of its file.
     pub version: String,
-    /// When it was replaced or removed, in seconds since 1970.
+    /// Time at which the version was replaced or removed, in seconds since 1970.
     pub replaced: i64,
-    /// Its length in bytes.
+    /// Length of the version, in bytes.
     pub bytes: u64,
 }
 
-/// The versions of a file, as a server tells them.
+/// The versions of a file, as a server lists them.
 #[derive(Deserialize)]
 struct KeptVersions {
     versions: Vec<KeptVersion>,
 }
 
 impl Address {
-    /// Asks which old versions the server keeps of the file that the address names, the newest first. For programs
-    /// without an async runtime: one of its own lives meanwhile.
+    /// Lists the old versions of the file at this address, newest first. Blocks: runs its own async runtime
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`SyncError::Dial`] where the server is not reached or not trusted, [`SyncError::Refused`] where it does not let
-    /// us in, [`SyncError::SelectionThere`] where it says why it does not do that.
+    /// [`SyncError::Dial`] if the server is not reached or not trusted, [`SyncError::Refused`] if it refuses the
+    /// token, [`SyncError::SelectionThere`] with the server's reason for another refusal, [`SyncError::Busy`] if it
+    /// has no room now.
     pub fn versions(&self, credentials: &Credentials) -> Result<Vec<KeptVersion>, SyncError> {
         let answer = alone(self.ask(credentials, (Method::GET, "as=versions")))?;
         let none = |error| failed("understand", &self.server())(io::Error::other(error));
         serde_json::from_slice(&answer).map(|KeptVersions { versions }| versions).map_err(none)
     }
 
-    /// Has the server put an old version of the file back.
+    /// Restores an old version of the file on the server.
     ///
     /// # Errors
-    /// As [`Address::versions`].
+    /// Same as [`Address::versions`].
     pub fn restore(&self, credentials: &Credentials, version: u64) -> Result<(), SyncError> {
         let query = format!("as=restore&version={version}");
         alone(self.ask(credentials, (Method::POST, &query))).map(drop)
     }
 
-    /// Asks for something about the file; `query` stands behind its path.
+    /// Sends a request about the file, with the query `query`.
     async fn ask(
         &self,
         credentials: &Credentials,
@@ -72,15 +73,15 @@ impl Address {
     }
 }
 
-/// An answer to a request.
+/// The answer to a request.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// Time after which the same may have another answer.
+    /// Time after which a retry may have another answer.
     pub(super) wait: Option<Duration>,
     pub(super) body: Bytes,
 }
 
-/// Requests to a server, one after the other, over one connection as long as that lasts.
+/// Sequential requests to a server. They share one connection as long as the connection lasts.
 pub(super) struct Requests {
     to: Address,
     credentials: Credentials,
@@ -92,7 +93,7 @@ impl Requests {
         Self { to: to.clone(), credentials: credentials.clone(), open: None }
     }
 
-    /// Makes a request, and takes anything but a success for an error.
+    /// Sends a request. Every status other than success is an error.
     pub(super) async fn ask(
         &mut self,
         what: (Method, &str),
@@ -123,7 +124,7 @@ impl Requests {
         })
     }
 
-    /// Makes a request. After an error the next one goes over a new connection.
+    /// Sends a request. After an error, the next request opens a new connection.
     pub(super) async fn send(
         &mut self,
         (method, path): (Method, &str),
@@ -157,7 +158,7 @@ impl Requests {
     }
 }
 
-/// Waits for an answer in a runtime of its own.
+/// Runs a request to its end in a new runtime.
 fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, SyncError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
@@ -165,7 +166,7 @@ fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, Syn
     runtime.block_on(asking)
 }
 
-/// Writes a path as addresses have it.
+/// Escapes a path for an address.
 fn escape(path: &[u8]) -> String {
     path.iter().fold(String::new(), |mut text, byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte);

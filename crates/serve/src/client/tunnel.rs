@@ -1,7 +1,7 @@
-//! A session over plain HTTP, where something on the way cuts WebSockets: bytes go up by POST and come down by GET.
+//! A session over plain HTTP, for networks that cut WebSockets: bytes go up by POST and come down by GET.
 //!
-//! Each way has a connection of its own, and makes a request again whose answer was lost, over a new one: the server
-//! knows by its offset what it has seen. So a session outlives its connections.
+//! Each direction has its own connection, and repeats a request whose answer was lost over a new connection. Offsets
+//! tell the server which bytes it has seen. So a session outlives its connections.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,23 +21,23 @@ use tokio::time::{sleep, timeout};
 use super::request::{ANSWERS_WITHIN, Answer, Requests};
 use super::{Address, Credentials};
 
-/// Most bytes of the session on the way to a request, and from an answer.
+/// Most bytes buffered between the session and the requests, in each direction.
 const WAITING: usize = 256 << 10;
-/// Pauses before a request is made again, and the longest time for a server to come back.
+/// First and longest pause before a request is repeated, and the longest time to wait for the server.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
-/// Most bytes that go up at once, whatever the server takes.
+/// Most bytes in one request, even if the server accepts more.
 const MAX_BODY: usize = 512 << 10;
 
-/// A stream that the server opened.
+/// The server's answer when a stream is opened.
 #[derive(Deserialize)]
 struct Opened {
     stream: String,
     body_bytes: usize,
 }
 
-/// Bytes that went up, as the server counts them.
+/// The number of bytes that the server has taken so far.
 #[derive(Deserialize)]
 struct Taken {
     at: u64,
@@ -47,7 +47,7 @@ impl Address {
     /// Opens a session of the volume.
     ///
     /// # Errors
-    /// As of any request.
+    /// The errors of `Requests::ask`, and [`SyncError::Refused`] for an invalid answer.
     pub(super) async fn tunnel(
         &self,
         credentials: &Credentials,
@@ -65,14 +65,14 @@ impl Address {
             Way { requests, path: path.clone() },
             Way { requests: Requests::new(self, credentials), path },
         );
-        // Whoever has the stream hears of its end, and nothing more of why.
+        // The session sees only the end of the stream, and not the reason.
         tokio::spawn(above.up(from, opened.body_bytes.clamp(1, MAX_BODY)));
         tokio::spawn(below.down(to));
         Ok(near)
     }
 }
 
-/// A stream's way up or down.
+/// A direction of a stream, up or down.
 struct Way {
     requests: Requests,
     path: String,
@@ -112,7 +112,7 @@ impl Way {
                 return to.shutdown().await.ok();
             }
             if to.write_all(&bytes).await.is_err() {
-                // Nobody wants more of it.
+                // The session no longer reads, so the stream is closed.
                 let path = std::mem::take(&mut self.path);
                 self.requests.send((Method::DELETE, &path), Bytes::new()).await.ok();
                 return None;
@@ -121,7 +121,7 @@ impl Way {
         }
     }
 
-    /// Makes a request until it has an answer of the server, for some time.
+    /// Repeats a request until the server answers, for a limited time. `None` if the server refuses or stays away.
     async fn insist(
         &mut self,
         method: Method,
@@ -132,13 +132,13 @@ impl Way {
         let (mut pause, mut away) = (FIRST_PAUSE, None);
         loop {
             let asked = self.requests.send((method.clone(), &path), body.clone());
-            // What is on the way may have forgotten the connection.
+            // A proxy or firewall may silently have dropped the connection.
             let answer = timeout(ANSWERS_WITHIN, asked).await;
             match answer {
                 Ok(Ok(Answer { status, body, .. })) if status.is_success() => {
                     return Some((status, body));
                 }
-                // A proxy says so of a server that starts anew.
+                // Server errors are retried: a proxy answers so while the server restarts.
                 Ok(Ok(Answer { status, .. })) if !status.is_server_error() => return None,
                 _ if away.get_or_insert_with(Instant::now).elapsed() > LONGEST_AWAY => return None,
                 _ => sleep(pause).await,
@@ -148,7 +148,7 @@ impl Way {
     }
 }
 
-/// Takes what is at hand, up to `most` bytes: true if that was something.
+/// Reads bytes that are available without waiting, up to `most` bytes in total. True if there were any.
 async fn fill(from: &mut ReadHalf<DuplexStream>, bytes: &mut BytesMut, most: usize) -> bool {
     let begun = bytes.len();
     let mut piece = [0; 16 << 10];

@@ -1,7 +1,8 @@
 //! Updates of files that were synced before, each in one message and its answer.
 //!
-//! A session takes several messages each way. Who has synced a file knows what is at the server, as long as nobody else
-//! changes it: it sends what differs, and the name of the version that it differs from.
+//! A session takes several messages each way. A client that has synced a file knows the server's version, as long as
+//! no other program changes it. The client then sends only the differences, and the name of the version to which they
+//! apply.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,23 +22,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{Link, failed};
 use crate::channel::invalid;
 
-/// Shortest file that is updated so, in bytes: a shorter one goes whole in a session.
+/// Least length of a file for an update, in bytes; shorter files are sent whole in a session.
 const SHORTEST: u64 = 16 << 10;
-/// Bytes of files of which something is remembered, some hundredth of that.
+/// Most bytes of all remembered files. The memory for them is about a hundredth of that.
 const MOST_BYTES: u64 = 4 << 30;
-/// Most bytes of an answer that are read.
+/// Longest answer that is read, in bytes.
 const MOST_ANSWER_BYTES: u64 = 16;
 
-/// Files as they are at a server.
+/// The remembered versions of files at a server.
 #[derive(Debug)]
 pub struct Updates {
     names: Fingerprinter,
     files: HashMap<RelPath, Known>,
-    /// Bytes of all of them.
+    /// Total length of the remembered files, in bytes.
     bytes: u64,
 }
 
-/// A file as it is at the server.
+/// The version of a file at the server.
 #[derive(Debug)]
 struct Known {
     base: Base,
@@ -46,22 +47,22 @@ struct Known {
     state: State,
 }
 
-/// A file's state besides its content.
+/// Length, modification time, mode and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// Length, in bytes.
     pub len: u64,
-    /// When it was modified.
+    /// Modification time.
     pub modified: Timestamp,
     /// Permission bits.
     pub mode: u32,
-    /// Number of its owner here.
+    /// Local user id of the owner.
     pub user: u32,
-    /// Number of its group here.
+    /// Local group id.
     pub group: u32,
 }
 
-/// A chunk in its place.
+/// A chunk of a file, with its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     start: u64,
@@ -69,38 +70,38 @@ struct Cut {
     name: Fingerprint,
 }
 
-/// A file that may be updated.
+/// A local file for an update.
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
-    /// The directory here that paths are below. No symlink below it is followed.
+    /// The local root directory. Symlinks below it are not followed.
     pub root: &'a Path,
-    /// Its path below that.
+    /// Path of the file below `root`.
     pub path: &'a RelPath,
-    /// Its path at the server, from the volume on.
+    /// Path of the file in the volume.
     pub there: &'a RelPath,
-    /// True if it gets its time there.
+    /// True if the modification time is preserved at the server.
     pub times: bool,
-    /// True if it gets its mode there.
+    /// True if the mode is preserved at the server.
     pub modes: bool,
-    /// True if its directory gets its time there.
+    /// True if the modification time of the file's directory is preserved at the server.
     pub dir_times: bool,
 }
 
-/// An update that was made.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Updated {
-    /// The file's state before.
+    /// The file's state before the update.
     pub old: State,
-    /// Its state now.
+    /// The file's state now.
     pub new: State,
-    /// Bytes of it that were sent.
+    /// Literal bytes that were sent.
     pub literal: u64,
-    /// Bytes that were sent and received; none where the file is as it was.
+    /// Bytes sent and received; zero if the file is unchanged.
     pub traffic: (u64, u64),
 }
 
 impl Updated {
-    /// True where there was nothing to update.
+    /// True if the file was unchanged.
     #[must_use]
     pub const fn is_nothing(&self) -> bool {
         self.traffic.0 == 0
@@ -117,8 +118,8 @@ impl Default for Updates {
 }
 
 impl Updates {
-    /// Remembers a file that a session has just synced. One that has changed since is not taken for what is there: the
-    /// server knows better.
+    /// Remembers the version of a file that a session has just synced. If the local file has changed since, the
+    /// server refuses the next update, because the remembered version is not the server's.
     pub fn remember(&mut self, (root, path): (&Path, &RelPath), there: &RelPath) {
         self.forget(there);
         let Some((content, state)) = open(root).and_then(|store| read(&store, path)) else {
@@ -129,13 +130,13 @@ impl Updates {
         self.put(there, Known { base: Base::of(&content), spec, cuts, state });
     }
 
-    /// True if something is known of a file at the server.
+    /// True if the server's version of a file is remembered.
     #[must_use]
     pub fn knows(&self, there: &RelPath) -> bool {
         self.files.contains_key(there)
     }
 
-    /// Forgets what is at the server: somebody else may change it.
+    /// Forgets the server's version of a file, for example because another program may change it.
     pub fn forget(&mut self, there: &RelPath) {
         if let Some(known) = self.files.remove(there) {
             self.bytes -= known.state.len;
@@ -143,7 +144,7 @@ impl Updates {
     }
 
     fn put(&mut self, there: &RelPath, known: Known) {
-        // What is there by now takes its time to be forgotten: all of it goes at once.
+        // Beyond the limit, all remembered files are forgotten at once.
         if self.bytes + known.state.len > MOST_BYTES {
             (self.files, self.bytes) = (HashMap::new(), 0);
         }
@@ -162,11 +163,13 @@ impl Updates {
         chunks.into_iter().map(place).collect()
     }
 
-    /// Brings a file to the server in one message; `None` where that is for a session: nothing is known of it, much
-    /// has changed, or its mode or owner alone, somebody else changed it there, or it is changing here.
+    /// Updates a file at the server in one message. `None` if the file needs a session: its version is not
+    /// remembered, much of it or only its attributes have changed, its owner has changed, the server has another
+    /// version, or the file is being changed now.
     ///
     /// # Errors
-    /// [`SyncError`] where the connection has ended, or the server refuses it; what is there then nobody knows.
+    /// [`SyncError`] if the connection has ended or the server refuses the update. The server's version is then
+    /// unknown.
     pub async fn update(
         &mut self,
         link: &Link,
@@ -180,7 +183,7 @@ impl Updates {
             }
             Some(Made::Update(made)) => made,
         };
-        // Until the answer is here nobody knows what is there.
+        // Until the answer arrives, the server's version is unknown.
         self.forget(file.there);
         let (answer, received) = exchange(link, &made.update).await?;
         if answer == Answer::OtherBase {
@@ -192,7 +195,7 @@ impl Updates {
         Ok(Some(Updated { old, new, literal, traffic }))
     }
 
-    /// Makes the update of a file.
+    /// Computes the update of a file.
     fn made(&self, file: Local<'_>) -> Option<Made> {
         let known = self.files.get(file.there)?;
         let store = open(file.root)?;
@@ -229,7 +232,7 @@ impl Updates {
     }
 }
 
-/// Sends an update; what became of it, and bytes that were received.
+/// Sends an update. Returns the answer, and the number of bytes received.
 async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError> {
     let volume = link.to.volume.clone();
     let mut channel = link.channel(|channel| FromClient::Update { channel, volume })?;
@@ -248,7 +251,7 @@ async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError
     })
 }
 
-/// An update, if there is something to update.
+/// An update, or the state of an unchanged file.
 enum Made {
     Nothing(State),
     Update(Box<Making>),
@@ -261,7 +264,7 @@ struct Making {
     literal: u64,
 }
 
-/// Reads a file that is neither short nor long, and at rest.
+/// Reads a file. `None` if the file is too short or too long for an update, or is being changed.
 fn read(store: &LocalStore, path: &RelPath) -> Option<(Vec<u8>, State)> {
     let file = Tree::open(store, path).ok()?;
     let (meta, stat) = (file.meta(), fstat(&file).ok()?);
@@ -273,16 +276,17 @@ fn read(store: &LocalStore, path: &RelPath) -> Option<(Vec<u8>, State)> {
     Some((content, State { len, modified, mode, user: stat.st_uid, group: stat.st_gid }))
 }
 
-/// Holds the directory that paths of files are below. Symlinks below it are not followed.
+/// Opens the root directory `root`.
 fn open(root: &Path) -> Option<LocalStore> {
     LocalStore::open(root, LocalOptions::default()).ok()
 }
 
-/// The new version as copies of the old one and bytes, and how many bytes.
+/// Describes the new version as copies from the old version and literal bytes. Returns also the number of literal
+/// bytes.
 fn steps<'a>(old: &[Cut], new: &[Cut], content: &'a [u8]) -> (Vec<Step<'a>>, u64) {
     let places: HashMap<_, _> = old.iter().rev().map(|cut| ((cut.name, cut.len), cut)).collect();
     let (mut steps, mut literal, mut sent) = (Vec::new(), 0, 0);
-    // Where the old version goes on behind the last copy.
+    // Offset in the old version after the last copy.
     let mut next = 0;
     for cut in new {
         let equals = |other: &Cut| (other.name, other.len) == (cut.name, cut.len);
@@ -324,7 +328,7 @@ mod tests {
         steps.iter().flat_map(part).collect()
     }
 
-    /// Bytes that repeat themselves here and there.
+    /// Returns bytes with some repetitions.
     fn content(parts: &[(u8, u16)]) -> Vec<u8> {
         let part = |&(seed, len): &(u8, u16)| {
             let mut word = u64::from(seed);

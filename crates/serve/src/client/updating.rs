@@ -1,4 +1,4 @@
-//! Updates over a connection that stays, for a program without a runtime of its own.
+//! Updates over a lasting connection, for programs without an async runtime.
 
 use std::io;
 use std::path::Path;
@@ -10,46 +10,46 @@ use tokio::time::timeout;
 
 use super::{Address, Credentials, Link, Local, Updated, Updates};
 
-/// Longest time for an update, or for a connection.
+/// Longest time for an update, and for connecting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause before a connection is tried again.
+/// Pause after a failure, before the next attempt to connect.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// Files at a server, and the connection to it.
+/// Remembered files at a server, with the connection to the server.
 #[derive(Debug)]
 pub struct Updating {
     runtime: Runtime,
     to: (Address, Credentials),
     updates: Updates,
     link: Option<Link>,
-    /// When there was no connection, or an update failed.
+    /// Time of the last failure to connect or to update.
     failed: Option<Instant>,
 }
 
 impl Updating {
-    /// Updates for files of a volume. Connects with the first of them.
+    /// Prepares updates for files of a volume. The first update connects to the server.
     ///
     /// # Errors
-    /// Where the system has no thread.
+    /// If the runtime cannot be started.
     pub fn new(address: Address, credentials: Credentials) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let (updates, link, failed) = (Updates::default(), None, None);
         Ok(Self { runtime, to: (address, credentials), updates, link, failed })
     }
 
-    /// True if something is known of a file at the server.
+    /// True if the server's version of a file is remembered.
     #[must_use]
     pub fn knows(&self, there: &RelPath) -> bool {
         self.updates.knows(there)
     }
 
-    /// Remembers a file, as [`Updates::remember`].
+    /// Remembers a file, see [`Updates::remember`].
     pub fn remember(&mut self, path: (&Path, &RelPath), there: &RelPath) {
         self.updates.remember(path, there);
     }
 
-    /// Brings a file to the server in one message; `None` where that is for a session, as in [`Updates::update`], and
-    /// where the server cannot be reached or refuses it: a session says why.
+    /// Updates a file at the server in one message. `None` if the file needs a session: see [`Updates::update`]. Also
+    /// `None` if the server is not reached or refuses the update; a session reports the reason.
     pub fn update(&mut self, file: Local<'_>) -> Option<Updated> {
         self.connect();
         let update = self.updates.update(self.link.as_ref()?, file);
@@ -62,7 +62,7 @@ impl Updating {
         }
     }
 
-    /// Sees to it that there is a connection, if one can be had.
+    /// Connects to the server, if there is no connection and no recent failure.
     fn connect(&mut self) {
         if self.link.is_some() || self.failed.is_some_and(|failed| failed.elapsed() < AWAY) {
             return;

@@ -101,7 +101,7 @@ impl Grant {
     /// Returns the path that the token is for, or `None` for all paths.
     ///
     /// # Errors
-    /// [`BadPath`] if the stored path is invalid, as in a file edited by hand. The token is then for no path.
+    /// `BadPath` if the stored path is invalid, as in a file edited by hand. The token is then for no path.
     pub fn part(&self) -> Result<Option<RelPath>, BadPath> {
         self.path.as_deref().map(|path| RelPath::parse(path.as_bytes())).transpose()
     }
@@ -121,7 +121,7 @@ impl Grant {
         volumes && part && rights && (maker.delete || !self.delete)
     }
 
-    /// Returns the quota of the token, if it has one.
+    /// Returns the quota of the token, or `None` without limits.
     fn quota(&self, token: &str) -> Option<TokenQuota> {
         let (bytes, files) = (self.quota_bytes, self.quota_files);
         let limits = QuotaLimits { bytes, files, free_bytes: 0 };

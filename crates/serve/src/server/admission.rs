@@ -1,9 +1,10 @@
-//! Admission: how many connections, wrong tokens, requests and sessions one address or one token may have, so that it
-//! does not have all.
+//! Admission: limits of connections, wrong tokens, requests and sessions for each address or token, so that no client
+//! can use up the server.
 //!
-//! An address is that of a connection, or the one that a proxy in front names. In IPv6 a whole /64 counts as one:
-//! whoever has one address there has all of it. Connections of this machine itself have no address that counts, as
-//! those of a proxy that nobody named; `count_loopback` has them count.
+//! The address of a client is that of its connection, or the address named by a trusted proxy. An IPv6 /64 network
+//! counts as one address, because the owner of one address usually has the whole network. Connections from this
+//! machine are not counted, because they may come from a proxy that the settings do not name; `count_loopback` counts
+//! them as well.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -52,7 +53,7 @@ pub(crate) struct Peer {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Whether the other end has shown a token, with the connection's place in the limits.
+/// State of the other end: with or without a token, and with the connection's place in the limits.
 #[derive(Debug)]
 enum Standing {
     /// The other end has shown neither a token nor a pass.

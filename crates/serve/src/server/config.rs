@@ -36,7 +36,7 @@ pub struct Config {
     pub audit: Option<PathBuf>,
     /// Address that serves metrics without a token.
     pub metrics: Option<SocketAddr>,
-    /// Addresses of trusted proxies, whose `X-Forwarded-For` names the client.
+    /// Addresses of trusted proxies. A trusted proxy names the client by `X-Forwarded-For`.
     #[serde(default)]
     pub proxies: Vec<IpAddr>,
     /// Limits of clients.
@@ -338,7 +338,7 @@ impl Config {
     /// Checks rules that the types of the settings do not enforce.
     ///
     /// # Errors
-    /// [`ConfigError::Bad`] with the first invalid setting, or [`ConfigError::Io`] if the path of a volume is not
+    /// [`ConfigError::Bad`] with the first invalid setting, or `ConfigError::Io` if the path of a volume is not
     /// safe to serve.
     pub fn check(&self) -> Result<(), ConfigError> {
         let bad = |why: String| Err(ConfigError::Bad(why));

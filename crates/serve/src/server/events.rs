@@ -127,7 +127,7 @@ impl Events {
         Ok((kept.before + at, more, place))
     }
 
-    /// Returns at most `most` events after the first `seen` events. Errors: [`Missed`] if they are no longer kept.
+    /// Returns at most `most` events after the first `seen` events. Errors: `Missed` if they are no longer kept.
     pub(crate) fn after(&self, seen: u64, most: usize) -> Result<Vec<Event>, Missed> {
         let kept = lock(&self.kept);
         let at = seen.checked_sub(kept.before).ok_or(Missed)?;

@@ -80,7 +80,7 @@ async fn read(mut body: Body) -> bool {
     true
 }
 
-/// A body that stores its unread rest when it is dropped before its end.
+/// A body. If dropped before its end, the body is stored in `rest`.
 struct Watched {
     body: Option<Body>,
     rest: Arc<Mutex<Option<Body>>>,

@@ -1,4 +1,4 @@
-//! Locks of a server: on its state directory, and on each volume that it may write to.
+//! Locks of a server: on its state directory, and on each writable volume.
 //!
 //! Two servers with one state directory would count quotas separately, and would each append to the chain of the
 //! audit log. Two servers with different state directories would count the quota of a shared volume separately.

@@ -199,7 +199,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     tokens.map_err(unread_tokens(config))
 }
 
-/// Returns the volumes, with their policies for old versions and their quotas.
+/// Returns all volumes, with the policies for old versions and their quotas.
 fn named(config: &Config, clock: &KeptClock) -> Vec<VolumeDir> {
     let volumes = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|keep| clock.history(keep));

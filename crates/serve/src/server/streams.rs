@@ -12,7 +12,7 @@ use tokio::sync::{Mutex as Turns, Notify};
 use crate::lock;
 use crate::token::TokenHash;
 
-/// All streams, by the hashes of their names.
+/// The streams of all clients, by the hashes of the names.
 #[derive(Debug, Default)]
 pub(crate) struct Streams(Mutex<HashMap<TokenHash, Arc<Stream>>>);
 

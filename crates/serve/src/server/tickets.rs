@@ -18,7 +18,7 @@ const MAX_TICKETS: usize = 10_000;
 /// Most valid tickets of a token at once.
 const MAX_OF_TOKEN: usize = 200;
 
-/// All tickets, by their hashes.
+/// The valid tickets, by hash.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<HashMap<TokenHash, Ticket>>);
 

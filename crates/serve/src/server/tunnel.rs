@@ -38,7 +38,7 @@ const WAITING: usize = 256 << 10;
 const PIECE: usize = 16 << 10;
 /// Longest time that a request waits for the session. Proxies give up a request after a minute of silence.
 const WAIT: Duration = Duration::from_secs(20);
-/// Longest time to keep a stream whose session has ended, until the client has read the end.
+/// Longest time to keep a stream after its session, for the client to read the end.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// The paths of streams, with their handlers.

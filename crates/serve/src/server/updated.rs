@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::lock;
 
-/// Most versions of files whose bases are remembered; the least recently used are forgotten first.
+/// Most remembered bases; the least recently used are forgotten first.
 const MOST_BASES: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not zero");
 /// Time for which a volume is held open after an update opened it.
 const OPEN_FOR: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ impl Default for Updated {
 }
 
 impl Updated {
-    /// Returns the volume, and opens it by `open` if it is not held open. The volume is held open for some seconds,
+    /// Returns the volume, opened by `open` unless an earlier update holds the volume open. The volume is held open for some seconds,
     /// because opening costs as much as an update. Leftovers of killed sessions are removed only after the volume is
     /// closed.
     ///

@@ -144,7 +144,7 @@ fn literal(steps: &[Step<'_>]) -> u64 {
 /// How much of an update was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landed {
-    /// The old version is in place.
+    /// Nothing was applied: the old version is in place.
     Not,
     /// The new version is in place, but some attribute could not be set. A session reports the reason.
     Partly,

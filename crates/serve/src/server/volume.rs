@@ -140,7 +140,7 @@ impl Volume {
     /// Opens the volume's files. The process must be confined to its volumes already.
     ///
     /// # Errors
-    /// If the directory is missing, or as [`quotas`](Self::quotas).
+    /// If the directory is missing, or the writer's quotas cannot be counted.
     pub(crate) fn store(&self) -> Result<LocalStore, StoreError> {
         let path = volume_path(&self.name);
         let options = LocalOptions {

@@ -28,7 +28,7 @@ use crate::trust::{client_config, client_config_of};
 
 /// Longest time for one request.
 const REQUEST: Duration = Duration::from_secs(30);
-/// Most hosts whose addresses are remembered; an authority uses few hosts.
+/// Most hosts in the memory of addresses; an authority uses few hosts.
 const MAX_KNOWN: usize = 16;
 /// Longest answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The stored account and certificate with its key, in a file that only its owner can read.
+//! The stored account and certificate with its key, in a file with mode 0600.
 
 use std::fmt;
 use std::fs::File;

@@ -167,7 +167,7 @@ impl Acme {
         }
     }
 
-    /// Orders a certificate, uses it, and stores it.
+    /// Orders a certificate, shows the certificate to clients, and stores it.
     async fn renew(&self) -> Result<(), String> {
         let certificate = self.order().await?;
         if certificate.chain.len() > MAX_CHAIN_BYTES {

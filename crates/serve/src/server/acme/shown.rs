@@ -49,7 +49,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Answers an authority that validates `name`, until the returned [`Answer`] is dropped.
+    /// Answers an authority that validates `name`, until the returned `Answer` is dropped.
     pub(super) fn answer(self: &Arc<Self>, name: &str, digest: &[u8]) -> Result<Answer, String> {
         let failed = |error: rcgen::Error| format!("answer for {name}: {error}");
         let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;

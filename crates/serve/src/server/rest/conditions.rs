@@ -144,7 +144,7 @@ pub(super) fn check_conditions(
     }
 }
 
-/// Returns the answer (412) to a request whose condition fails.
+/// Returns the answer to a request with a failed condition: 412, Precondition Failed.
 pub(super) fn failed(why: &str) -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
 }

@@ -195,7 +195,7 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// A delta that was read to its end, with all checks done that need only its own bytes.
+/// A complete delta. Its bytes were checked as far as possible without the old version.
 struct Patch {
     bytes: Vec<u8>,
     header: DeltaHeader,
@@ -263,7 +263,7 @@ impl Patching {
         Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
     }
 
-    /// Writes the next bytes of the new version, about [`STEP_BYTES`] of them.
+    /// Writes the next bytes of the new version, about `STEP_BYTES` of them.
     fn step(&mut self) -> Result<Step, Problem> {
         let end = self.made + STEP_BYTES as u64;
         while self.made < end {
@@ -344,7 +344,7 @@ fn other_version() -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
 }
 
-/// A complete new version whose digest was checked, ready to be committed.
+/// A complete new version with a correct digest, ready to be committed.
 struct Ready {
     len: u64,
     old: Arc<LocalSnapshot>,

@@ -30,7 +30,7 @@ use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Size of the largest file whose digest is sent, in bytes.
+/// Largest file with a digest in the answer, in bytes.
 const MAX_DIGESTED: u64 = 64 << 20;
 /// Header that asks for a file's digest (RFC 9530).
 const WANT_REPR_DIGEST: &str = "want-repr-digest";

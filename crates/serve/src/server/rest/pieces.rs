@@ -101,7 +101,7 @@ pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
     }))
 }
 
-/// Repeats `step` until the step returns [`Step::Done`].
+/// Repeats `step` until the step returns `Step::Done`.
 pub(super) async fn steps<T: Send + 'static>(
     server: &Server,
     mut state: T,
@@ -123,7 +123,7 @@ pub(super) async fn steps<T: Send + 'static>(
     }
 }
 
-/// Whether work has more steps to do.
+/// State of work after a step: `On` if more steps follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     On,

@@ -185,7 +185,7 @@ pub(crate) async fn on_disk<T: Send + 'static>(
     done.await.map_err(failed)?
 }
 
-/// Directories created above an entry. Dropping the value removes them again, unless [`keep`](Self::keep) was called.
+/// Directories created above an entry. Dropping the value removes them again, unless `keep` was called.
 pub(super) struct Above {
     store: LocalStore,
     made: Vec<RelPath>,

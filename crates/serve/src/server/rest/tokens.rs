@@ -187,7 +187,7 @@ pub(super) async fn issue_ticket(
     Ok(no_store((StatusCode::CREATED, Json(answer))))
 }
 
-/// Parses a request body as JSON, of at most [`MAX_BODY`] bytes.
+/// Parses a request body as JSON, of at most `MAX_BODY` bytes.
 async fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Problem> {
     let bytes = collect(headers, body, MAX_BODY).await?;
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
