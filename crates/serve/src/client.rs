@@ -52,7 +52,7 @@ pub struct Address {
     pub volume: String,
     /// Path in the volume as unescaped bytes, without a leading slash. A trailing slash is kept.
     pub path: Vec<u8>,
-    /// The text after `#`: a token, a pin.
+    /// The text after `#`, with a token and a pin.
     pub fragment: Option<String>,
 }
 

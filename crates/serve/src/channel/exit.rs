@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_websockets::{Message, WebSocketStream};
 
-/// The sending half of a WebSocket. The connection's task owns it; other threads may send while that task is idle.
+/// The sending half of a WebSocket. The connection's task sends first; other threads may send while that task is idle.
 pub(super) struct Exit<T>(Mutex<Sink<T>>);
 
 type Sink<T> = SplitSink<WebSocketStream<T>, Message>;

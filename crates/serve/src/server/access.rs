@@ -40,7 +40,7 @@ pub struct Grant {
     pub write: bool,
     /// True if files may be deleted.
     pub delete: bool,
-    /// Most bytes in the token's part of a volume, for writes with this token and with tokens made by it.
+    /// Most bytes in the token's part of a volume. Applies to writes with this token and with tokens made by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
     /// Most names of files, directories and links in the token's part of a volume.
@@ -431,7 +431,7 @@ impl Access {
         self.changes.send_modify(|times| *times += 1);
     }
 
-    /// Completes once `token` is revoked.
+    /// Completes once `token` is revoked. All callers share the look-ups of `watch`.
     pub(crate) async fn revoked(&self, token: &TokenHash) {
         let mut changes = self.changes.subscribe();
         while self.stands(token) {

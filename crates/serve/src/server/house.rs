@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// Recounts the bytes of volumes that have quotas.
+    /// Recounts the bytes of each volume that has a count.
     async fn recount(self: &Arc<Self>) {
         for volume in self.volumes.values() {
             let Some(quota) = Quota::of_volume(&volume.name) else { continue };

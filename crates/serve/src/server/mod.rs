@@ -199,7 +199,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     tokens.map_err(unread_tokens(config))
 }
 
-/// Returns all volumes, with the policies for old versions and their quotas.
+/// Returns the directories of all volumes, with quotas and policies for old versions.
 fn named(config: &Config, clock: &KeptClock) -> Vec<VolumeDir> {
     let volumes = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|keep| clock.history(keep));

@@ -1,5 +1,5 @@
-//! Quotas of tokens. A quota limits the part of a volume that a token is for; writes with the token, and with tokens
-//! made by it, count.
+//! Quotas of tokens. A quota limits the bytes and files in the part of a volume that a token is for. The quota applies
+//! to writes with the token and with tokens made by it.
 //!
 //! As with a bucket of an object store, all present files count, no matter which token wrote them, and deleted files
 //! do not count. Old versions count toward the volume's quota only. The part is recounted from time to time, to

@@ -238,7 +238,7 @@ struct Taken {
     _files: Option<OwnedSemaphorePermit>,
 }
 
-/// Files that a session has open at most in general; most sessions have fewer.
+/// Files reserved for a session; most sessions have fewer files open.
 const SESSION_FILES: usize = 16;
 /// Files that may be open in addition to those of connections and sessions.
 const OTHER_FILES: usize = 256;

@@ -36,12 +36,12 @@ impl Default for Updated {
 }
 
 impl Updated {
-    /// Returns the volume, opened by `open` unless an earlier update holds the volume open. The volume is held open for some seconds,
-    /// because opening costs as much as an update. Leftovers of killed sessions are removed only after the volume is
-    /// closed.
+    /// Returns the volume, opened by `open` unless an earlier update holds it open. The volume stays open for some
+    /// seconds, because opening costs as much as an update. Leftovers of killed sessions are removed only after the
+    /// volume is closed.
     ///
+    /// # Panics
     /// If called outside of a tokio runtime.
-    /// Outside of a runtime.
     pub(super) fn open(
         self: &Arc<Self>,
         open: impl FnOnce() -> Result<LocalStore, StoreError>,
