@@ -237,7 +237,7 @@ const MAX_GENERATIONS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Access {
     file: TokenFile,
-    /// The token of the user who started the server.
+    /// The starter's token, which was made when the server was started.
     starter: Option<TokenHash>,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
@@ -261,7 +261,7 @@ struct Known {
     stamp: Option<(u64, i64, i64)>,
     /// Grants from the file.
     grants: Grants,
-    /// Grants from the settings, and for the user who started the server.
+    /// Grants from the settings, and of the starter's token.
     fixed: Grants,
 }
 
@@ -414,7 +414,7 @@ impl Access {
         Ok(gone)
     }
 
-    /// True for the token of the user who started the server.
+    /// True for the starter's token.
     pub(crate) fn is_starter(&self, token: &TokenHash) -> bool {
         self.starter.as_ref() == Some(token)
     }
@@ -426,7 +426,7 @@ impl Access {
         if stamp == known.stamp {
             return;
         }
-        // If the file cannot be read, its tokens are refused.
+        // An unreadable file stands for no tokens.
         (known.stamp, known.grants) = (stamp, self.file.read().unwrap_or_default());
         self.changes.send_modify(|times| *times += 1);
     }

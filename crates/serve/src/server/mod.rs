@@ -369,7 +369,7 @@ impl Prepared {
     }
 }
 
-/// All paths with their handlers; openapi.json describes the paths.
+/// Returns the server's paths with their handlers. openapi.json describes the paths.
 fn table() -> impl Iterator<Item = (&'static str, MethodRouter<Arc<Server>>)> {
     let own = [("/healthz", get(async || "ok\n")), (SOCKET_PATH, get(socket::upgrade))];
     own.into_iter().chain(tunnel::table()).chain(rest::table())

@@ -261,7 +261,7 @@ pub(crate) struct Known {
     pub(crate) grant: Grant,
     /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,
-    /// True for the token of the user who started the server.
+    /// True for the starter's token, which was made when the server was started.
     is_starter: bool,
 }
 

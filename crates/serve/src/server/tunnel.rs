@@ -1,4 +1,4 @@
-//! Sessions over plain HTTP, for clients whose WebSockets are cut by a proxy or firewall.
+//! Sessions over plain HTTP, for clients behind a proxy or firewall that cuts WebSockets.
 //!
 //! A stream has a secret name. Its bytes go up by POST and come down by GET, in requests that end soon, so proxies
 //! that buffer whole bodies do no harm. Bytes have offsets: a request repeated after a lost answer changes nothing. A

@@ -141,10 +141,10 @@ fn literal(steps: &[Step<'_>]) -> u64 {
     fresh.map(Step::len).sum()
 }
 
-/// How much of an update was applied.
+/// The part of an update that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landed {
-    /// Nothing was applied: the old version is in place.
+    /// No part was applied: the old version is in place.
     Not,
     /// The new version is in place, but some attribute could not be set. A session reports the reason.
     Partly,

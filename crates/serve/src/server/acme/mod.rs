@@ -109,7 +109,7 @@ impl Acme {
             self.wait_until_due().await;
             let pause = match self.attempt().await {
                 Ok(()) => {
-                    // If even the new certificate is due for renewal, the attempts slow down as after failures.
+                    // A new certificate that is already due for renewal slows down the attempts, like a failure.
                     let is_due = self.shown.due().is_some_and(|due| due <= SystemTime::now());
                     failures = if is_due { failures + 1 } else { 0 };
                     let ends = fmt_http_date(self.shown.ends().unwrap_or(UNIX_EPOCH));

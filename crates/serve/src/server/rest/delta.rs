@@ -53,8 +53,8 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
     Ok(answer(&server, &tag, made))
 }
 
-/// Answers with the delta from the client's version, whose signature is the body, to the server's version of the
-/// file.
+/// Answers with the delta from the client's version to the server's version of a file. The body is the signature of
+/// the client's version.
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     at.file()?;
@@ -67,7 +67,8 @@ pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Res
     Ok(answer(&server, &tag, made))
 }
 
-/// Answers with the spans of the file that match chunks of a new version, whose signature is the body.
+/// Answers with the spans of the file that match chunks of a new version. The body is the signature of the new
+/// version.
 pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     at.file()?;

@@ -123,12 +123,12 @@ where
 }
 
 impl At {
-    /// Opens the volume, if the client has this right at the request's path.
+    /// Returns the volume, if the client has this right at the request's path.
     pub(super) fn volume(&self, server: &Server, right: Right) -> Result<Volume, Problem> {
         self.volume_at(server, right, &self.file()?)
     }
 
-    /// Opens the volume, if the client has this right at `path`.
+    /// Returns the volume, if the client has this right at `path`.
     pub(super) fn volume_at(
         &self,
         server: &Server,
