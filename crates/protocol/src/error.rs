@@ -1,4 +1,4 @@
-//! Errors of a peer. Each of these ends the session.
+//! Protocol errors of a peer. Every one of these errors ends the session.
 
 use deltic_core::codec::CodecError;
 use deltic_tree::path::BadPath;
@@ -6,25 +6,25 @@ use deltic_tree::path::BadPath;
 /// The peer broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The stream does not begin as a Deltic's does; holds its first bytes, made printable.
+    /// The stream does not begin with Deltic's magic; holds the first bytes, made printable.
     #[error("expected a deltic hello, got \"{0}\"")]
     NotDeltic(String),
-    /// The stream begins as that of a Deltic whose protocol is another; holds its name.
+    /// The stream begins with the magic of another version of Deltic's protocol; holds the name of that version.
     #[error("the other end speaks {0}, this one deltic/1")]
     OtherProtocol(String),
-    /// The stream begins as rsync's does.
+    /// The stream begins with an rsync greeting.
     #[error("rsync answered, where deltic was expected")]
     Rsync,
-    /// No capability in common that a session could be held with.
+    /// The two ends lack a common capability that every session needs.
     #[error("no common {0}")]
     NothingInCommon(&'static str),
-    /// A check does not hold: the way between the ends changed what it carried.
+    /// A checksum of the stream does not match: the connection damaged the data.
     #[error("the connection damaged what it carried")]
     Damaged,
-    /// A frame's type is not known in this direction.
+    /// The frame type is not known in this direction.
     #[error("unknown frame type {0}")]
     UnknownFrame(u8),
-    /// A frame ends early, late or holds a number that is not canonical.
+    /// A frame ends early, has bytes left over or holds a number that is not canonical.
     #[error("malformed {frame} frame: {source}")]
     Malformed {
         /// The frame's name.
@@ -32,7 +32,7 @@ pub enum PeerError {
         /// The reason.
         source: CodecError,
     },
-    /// A name that could leave its root, or is too long.
+    /// A frame holds a name that is too long or could lead out of the root.
     #[error("bad name in {frame} frame: {source}")]
     BadName {
         /// The frame's name.
@@ -40,10 +40,10 @@ pub enum PeerError {
         /// The reason.
         source: BadPath,
     },
-    /// More of something than was agreed.
+    /// The peer exceeded an agreed limit.
     #[error("too much: {0}")]
     Limit(&'static str),
-    /// A frame that makes no sense in the present state.
+    /// The peer sent a frame that its state does not allow.
     #[error("unexpected: {0}")]
     Unexpected(&'static str),
 }

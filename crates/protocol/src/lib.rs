@@ -1,11 +1,11 @@
 //! The recipe conversation as two state machines without IO, and its wire format.
 //!
-//! docs/protocol.md is normative: bytes, states, limits, threat model. Here: [`frame`] and [`message`] are the bytes,
-//! [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`] what they ask of whoever drives them,
-//! [`streams`] what literals may travel on besides, [`batch`] what of a session a file may keep, [`limits`] every
+//! docs/protocol.md is normative: bytes, states, limits, threat model. The modules: [`frame`] and [`message`] define
+//! the bytes of frames, [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`] the tasks that
+//! machines give their driver, [`streams`] the extra streams for literals, [`batch`] the batch file, [`limits`] every
 //! bound.
 //!
-//! A driver moves frames between two machines and does the work they ask for, in any order:
+//! A driver moves frames between the two machines and does the work that the machines ask for, in any order:
 //!
 //! ```text
 //!            frame in                       frame in

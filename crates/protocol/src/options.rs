@@ -1,4 +1,4 @@
-//! Options of a session: the meaning of the command line, sent once after the hello.
+//! Options of a session: the meaning of the command line, sent once, after the hello.
 
 mod compare;
 mod metadata;
@@ -30,64 +30,63 @@ pub struct Options {
     pub modes: bool,
     /// Carry modification times over (`-t`).
     pub times: bool,
-    /// Compare content where size and time agree (`-c`).
+    /// Compare content where size and modification time agree (`-c`).
     pub checksum: bool,
-    /// Send changed files whole instead of by recipe (`-W`).
+    /// Send changed files whole, without a recipe (`-W`).
     pub whole_file: bool,
-    /// Owners of entries, and other metadata.
+    /// Owners of entries, and further metadata.
     pub metadata: Metadata,
-    /// Say what would change, change nothing (`-n`).
+    /// Report the changes of a run without making them (`-n`).
     pub dry_run: bool,
-    /// Tell what is up to date, too (`-ii`, `-vv`).
+    /// Report up-to-date entries as well (`-ii`, `-vv`).
     pub tells_unchanged: bool,
-    /// Tell whose at the sender is what changes (`%U`, `%G`).
+    /// Report the sender's owner and group of each changed entry (`%U`, `%G`).
     pub tells_owners: bool,
-    /// Tell the digest of what changes, where this end knows it (`%C`). The other end does not hear of it.
+    /// Report the digest of each changed file, where this end knows the digest (`%C`). Not sent to the other end.
     pub tells_digests: bool,
-    /// Remove names that the sender does not have (`--delete`).
+    /// Delete names that the sender does not have (`--delete`).
     pub delete: Delete,
     /// Compress literals with zstd (`-z`).
     pub compress: bool,
-    /// Level of zstd (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 is its own default.
+    /// zstd level (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 means zstd's default.
     pub compress_level: u32,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
-    /// Threads that each end computes with (`--threads`), as far as its machine bears them; 0 for as many as it has
-    /// processors.
+    /// Threads that each end computes with (`--threads`), capped by each end's machine; 0 means one per processor.
     pub threads: u32,
-    /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
-    /// [know how](crate::hello::Common::streams).
+    /// Streams of the session (`--streams`), counting the first; 0 means 1. More than 1 only where both ends [support
+    /// further streams](crate::hello::Common::streams).
     pub streams: u32,
-    /// Longest silence of either end (`--timeout`), in seconds; 0 for ever. Each that is at work
-    /// says something three times meanwhile.
+    /// Longest silence of either end (`--timeout`), in seconds; 0 means no limit. A working end sends something three
+    /// times within that time.
     pub silence: u32,
-    /// Strategy of files that do not go whole (`--strategy`).
+    /// Strategy for files that are not sent whole (`--strategy`).
     pub strategy: Strategy,
-    /// Mean length of its chunks, or blocks, in bytes, if not its own (`--block-size`); up to
-    /// [`MAX_BLOCK_BYTES`](crate::limits::MAX_BLOCK_BYTES).
+    /// Mean chunk length or block length in bytes (`--block-size`), up to
+    /// [`MAX_BLOCK_BYTES`](crate::limits::MAX_BLOCK_BYTES); `None` means the strategy's own length.
     pub block_bytes: Option<u32>,
-    /// Rules for names that are sent, and that may be deleted.
+    /// Filter rules: which names are sent, and which names may be deleted.
     pub rules: Rules,
-    /// Treatment of symlinks, besides [`links`](Self::links).
+    /// Treatment of symlinks beyond [`links`](Self::links).
     pub follow: Links,
-    /// Removals besides, and backups of what is removed.
+    /// Further removals, and backups of replaced or deleted entries.
     pub remove: Remove,
-    /// Selection among the sources.
+    /// Selection among the source entries.
     pub select: Select,
-    /// Conditions for a file to count as changed.
+    /// Conditions under which a file counts as changed.
     pub compare: Compare,
-    /// Ways of writing files.
+    /// How new versions are written.
     pub writing: Writing,
 }
 
 impl Options {
-    /// The strategy, with chunks of the length that was asked for.
+    /// Returns the strategy, with the requested chunk length if one is set.
     #[must_use]
     pub fn way(&self) -> Strategy {
         self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_mean(bytes))
     }
 
-    /// Returns true for a kind of entries that is brought over.
+    /// True if entries of this kind are transferred.
     #[must_use]
     pub(crate) const fn takes(&self, kind: &Kind) -> bool {
         match kind {
@@ -99,15 +98,15 @@ impl Options {
         }
     }
 
-    /// Returns true where the user may be asked before many names are removed.
+    /// True if the user may be asked before many names are deleted.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.remove.asks && matches!(self.delete, Delete::Guarded(_)) && !self.dry_run
     }
 
-    /// Returns true where sources may go before all of them have arrived: nothing that goes is looked at
-    /// again for the sake of another name, neither of the same file nor of a link that is followed to it, and nothing
-    /// waits for its own name until the end.
+    /// True if sources may be removed before all sources have arrived. No removed source may be read again for
+    /// another name: not for a hard link, and not for a symlink that is followed to the source. No file may wait
+    /// until the end for its own name.
     #[must_use]
     pub(crate) fn sources_go_early(&self) -> bool {
         let Self { remove, metadata, follow, writing, dry_run, .. } = self;
@@ -115,47 +114,48 @@ impl Options {
         remove.sources && alone && !writing.delay && !dry_run
     }
 
-    /// True if files that find no room wait for what is deleted: no other name, nor their source, waits for them until
-    /// then.
+    /// True if files that find no room on the disk wait until deletions free some. Until then no other name and no
+    /// source removal may depend on those files.
     #[must_use]
     pub(crate) fn deletes_for_room(&self) -> bool {
         let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
         self.delete != Delete::Never && !self.dry_run && !waits
     }
 
-    /// Returns true where full directories give way to other entries.
+    /// True if full directories give way to entries of other kinds.
     #[must_use]
     pub(crate) fn clears(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
     }
 }
 
-/// Bounds on the removal of names that the sender does not have.
+/// Bounds on the deletion of names that the sender does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delete {
-    /// Never.
+    /// Delete nothing.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and all or nothing: more names than this allows are an accident more often
-    /// than a wish.
+    /// Delete unless the source is empty; delete all names or, above the guard's limit, nothing. A deletion above the
+    /// limit is more often an accident than a wish.
     Guarded(Guard),
-    /// Yes, but no more names than this (`--max-delete`), and none from an empty source; without a limit if that is the
-    /// highest number (`--force-delete`).
+    /// Delete at most this many names (`--max-delete`), and nothing if the source is empty. `u64::MAX` means no limit
+    /// (`--force-delete`).
     AtMost(u64),
 }
 
-/// The number of deletions that looks like an accident.
+/// Number of deletions above which a run looks like an accident.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
-    /// This share of the destination's names, in percent (`--max-delete 10%`). By default it is
-    /// [`GUARDED_PERCENT`], and at least [`GUARDED_DELETES`].
+    /// Allowed share of the destination's names, in percent (`--max-delete 10%`). Default: [`GUARDED_PERCENT`], and
+    /// at least [`GUARDED_DELETES`] names.
     pub percent: Option<u8>,
-    /// The number of these names where the list is a part of them only, as in a round of a watch.
+    /// Number of names at the destination, given where the list covers only a part of them, as in a round of a watch.
     pub names: Option<u64>,
 }
 
 impl Guard {
-    /// The most names that may go of `there`, the number at the destination as far as the list tells.
+    /// Returns the largest allowed number of deletions. `there` is the number of names at the destination as far as
+    /// the list tells.
     #[must_use]
     pub(crate) fn most(self, there: u64) -> u64 {
         let there = self.names.unwrap_or(there);

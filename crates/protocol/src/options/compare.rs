@@ -1,4 +1,4 @@
-//! Comparison of files, and other trees that they are compared with.
+//! Comparison of files, and the other trees that files are compared with.
 
 use std::ops::RangeInclusive;
 
@@ -9,67 +9,67 @@ use deltic_tree::Timestamp;
 use crate::limits::MAX_ALTERNATES;
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// Tests for files that are to be brought up to date. Everything is off by default.
+/// Tests that decide whether a file is up to date. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
-    /// Files of one length are equal (`--size-only`).
+    /// Treat files of equal length as equal (`--size-only`).
     pub size_only: bool,
-    /// Size and time prove nothing (`--ignore-times`).
+    /// Treat equal size and time as no proof of equality (`--ignore-times`).
     pub ignore_times: bool,
-    /// Leave files alone that are newer here (`--update`).
+    /// Skip files that are newer at the receiver (`--update`).
     pub update: bool,
-    /// Make nothing new (`--existing`).
+    /// Create no new entries (`--existing`).
     pub existing: bool,
-    /// Change nothing that is there (`--ignore-existing`).
+    /// Change no existing entries (`--ignore-existing`).
     pub ignore_existing: bool,
-    /// Digests that contents are compared by, and recipes of old versions, may be known from an earlier run; off with
-    /// `--no-cache`.
+    /// Allow digests and recipes of old versions that are known from an earlier run; off with `--no-cache`.
     pub cached: bool,
-    /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however
-    /// many.
+    /// Longest age of a known digest in seconds, since the file was read (`--checksum-max-age`); `None` means no
+    /// limit.
     pub max_age_secs: Option<u64>,
-    /// Contents are compared by sums that stores keep (`--trust-sums`); of what has none they are taken.
+    /// Sums kept by the stores, which contents are compared by (`--trust-sums`); where a store keeps none, the sums
+    /// are computed.
     pub trusted: Option<TrustedSums>,
-    /// Difference within which times are the same (`--modify-window`).
+    /// Tolerance for times that count as equal (`--modify-window`).
     pub window: Window,
-    /// Shortest file that is brought over, in bytes (`--min-size`).
+    /// Shortest file that is transferred, in bytes (`--min-size`).
     pub min_bytes: u64,
-    /// Longest one (`--max-size`).
+    /// Longest file that is transferred, in bytes (`--max-size`).
     pub max_bytes: Option<u64>,
-    /// Other trees of the receiver.
+    /// Further trees at the receiver.
     pub alternates: Alternates,
-    /// Places where a file without an old version may find one of another name (`--fuzzy`).
+    /// Places to search for an old version under another name, for files that have none under their own (`--fuzzy`).
     pub fuzzy: Fuzzy,
 }
 
-/// Sums that a store keeps.
+/// Sums that a store keeps of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedSums {
     /// Sums of blocks.
     Blocks {
-        /// Their kind.
+        /// Algorithm of the sums.
         kind: SumKind,
-        /// Length of a block in bytes.
+        /// Block length in bytes.
         block_bytes: u32,
     },
-    /// Digests of files, as fs-verity takes them ([`deltic_core::verity`]).
+    /// Digests of whole files, computed as fs-verity does ([`deltic_core::verity`]).
     Verity,
 }
 
-/// Times that are taken for the same.
+/// Rule for which modification times count as equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Window {
-    /// Equal ones, as far as the file system of the old version keeps them.
+    /// Times that are equal at the precision of the old version's file system.
     #[default]
     Kept,
-    /// Equal ones, to the nanosecond.
+    /// Times that are equal to the nanosecond.
     Exact,
-    /// Times whose seconds are so far apart at most.
+    /// Times whose seconds differ by at most this number.
     Secs(u32),
 }
 
 impl Window {
-    /// Returns true for two times that are the same.
+    /// True if the times `new` and `old` count as equal.
     #[must_use]
     pub(crate) fn holds(self, new: Timestamp, old: Timestamp) -> bool {
         match self {
@@ -79,8 +79,8 @@ impl Window {
         }
     }
 
-    /// A time before `time` that no comparison takes for `time`, also on file systems that round times to two
-    /// seconds.
+    /// Returns a time before `time` that no comparison takes for equal to `time`, even on file systems that round
+    /// times to two seconds.
     #[must_use]
     pub(crate) fn before(self, time: Timestamp) -> Timestamp {
         let most = match self {
@@ -90,8 +90,8 @@ impl Window {
         Timestamp { secs: time.secs.saturating_sub(most + 4), ..time }
     }
 
-    /// True if `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
-    /// rsync.
+    /// True if `old` is so much newer that `--update` skips the file. With a window of seconds an equally old file is
+    /// skipped too, as in rsync.
     #[must_use]
     pub(crate) fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
         match self {
@@ -101,55 +101,55 @@ impl Window {
     }
 }
 
-/// True if `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not,
-/// a time that ends so is hardly ever a file's, but where somebody set it: `new` has been set from then on, and not a
-/// moment later.
+/// True if `old` is `new` truncated to the coarser step of some file system. On a file system that keeps nanoseconds
+/// a time with such an ending is hardly ever a file's own: somebody has set the time from `new`.
 fn is_cut(new: Timestamp, old: Timestamp) -> bool {
     let kept = |step: u32| new.nanos - new.nanos % step;
     new.secs == old.secs && STEPS.iter().any(|step| kept(*step) == old.nanos)
 }
 
-/// In nanoseconds: of NTFS; of a few that count in microseconds or milliseconds; of exFAT; of ext3, HFS+ and old
-/// inodes of ext4.
+/// Steps of file system times, in nanoseconds: NTFS; a few file systems that count in microseconds or milliseconds;
+/// exFAT; ext3, HFS+ and old inodes of ext4.
 const STEPS: [u32; 5] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000];
 
-/// Trees of the receiver besides the destination; each is an *alternate*.
+/// Further trees at the receiver besides the destination; each tree is an *alternate*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alternates {
     /// Treatment of a file that one of them has.
     pub usage: AlternateUse,
-    /// Paths, absolute or from the destination's root; at most [`MAX_ALTERNATES`].
+    /// Paths of the trees, absolute or relative to the destination's root; at most [`MAX_ALTERNATES`].
     pub dirs: Vec<Box<[u8]>>,
 }
 
 /// Treatment of a file that an alternate has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlternateUse {
-    /// Leave it out (`--compare-dest`).
+    /// Skip the file (`--compare-dest`).
     #[default]
     Compare,
-    /// Copy it (`--copy-dest`).
+    /// Copy the file from the alternate (`--copy-dest`).
     Copy,
-    /// Link it (`--link-dest`).
+    /// Hard-link the file from the alternate (`--link-dest`).
     Link,
 }
 
-/// Places where old versions of similar names are looked for.
+/// Places to search for an old version of a similar name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fuzzy {
     /// Nowhere.
     #[default]
     Never,
-    /// The file's directory (`-y`).
+    /// In the file's directory (`-y`).
     Here,
-    /// The alternates as well (`-yy`).
+    /// In the file's directory and in the alternates (`-yy`).
     Everywhere,
 }
 
 closed_set!(AlternateUse: Compare = 0, Copy = 1, Link = 2);
 closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
 
-/// Kinds of sums of blocks by their numbers: those that are more than a hint. 0 is fs-verity.
+/// Kinds of block sums in the order of their wire numbers, from 1; only kinds that are more than a hint. Wire number
+/// 0 means fs-verity.
 const TRUSTED: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
 impl Wire for TrustedSums {
@@ -172,10 +172,10 @@ impl Wire for TrustedSums {
     }
 }
 
-/// Lengths of blocks that stores keep sums of.
+/// Allowed lengths of the blocks that stores keep sums of, in bytes.
 const SUMMED_BYTES: RangeInclusive<u32> = 512..=1 << 16;
 
-/// 0 is as kept, 1 exact; else seconds and two.
+/// On the wire: 0 for `Kept`, 1 for `Exact`, seconds plus 2 for `Secs`.
 impl Wire for Window {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(match self {

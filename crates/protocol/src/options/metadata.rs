@@ -6,65 +6,65 @@ use deltic_tree::{Follow, MetaMask};
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags, take_of};
 
-/// Metadata besides permission bits and modification times. Nothing by default.
+/// Metadata beyond permission bits and modification times. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// Owners (`-o`), where the receiver may give files away.
+    /// Preserve owners (`-o`), where the receiver may give files away.
     pub users: bool,
-    /// Groups (`-g`), those that the receiver may give.
+    /// Preserve groups (`-g`), as far as the receiver may set the groups.
     pub groups: bool,
-    /// Devices (`--devices`), where the receiver may make some.
+    /// Transfer devices (`--devices`), where the receiver may create devices.
     pub devices: bool,
-    /// FIFOs and sockets (`--specials`).
+    /// Transfer FIFOs and sockets (`--specials`).
     pub specials: bool,
-    /// Executability (`-E`), where permission bits stay out.
+    /// Preserve executability (`-E`), where permission bits are not preserved.
     pub executability: bool,
-    /// Leave times of directories alone (`-O`).
+    /// Leave modification times of directories alone (`-O`).
     pub omit_dir_times: bool,
-    /// Leave times of symbolic links alone (`-J`).
+    /// Leave modification times of symlinks alone (`-J`).
     pub omit_link_times: bool,
-    /// When files were last read (`-U`).
+    /// Preserve access times (`-U`).
     pub accessed: bool,
-    /// Read files without a change of that (`--open-noatime`).
+    /// Read files without changing their access times (`--open-noatime`).
     pub untouched: bool,
-    /// ACLs (`-A`).
+    /// Preserve ACLs (`-A`).
     pub acls: bool,
-    /// Extended attributes (`-X`).
+    /// Preserve extended attributes (`-X`).
     pub xattrs: bool,
-    /// Attributes, too, in which rsync notes what it could not set (`-XX`).
+    /// Transfer also the extended attributes in which rsync's `--fake-super` keeps privileged metadata (`-XX`).
     pub all_xattrs: bool,
-    /// Hard links (`-H`).
+    /// Preserve hard links (`-H`).
     pub hard_links: bool,
-    /// Read what the superuser may set from notes (`--fake-super` where the sources are).
+    /// Read privileged metadata from the `--fake-super` attributes (`--fake-super` at the source).
     pub reads_notes: bool,
-    /// The same is noted (`--fake-super` where the destination is).
+    /// Write privileged metadata into the `--fake-super` attributes (`--fake-super` at the destination).
     pub writes_notes: bool,
-    /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
+    /// Transfer numbers of users and groups unchanged, without mapping by name (`--numeric-ids`).
     pub numeric_ids: bool,
-    /// Powers that the receiver uses.
+    /// Superuser powers that the receiver uses.
     pub powers: Powers,
-    /// Changes of the sender's permission bits (`--chmod`).
+    /// Changes to the sender's permission bits (`--chmod`).
     pub chmod: ModeRules,
-    /// Rules for owners (`--usermap`).
+    /// Mapping rules for users (`--usermap`).
     pub user_map: IdRules,
-    /// Rules for groups (`--groupmap`).
+    /// Mapping rules for groups (`--groupmap`).
     pub group_map: IdRules,
 }
 
 impl Metadata {
-    /// Returns true where a sender sends names of users.
+    /// True if the sender sends names of users.
     #[must_use]
     pub const fn names_users(&self) -> bool {
         !self.numeric_ids && (self.users || self.acls)
     }
 
-    /// Returns true where a sender sends names of groups.
+    /// True if the sender sends names of groups.
     #[must_use]
     pub const fn names_groups(&self) -> bool {
         !self.numeric_ids && (self.groups || self.acls)
     }
 
-    /// Metadata that a sender reads.
+    /// Returns the metadata that the sender reads.
     #[must_use]
     pub const fn seen_by_sender(&self) -> MetaMask {
         let xattrs = match (self.xattrs, self.all_xattrs) {
@@ -76,7 +76,7 @@ impl Metadata {
         MetaMask { xattrs, fake_super: self.reads_notes, ..self.seen() }
     }
 
-    /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
+    /// Returns the metadata that the receiver reads. An unprivileged receiver sees only `user.` extended attributes.
     #[must_use]
     pub const fn seen_by_receiver(&self, is_privileged: bool) -> MetaMask {
         let xattrs = match (self.xattrs, is_privileged) {
@@ -85,13 +85,14 @@ impl Metadata {
             (true, false) => XattrScope::User,
             (true, true) => XattrScope::All,
         };
-        // What is compared is not to change what is carried.
+        // Reading a file to compare it must not change an access time that is transferred.
         let untouched = self.untouched || self.accessed;
-        // Names of one file are known as such though they need not stay so.
+        // Hard links at the destination are recognized even if the run need not preserve them.
         MetaMask { xattrs, fake_super: self.writes_notes, untouched, linked: true, ..self.seen() }
     }
 
-    /// The bits of a mode that an entry of the mode `old` lacks, and that are not set here.
+    /// Returns the bits of the mode `new` that are not set: those in `LENDING_BITS` that the entry's mode `old`
+    /// lacks, where the receiver is [`Powers::Confined`].
     #[must_use]
     pub fn withheld(&self, new: u32, old: u32) -> u32 {
         let withholds = self.powers == Powers::Confined && !self.writes_notes;
@@ -115,15 +116,15 @@ impl Metadata {
 /// Use of the superuser's powers: giving files away, making devices, setting any extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Powers {
-    /// Use them as the superuser.
+    /// Use the powers if the receiver is the superuser.
     #[default]
     Own,
-    /// Try (`--super`).
+    /// Try to use the powers, whoever the receiver is (`--super`).
     Tried,
-    /// Never (`--no-super`).
+    /// Never use the powers (`--no-super`).
     Waived,
-    /// Never, and nobody gets the rights of another by a bit of a mode either: in a volume of a server, which says so
-    /// to itself. To the other end it is [`Self::Waived`].
+    /// Never use the powers, and set no mode bits that lend one user's rights to another. A server chooses this for
+    /// its volumes; the other end sees [`Self::Waived`].
     Confined,
 }
 
@@ -209,20 +210,21 @@ impl Wire for Metadata {
     }
 }
 
-/// Symlinks that are followed or left out. By default all are links.
+/// Symlinks that are followed or left out. By default every symlink is transferred as a symlink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Symlinks that are followed where the sources are.
+    /// Symlinks that are followed at the source.
     pub follow: Follow,
-    /// Leave out those that may lead out of the tree (`--safe-links`).
+    /// Leave out symlinks that may lead out of the tree (`--safe-links`).
     pub safe: bool,
-    /// The receiver puts a word before targets that makes them lead nowhere (`--munge-links` at the destination).
+    /// The receiver adds a prefix to symlink targets that makes them lead nowhere (`--munge-links` at the
+    /// destination).
     pub munge: bool,
-    /// Take symlinks of the receiver for the directories that they lead to, where the sender has directories (`-K`).
+    /// Treat the receiver's symlinks to directories as directories, where the sender has directories (`-K`).
     pub keep_dirs: bool,
-    /// The sender takes that word off (`--munge-links` at the sources).
+    /// The sender strips the prefix from symlink targets (`--munge-links` at the source).
     pub unmunge: bool,
-    /// Follow symlinks on the way to directories that options name, whoever made them (`--insecure-links`).
+    /// Follow symlinks of any owner on the way to directories that options name (`--insecure-links`).
     pub insecure: bool,
 }
 

@@ -4,27 +4,28 @@ use deltic_core::codec::{CodecError, Reader};
 
 use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 
-/// Removals besides [`Delete`](super::Delete). Everything is off by default.
+/// Removals beyond [`Delete`](super::Delete). Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remove {
-    /// A full directory gives way to what is no directory, though nothing else is deleted (`--force`).
+    /// Delete a full directory that a non-directory replaces, even if nothing else is deleted (`--force`).
     pub force: bool,
-    /// Delete though the source could not be listed or read in full (`--ignore-errors`).
+    /// Delete even if the source could not be listed or read in full (`--ignore-errors`).
     pub ignore_errors: bool,
-    /// Sources that have arrived go, but for directories (`--remove-source-files`).
+    /// Remove sources after their arrival, except directories (`--remove-source-files`).
     pub sources: bool,
-    /// Ask the user of the dialling end where [`Delete::Guarded`](super::Delete::Guarded) would remove nothing.
+    /// Ask the user at the dialling end where [`Delete::Guarded`](super::Delete::Guarded) would delete nothing.
     pub asks: bool,
-    /// Keep what is replaced or deleted under another name (`--backup`).
+    /// Keep replaced or deleted entries under another name (`--backup`).
     pub backup: Option<Backup>,
 }
 
-/// Place of old versions.
+/// Place and names of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// A tree of their own, absolute or from the destination's root; else beside the new ones.
+    /// Tree for backups, absolute or relative to the destination's root; `None` keeps backups beside the new
+    /// versions.
     pub dir: Option<Box<[u8]>>,
-    /// Suffix of their names.
+    /// Suffix of the backups' names.
     pub suffix: Box<[u8]>,
 }
 
@@ -37,7 +38,7 @@ impl Wire for Backup {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (dir, suffix): (Option<Box<[u8]>>, Box<[u8]>) = (Wire::take(from)?, Wire::take(from)?);
         let is_name = |byte: &u8| !matches!(byte, b'/' | 0);
-        // Without either an old version would be kept as itself.
+        // Without a directory and a suffix the backup would have the name of the new version.
         if dir.is_none() && suffix.is_empty() || !suffix.iter().all(is_name) {
             return Err(CodecError::OutOfRange.into());
         }

@@ -1,42 +1,42 @@
-//! Selection among the sources.
+//! Selection among the source entries.
 
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Mounts;
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// Names that take part, besides the rules. Everything is off by default.
+/// Names that take part, besides the filter rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Select {
-    /// Take directories without what is in them (`--dirs`).
+    /// Transfer directories without their contents (`--dirs`).
     pub dirs: bool,
-    /// Names keep the directories that they were named with (`--relative`).
+    /// Keep the directories of each source argument in the destination's paths (`--relative`).
     pub relative: bool,
-    /// Make these directories, and leave them alone otherwise (`--no-implied-dirs`).
+    /// Create the implied directories of `--relative`, but do not change existing ones (`--no-implied-dirs`).
     pub plain_implied_dirs: bool,
-    /// Leave out directories without files (`--prune-empty-dirs`).
+    /// Leave out directories that hold no files (`--prune-empty-dirs`).
     pub prune_empty_dirs: bool,
-    /// Make every missing directory on the way to the destination (`--mkpath`).
+    /// Create every missing directory on the way to the destination (`--mkpath`).
     pub mkpath: bool,
-    /// Tell what there is, and bring nothing (`--list-only`).
+    /// List the entries, transfer nothing (`--list-only`).
     pub list_only: bool,
-    /// The destination's directory must be there: it is not made.
+    /// The destination directory must exist: a missing one is not created.
     pub existing: bool,
-    /// Treatment of other file systems (`--one-file-system`).
+    /// Treatment of mount points of other file systems (`--one-file-system`).
     pub mounts: Mounts,
-    /// Meaning of a source that is not there.
+    /// Treatment of a missing source argument.
     pub missing: Missing,
 }
 
-/// Meaning of a source that is not there.
+/// Treatment of a missing source argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// A failure.
+    /// The argument fails.
     #[default]
     Fail,
-    /// No meaning (`--ignore-missing-args`).
+    /// The argument is ignored (`--ignore-missing-args`).
     Ignore,
-    /// Removal at the destination as well (`--delete-missing-args`).
+    /// The name is deleted at the destination too (`--delete-missing-args`).
     Delete,
 }
 

@@ -1,14 +1,14 @@
-//! Runs in which a directory's tally may stand for the list of its entries.
+//! Runs in which the tally of a directory may replace the list of its entries.
 
 use deltic_tree::{ComparedAttributes, Follow};
 
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 
 impl Options {
-    /// What a tally of a directory compares, if runs of these options tell tallies. Equal ones mean that every entry
-    /// is up to date and that no other is to go: so they are not told where options find something to do with such an
-    /// entry, or compare more than a tally says, or where each is to be told. An option of a group has its word here,
-    /// or nothing builds.
+    /// Returns the attributes that tallies compare, or `None` if runs with these options use no tallies. Equal
+    /// tallies mean that every entry of the directory is up to date and that no other entry is deleted. So tallies
+    /// are off where the options act on up-to-date entries, compare more than a tally covers, or report every entry.
+    /// A new option in one of these groups does not compile until it is decided here.
     #[must_use]
     pub fn tallied(&self) -> Option<ComparedAttributes> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
@@ -38,7 +38,7 @@ impl Options {
             ignore_times,
             window,
             alternates,
-            // An entry that is equal in all is up to date whatever these say.
+            // An entry whose attributes are all equal is up to date, whatever these options say.
             update: _,
             existing: _,
             ignore_existing: _,
@@ -50,7 +50,7 @@ impl Options {
             trusted,
         } = compare;
         let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
-        // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
+        // No file is read for a tally: its digest is known, or the directory has no tally.
         let quick = quick && (!checksum || *cached && trusted.is_none());
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
@@ -68,7 +68,7 @@ impl Options {
 }
 
 impl Metadata {
-    /// Metadata that a tally compares; `None` where a run compares more.
+    /// Returns the metadata that a tally compares; `None` if a run compares more.
     fn tallied(&self) -> Option<ComparedAttributes> {
         let Self {
             users,
@@ -83,7 +83,7 @@ impl Metadata {
             reads_notes,
             writes_notes,
             chmod,
-            // They come with attributes, change nothing that is compared, or say which number here is which there.
+            // These options depend on attributes, change nothing that is compared, or only map ids.
             all_xattrs: _,
             devices: _,
             specials: _,

@@ -1,44 +1,45 @@
-//! Writing of files.
+//! How files are written.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// Ways of new versions to their place. Everything is off by default.
+/// How new versions get to their place. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writing {
-    /// Zeros become holes (`--sparse`).
+    /// Write runs of zeros as holes (`--sparse`).
     pub sparse: bool,
-    /// A file has all of its blocks before it has content (`--preallocate`).
+    /// Allocate all blocks of a file before writing (`--preallocate`).
     pub preallocate: bool,
-    /// A file that is there is changed where it is (`--inplace`).
+    /// Change existing files in place (`--inplace`).
     pub inplace: bool,
-    /// New versions get their names when all are there (`--delay-updates`).
+    /// Rename new versions into place only when all are complete (`--delay-updates`).
     pub delay: bool,
-    /// Files that only grow; all do so in place.
+    /// Treatment of files that only grow; appended files are written in place.
     pub append: Append,
-    /// Place where new versions grow (`--temp-dir`), absolute or from the destination's root.
+    /// Directory for staged files (`--temp-dir`), absolute or relative to the destination's root.
     pub temp_dir: Option<Box<[u8]>>,
-    /// Place of versions that are not complete (`--partial-dir`), absolute or from the directory of each file.
+    /// Directory for incomplete versions (`--partial-dir`), absolute or relative to the directory of each file.
     pub partial_dir: Option<Box<[u8]>>,
 }
 
-/// Treatment of files that are shorter at the receiver; there the others keep their content.
+/// Treatment of files that are shorter at the receiver. With an append option all other existing files keep their
+/// content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Append {
     /// No special treatment.
     #[default]
     Never,
-    /// Put what they lack behind what they have, whatever that is (`--append`).
+    /// Append the missing bytes without comparing the existing ones (`--append`).
     Blindly,
-    /// Compare what they have as well (`--append-verify`).
+    /// Append the missing bytes and verify the existing ones (`--append-verify`).
     Verified,
 }
 
 closed_set!(Append: Never = 0, Blindly = 1, Verified = 2);
 
 impl Writing {
-    /// Returns true for options that go together.
+    /// True if these options can be combined.
     fn makes_sense(&self) -> bool {
         let elsewhere = self.delay || self.partial_dir.is_some();
         !(self.inplace && elsewhere) && (self.inplace || self.append == Append::Never)
