@@ -8,8 +8,8 @@
 //! end     = Over
 //! ```
 //!
-//! The steps of a content are those of a [delta file](deltic_core::format::delta): new, front to back. Where there is
-//! no old version all of them are literals.
+//! The steps of a content are those of a [delta file](deltic_core::format::delta): the new version from front to
+//! back. Without an old version all steps are literals.
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Reader};
@@ -25,42 +25,44 @@ use crate::message::{Payload, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
 use crate::wire::codec::{Bad, Wire, whole};
 
-/// The first bytes of a batch; the last of them is the version.
+/// Magic of a batch file; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"DELTICB\x01";
 
 /// A frame of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// The first: how it was written, and the name of the one file that it brings, if that is all.
+    /// The first frame: the options of the run that wrote the batch, and the file's name if the batch holds a single
+    /// file.
     Asked(Option<Name>, Box<Options>),
     /// A frame of the list.
     Told(ToReceiver),
-    /// A frame of contents.
+    /// A frame of the contents.
     Part(Part),
 }
 
-/// Frames of a batch that sessions do not have.
+/// Frames that exist in batches and not in sessions.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The steps of this file's new version follow; `spec` cuts both versions for their digests.
+    /// Begins the steps of a file's new version; `spec` cuts both versions for their digests.
     Content { path: RelPath, meta: Meta, old: Option<Old>, spec: ChunkerSpec },
-    /// The next bytes of new are these of old.
+    /// Copies the next bytes of the new version from this span of the old version.
     Copy { span: Span },
-    /// The next bytes of new are these, `len` in all.
+    /// Holds the next `len` bytes of the new version.
     Literal { len: u32, payload: Payload },
-    /// The digest of new; nothing, if it changed while it was read: then there is no content of this file.
+    /// Digest of the new version; `None` if the file changed while it was read: then the batch has no content of the
+    /// file.
     Proof { digest: Option<Digest> },
-    /// The last: as many contents came, and this is BLAKE3 of all bytes before this frame.
+    /// The last frame: the number of contents, and the BLAKE3 digest of all bytes before this frame.
     Over { files: u64, digest: Digest },
 }
 
 /// The old version that a content starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Old {
-    /// Its digest.
+    /// Digest of the old version.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// Length of the old version in bytes.
     pub len: u64,
 }
 
@@ -76,7 +78,7 @@ impl Frame {
     /// Reads a frame.
     ///
     /// # Errors
-    /// [`PeerError`] where it is malformed, or no batch has such.
+    /// [`PeerError`] where the frame is malformed or its type does not occur in batches.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         const FIRST_PART: u8 = 97;
         match kind {
@@ -93,15 +95,14 @@ impl Frame {
     }
 }
 
-/// The frame that a batch begins with.
+/// Returns the frame that a batch begins with.
 #[must_use]
 pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
     let (destination, names) = (Box::default(), NamesFrom::Nowhere);
     Request::Receive { destination, single, names, options }.encode()
 }
 
-/// Returns true for the kinds of frames of a sender's list: `Listing`, `Listed`, `Missing` and `Owners`. Batches have
-/// them too.
+/// True for the frame types of a sender's list that batches contain: `Listing`, `Listed`, `Missing` and `Owners`.
 #[must_use]
 pub const fn is_told(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
@@ -109,8 +110,9 @@ pub const fn is_told(kind: u8) -> bool {
 
 const REQUEST: u8 = 2;
 
-/// How a batch is read that was `written` so, if `asked` to: what is brought over, and what counts as changed, is what
-/// it was; what goes besides, and how files are written, is what is asked for. Rules are both's.
+/// Combines the options that a batch was `written` with and the options that the reader `asked` for. The selection of
+/// entries and the comparison come from `written`. Deletion and the way files are written come from `asked`. Filter
+/// rules come from both.
 #[must_use]
 pub fn read_as(written: Options, mut asked: Options) -> Options {
     let Options { recursive, links, modes, times, metadata, follow, select, compare, .. } = written;
@@ -118,7 +120,7 @@ pub fn read_as(written: Options, mut asked: Options) -> Options {
     asked.metadata = Metadata { writes_notes: asked.metadata.writes_notes, ..metadata };
     let Select { list_only, mkpath, .. } = asked.select;
     asked.select = Select { list_only, mkpath, ..select };
-    // What was munged is told as it was.
+    // Munged symlink targets are in the batch as sent.
     let follow = Links { unmunge: false, insecure: asked.follow.insecure, ..follow };
     let (checksum, whole_file) = (false, true);
     Options { recursive, links, modes, times, follow, compare, checksum, whole_file, ..asked }
@@ -147,7 +149,7 @@ impl Wire for Span {
 }
 
 impl Payload {
-    /// Returns true for a literal of a batch, of `len` bytes. Batches of this version have none without its zeros.
+    /// True if the payload is a valid batch literal of `len` bytes: not sparse, and not too long.
     #[must_use]
     pub fn is_literal_of(&self, len: u32) -> bool {
         let is_sparse = matches!(self, Self::Sparse(_));

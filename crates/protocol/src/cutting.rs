@@ -1,5 +1,5 @@
-//! Cuts one file by segments, which any number of threads may do at once, and joins them (docs/decisions/0015). A chunk
-//! comes out as whoever cuts makes it, with its fingerprint or with other sums.
+//! Cuts one file in segments, which any number of threads may cut at once, and joins the segments
+//! (docs/decisions/0015). The caller decides the form of a chunk: with its fingerprint or with other sums.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use deltic_core::chunk::{ChunkerSpec, FileSegments, Segment, SegmentChunks, Segm
 
 use crate::limits::SEGMENT_BYTES;
 
-/// Most segments of one file that are asked for and not joined.
+/// Most segments of one file that are requested and not yet joined.
 const AHEAD: u64 = 16;
-/// Longest chunks that a segment has room for, at least: a few are read twice for each segment.
+/// Least number of longest chunks that fit a segment: each segment reads a few chunks twice.
 const LONGEST_PER_SEGMENT: u64 = 64;
 
-/// The place of a run, for whoever brings the run.
+/// Position of a run of chunks in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The segment of this number.
+    /// The segment with this number.
     Segment(u64),
-    /// The bytes between segments whose boundaries had not met.
+    /// The bytes between two segments whose chunk boundaries did not meet.
     Seam,
 }
 
-/// A version of a file on its way to being chunks.
+/// One version of a file while it is cut.
 #[derive(Debug)]
 pub(crate) struct Cutting<T> {
     segments: FileSegments,
     len: u64,
-    /// The number of the next segment to be asked for, and of the next one to be joined.
+    /// Numbers of the next segment to request, and of the next segment to join.
     next: u64,
     joined: u64,
-    /// Runs that came before those in front of them.
+    /// Runs that arrived before an earlier run.
     early: BTreeMap<u64, SegmentChunks<T>>,
     stitch: SegmentStitcher<T>,
     seam_out: bool,
@@ -50,7 +50,7 @@ impl<T> Cutting<T> {
         }
     }
 
-    /// The next piece that may be cut now.
+    /// Returns the next segment or seam that may be cut now.
     pub(crate) fn next(&mut self) -> Option<(Part, Segment)> {
         if !self.seam_out
             && let Some(seam) = self.stitch.seam()
@@ -66,7 +66,7 @@ impl<T> Cutting<T> {
         Some((Part::Segment(self.next - 1), segment))
     }
 
-    /// Takes what was cut; all chunks that have become certain, in order.
+    /// Takes the chunks of one part. Returns all chunks that have become final, in order.
     pub(crate) fn take(&mut self, part: Part, run: SegmentChunks<T>) -> Vec<T> {
         let mut certain = match part {
             Part::Seam => {
@@ -85,7 +85,7 @@ impl<T> Cutting<T> {
         certain
     }
 
-    /// Returns true once all chunks have been given.
+    /// True once all chunks have been returned.
     pub(crate) const fn is_complete(&self) -> bool {
         self.stitch.final_end() == self.len
     }

@@ -1,5 +1,5 @@
-//! Digests of whole files, by which contents are compared that a recipe need not tell (`-c`): what either end asks its
-//! driver for, a batch of files at a time.
+//! Requests for digests of whole files, which compare contents without a recipe (`-c`). Both ends ask their driver
+//! for digests in batches of files.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use deltic_tree::RelPath;
 
 use crate::message::FileNo;
 
-/// Files whose digests are to be taken, in the order in which they were asked for.
+/// Files whose digests are requested, in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Digesting {
     waiting: VecDeque<(FileNo, RelPath, u64)>,
     out: usize,
 }
 
-/// Batches under way: what is asked for besides them does not wait behind them all.
+/// Most batches under way, so that later work does not wait behind all requests.
 const BATCHES_AT_ONCE: usize = 32;
 const BATCH_FILES: usize = 64;
-/// Bytes of a batch of several files: hashed in a few milliseconds.
+/// Most bytes in a batch of several files: a few milliseconds of hashing.
 const BATCH_BYTES: u64 = 8 << 20;
 
 impl Digesting {
@@ -26,7 +26,7 @@ impl Digesting {
         self.waiting.push_back((file, path, len));
     }
 
-    /// The next batch, if another may be under way.
+    /// Returns the next batch, if another batch may be under way.
     pub(crate) fn next(&mut self) -> Option<(Vec<FileNo>, Vec<RelPath>)> {
         if self.out >= BATCHES_AT_ONCE || self.waiting.is_empty() {
             return None;
@@ -45,7 +45,7 @@ impl Digesting {
         Some((files, paths))
     }
 
-    /// A batch was answered.
+    /// Records that a batch was answered.
     pub(crate) const fn answered(&mut self) {
         self.out -= 1;
     }

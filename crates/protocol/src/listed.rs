@@ -1,4 +1,4 @@
-//! The bytes of attributes and ACLs of entries that are listed and not settled, as both ends count them.
+//! Bytes of attributes and ACLs of entries that are listed and not yet settled, as both ends count them.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,17 @@ use deltic_tree::Entry;
 
 use crate::limits::LISTED_BYTES;
 
-/// The bytes of each listing that has some, until all its entries are settled.
+/// Attribute bytes of each listing that has any, until all entries of the listing are settled.
 #[derive(Debug, Default)]
 pub(crate) struct ListedBytes {
-    /// The number behind the last entry of each, and its bytes.
+    /// For each listing: the number after its last entry, and its bytes.
     listings: VecDeque<(u64, usize)>,
     sum: usize,
 }
 
 impl ListedBytes {
-    /// Counts a listing whose last entry is the one before `upto`. Returns whether there was room for it.
+    /// Adds a listing that ends before entry `upto`. Returns false if the listing has attribute bytes and there was
+    /// no room.
     pub(crate) fn take(&mut self, entries: &[Entry], upto: u64) -> bool {
         let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
         let had_room = self.has_room();
@@ -26,14 +27,14 @@ impl ListedBytes {
         bytes == 0 || had_room
     }
 
-    /// Entries below `upto` are settled.
+    /// Removes the listings whose entries are all below `upto`: those entries are settled.
     pub(crate) fn settle(&mut self, upto: u64) {
         while let Some((_, bytes)) = self.listings.pop_front_if(|(last, _)| *last <= upto) {
             self.sum -= bytes;
         }
     }
 
-    /// Returns true where one more listing has room.
+    /// True if there is room for one more listing.
     pub(crate) const fn has_room(&self) -> bool {
         self.sum < LISTED_BYTES
     }
@@ -62,7 +63,7 @@ mod tests {
         };
         assert!(listed.take(&[entry(LISTED_BYTES / 2)], 1) && listed.has_room());
         assert!(listed.take(&[entry(LISTED_BYTES / 2)], 2) && !listed.has_room());
-        // What has none counts as an entry alone.
+        // Entries without attributes add no bytes.
         assert!(listed.take(&[plain], 3));
         assert!(!listed.take(&[entry(0)], 4));
         listed.settle(1);

@@ -1,6 +1,6 @@
 //! Entries of a directory as bytes, for a process that remembers millions of entries.
 //!
-//! An entry takes the bytes that it takes on the wire. The bytes never leave the process.
+//! An entry takes as many bytes as on the wire. The bytes never leave the process.
 
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::meta::{HardLink, Inode};

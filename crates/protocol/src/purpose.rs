@@ -1,29 +1,28 @@
-//! What frames are sent for, so that traffic can be told apart by whoever counts it. A new frame says it here, or
-//! nothing builds.
+//! Purposes of frames, by which traffic is counted. A new frame does not compile until its purpose is given here.
 
 use crate::message::{ToReceiver, ToSender};
 
-/// Purpose of a frame, as tables of traffic tell bytes apart.
+/// Purpose of a frame, by which tables of traffic split the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Greeting, lists, beginnings and ends of files, results.
+    /// Greeting, lists, starts and ends of files, results.
     Control,
-    /// Sums of the chunks or blocks of a version, from either end.
+    /// Sums of chunks or blocks of a version, from either end.
     Recipe,
-    /// Requests to tell more.
+    /// Requests for groups, chunks or blocks.
     Need,
-    /// Confirmation of suspected matches.
+    /// Confirmations of suspected matches.
     Confirm,
-    /// Bytes of new, and where they go.
+    /// Bytes of the new version, and their positions.
     Literal,
 }
 
 impl Purpose {
-    /// All of them, in the order of tables.
+    /// All purposes, in the order of tables.
     pub const ALL: [Self; 5] =
         [Self::Control, Self::Recipe, Self::Need, Self::Confirm, Self::Literal];
 
-    /// Its name in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +36,7 @@ impl Purpose {
 }
 
 impl ToReceiver {
-    /// The purpose of the frame.
+    /// Returns the purpose of the frame.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         match self {
@@ -68,7 +67,7 @@ impl ToReceiver {
 }
 
 impl ToSender {
-    /// The purpose of the frame.
+    /// Returns the purpose of the frame.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         match self {
@@ -88,9 +87,9 @@ impl ToSender {
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
-            // Sums of what old has in the gaps, or of all of its blocks.
+            // Sums of the old version's blocks: of those in the gaps, or of all.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
-            // With what is needed in any case: the two are one answer.
+            // A `Match` also carries needs: one answer holds both.
             Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,
         }
     }

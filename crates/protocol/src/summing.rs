@@ -1,4 +1,5 @@
-//! Cuts and sums one version of a file as its strategy shares the work among threads (ParaSync §2.3, §3.1).
+//! Cuts and sums one version of a file, with the work shared among threads as the strategy says (ParaSync §2.3,
+//! §3.1).
 //!
 //! ```text
 //! Parallel::No          a segment after the other: cut, sum
@@ -7,7 +8,7 @@
 //! Parallel::Regions     all segments at once, cut and summed apart; stitched as they come
 //! ```
 //!
-//! In all of them sums come out in the order of the file, and are those of one pass (laws 2 and 3).
+//! In every mode the sums come out in the order of the file and equal those of a single pass (laws 2 and 3).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -23,36 +24,37 @@ use crate::cutting::{Cutting, Part};
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES};
 use crate::sums::Sum;
 
-/// A part of a version to be cut or summed: one piece of work.
+/// A portion of a version to be cut or summed: one piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Portion {
-    /// Cut and sum what is final in about a segment from here on.
+    /// Cut and sum the final chunks in about one segment from this offset.
     From(u64),
-    /// Find where chunks may end in these bytes; take no sums ([`TwoStage::sub_chunks`]).
+    /// Find possible chunk ends in these bytes, without sums ([`TwoStage::sub_chunks`]).
     Ends(Range<u64>, JudgeScope),
-    /// The same with sums.
+    /// Find possible chunk ends in these bytes, with sums of the bytes between.
     SubChunks(Range<u64>, JudgeScope),
-    /// Sum chunks of these lengths, one behind the other, from here on.
+    /// Sum consecutive chunks of these lengths from this offset.
     Chunks(u64, Vec<u32>),
-    /// Cut a segment as if a chunk started with it, and sum its chunks.
+    /// Cut a segment as if a chunk started with the segment, and sum the chunks.
     Segment(Segment),
-    /// Cut nothing: hash these bytes for the file's digest.
+    /// Hash these bytes for the file's digest, without cutting.
     Digest(Range<u64>),
 }
 
-/// Sums of a portion.
+/// Result of a portion.
 #[derive(Debug)]
 pub enum Summed {
-    /// Sums of [`Portion::From`] and [`Portion::Chunks`], none of [`Portion::Digest`]; true at the file's end.
+    /// Sums of [`Portion::From`] and [`Portion::Chunks`]; no sums for [`Portion::Digest`]. True at the end of the
+    /// file.
     Chunks(Vec<Sum>, bool),
     /// Chunks of [`Portion::Segment`], with their sums.
     Segment(SegmentChunks<Sum>),
-    /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked
-    /// for.
+    /// Sub-chunks of [`Portion::Ends`] and [`Portion::SubChunks`], with the strong sums of possible chunks if
+    /// requested.
     SubChunks(SubChunks<StrongSum>),
 }
 
-/// The place of a portion, for whoever brings its sums.
+/// Which portion a result belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Turn,
@@ -62,12 +64,12 @@ pub(crate) enum Step {
     Segment(u64),
     Judged,
     Front,
-    /// Chunks whose strong sums were not taken with the others, from this one on.
+    /// Chunks from this number on, whose strong sums were not computed with the others.
     Unnamed(u64),
 }
 
 impl Step {
-    /// Returns true for sums that answer it.
+    /// True if `summed` is the kind of result that this step yields.
     pub(crate) const fn fits(self, summed: &Summed) -> bool {
         match self {
             Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
@@ -79,13 +81,13 @@ impl Step {
     }
 }
 
-/// A version of a file on its way to being sums.
+/// One version of a file while it is summed.
 #[derive(Debug)]
 pub(crate) struct Summation {
     len: u64,
-    /// The end of the chunks whose sums were given.
+    /// End of the chunks whose sums were returned.
     given: u64,
-    /// A portion is under way that no other may accompany.
+    /// True while a portion is under way that must run alone.
     out: bool,
     complete: bool,
     stages: Option<Box<Stages>>,
@@ -93,7 +95,7 @@ pub(crate) struct Summation {
 }
 
 impl Summation {
-    /// The sums of a version of `len` bytes, with strong ones of all its chunks or without.
+    /// Prepares the sums of a version of `len` bytes, with strong sums of all chunks if `strong` is set.
     pub(crate) fn new(
         (parallel, spec): (ParallelMode, &ChunkerSpec),
         len: u64,
@@ -126,12 +128,12 @@ impl Summation {
         Self { len, given: 0, out: false, complete: false, stages, cutting }
     }
 
-    /// True where no portion hashes the file on its way.
+    /// True if no portion hashes the file while it is cut.
     pub(crate) fn hashes_apart(&self) -> bool {
         self.cutting.is_some()
     }
 
-    /// The next portion that may be done now.
+    /// Returns the next portion that may be processed now.
     pub(crate) fn next(&mut self) -> Option<(Step, Portion)> {
         if let Some(cutting) = &mut self.cutting {
             let (part, segment) = cutting.next()?;
@@ -152,7 +154,7 @@ impl Summation {
         Some((Step::Turn, Portion::From(self.given)))
     }
 
-    /// Takes what was made of a portion; all sums that have become certain, in order.
+    /// Takes the result of a portion. Returns all sums that have become final, in order.
     pub(crate) fn take(&mut self, step: Step, summed: Summed) -> Vec<Sum> {
         self.out &= step != Step::Turn;
         let sums = match (&mut self.stages, summed) {
@@ -178,42 +180,42 @@ impl Summation {
         sums
     }
 
-    /// Returns true once all sums were given.
+    /// True once all sums were returned.
     pub(crate) const fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Returns true for more chunks than anybody sends or keeps.
+    /// True if the version has more chunks than either end sends or keeps.
     pub(crate) fn is_too_much(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| stages.count > MAX_SUMS as u64)
     }
 }
 
-/// Two stages: ends in any order, chunks one after the other.
+/// Two stages: possible chunk ends in any order, then the chunks in sequence.
 #[derive(Debug)]
 struct Stages {
     len: u64,
-    /// Take sums only when all chunks are known.
+    /// Compute sums only when all chunks are known.
     defers: bool,
-    /// Take strong sums as well.
+    /// Compute strong sums too.
     names: bool,
-    /// The number of the next segment to be asked for, and of the next one to be joined.
+    /// Numbers of the next segment to request, and of the next segment to join.
     next: u64,
     joined: u64,
-    /// Runs that came before those in front of them.
+    /// Runs that arrived before an earlier run.
     early: BTreeMap<u64, SubChunks<StrongSum>>,
-    /// Until all chunks are known.
+    /// Merge of the sub-chunks; `None` once all chunks are known.
     merge: Option<SubChunkMerge<StrongSum>>,
-    /// The work that the merge asks for is under way.
+    /// True while work that the merge requested is under way.
     asked: bool,
-    /// The end and the number of the chunks that are known.
+    /// End offset and number of the chunks known so far.
     end: u64,
     count: u64,
-    /// Chunks that were not given, and whether all their sums are there.
+    /// Chunks not yet returned; true once all their sums are there.
     certain: VecDeque<(Sum, bool)>,
-    /// The number of the first of these.
+    /// Number of the first chunk in `certain`.
     first: u64,
-    /// Runs of chunks whose strong sums are to be taken: number of the first, place, lengths.
+    /// Runs of chunks that lack strong sums: number of the first chunk, offset, lengths.
     unnamed: VecDeque<(u64, u64, Vec<u32>)>,
 }
 
@@ -246,7 +248,7 @@ impl Stages {
         if self.defers { Portion::Ends(segment, judge) } else { Portion::SubChunks(segment, judge) }
     }
 
-    /// The next chunks to be summed by one thread, once all are known.
+    /// Returns the lengths of the next chunks for one thread to sum, once all chunks are known.
     fn turn(&self) -> Option<Vec<u32>> {
         if !self.defers || self.merge.is_some() {
             return None;
@@ -292,21 +294,21 @@ impl Stages {
         self.certain.drain(..known).map(|(sum, _)| sum).collect()
     }
 
-    /// Goes on merging.
+    /// Continues the merge.
     fn join(
         &mut self,
         with: impl FnOnce(&mut SubChunkMerge<StrongSum>) -> Vec<MergedChunk<StrongSum>>,
     ) {
         let Some(merge) = &mut self.merge else { return };
         let mut chunks = with(merge);
-        // Whoever takes no sums yet needs none of fronts.
+        // Without sums, no sum of a front is needed.
         while self.defers && matches!(merge.request(), Some(MergeRequest::Sum(_))) {
             chunks.append(&mut merge.split(Crc32c::EMPTY));
         }
         self.cut(chunks);
     }
 
-    /// The file's end cuts the last chunk short.
+    /// Ends the last chunk at the end of the file.
     fn finish(&mut self) {
         let all = self.joined * STAGE_BYTES >= self.len;
         let done = |merge: &mut SubChunkMerge<_>| all && merge.request().is_none();
@@ -315,7 +317,7 @@ impl Stages {
         }
     }
 
-    /// These chunks are certain.
+    /// Adds chunks that have become final.
     fn cut(&mut self, chunks: Vec<MergedChunk<StrongSum>>) {
         for MergedChunk { len, sum, whole } in chunks {
             let known = !self.defers && (!self.names || whole.is_some());
@@ -328,7 +330,7 @@ impl Stages {
         }
     }
 
-    /// The strong sum of the next chunk is to be taken.
+    /// Requests the strong sum of the next chunk.
     fn lacks_name(&mut self, len: u32) {
         let (no, start) = (self.count, self.end);
         match self.unnamed.back_mut() {
@@ -348,13 +350,14 @@ impl Stages {
     }
 }
 
-/// Files from which on regions pay: that many segments.
+/// Shortest file that is cut in regions, in bytes: 4 segments.
 const LEAST_SHARED_BYTES: u64 = 4 * SEGMENT_BYTES;
-/// Most segments of one version that are asked for and not joined.
+/// Most segments of one version that are requested and not yet joined.
 const AHEAD: u64 = 16;
-/// Most chunks whose strong sums are taken in one piece of work.
+/// Most chunks whose strong sums are computed in one piece of work.
 const MOST_UNNAMED: usize = 64;
-/// Bytes that the first stage takes at a time: long against what it judges byte by byte, and no longer than a cache.
+/// Bytes that the first stage takes at a time: much longer than the bytes that it judges one by one, and no longer
+/// than a cache.
 const STAGE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -395,7 +398,7 @@ mod tests {
         Sum { len: chunk.len() as u32, weak: WeakKind::Crc32c.of(chunk), strong }
     }
 
-    /// As a thread does it.
+    /// Processes a portion as a thread does.
     fn done(
         spec: &ChunkerSpec,
         data: &[u8],
@@ -431,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Laws 2 and 4: whichever of many threads is done first, sums are those of one pass, in order.
+    /// Laws 2 and 4: sums are those of one pass, in order, whichever thread is done first.
     #[test]
     fn law4_sums_do_not_depend_on_who_is_done_first() {
         let (mut dice, mut most_at_once) = (1u64, 0);
@@ -477,7 +480,7 @@ mod tests {
         assert!(most_at_once > 3, "{most_at_once} at once");
     }
 
-    /// The phases of pdsync: no sum is taken before all ends are known, and then by one thread.
+    /// The phases of pdsync: no sum is computed before all ends are known, and then one thread computes them.
     #[test]
     fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
         let strategy = Strategy::named("pdsync").expect("a preset");

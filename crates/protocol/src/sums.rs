@@ -1,5 +1,5 @@
-//! Sums of strategies other than Deltic's own: ways to cut and sum, and searches
-//! (docs/protocol.md, "Other strategies").
+//! Sums of the strategies other than Deltic's own: how to cut and sum, and searches (docs/protocol.md, "Other
+//! strategies").
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,47 +18,47 @@ use crate::work::Turn;
 
 pub use crate::message::{Over, PatchStep, Sum, SumLine, Token};
 
-/// A chunker and the sums of each chunk. The session's key is the driver's to know.
+/// A chunker and the sums of each chunk. The driver knows the session's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summing {
     /// The chunker.
     pub chunker: ChunkerSpec,
-    /// The weak sum of each chunk.
+    /// Weak sum of each chunk.
     pub weak: WeakKind,
-    /// The strong sum of each chunk, if it is asked for.
+    /// Strong sum of each chunk, if requested.
     pub strong: Option<StrongKind>,
-    /// The key of these.
+    /// Key of the strong sums.
     pub keying: Keying,
 }
 
 /// The key of strong sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keying {
-    /// The session's.
+    /// The session's key.
     Session,
-    /// None: they are what storage keeps, or would keep.
+    /// No key: these are sums that storage keeps, or would keep.
     Plain,
 }
 
 impl Keying {
-    /// The key, where `session` is the session's.
+    /// Returns `session`, the session's key, if strong sums use one.
     #[must_use]
     pub fn key<K>(self, session: K) -> Option<K> {
         (self == Self::Session).then_some(session)
     }
 }
 
-/// A search that a driver goes on with.
+/// A search of one file, which a driver starts or continues.
 #[derive(Debug)]
 pub enum Search {
-    /// From the start.
+    /// Starts a search.
     New(BlockSums, search::Locality, Keying),
-    /// From where it stopped.
+    /// Continues a search where it stopped.
     On(Box<Searcher>),
 }
 
 impl Search {
-    /// The search itself; `key` is that of the session's strong sums.
+    /// Returns the searcher; `key` is the session's key for strong sums.
     #[must_use]
     pub fn searcher(self, key: Option<SumKey>) -> Box<Searcher> {
         match self {
@@ -71,7 +71,7 @@ impl Search {
     }
 }
 
-/// The sums of a strategy that is not Deltic's own.
+/// Sums of a strategy that is not Deltic's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) strategy: Strategy,
@@ -81,7 +81,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// The sums of `how`, if the strategy has any.
+    /// Returns the sums for a transfer of kind `how`, if the strategy has sums for that kind.
     pub(crate) fn of(strategy: Strategy, how: How) -> Option<Self> {
         let strong = match how {
             How::Strategy => strategy.strong,
@@ -91,13 +91,14 @@ impl Ways {
         Some(Self { strategy, weak: strategy.weak?, strong, keying: Keying::Session })
     }
 
-    /// True where the ends of a file that goes so agree on the sums that their storage keeps, if both can.
+    /// True if the ends agree, for each file, on the sums that their storage keeps.
     pub(crate) fn negotiates(self) -> bool {
         let Strategy { conversation, sums, .. } = self.strategy;
         conversation == Conversation::Signature && sums == SumSource::Stored
     }
 
-    /// The same with a signature of sums that storage keeps so, and its blocks; `None` where there is none.
+    /// Returns these sums adapted to a signature of stored sums, and the chunker of the blocks; `None` if the
+    /// strategy cannot use the stored sums.
     pub(crate) fn kept_so(
         self,
         BlockSumSpec { kind, block_bytes }: BlockSumSpec,
@@ -105,17 +106,19 @@ impl Ways {
         let len = FixedLen::new(block_bytes).ok().filter(|_| block_bytes <= self.strategy.longest);
         let ways = match kind.strong() {
             Some(strong) => Self { strong, keying: Keying::Plain, ..self },
-            // Of longer blocks than the strategy's no weak sum can be taken apart.
+            // Weak sums of blocks longer than the strategy's cannot be split.
             None if kind == SumKind::Crc32c => self,
             None => return None,
         };
         Some((ways, ChunkerSpec::Fixed(len?)))
     }
 
-    /// The sums that a signature of `old_len` bytes, in blocks of `spec` else, is made of; `None` for the strategy's.
+    /// Returns the stored sums that a signature of an old version of `old_len` bytes uses, or `None` for the
+    /// strategy's own sums, in blocks of `spec`.
     ///
-    /// The receiver's rule holds, which tells its sums first (SkySync §3.3.1, §3.3.2): its strong sums, and blocks that
-    /// are no shorter than those that it keeps weak ones of. Strong sums of the sender's do where it has none.
+    /// The receiver's rule applies, since the receiver sends its sums first (SkySync §3.3.1, §3.3.2): use the
+    /// receiver's strong sums; blocks must be at least as long as the blocks of the receiver's weak sums. The
+    /// sender's strong sums serve where the receiver has none.
     pub(crate) fn agreed(
         self,
         spec: ChunkerSpec,
@@ -133,7 +136,8 @@ impl Ways {
         [ours.filter(strong), theirs, longer].into_iter().flatten().find(fits)
     }
 
-    /// Bytes of strong sums that travel. The digest proves what BLAKE3 finds.
+    /// Returns the number of strong sum bytes that are sent. BLAKE3 sums are sent by half: the digest proves the
+    /// matches.
     pub(crate) fn strong_bytes(self) -> usize {
         match self.strong {
             StrongKind::Blake3 => MAX_STRONG_BYTES / 2,
@@ -141,10 +145,10 @@ impl Ways {
         }
     }
 
-    /// Sums of no block yet, to search by.
+    /// Returns an empty set of block sums, to search with.
     ///
     /// # Panics
-    /// Where the strategy does not roll.
+    /// If the strategy has no rolling search.
     pub(crate) fn block_sums(self, chunker: ChunkerSpec) -> BlockSums {
         let weak = match self.weak {
             WeakKind::Adler => RollingKind::Adler,
@@ -155,7 +159,7 @@ impl Ways {
         BlockSums::new(BlockSpec { len, weak, strong: self.strong, key: None })
     }
 
-    /// The order of copies and literals: with relative offsets each waits for the one before.
+    /// Returns the order of copies and literals: with relative offsets each step waits for the one before.
     pub(crate) fn delivery_turn(self) -> Turn {
         match self.strategy.delivery {
             Delivery::Phased | Delivery::InOrder => Turn::Own,
@@ -163,7 +167,7 @@ impl Ways {
         }
     }
 
-    /// The order of strong sums of matches.
+    /// Returns the order in which strong sums of matches are computed.
     pub(crate) fn matching_turn(self) -> Turn {
         match self.strategy.parallel {
             ParallelMode::No => Turn::Own,
@@ -174,7 +178,7 @@ impl Ways {
         }
     }
 
-    /// The use of so many threads, where 0 is as many as there are. One of them alone reads a file once.
+    /// Returns how `threads` threads share the work; 0 means one per processor. A single thread reads a file once.
     pub(crate) fn parallel(self, threads: u32) -> ParallelMode {
         match self.strategy.parallel {
             ParallelMode::Regions if threads == 1 => ParallelMode::No,
@@ -190,7 +194,7 @@ impl Ways {
     }
 }
 
-/// Writes sums down so that none crosses twice.
+/// Encodes sums for the wire so that no sum is sent twice for one file.
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
     count: u32,
@@ -208,7 +212,7 @@ impl Teller {
     }
 }
 
-/// The sums of a block that was told.
+/// Returns the sums of block `no`.
 pub(crate) fn sum_of(sums: &BlockSums, no: u32) -> Sum {
     let strong = StrongSum::from_bytes(sums.strong(no)).expect("it was a sum");
     Sum { len: sums.span(no).len, weak: sums.weak(no), strong }

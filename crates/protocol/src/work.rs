@@ -4,75 +4,75 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::report::Trouble;
 
-/// Names one piece of work until its answer.
+/// Identifies one piece of work until its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkId(u64);
 
-/// Names what a driver holds open for one attempt at one file; never used twice in a session.
+/// Identifies the open files of a driver for one attempt at one file; never used twice in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
-/// An answer that nothing waits for: a mistake of the driver, never of the peer.
+/// The driver gave an answer to work that is not under way, or of another kind: a bug of the driver, never of the
+/// peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an answer to work that is not under way, or of another kind")]
 pub struct UnknownAnswer;
 
-/// A piece of work that failed.
+/// A failure of one piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setback {
-    /// The trouble to report.
+    /// Trouble to report.
     pub trouble: Trouble,
-    /// The way to go on.
+    /// How the machine continues.
     pub then: Then,
 }
 
-/// Consequence of a setback.
+/// How the machine continues after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The file may succeed if it is tried again: something changed under the run.
+    /// Try the file again: it changed during the run, and a new attempt may succeed.
     Retry,
-    /// There was no room for it: it may succeed when nothing else is under way.
+    /// Wait: the disk had no room, and the file may succeed when nothing else is under way.
     WaitForRoom,
-    /// The file will not succeed.
+    /// Give the file up.
     GiveUp,
-    /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as
-    /// if they were.
+    /// Continue as if the work had succeeded. Only some attributes could not be set, which is reported.
     GoOn,
 }
 
-/// Place of an answer, as far as [`Jobs`] must know.
+/// Destination of an answer, as far as [`Jobs`] needs to know it.
 pub(crate) trait Concerns {
-    /// The attempt that the work is part of, unless it ends it.
+    /// Returns the attempt that the work belongs to; `None` for the work that ends an attempt.
     fn handle(&self) -> Option<Handle>;
 }
 
 /// When a piece of work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Any time.
+    /// At any time.
     Any,
-    /// When all that was asked for before in this way, for the same handle, is answered.
+    /// When all earlier `Own` work of the same handle is answered.
     Own,
 }
 
-/// Work waiting to be polled and work under way; `A` is what the machine needs to place the answer.
+/// Work waiting to be polled and work under way; `A` tells the machine where an answer belongs.
 ///
-/// The last work of a handle lets go of it, and is asked for once all other work of the handle is answered: a driver
-/// may do work in any order and still never meets a handle after its end.
+/// The last work of a handle closes the handle. This work is queued only after all other work of the handle is
+/// answered: a driver may do work in any order and never meets a closed handle.
 #[derive(Debug)]
 pub(crate) struct Jobs<W, A> {
     next: u64,
     queue: VecDeque<(WorkId, W)>,
-    /// Work that was to be polled and waits: it comes before the queue.
+    /// Work that an earlier poll held back; polled before the queue.
     held: VecDeque<(WorkId, W)>,
     asked: HashMap<WorkId, A>,
-    /// Pieces of work of each handle that are under way.
+    /// Number of pieces of work under way, for each handle.
     busy: HashMap<Handle, usize>,
-    /// Work that waits for its turn, behind that of the same handle which is under way.
+    /// Work that waits for its turn behind other work of the same handle.
     turns: HashMap<Handle, VecDeque<(WorkId, W)>>,
-    /// Those under way.
+    /// Work under way that others of its handle wait for.
     in_turn: HashMap<WorkId, Handle>,
-    /// The last work of handles that are busy.
+    /// Last work of handles that are still busy.
     last: HashMap<Handle, (W, A)>,
 }
 
@@ -122,7 +122,7 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.queue.push_back((id, work));
     }
 
-    /// The next one's turn, if this one had its own.
+    /// Begins the next waiting work of the handle, if the work `id` held the turn.
     fn end_turn(&mut self, id: WorkId) {
         let Some(handle) = self.in_turn.remove(&id) else { return };
         match self.turns.get_mut(&handle).and_then(VecDeque::pop_front) {
@@ -131,7 +131,7 @@ impl<W, A: Concerns> Jobs<W, A> {
         }
     }
 
-    /// Asks for the last work of `handle`; what was not begun of the rest is forgotten and returned.
+    /// Requests the last work of `handle`. Discards and returns the work of `handle` that no poll has returned.
     pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
         if !self.is_busy(handle) {
             self.ask(work, place);
@@ -161,7 +161,7 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.poll_but(|_| false)
     }
 
-    /// The next work, but for that which `waits`.
+    /// Returns the next work for which `waits` is false.
     pub(crate) fn poll_but(&mut self, waits: impl Fn(&W) -> bool) -> Option<(WorkId, W)> {
         if let Some(held) = self.held.pop_front_if(|(_, work)| !waits(work)) {
             return Some(held);
@@ -188,12 +188,12 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.asked.is_empty() && self.last.is_empty()
     }
 
-    /// Returns true where work of `handle` waits or is under way.
+    /// True if work of `handle` waits or is under way.
     pub(crate) fn is_busy(&self, handle: Handle) -> bool {
         self.busy.contains_key(&handle)
     }
 
-    /// Asks for the last work of `handle` if nothing else of it is under way.
+    /// Queues the last work of `handle` if no other work of the handle is under way.
     fn ask_idle(&mut self, handle: Handle) {
         if !self.is_busy(handle)
             && let Some((work, place)) = self.last.remove(&handle)

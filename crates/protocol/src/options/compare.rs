@@ -115,7 +115,7 @@ const STEPS: [u32; 5] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000];
 /// Further trees at the receiver besides the destination; each tree is an *alternate*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alternates {
-    /// Treatment of a file that one of them has.
+    /// Treatment of a file that an alternate has.
     pub usage: AlternateUse,
     /// Paths of the trees, absolute or relative to the destination's root; at most [`MAX_ALTERNATES`].
     pub dirs: Vec<Box<[u8]>>,

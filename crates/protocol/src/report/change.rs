@@ -13,13 +13,13 @@ pub struct Change {
     pub item: EntryType,
     /// The action.
     pub action: Action,
-    /// Differences before.
+    /// Differences between the old entry and the new one.
     pub differs: Differs,
-    /// The present state; empty for a name that was removed.
+    /// State of the new entry; empty for a deleted name.
     pub facts: Facts,
 }
 
-/// The present state of a changed name, for whoever shows it (`--out-format`).
+/// State of a changed name, for its display (`--out-format`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Length of a file, in bytes.
@@ -28,23 +28,23 @@ pub struct Facts {
     pub modified: Timestamp,
     /// Permission bits at the sender (`0o7777`).
     pub mode: u32,
-    /// Owner at the sender, where the [options](crate::options::Options::tells_owners) ask for it.
+    /// Owner at the sender, where the [options](crate::options::Options::tells_owners) request it.
     pub owner: Owner,
     /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
-    /// The name that it was made another one of, or stays another one of (`-H`); its own where that is an alternate's.
+    /// Name that this name is hard-linked to (`-H`); the entry's own name for a link to an alternate's file.
     pub linked: Option<RelPath>,
-    /// Bytes of the file that were sent.
+    /// Bytes of the file that were sent as literals.
     pub literal: u64,
-    /// Another file that it was matched against.
+    /// Other file that this file was matched against.
     pub from: Option<RelPath>,
-    /// The digest of all bytes, where the [options](crate::options::Options::tells_digests) ask for it and this end
-    /// knows it.
+    /// Digest of the whole content, where the [options](crate::options::Options::tells_digests) request it and this
+    /// end knows the digest.
     pub digest: Option<Digest>,
 }
 
 impl Facts {
-    /// The state in the sender's tree.
+    /// Returns the state in the sender's tree.
     #[must_use]
     pub fn of(meta: &Meta) -> Self {
         let target = match &meta.kind {
@@ -56,22 +56,24 @@ impl Facts {
     }
 }
 
-/// Action on a name.
+/// What a run did with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Created: nothing was there.
     Created,
-    /// Its content was replaced.
+    /// The content was replaced.
     Updated,
-    /// Only its attributes were set.
+    /// Only attributes were set.
     Touched,
     /// Removed.
     Deleted,
-    /// Nothing: it is up to date. Told where the [options](crate::options::Options::tells_unchanged) ask for it.
+    /// Nothing: the entry is up to date. Reported where the [options](crate::options::Options::tells_unchanged)
+    /// request it.
     Unchanged,
-    /// It was not there, and came from another tree of the receiver (`--copy-dest`), from which it differs.
+    /// Copied from an alternate (`--copy-dest`), but differs from the alternate's file; the name did not exist.
     Copied,
-    /// The options leave it out. Told where [`Action::Unchanged`] is, if the other end knows of it.
+    /// Skipped because of the options. Reported under the same options as [`Action::Unchanged`], if the other end
+    /// supports it.
     PassedOver(PassedOver),
 }
 
@@ -83,14 +85,14 @@ impl Action {
     }
 }
 
-/// Why a listed name is passed over.
+/// Why the run skipped a listed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassedOver {
-    /// Nothing stands in its place (`--existing`).
+    /// The name does not exist at the destination (`--existing`).
     New,
-    /// Something stands in its place (`--ignore-existing`).
+    /// The name exists at the destination (`--ignore-existing`).
     Exists,
-    /// The file in its place is newer (`--update`).
+    /// The destination's file is newer (`--update`).
     Newer,
     /// The file is too long (`--max-size`).
     Large,
@@ -113,9 +115,9 @@ pub struct Differs {
     pub user: bool,
     /// The group.
     pub group: bool,
-    /// When it was last read.
+    /// The access time.
     pub accessed: bool,
-    /// The ACL, or that of what is made in it.
+    /// The access ACL, or the default ACL of a directory.
     pub acl: bool,
     /// The extended attributes.
     pub xattrs: bool,

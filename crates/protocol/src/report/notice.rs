@@ -1,36 +1,37 @@
-//! Notices of a running machine, the last of which is the totals.
+//! Notices of a running machine. The totals are the last notice.
 
 use deltic_tree::{Meta, RelPath};
 
 use super::change::Change;
 use super::trouble::Trouble;
 
-/// The destination was not there, and was made (in a dry run: would be).
+/// The destination did not exist and was created (in a dry run: would be created).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeRoot {
-    /// Directories that were made: the root, and what lacked above it.
+    /// Number of created directories: the root and its missing parents.
     pub dirs: u64,
-    /// True where it holds the file that the destination names, and is not the destination itself.
+    /// True if the root is the parent of the file that the destination argument names.
     pub holds_file: bool,
 }
 
-/// A question to the user before many names are removed.
+/// Question to the user before many names are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Names that would go.
+    /// Number of names that would be deleted.
     pub names: u64,
-    /// Names that there are at the destination, those among them.
+    /// Number of names at the destination, including those that would be deleted.
     pub of: u64,
-    /// The first of those that would go, at most [`MAX_ASKED`](crate::limits::MAX_ASKED); of a directory only itself.
+    /// First names that would be deleted, at most [`MAX_ASKED`](crate::limits::MAX_ASKED); a directory counts as one
+    /// name.
     pub first: Vec<RelPath>,
 }
 
-/// Counts of a whole run, as the receiver saw it.
+/// Counts of a whole run, as seen by the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Regular files in the sender's list.
     pub files: u64,
-    /// Directories in the sender's list, with the root where it is part of the transfer.
+    /// Directories in the sender's list, including the root where the root is part of the transfer.
     pub dirs: u64,
     /// Symbolic links in the sender's list.
     pub links: u64,
@@ -38,28 +39,28 @@ pub struct Totals {
     pub devices: u64,
     /// FIFOs and sockets in the sender's list.
     pub specials: u64,
-    /// Length of all listed files and of where links point, in bytes.
+    /// Length of all listed files and symlink targets, in bytes.
     pub bytes: u64,
     /// Names that were created.
     pub created: u64,
     /// Files whose content was replaced or created.
     pub transferred: u64,
-    /// Length of those files, in bytes.
+    /// Length of the transferred files, in bytes.
     pub transferred_bytes: u64,
-    /// Bytes of them that were sent.
+    /// Bytes of the transferred files that were sent as literals.
     pub literal: u64,
-    /// Bytes of them that the receiver already had.
+    /// Bytes of the transferred files that the receiver already had.
     pub matched: u64,
-    /// Bytes of those that an interrupted run had left.
+    /// Matched bytes that an interrupted run had left.
     pub resumed: u64,
-    /// Names that were removed; in a dry run those that another run would remove.
+    /// Names that were deleted; in a dry run, names that a real run would delete.
     pub deleted: u64,
     /// Names that could not be synced.
     pub failed: u64,
 }
 
 impl Totals {
-    /// All names in the sender's list.
+    /// Returns the number of all names in the sender's list.
     #[must_use]
     pub const fn listed(&self) -> u64 {
         self.files + self.dirs + self.links + self.devices + self.specials
@@ -69,41 +70,41 @@ impl Totals {
 /// A notice of a running machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The sender's list so far; `complete` once it will not grow any more.
+    /// Progress of the sender's list.
     Listed {
-        /// Names of all kinds so far, also of those that take no part.
+        /// Names of all kinds so far, including names that take no part.
         names: u64,
         /// Regular files among them.
         files: u64,
-        /// Their length in bytes.
+        /// Length of those files in bytes.
         bytes: u64,
         /// True once the list is complete.
         complete: bool,
     },
-    /// More bytes of the listed files are settled: found up to date, matched or sent.
+    /// More bytes of the listed files are settled: up to date, matched or sent.
     Settled {
-        /// Bytes, never more in sum than were listed.
+        /// Bytes; the sum of all notices never exceeds the listed bytes.
         bytes: u64,
     },
-    /// Bytes that went over the wire so far, both ways; given now and then.
+    /// Bytes sent and received so far; reported now and then.
     Wire {
         /// Bytes since the session began.
         bytes: u64,
     },
-    /// Every file is in place or has failed: what is left is deleting, setting directories and flushing.
+    /// Every file is in place or has failed. Deletions, directory attributes and flushes remain.
     Closing,
-    /// A listed name; only where that is all there is to tell.
+    /// A listed name; only in runs that list and transfer nothing.
     Entry {
         /// Path below the root.
         path: RelPath,
         /// Metadata.
         meta: Meta,
     },
-    /// The destination was not there; told before any change.
+    /// The destination did not exist; reported before any change.
     MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),
-    /// A source that arrived is removed.
+    /// A source was removed after its arrival.
     Removed(RelPath),
     /// A name failed.
     Trouble(Trouble),

@@ -2,13 +2,13 @@
 
 use super::notice::Notice;
 
-/// How often an end compared a sum with one of the other end's, equal or not. What a tag, a bit or a length rules out
-/// is not compared; of a hash table only the entry that is found.
+/// Number of comparisons between sums of this end and the other end, equal or not. Candidates ruled out by a tag, a
+/// bit or a length are not counted; of a hash table only the entry found is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Weak sums, which only suggest: of chunks, of windows, of blocks in gaps.
+    /// Comparisons of weak sums, which only suggest a match: of chunks, of windows, of blocks in gaps.
     pub weak: u64,
-    /// Strong sums, and fingerprints, which need nothing to confirm them.
+    /// Comparisons of strong sums, and of fingerprints, which need no confirmation.
     pub strong: u64,
 }
 
@@ -19,7 +19,7 @@ impl Counts {
     }
 }
 
-/// Listed and settled bytes: keeps the promise of [`Notice::Settled`], whatever a peer claims.
+/// Listed and settled bytes; keeps the promise of [`Notice::Settled`], whatever a peer claims.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     listed: u64,
@@ -27,17 +27,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Adds bytes that are listed.
+    /// Adds listed bytes.
     pub(crate) const fn list(&mut self, bytes: u64) {
         self.listed = self.listed.saturating_add(bytes);
     }
 
-    /// Bytes listed so far.
+    /// Returns the bytes listed so far.
     pub(crate) const fn listed(&self) -> u64 {
         self.listed
     }
 
-    /// Adds bytes that are settled. Returns the notice of them, if there is one.
+    /// Adds settled bytes. Returns their notice, unless no listed bytes remain.
     pub(crate) fn settle(&mut self, bytes: u64) -> Option<Notice> {
         let bytes = bytes.min(self.listed - self.settled);
         self.settled += bytes;

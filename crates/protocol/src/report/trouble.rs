@@ -1,58 +1,59 @@
-//! Names that something went wrong with.
+//! Errors that concern single names.
 
 use deltic_tree::path::{printable, shortened};
 use deltic_tree::{Kind, RelPath};
 
-/// Something that went wrong with one name; the rest of the run went on.
+/// An error with one name; the rest of the run continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// Consequence for the run.
     pub kind: TroubleKind,
-    /// The message: what was tried, on what, and why it failed; safe to print.
+    /// Message: the operation, the name and the reason; safe to print.
     pub message: String,
-    /// Place where it happened, if that is one name.
+    /// Where the error happened, if it concerns one name.
     pub spot: Option<Box<Spot>>,
 }
 
-/// The place of a trouble.
+/// Where an error happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
-    /// The end; unknown until the trouble [is located](Trouble::locate).
+    /// End of the session; `None` until the trouble [is located](Trouble::locate).
     pub side: Option<Side>,
-    /// The name, below the root of that end; none of a source argument.
+    /// Name below that end's root; `None` for a source argument.
     pub path: Option<RelPath>,
-    /// The same from the root of that machine's file system, where that is known.
+    /// Path from the root of that machine's file system, where known.
     pub full_path: Option<Box<[u8]>>,
-    /// The system's number for the reason.
+    /// The system's errno.
     pub errno: Option<u32>,
-    /// Place of the path in the message, if the full one is to stand there.
+    /// Offset of the path in the message, if the full path will replace it.
     pub(crate) hole: Option<usize>,
 }
 
 /// An end of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that has the new version.
+    /// The end that has the new version.
     Sender,
-    /// The one that gets it.
+    /// The end that receives the new version.
     Receiver,
 }
 
 impl Trouble {
-    /// A trouble of no name in particular.
+    /// A trouble that concerns no particular name.
     #[must_use]
     pub fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), spot: None }
     }
 
-    /// A trouble of the name `path`, which the message has as it is, if at all.
+    /// A trouble with `path`. The message is final: no full path is put into it.
     #[must_use]
     pub fn about(kind: TroubleKind, path: &RelPath, message: String) -> Self {
         let spot = Spot { path: Some(path.clone()), ..Spot::default() };
         Self { kind, message, spot: Some(Box::new(spot)) }
     }
 
-    /// The same; `words` makes the message, in which the full path is to stand, of the path.
+    /// A trouble with `path`. `words` builds the message from a path, which [`locate`](Trouble::locate) may replace
+    /// by the full one.
     #[must_use]
     pub fn at(kind: TroubleKind, path: &RelPath, words: impl FnOnce(&str) -> String) -> Self {
         let blank = words(BLANK);
@@ -62,7 +63,7 @@ impl Trouble {
         trouble
     }
 
-    /// The same, at this end, of which the other one tells.
+    /// Marks the trouble as one of this end, `side`, before it is sent to the other end.
     #[must_use]
     pub(crate) fn on(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
@@ -70,14 +71,14 @@ impl Trouble {
         self
     }
 
-    /// The same, for which the system gave this reason.
+    /// Adds the system's errno.
     #[must_use]
     pub fn with_errno(mut self, errno: Option<u32>) -> Self {
         self.spot_mut().errno = errno;
         self
     }
 
-    /// The same, of what is at this path from the root of the file system.
+    /// Adds the path from the root of the file system.
     #[must_use]
     pub fn with_full_path(mut self, path: Box<[u8]>) -> Self {
         self.spot_mut().full_path = Some(path);
@@ -88,7 +89,8 @@ impl Trouble {
         self.spot.get_or_insert_default()
     }
 
-    /// The trouble of an entry that is left out for its kind, in rsync's words, which keep the name as it is.
+    /// A trouble for an entry that is skipped for its kind. The message is rsync's, so the name keeps its relative
+    /// path.
     #[must_use]
     pub fn skipped(kind: &Kind, path: &RelPath) -> Self {
         let message = match kind {
@@ -98,15 +100,15 @@ impl Trouble {
         Self::about(TroubleKind::Skipped, path, message)
     }
 
-    /// The same, and why.
+    /// Appends the reason `why` to the message.
     #[must_use]
     pub fn because(self, why: &str) -> Self {
         Self { message: format!("{}: {why}", self.message), ..self }
     }
 
-    /// Says that it happened at this end, unless it is known where, and has the message tell the full path. If the
-    /// other end tells of a trouble at this end, the message tells the full path only if the message begins with the
-    /// path.
+    /// Marks the trouble as one of end `side`, unless its end is known, and puts the full path into the message. For
+    /// a trouble that the other end reported about this end, the full path replaces only a path at the start of the
+    /// message.
     pub fn locate(&mut self, side: Side, full_path: impl FnOnce(&RelPath) -> Option<Box<[u8]>>) {
         let is_here = |spot: &&mut Spot| {
             spot.side.is_none() || spot.side == Some(side) && spot.full_path.is_none()
@@ -120,7 +122,7 @@ impl Trouble {
         let Some(full) = full_path(path) else { return };
         if let Some(start) = hole {
             let (end, shown) = (start + path.to_string().len(), printable(&full));
-            // A directory is told with a slash, which the root's path has.
+            // The message puts a slash after a directory; the path of the root ends with one.
             let has_slash = shown.ends_with('/') && self.message[end..].starts_with('/');
             let shown = if has_slash { &shown[..shown.len() - 1] } else { &shown };
             self.message.replace_range(start..end, &shortened(shown));
@@ -129,28 +131,28 @@ impl Trouble {
     }
 }
 
-/// Stands for the path in a message: what is safe to print has no such byte.
+/// Placeholder for the path in a message: printable text contains no such byte.
 const BLANK: &str = "\0";
 
 /// Consequence of a trouble for the run's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleKind {
-    /// A source vanished or kept changing while it was read.
+    /// A source vanished, or changed repeatedly while it was read.
     Vanished,
     /// A name could not be read or written.
     Failed,
-    /// A name was left out on purpose (a device, or a directory without `-r`); not an error.
+    /// A name was skipped on purpose (a device, or a directory without `-r`); not an error.
     Skipped,
-    /// A symlink that may lead out of the tree was left out on purpose; not an error.
+    /// A symlink that may lead out of the tree was skipped on purpose; not an error.
     UnsafeLink,
-    /// Deletions were held back by their limit.
+    /// Deletions were stopped by their limit.
     DeleteLimit,
-    /// Something is not as it was asked for, and the run goes on all the same; not an error.
+    /// Something differs from what was requested, and the run continues; not an error.
     Warned,
 }
 
 impl TroubleKind {
-    /// Returns true for troubles that are no failure of a name.
+    /// True for troubles that do not make a name fail.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Skipped | Self::UnsafeLink | Self::Warned)
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(trouble.message, "cannot list /srv/a/: why");
         let spot = trouble.spot.clone().unwrap();
         assert_eq!((spot.side, spot.full_path), (Some(Side::Sender), Some((*b"/srv/a").into())));
-        // The other end, which tells of it too, knows nothing better.
+        // The other end, which reports the trouble too, has no better path.
         trouble.locate(Side::Receiver, |_| Some((*b"/elsewhere").into()));
         assert_eq!(trouble.message, "cannot list /srv/a/: why");
     }
