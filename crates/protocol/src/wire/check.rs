@@ -1,8 +1,8 @@
-//! Checks of what a stream carries: damage on the way is found before anything acts on it (docs/protocol.md, "Checks").
+//! Checks of a stream: damage in transit is found before either end acts on it (docs/protocol.md, "Checks").
 //!
-//! The content of a file is proven by its digest. Names, metadata, requests and answers have no proof but these
-//! checks, and so has the place where `--append` goes on. A check finds accidents; who can change a stream can change
-//! its checks too.
+//! The content of a file is proven by its digest. Names, metadata, requests, answers and the offset at which
+//! `--append` continues are protected by these checks alone. Checks find accidents, not attacks: an attacker who
+//! changes a stream can change its checks too.
 
 use deltic_core::codec::CodecError;
 use deltic_core::weak::Crc32c;
@@ -12,36 +12,36 @@ use super::hello::{Alive, Hello};
 use super::limits::{MAX_ALIVES, MAX_UNCHECKED_BYTES};
 use crate::error::PeerError;
 
-/// The type of a frame that checks those before it.
+/// Type of the frame that checks the frames before it.
 pub const CHECK: u8 = 7;
 
-/// Bytes of the sum that a check holds.
+/// Length of the checksum in a check frame, in bytes.
 const SUM_BYTES: usize = 4;
 
-/// A sum over all frames of one direction of a stream, without its checks.
+/// Checksum over all frames of one direction of a stream, excluding the check frames.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum(Crc32c);
 
 impl Checksum {
-    /// Over no frame.
+    /// Checksum of no frames.
     pub const NOTHING: Self = Self(Crc32c::EMPTY);
 
-    /// Adds the next frames.
+    /// Adds the next frames to the checksum.
     pub fn add(&mut self, frames: &[u8]) {
         self.0 = self.0.append(frames);
     }
 
-    /// The frame that checks all that was added.
+    /// Returns the check frame for all frames added so far.
     #[must_use]
     pub fn check(self) -> [u8; HEADER_BYTES + SUM_BYTES] {
         let [a, b, c, d] = self.0.get().to_le_bytes();
         [CHECK, SUM_BYTES as u8, 0, 0, a, b, c, d]
     }
 
-    /// Compares what was added with the payload of a check.
+    /// Compares the checksum with the payload of a check frame.
     ///
     /// # Errors
-    /// [`PeerError::Damaged`] where they differ; [`PeerError::Malformed`].
+    /// [`PeerError::Damaged`] where they differ; [`PeerError::Malformed`] where the payload has the wrong length.
     pub fn verify(self, payload: &[u8]) -> Result<(), PeerError> {
         let sum: [u8; SUM_BYTES] = payload
             .try_into()
@@ -54,29 +54,29 @@ impl Checksum {
     }
 }
 
-/// Decides which frames of a stream may be taken.
+/// Decides which frames of a stream may be processed.
 #[derive(Clone, Debug, Default)]
 pub struct Inspector {
-    /// The sum of a stream that carries checks.
+    /// Checksum of the frames; `None` for a stream without checks.
     sum: Option<Checksum>,
     /// Bytes of frames since the last check.
     unchecked: usize,
-    /// Signs of life since another frame came.
+    /// `Alive` frames since the last frame of another type.
     alives: u32,
 }
 
 impl Inspector {
-    /// For a stream that carries checks.
+    /// An inspector of a stream that carries checks.
     #[must_use]
     pub fn checked() -> Self {
         Self { sum: Some(Checksum::NOTHING), ..Self::default() }
     }
 
-    /// Takes the next whole frame, header and payload; whether it and all before it may be acted on. After an error the
-    /// same frame brings the same error.
+    /// Takes the next whole frame, header and payload. Returns true if this frame and all frames before it may be
+    /// processed. After an error the same frame gives the same error.
     ///
     /// # Errors
-    /// [`PeerError`] where the stream is damaged, or the peer breaks the rules for checks and signs of life.
+    /// [`PeerError`] where the stream is damaged, or the peer breaks the rules for checks and `Alive` frames.
     pub fn inspect(&mut self, frame: &[u8]) -> Result<bool, PeerError> {
         let kind = frame[0];
         if let Some(sum) = self.sum.filter(|_| kind == CHECK) {
@@ -101,11 +101,11 @@ impl Inspector {
         }
         self.unchecked += frame.len();
         sum.add(frame);
-        // An end whose version has no checks can be told so.
+        // The hello may be processed unchecked: an end whose version has no checks can then be told so.
         Ok(is_first && kind == Hello::KIND)
     }
 
-    /// Returns true where checks are among the frames.
+    /// True if the stream carries checks.
     #[must_use]
     pub const fn is_checked(&self) -> bool {
         self.sum.is_some()

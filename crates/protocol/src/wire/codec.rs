@@ -1,4 +1,4 @@
-//! The codec: reading and writing of a payload's fields, and of the plainest among them.
+//! The codec of payload fields, and the encodings of the simplest types.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::path::BadPath;
@@ -7,7 +7,7 @@ use crate::error::PeerError;
 
 use super::limits::{MAX_BATCH, MAX_TEXT_BYTES};
 
-/// Why a payload could not be read; the caller adds which frame it was.
+/// Why a payload could not be decoded; the caller adds the name of the frame.
 #[derive(Debug)]
 pub(crate) enum Bad {
     Codec(CodecError),
@@ -37,13 +37,13 @@ impl Bad {
     }
 }
 
-/// A noun with a place on the wire.
+/// A type with an encoding on the wire.
 pub(crate) trait Wire: Sized {
     fn put(&self, to: &mut Vec<u8>);
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad>;
 }
 
-/// A count, then the items. Nothing is reserved from the count: memory follows the bytes that came.
+/// A count, then the items. No memory is reserved from the count: memory grows with the received bytes.
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(self.len() as u64);
@@ -54,7 +54,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-/// A count, then as many items as that.
+/// Reads a count and that number of items.
 pub(crate) fn items<T>(
     from: &mut Reader<'_>,
     mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Bad>,
@@ -66,7 +66,7 @@ pub(crate) fn items<T>(
     (0..count).map(|_| take(from)).collect()
 }
 
-/// Reads a whole payload: nothing may be left over.
+/// Reads a whole payload; bytes left over are an error.
 pub(crate) fn whole<T>(
     frame: &'static str,
     payload: &[u8],
@@ -77,13 +77,13 @@ pub(crate) fn whole<T>(
     taken.map_err(|bad| bad.within(frame))
 }
 
-/// Up to eight switches in one byte, the first in its lowest bit.
+/// Writes up to eight flags in one byte, the first flag in the lowest bit.
 pub(crate) fn put_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
     const { assert!(N <= 8) };
     to.put_u8(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
 }
 
-/// Reads what [`put_flags`] wrote; other bits are refused.
+/// Reads the byte of [`put_flags`]; other bits are an error.
 pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], Bad> {
     const { assert!(N <= 8) };
     let byte = from.u8()?;
@@ -93,7 +93,7 @@ pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool;
     Ok(std::array::from_fn(|n| byte >> n & 1 == 1))
 }
 
-/// A small closed set: its number on the wire is its place in `all`.
+/// Reads a member of a small closed set: the wire number is the index in `all`.
 pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, Bad> {
     all.get(usize::from(from.u8()?)).copied().ok_or(Bad::Codec(CodecError::OutOfRange))
 }
@@ -149,7 +149,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
-/// Text for people and programs' names; never longer than its limit, never a reason to fail.
+/// Text for people, or the name of a program: truncated to the limit when written, made valid UTF-8 when read.
 impl Wire for String {
     fn put(&self, to: &mut Vec<u8>) {
         let mut end = self.len().min(MAX_TEXT_BYTES);
@@ -163,7 +163,7 @@ impl Wire for String {
     }
 }
 
-/// Bytes that the receiving end gives a meaning to: a path argument, a pattern, a link's target.
+/// Bytes that the other end interprets: a path argument, a pattern, a symlink target.
 impl Wire for Box<[u8]> {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self);

@@ -1,15 +1,15 @@
-//! Framing: a type byte, three bytes of length, the payload. Little-endian, as everything on the wire.
+//! Framing: one byte of type, three bytes of length, the payload. Little-endian, like everything on the wire.
 
 use super::limits::MAX_FRAME_BYTES;
 use crate::error::PeerError;
 
-/// Bytes before each payload.
+/// Length of the header before each payload, in bytes.
 pub const HEADER_BYTES: usize = 4;
 
-/// A frame's type and length, as its header says.
+/// Type and length of a frame, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Type of the payload.
+    /// Type of the frame.
     pub kind: u8,
     /// Payload length in bytes, at most [`MAX_FRAME_BYTES`].
     pub len: usize,
@@ -31,20 +31,20 @@ impl Header {
     }
 }
 
-/// A whole frame of `kind` whose payload `fill` appends.
+/// Returns a whole frame of type `kind` whose payload is appended by `fill`.
 ///
 /// # Panics
-/// If the payload exceeds [`MAX_FRAME_BYTES`]; whoever builds frames keeps to the limits.
+/// If the payload exceeds [`MAX_FRAME_BYTES`]; callers that build frames keep within the limits.
 pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame_behind(&mut bytes, kind, fill);
     bytes
 }
 
-/// The same behind what `to` holds.
+/// Appends a frame of type `kind` to `to`; the payload is appended by `fill`.
 ///
 /// # Panics
-/// As [`framed`].
+/// If the payload exceeds [`MAX_FRAME_BYTES`].
 pub(crate) fn frame_behind(to: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     to.extend_from_slice(&[kind, 0, 0, 0]);

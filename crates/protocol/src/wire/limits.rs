@@ -1,6 +1,6 @@
-//! Bounds on what a peer may send (docs/protocol.md, "Limits"); those of groups are `deltic_core::recipe`'s.
+//! Limits on what a peer may send (docs/protocol.md, "Limits"); limits of groups are in `deltic_core::recipe`.
 //!
-//! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
+//! The limits are part of the protocol: both ends enforce them on input and keep them in output.
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, MAX_CHUNK_BYTES};
 use deltic_tree::{Kind, Meta, RelPath};
@@ -9,8 +9,8 @@ use crate::error::PeerError;
 
 /// Largest payload of one frame, in bytes.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
-/// Least payload of one frame that an end may be limited to. What a sender writes before it has heard the other end's
-/// hello is no longer.
+/// Smallest limit on frame payloads that an end may set, in bytes. Frames that a sender writes before it has heard
+/// the other end's hello are no longer than this.
 pub const MIN_FRAME_BYTES: usize = 64 << 10;
 /// Most entries, groups, chunks or ranges in one frame.
 pub const MAX_BATCH: usize = 4096;
@@ -22,127 +22,131 @@ pub const MAX_CAPABILITIES: usize = 64;
 pub const MAX_RULES: usize = 1 << 16;
 /// Most source arguments in a request.
 pub const MAX_SOURCES: usize = 4096;
-/// Most names, in a list of its own, that a request is for.
+/// Most names in the list of a request.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Bytes of all of them.
+/// Bytes of all names in the list of a request.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// Most streams of one session, the first among them.
+/// Most streams of one session, counting the first.
 pub const MAX_STREAMS: u32 = 16;
 /// Most threads that one end may be asked to compute with.
 pub const MAX_THREADS: u32 = 1024;
-/// Highest level of zstd that a request may ask for; a frame is too short for it to cost much memory.
+/// Highest zstd level that a request may ask for; frames are so short that even this level costs little memory.
 pub const MAX_LEVEL: u32 = 22;
-/// Longest chunks that a request may ask for, in the mean and in bytes.
+/// Longest mean chunk length that a request may ask for, in bytes.
 pub const MAX_BLOCK_BYTES: u32 = 128 << 10;
-/// Most bytes that either end reads before the hello and the request are through.
+/// Most bytes that either end reads before the hello and the request are complete.
 pub const MAX_GREETING_BYTES: usize = MAX_FRAME_BYTES;
-/// Most bytes of frames without a check behind them. A writer checks sooner: once a frame makes a run long.
+/// Most bytes of frames without a check after them. A writer checks earlier: after a frame that makes the run long.
 pub const MAX_UNCHECKED_BYTES: usize = 2 * MAX_FRAME_BYTES;
-/// Most signs of life in a row: more than an end writes in [`MAX_MUTE_SECONDS`] with the shortest silence.
+/// Most `Alive` frames in a row: more than an end sends within [`MAX_MUTE_SECONDS`] with the shortest timeout.
 pub const MAX_ALIVES: u32 = 4 * MAX_MUTE_SECONDS as u32;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
-/// Bytes of the attributes and ACLs of entries listed and not settled, beyond which no more entries that have some are
-/// listed.
+/// Bytes of attributes and ACLs of entries listed and not yet settled. Above this limit no more entries with
+/// attributes are listed.
 pub const LISTED_BYTES: usize = 8 << 20;
-/// Most tallies of directories told that are not answered, or are of directories that no listing has named.
+/// Most directory tallies sent that are not answered, or whose directory no listing has named.
 pub const TALLY_WINDOW: usize = 4096;
-/// Most entries of all directories whose tallies are told and not answered: a part of [`ENTRY_WINDOW`].
+/// Most entries of all directories whose tallies are sent and not answered: a part of [`ENTRY_WINDOW`].
 pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
-/// Most users and groups whose names a receiver has been told and still compares tallies of owners.
+/// Most users and groups with known names for which a receiver still compares tallies of owners.
 pub const TALLIED_NAMES: usize = 256;
-/// Most groups sent and not yet answered, over all files of a session.
+/// Most groups sent and not answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
-/// Most groups that a sender tells of a file before it is wanted: as many as the first packets of a connection hold,
-/// so that those of a file that is not wanted hold up nothing.
+/// Most groups that a sender sends of a file before the receiver asks for the file. The first packets of a connection
+/// hold this many, so an unwanted offer delays nothing.
 pub const OFFERED_GROUPS: u64 = 1 << 10;
-/// Longest gap in new, in bytes; what it is told against is at most twice as long.
+/// Longest gap in the new version, in bytes; the old version's bytes that it is compared with are at most twice as
+/// long.
 pub const GAP_BYTES: u64 = 256 << 10;
-/// Bytes of new that the gaps of one frame have together.
+/// Most bytes of the new version in all gaps of one frame.
 pub const MENDED_BYTES: u64 = 512 << 10;
-/// Most gaps that a receiver asks for and that are not mended, over all files of a session.
+/// Most gaps that a receiver has requested and not received, over all files of a session.
 pub const GAP_WINDOW: u64 = 1 << 10;
-/// Most that a sender takes in: those of attempts that the receiver gave up may still be on their way.
+/// Most open gaps that a sender accepts; gaps of attempts that the receiver gave up may still arrive.
 pub const MAX_GAPS_OUT: u64 = 1 << 12;
 /// Most groups in one file's recipe.
 pub const MAX_GROUPS: usize = 1 << 21;
-/// Most literal bytes that a receiver may grant at a time.
+/// Most literal bytes that a receiver may grant as credit.
 pub const MAX_CREDIT_BYTES: u64 = 16 << 20;
-/// Most sums of one file that either end tells by a strategy of the papers.
+/// Most sums of one file that either end sends in a strategy of the papers.
 pub const MAX_SUMS: usize = 1 << 22;
-/// Most chunks that are told by a strategy that pipelines, and that no match has named.
+/// Most chunks sent and not named by a match, in a strategy that pipelines.
 pub const SUM_WINDOW: u32 = 1 << 18;
-/// Bytes of all chunks of one token, unless it is a single one.
+/// Most bytes in all chunks of one token, unless the token is a single chunk.
 pub const MAX_TOKEN_BYTES: u64 = 8 << 20;
-/// Literal bytes that one fill carries, unless a single chunk is longer.
+/// Literal bytes of one fill, unless a single chunk is longer.
 pub const FILL_BYTES: u64 = 256 << 10;
-/// Length of the blocks in which a file is sent whole, in bytes.
+/// Block length of a file that is sent whole, in bytes.
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
-/// Length in bytes of the blocks of a file that goes by what changed since a base.
+/// Block length of a file that is sent as differences from a base, in bytes.
 pub const CHANGED_BLOCK_BYTES: u32 = 4096;
-/// Most blocks of one file that changed since a base, and go by themselves.
+/// Most changed blocks of one file that is sent as differences from a base.
 pub const MAX_CHANGED_BLOCKS: usize = 1 << 20;
-/// Most runs of blocks of one file that its base has elsewhere.
+/// Most runs of blocks of one file that its base has at other positions.
 pub const MAX_MOVED_RUNS: usize = 1 << 18;
-/// Length in bytes of the shortest hole that a sender tells in front of data, unless the file begins with data.
+/// Length in bytes of the shortest hole that a sender reports before data; a file that begins with data has a first
+/// hole of 0.
 pub const MIN_HOLE_BYTES: u64 = 64 << 10;
-/// Largest number of data runs that `Holes` frames tell of one file.
+/// Most data runs in all `Holes` frames of one file.
 pub const MAX_DATA_RUNS: usize = 1 << 16;
-/// Largest number of data runs that `Holes` frames tell of a file that is not large: a file of `LARGE_FILE_BYTES` has
-/// no more runs between holes of `MIN_HOLE_BYTES`.
+/// Most data runs in all `Holes` frames of a file that is not large. A file of `LARGE_FILE_BYTES` has no more runs
+/// between holes of `MIN_HOLE_BYTES`.
 pub const MAX_SMALL_DATA_RUNS: usize = (LARGE_FILE_BYTES / MIN_HOLE_BYTES) as usize;
-/// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
+/// Longest file that is always sent whole, in bytes: a recipe would cost a round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
-/// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that
-/// spells them.
+/// Longest file whose recipe is sent as chunks without groups, in bytes: groups would save fewer bytes than the extra
+/// round trip costs.
 pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
-/// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to
-/// find.
+/// Longest file that is not searched for under other names, in bytes: sending many such files costs less than finding
+/// them.
 pub const MOVED_ABOVE_BYTES: u64 = 16 << 10;
-/// Lengths of which the first new file is known, so that another one may be matched against it; not seen by the peer.
+/// Most lengths for which the first new file is remembered, to match another file against it; not visible to the
+/// peer.
 pub const MAX_REPEATABLE: usize = 1 << 14;
-/// Bytes of a file that are read, cut and summed in one piece of work, at least.
+/// Least bytes of a file that are read, cut and summed in one piece of work.
 pub const SEGMENT_BYTES: u64 = 512 << 10;
-/// Most files under way at once.
+/// Most files in transfer at once.
 pub const MAX_ACTIVE_FILES: usize = 256;
-/// Files longer than this, in bytes, count as large.
+/// Longest file that does not count as large, in bytes.
 pub const LARGE_FILE_BYTES: u64 = 32 << 20;
-/// Most large files under way at once: each holds an index of its old version.
+/// Most large files in transfer at once: each needs an index of its old version.
 pub const MAX_ACTIVE_LARGE: usize = 2;
-/// Attempts at one file before it counts as failed.
+/// Most attempts at one file before it counts as failed.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Most chunks of old versions that one file's index keeps; what lies beyond is sent as literals.
+/// Most chunks of old versions that the index of one file keeps; data beyond them is sent as literals.
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
 /// Most bytes in the names and values of one entry's extended attributes.
 pub const MAX_XATTRS_BYTES: usize = deltic_tree::meta::MAX_XATTRS_BYTES;
 /// Most named users and groups in one ACL.
 pub const MAX_ACL_NAMED: usize = deltic_tree::meta::MAX_ACL_NAMED;
-/// Most users, and as many groups, whose names a sender tells in a session.
+/// Most users, and most groups, whose names a sender sends in a session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
-/// Most files of which one name was told and others may come.
+/// Most hard-linked files with a first name sent and further names to come.
 pub const MAX_LINKED: usize = 1 << 20;
-/// Bytes of the first names of all of them, of the targets of those that are symbolic links, and of their attributes
-/// and ACLs.
+/// Bytes of the first names of all hard-linked files with further names to come, including symlink targets,
+/// attributes and ACLs.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
-/// Most other trees of the receiver that a run compares with.
+/// Most alternates of a run.
 pub const MAX_ALTERNATES: usize = 20;
-/// Names that `Delete::Guarded` removes whatever share of the destination they are, unless a share is named.
+/// Most names that `Delete::Guarded` deletes whatever their share of the destination, unless a share is set.
 pub const GUARDED_DELETES: u64 = 1000;
-/// The share of the destination's names that it removes if that is more.
+/// Share of the destination's names that `Delete::Guarded` deletes if this is more, in percent.
 pub const GUARDED_PERCENT: u8 = 25;
 
-/// Most names that a question shows before many are removed.
+/// Most names shown by the question before many names are deleted.
 pub const MAX_ASKED: usize = 5;
-/// Seconds after which a peer that has said nothing but that it is alive counts as silent, where there is a silence.
+/// Longest time in which a peer sends nothing but `Alive` frames, in seconds, where a timeout is set; then it counts
+/// as silent.
 pub const MAX_MUTE_SECONDS: u64 = 86_400;
 
-/// Bounds that the two ends of a session agree on.
+/// Limits that the two ends of a session agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest payload of one frame, in bytes: at most [`MAX_FRAME_BYTES`].
     pub frame_bytes: usize,
-    /// Literal bytes that the sender may send before the receiver gives credit for more: at most [`MAX_CREDIT_BYTES`];
-    /// any number if `None`.
+    /// Literal bytes that the sender may send before the receiver grants more credit, at most [`MAX_CREDIT_BYTES`];
+    /// `None` means no limit.
     pub credit: Option<u64>,
 }
 
@@ -153,98 +157,98 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bounds that hold whatever the other end says.
+    /// Limits that hold before the other end is heard.
     pub const UNHEARD: Self = Self { frame_bytes: MIN_FRAME_BYTES, credit: None };
 
     /// Checks the length of a payload.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where it is too long.
+    /// [`PeerError::Limit`] where the payload is too long.
     pub const fn check_frame(&self, len: usize) -> Result<(), PeerError> {
         if len > self.frame_bytes { Err(PeerError::Limit("frame length")) } else { Ok(()) }
     }
 
-    /// Most items in one list of a frame: each takes some bytes.
+    /// Returns the most items in one list of a frame.
     #[must_use]
     pub fn batch(&self) -> usize {
         MAX_BATCH.min(self.frame_bytes / ITEM_BYTES)
     }
 
-    /// Longest chunk of new: alone in a frame it fits.
+    /// Returns the longest chunk of a new version, in bytes: one such chunk fits a frame.
     #[must_use]
     pub fn chunk_bytes(&self) -> u32 {
         MAX_CHUNK_BYTES.min((self.frame_bytes - FIELD_BYTES) as u32)
     }
 
-    /// True for a chunker whose chunks fit frames.
+    /// True if the chunks of this chunker fit frames.
     #[must_use]
     pub fn admit(&self, spec: &ChunkerSpec) -> bool {
         spec.max_len() <= self.chunk_bytes()
     }
 
-    /// Literal bytes that one frame carries, unless a single chunk is longer.
+    /// Returns the literal bytes of one fill, unless a single chunk is longer.
     #[must_use]
     pub fn fill_bytes(&self) -> u64 {
         FILL_BYTES.min(self.frame_bytes as u64 / 2)
     }
 
-    /// Checks that so many literal bytes fit a frame with so many ranges.
+    /// True if a frame holds this number of literal bytes and of ranges.
     pub(crate) fn fit(&self, bytes: u64, ranges: usize) -> bool {
         bytes + (ranges * RANGE_BYTES + FIELD_BYTES) as u64 <= self.frame_bytes as u64
     }
 
-    /// Length of the blocks in which a file is sent whole, in bytes.
+    /// Returns the block length of files that are sent whole, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         WHOLE_BLOCK_BYTES.min(self.frame_bytes as u32 / 2)
     }
 
-    /// The chunker of files that go in blocks.
+    /// Returns the chunker of files that are sent in blocks.
     #[must_use]
     pub fn blocks(&self) -> ChunkerSpec {
         let len = FixedLen::new(self.block_bytes());
         ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
     }
 
-    /// The chunker of files that go by what changed since a base.
+    /// Returns the chunker of files that are sent as differences from a base.
     #[must_use]
     pub fn changed_blocks() -> ChunkerSpec {
         let len = FixedLen::new(CHANGED_BLOCK_BYTES);
         ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
     }
 
-    /// Longest gap in new, in bytes.
+    /// Returns the longest gap in a new version, in bytes.
     pub(crate) fn gap_bytes(&self) -> u64 {
         GAP_BYTES.min(self.frame_bytes as u64 / 2)
     }
 
-    /// Bytes of new that the gaps of one frame have together.
+    /// Returns the most bytes of a new version in the gaps of one frame.
     pub(crate) fn mended_bytes(&self) -> u64 {
         MENDED_BYTES.min(self.frame_bytes as u64 / 2)
     }
 
-    /// Bytes of entries beyond which a frame takes no more.
+    /// Returns the bytes of entries after which a listing frame is full.
     pub(crate) const fn listing_bytes(&self) -> usize {
         let most = self.frame_bytes / 4;
         if most < LISTING_BYTES { most } else { LISTING_BYTES }
     }
 
-    /// Bytes of one entry with all of its attributes.
+    /// Returns the most bytes of one entry with all its attributes.
     pub(crate) const fn entry_bytes(&self) -> usize {
         self.frame_bytes / 8 * 5
     }
 }
 
-/// Bytes that the longest item of a list takes, but for names and entries.
+/// Bytes of the longest list item, other than names and entries.
 const ITEM_BYTES: usize = 64;
-/// Bytes that a range takes at most.
+/// Bytes of the longest range.
 const RANGE_BYTES: usize = 10;
-/// Bytes of all other fields of a frame with literals.
+/// Bytes of all other fields in a frame with literals.
 const FIELD_BYTES: usize = 1 << 10;
-/// Bytes of the entries of one frame, unless the last is longer.
+/// Bytes of the entries in one frame, unless the last entry is longer.
 const LISTING_BYTES: usize = 128 << 10;
 
-/// Bytes that a file with the first name `path` counts as of [`MAX_LINKED_BYTES`].
+/// Returns the bytes that a hard-linked file with the first name `path` counts towards [`MAX_LINKED_BYTES`].
 pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
     let target = match &meta.kind {
         Kind::Symlink(target) => target.len(),

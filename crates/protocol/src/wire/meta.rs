@@ -1,4 +1,4 @@
-//! Names and metadata on the wire: one `put` and one `take` side by side.
+//! Names and metadata on the wire: for each type, encoding and decoding side by side.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{
@@ -67,7 +67,7 @@ impl Wire for Kind {
     }
 }
 
-/// Reads what a kind of this number says besides.
+/// Reads the rest of a kind with this number.
 fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
     let device = |class, from: &mut Reader<'_>| {
         let (major, minor) = (from.varint_u32()?, from.varint_u32()?);
@@ -89,10 +89,10 @@ fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
     }
 }
 
-/// Stands in the place of a kind where an entry is another name of one told before.
+/// Replaces the kind where an entry is a further name of an earlier file.
 const BACK: u8 = 7;
 
-/// Bits above the mode, one for each field that not every run asks for and not every entry has.
+/// Bits above the mode: one for each optional field, present if the run requests it and the entry has it.
 const USER: u32 = 1 << 12;
 const GROUP: u32 = 1 << 13;
 const ACCESSED: u32 = 1 << 14;
@@ -131,7 +131,7 @@ impl Wire for Meta {
         (self.mode | has).put(to);
         self.user.iter().chain(&self.group).for_each(|id| id.put(to));
         more.accessed.iter().for_each(|time| time.put(to));
-        // Which inode it is here is nobody's business there.
+        // The inode number means nothing at the other end, and is not sent.
         if let Some(HardLink::First(names) | HardLink::Inode(_, names)) = more.linked {
             names.put(to);
         }
@@ -180,12 +180,12 @@ fn take_if<T: Wire>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, Bad> {
     if bit == 0 { Ok(None) } else { T::take(from).map(Some) }
 }
 
-/// A file of several names has two at least.
+/// A file with several names has at least two.
 fn first_of(names: u32) -> Result<HardLink, Bad> {
     if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(HardLink::First(names)) }
 }
 
-/// Checks that there is one, few bytes, in order of name.
+/// Checks that there is at least one attribute, that all together are short enough and that they are sorted by name.
 fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
     let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
     if bytes > MAX_XATTRS_BYTES {
@@ -232,7 +232,7 @@ impl Wire for Acl {
     }
 }
 
-/// Stands for no mask.
+/// Wire value for an ACL without a mask.
 const NO_MASK: u32 = 8;
 
 impl Wire for AclEntry {

@@ -1,4 +1,4 @@
-//! The bytes: frames and their fields, the greeting, checks, further streams, and every bound on them.
+//! The bytes on the wire: frames and their fields, the greeting, checks, further streams, and all limits.
 
 pub mod check;
 pub(crate) mod codec;

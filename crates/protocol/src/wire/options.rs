@@ -90,7 +90,7 @@ impl Wire for Options {
     }
 }
 
-/// A strategy's name; the default has no need of one.
+/// Reads the name of a strategy. The default strategy is never named.
 fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
     let named = Strategy::named(&String::take(from)?).ok();
     Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)

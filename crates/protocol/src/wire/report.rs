@@ -45,7 +45,7 @@ impl Wire for Differs {
     }
 }
 
-/// A closed set, but that the last one is followed by its reason.
+/// A closed set of actions; `PassedOver` is followed by its reason.
 impl Wire for Action {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {
@@ -117,7 +117,7 @@ impl Wire for Facts {
     }
 }
 
-/// Before the kind of a trouble that says where it happened.
+/// Bit in the byte of a trouble's kind: set if the trouble's position follows.
 const LOCATED: u8 = 0x80;
 
 impl Wire for Trouble {
@@ -130,7 +130,7 @@ impl Wire for Trouble {
         if let Some((spot, side)) = located {
             side.put(to);
             spot.path.put(to);
-            // A longer one has no use: it only names the same entry once more.
+            // A longer path is left out: it only names the same entry again.
             spot.full_path.as_ref().filter(|full| full.len() <= MAX_TEXT_BYTES).cloned().put(to);
             spot.errno.put(to);
         }
@@ -200,7 +200,7 @@ impl Wire for Totals {
             failed: from.varint()?,
             devices: from.varint()?,
             specials: from.varint()?,
-            // It is not written where it is 0.
+            // The field is absent where it is 0.
             resumed: match from.is_empty() {
                 true => 0,
                 false => match from.varint()? {

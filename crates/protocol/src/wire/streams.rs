@@ -1,8 +1,9 @@
-//! Several streams of one session: how one joins, and what travels on it (docs/protocol.md, "Several streams").
+//! Several streams of one session: how a stream joins, and which frames it carries (docs/protocol.md, "Several
+//! streams").
 //!
-//! The streams beside the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
-//! other, so each names the attempt that it belongs to: one of an attempt that is over cannot be taken for the next
-//! one's.
+//! The streams besides the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
+//! other. So each aside names its attempt: a late aside of a finished attempt cannot be taken for one of the next
+//! attempt.
 
 use deltic_core::codec::{Put, Reader};
 
@@ -12,42 +13,42 @@ use super::limits::MAX_FRAME_BYTES;
 use super::message::ToReceiver;
 use crate::error::PeerError;
 
-/// First bytes of the joining end of a stream, before the token.
+/// First bytes that the joining end of a stream sends, before the token.
 pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
-/// Answer of the session's end of a stream to the right token; frames follow.
+/// Answer of the session's end to a stream with the right token; frames follow.
 pub const JOINED: [u8; 8] = *b"deltic=1";
-/// The type of the last frame of a stream beside the first, which is empty: nothing is missing.
+/// Type of the last frame of a further stream. The frame is empty and proves that none is missing.
 pub const OVER: u8 = 30;
-/// Bytes of a [`Token`].
+/// Length of a [`Token`] in bytes.
 pub const TOKEN_BYTES: usize = 32;
-/// Longest path of a socket in bytes: what the address of one holds.
+/// Longest socket path in bytes: the limit of a Unix socket address.
 pub const MAX_SOCKET_BYTES: usize = 107;
 
-/// The frame of type [`OVER`].
+/// Returns the frame of type [`OVER`].
 #[must_use]
 pub fn over() -> Vec<u8> {
     framed(OVER, |_| ())
 }
 
-/// Lets a stream join its session. It is drawn at random, and never shown.
+/// Secret that lets a stream join its session. Drawn at random, and never shown.
 #[derive(Clone, Copy)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl Token {
-    /// A token of these random bytes.
+    /// Makes a token of random bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; TOKEN_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the token.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; TOKEN_BYTES] {
         &self.0
     }
 }
 
-/// Takes the same time wherever two tokens differ: who guesses learns nothing from how long a refusal took.
+/// Compares in constant time: an attacker learns nothing from how long a refusal takes.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         let pairs = self.0.iter().zip(&other.0);
@@ -64,17 +65,17 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Door for further streams of a session.
+/// Socket and token with which further streams join a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// Token that lets them in.
+    /// Token that lets a stream join.
     pub token: Token,
-    /// The path of a socket on the serving end's machine, at most [`MAX_SOCKET_BYTES`].
+    /// Path of a socket on the machine of the serving end, at most [`MAX_SOCKET_BYTES`].
     pub socket: Box<[u8]>,
 }
 
 impl Join {
-    /// Bytes that a dialling end writes to `deltic agent --join`.
+    /// Returns the bytes that a dialling end writes to `deltic agent --join`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = JOIN_MAGIC.to_vec();
@@ -82,13 +83,13 @@ impl Join {
         bytes
     }
 
-    /// Bytes that `deltic agent --join` writes to the socket.
+    /// Returns the bytes that `deltic agent --join` writes to the socket.
     #[must_use]
     pub fn knock(&self) -> Vec<u8> {
         [&JOIN_MAGIC[..], &self.token.0].concat()
     }
 
-    /// A way in through the socket of this path; `None` where none has such a path.
+    /// Makes a `Join` for this socket path; `None` if the path is empty or too long.
     #[must_use]
     pub fn new(token: Token, socket: Box<[u8]>) -> Option<Self> {
         (1..=MAX_SOCKET_BYTES).contains(&socket.len()).then_some(Self { token, socket })
@@ -109,20 +110,21 @@ impl Wire for Join {
     }
 }
 
-/// A frame that may overtake others, and the attempt that it is of, counted as in [`ToReceiver::Failed`].
+/// A frame that may overtake others, and its attempt, counted as in [`ToReceiver::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
-    /// Number of the attempt at its file.
+    /// Number of the attempt at the file.
     pub attempt: u32,
-    /// A `Fill` or `Mended` of a file that goes by recipe, or a `Fill` of blocks that were asked for.
+    /// A `Fill` or `Mended` of a file sent by recipe, or a `Fill` of requested blocks.
     pub frame: ToReceiver,
 }
 
 impl Aside {
-    /// The type of its frame.
+    /// Type of the frame.
     pub const KIND: u8 = 29;
 
-    /// The frame; `None` where it would be longer than a frame may be. The frame within then goes its usual way.
+    /// Returns the frame; `None` if it would exceed the frame limit. Then the inner frame is sent on the first
+    /// stream.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let inner = self.frame.encode();
@@ -141,10 +143,10 @@ impl Aside {
         Some(bytes)
     }
 
-    /// Reads the frame if it is an aside.
+    /// Decodes the frame if it is an aside; other frames give `None`.
     ///
     /// # Errors
-    /// [`PeerError`] where it is malformed, or what is in it may not overtake.
+    /// [`PeerError`] where the frame is malformed, or the inner frame may not overtake others.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
         if kind != Self::KIND {
             return Ok(None);
@@ -203,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_would_not_fit_a_frame_is_no_aside() {
-        // A file, a count, a range and a flag are before the bytes; an attempt and a type come before those.
+        // The literals follow a file, a count, a range and a flag; an attempt and a type come before all of them.
         let most = MAX_FRAME_BYTES - 5;
         assert!(Aside { attempt: 1, frame: fill(most - 2) }.encode().is_some());
         assert!(Aside { attempt: 1, frame: fill(most - 1) }.encode().is_none());

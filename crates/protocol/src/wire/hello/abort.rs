@@ -1,4 +1,4 @@
-//! Frames that may stand before any other: why an end gives up, and that it lives.
+//! Frames that may come before any other frame: `Abort` and `Alive`.
 
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::path::printable;
@@ -9,7 +9,7 @@ use crate::wire::frame::framed;
 
 use super::capability::{ABORT, ALIVE};
 
-/// Why an end gives up, for people; the last frame it sends.
+/// Reason for which an end gives up, for people; the last frame that the end sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abort {
     /// The end at fault, or the cause.
@@ -31,7 +31,7 @@ pub enum AbortCause {
     Stream,
     /// The two ends have too little in common.
     Incompatible,
-    /// A check does not hold.
+    /// A checksum of the stream did not match.
     Damaged,
 }
 
@@ -39,7 +39,7 @@ closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2, Stream = 3,
     Incompatible = 4, Damaged = 5);
 
 impl Abort {
-    /// The frame that says so.
+    /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         framed(ABORT, |to| {
@@ -48,10 +48,10 @@ impl Abort {
         })
     }
 
-    /// Reads the frame if it is an abort.
+    /// Decodes the frame if it is an abort; other frames give `None`.
     ///
     /// # Errors
-    /// [`PeerError`] where it is malformed.
+    /// [`PeerError`] where the frame is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
         if kind != ABORT {
             return Ok(None);
@@ -62,8 +62,8 @@ impl Abort {
     }
 }
 
-/// Says that an end is at work, or has heard what came, though it has had nothing to say. It may stand before any
-/// frame and is not answered.
+/// Sign of life: the end is at work, or has read what arrived, but had nothing to send. May come before any frame and
+/// is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
 
@@ -71,16 +71,16 @@ impl Alive {
     /// The type of the frame.
     pub const KIND: u8 = ALIVE;
 
-    /// The frame that says so.
+    /// Returns the frame.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         framed(ALIVE, |_| {})
     }
 
-    /// Reads the frame if it is one.
+    /// Decodes the frame if it is a sign of life; other frames give `None`.
     ///
     /// # Errors
-    /// [`PeerError`] where there is more to it.
+    /// [`PeerError`] where the payload is not empty.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
         if kind != ALIVE {
             return Ok(None);

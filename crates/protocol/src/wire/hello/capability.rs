@@ -4,70 +4,70 @@ use deltic_core::Strategy;
 
 use crate::error::PeerError;
 
-/// The conversation that every end of this version holds.
+/// The conversation that every end of this version supports.
 pub(super) const RECIPE: &str = "recipe:keyed-8";
-/// Content-defined chunks by the sieve.
+/// Content-defined chunking by the sieve.
 pub(super) const SIEVE: &str = "chunker:sieve";
-/// Chunks named by the keyed sum: of an end that takes it fast.
+/// Fingerprints of chunks by the keyed sum; only of an end that computes the keyed sum fast.
 pub(super) const KEYED: &str = "names:keyed";
-/// Literals compressed by zstd.
+/// Literals compressed with zstd.
 pub(super) const ZSTD: &str = "compress:zstd";
 /// Literals without their long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
-/// Large holes of files told by their places, and only the data transferred.
+/// Large holes of files sent as positions, and only the data transferred.
 pub(super) const HOLES: &str = "holes";
-/// Checks behind frames, by CRC-32C.
+/// Checks after frames, by CRC-32C.
 pub(super) const CHECKS: &str = "checks:crc32c";
-/// More streams than one.
+/// Further streams besides the first.
 pub(super) const STREAMS: &str = "streams";
-/// A guard that allows a share of the names to be deleted.
+/// A guard that allows deletion of a share of the names.
 pub(super) const DELETE_SHARE: &str = "delete:share";
-/// Troubles that say where they happened.
+/// Troubles that include where they happened.
 pub(super) const TROUBLES: &str = "troubles:located";
 
-/// Totals that say how much was resumed.
+/// Totals that include the number of resumed bytes.
 pub(super) const RESUMED: &str = "totals:resumed";
-/// Changes that say why a name is passed over.
+/// Changes that include why a name is passed over.
 pub(super) const PASSED_OVER: &str = "changes:passed-over";
-/// The sender may say which sources it removed.
+/// The sender may report the sources that it removed.
 pub(super) const REMOVED: &str = "sources:removed";
 
 /// `Restless` may be sent for a file that a program has open for writing. The receiver gives the copy an earlier
-/// time.
+/// modification time.
 pub(super) const OPEN_FILES: &str = "restless:open";
 
-/// A receiver may say which base its old version is, and a sender answer by what changed since.
+/// The receiver may name the base of its old version, and the sender may answer with the differences from that base.
 pub(super) const BASES: &str = "bases";
-/// Such an answer may say which blocks the base has elsewhere.
+/// An answer to a base may include the blocks that the base has at other positions.
 pub(super) const MOVED: &str = "bases:moved";
 
-/// The sender may say which sums its storage keeps of a file, and the receiver of what it makes a signature.
+/// The sender may tell which sums its storage keeps of a file, and the receiver which sums its signature uses.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
-/// Behind it, how many files of a session an end can hold open at once.
+/// Prefix; followed by the number of files of a session that an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 
-/// The capability of an end that knows a strategy. The meaning of a name never changes.
+/// Returns the capability of an end that supports a strategy. The meaning of a name never changes.
 pub(super) fn capability(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
 }
 
-/// Literals within the credit that the receiver gives. Behind a colon, the bytes that it grants at first.
+/// Literals within the receiver's credit. After a colon follows the number of bytes granted at first.
 pub(super) const CREDIT: &str = "credit";
 
-/// The capability of a receiver that grants so many bytes of literals at first.
+/// Returns the capability of a receiver that grants `bytes` of literals at first.
 pub(super) fn credit(bytes: u64) -> String {
     format!("{CREDIT}:{bytes}")
 }
 
-/// Behind it, the longest payload of a frame that an end takes after the greeting.
+/// Prefix; followed by the longest frame payload that an end accepts after the greeting, in bytes.
 pub(super) const FRAME: &str = "limit:frame=";
 
 pub(super) const HELLO: u8 = 1;
 pub(super) const REQUEST: u8 = 2;
 pub(super) const REPLY: u8 = 3;
 pub(super) const NAMES: u8 = 5;
-/// The last frame of an end that gives up; its payload says why.
+/// Type of the last frame of an end that gives up; the payload holds the reason.
 pub(super) const ABORT: u8 = 4;
 pub(super) const ALIVE: u8 = 6;
 

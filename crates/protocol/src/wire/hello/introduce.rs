@@ -1,4 +1,4 @@
-//! The hello: who an end is, and what it can do.
+//! The hello: the program and the capabilities of an end.
 
 use std::collections::BTreeSet;
 
@@ -18,25 +18,25 @@ use super::capability::{
     capability, credit, expect,
 };
 
-/// The first bytes of either direction.
+/// First bytes of either direction.
 pub const MAGIC: [u8; 8] = *b"deltic/1";
 
-/// Capabilities of an end, by name. Unknown names are ignored, so that new ones can be added.
+/// Name and capabilities of an end. Unknown capabilities are ignored, so that new ones can be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The program and its version, for people.
+    /// Program and version, for people.
     pub program: String,
     /// Names of capabilities.
     pub capabilities: BTreeSet<String>,
-    /// This end's part of the session's key, drawn at random.
+    /// This end's part of the session key, drawn at random.
     pub part: Key,
 }
 
 impl Hello {
-    /// The type of the frame.
+    /// Type of the frame.
     pub const KIND: u8 = HELLO;
 
-    /// The hello of this version; `part` is drawn at random.
+    /// Returns the hello of this version; `part` must be random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
@@ -62,37 +62,35 @@ impl Hello {
         ours.framing(MAX_FRAME_BYTES)
     }
 
-    /// The same of an end that does without the fast names of chunks: both name them by BLAKE3 then.
+    /// Drops the fast fingerprints of chunks from the hello: both ends then use BLAKE3.
     #[must_use]
     pub fn by_blake3(mut self) -> Self {
         self.capabilities.remove(KEYED);
         self
     }
 
-    /// The same of an end that reads or writes in these places of its machine, as [`place`](Self::place) names them.
+    /// Adds the places of this machine that the end reads or writes, as returned by [`place`](Self::place).
     #[must_use]
     pub fn at(mut self, places: &[Fingerprint]) -> Self {
         self.capabilities.extend(places.iter().map(in_place));
         self
     }
 
-    /// The same of an end that can hold no more than so many files of a session open at once.
+    /// Adds the largest number of files of a session that the end can hold open at once.
     #[must_use]
     pub fn holding(mut self, files: Option<usize>) -> Self {
         self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
         self
     }
 
-    /// The same of an end that takes so many bytes of literals before it gives credit for more, where it is the
-    /// receiver.
+    /// Adds the bytes of literals that the end, if it is the receiver, accepts before it grants more credit.
     #[must_use]
     pub fn granting(mut self, bytes: Option<u64>) -> Self {
         self.capabilities.extend(bytes.map(credit));
         self
     }
 
-    /// The same of an end that takes frames of so many bytes at most, within [`MIN_FRAME_BYTES`] and
-    /// [`MAX_FRAME_BYTES`].
+    /// Adds the longest frame payload that the end accepts, clamped to [`MIN_FRAME_BYTES`] and [`MAX_FRAME_BYTES`].
     #[must_use]
     pub fn framing(mut self, bytes: usize) -> Self {
         self.capabilities.retain(|name| !name.starts_with(FRAME));
@@ -101,10 +99,10 @@ impl Hello {
         self
     }
 
-    /// The longest payload of a frame that it takes; `None` of an end that does not know limits.
+    /// Returns the longest frame payload that the end accepts, in bytes; `None` if the end does not support limits.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where it says less than [`MIN_FRAME_BYTES`], or no number.
+    /// [`PeerError::Limit`] where the value is below [`MIN_FRAME_BYTES`], or not a number.
     pub(super) fn frame_bytes(&self) -> Result<Option<usize>, PeerError> {
         let said = self.capabilities.iter().filter_map(|name| name.strip_prefix(FRAME));
         said.map(|number| match number.parse::<u64>() {
@@ -117,38 +115,38 @@ impl Hello {
         .transpose()
     }
 
-    /// The bytes of literals that it grants at first, if that is bounded.
+    /// Returns the bytes of literals that the end grants at first; `None` if unlimited.
     pub(super) fn credit(&self) -> Option<u64> {
         self.number_behind(CREDIT)
     }
 
-    /// The least number behind a capability of this name and a colon.
+    /// Returns the least number that follows this capability name and a colon.
     fn number_behind(&self, name: &str) -> Option<u64> {
         let numbers =
             self.capabilities.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix(':'));
         numbers.filter_map(|number| number.parse().ok()).min()
     }
 
-    /// The version of the program that says this, or the program where it is another one.
+    /// Returns Deltic's version, or the whole program text of another program.
     #[must_use]
     pub fn version(&self) -> &str {
         self.program.strip_prefix("deltic ").unwrap_or(&self.program)
     }
 
-    /// Most files of a session that it can hold open at once, if few.
+    /// Returns the largest number of files that the end can hold open at once; `None` if it sets no limit.
     pub(super) fn most_files(&self) -> Option<usize> {
         let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
         numbers.filter_map(|number| number.parse().ok()).min()
     }
 
-    /// Returns true where it reads or writes there.
+    /// True if the end reads or writes in this place.
     #[must_use]
     pub fn is_at(&self, place: &Fingerprint) -> bool {
         self.capabilities.contains(&in_place(place))
     }
 
-    /// What the end that says this calls the entry `inode` of the machine that was started as `boot`: who is not on
-    /// that machine learns nothing of it.
+    /// Returns this end's name for the entry `inode` on the machine with boot id `boot`. The name tells nothing to a
+    /// reader on another machine.
     #[must_use]
     pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
         let Inode { device, number } = inode;
@@ -156,13 +154,13 @@ impl Hello {
         Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
     }
 
-    /// Names of chunks by a sender that has not heard the receiver, which it takes for one like itself.
+    /// Returns the fingerprinter of a sender that has not heard the receiver yet; it assumes a receiver like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
         fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())
     }
 
-    /// The frame that says so.
+    /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         framed(HELLO, |to| {
@@ -172,10 +170,10 @@ impl Hello {
         })
     }
 
-    /// Reads the frame.
+    /// Decodes the frame.
     ///
     /// # Errors
-    /// [`PeerError`] where it is none, or is malformed.
+    /// [`PeerError`] where the frame is not a hello, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, HELLO, "anything before the hello")?;
         whole("Hello", payload, |from| {
@@ -196,12 +194,12 @@ impl Hello {
 /// Checks the first bytes of the stream.
 ///
 /// # Errors
-/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::OtherProtocol`]; [`PeerError::Rsync`].
+/// [`PeerError::NotDeltic`] with the bytes before the magic; [`PeerError::OtherProtocol`]; [`PeerError::Rsync`].
 pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     if bytes == MAGIC {
         return Ok(());
     }
-    // Its server begins with the version of its protocol, its daemon with a word.
+    // An rsync server begins with its protocol version, an rsync daemon with a word.
     let is_rsync = matches!(bytes, [27..=99, 0, 0, 0, ..]) || bytes.starts_with(b"@RSYNCD:");
     if is_rsync {
         return Err(PeerError::Rsync);
@@ -213,7 +211,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     Err(PeerError::NotDeltic(printable(&bytes[..magic.unwrap_or(bytes.len())])))
 }
 
-/// The protocol that the first bytes name, if a Deltic sent them: a frame follows, and no text.
+/// Returns the protocol that the first bytes name, if a Deltic sent them: then a frame follows, not text.
 fn protocol(bytes: &[u8]) -> Option<String> {
     let number = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1])?;
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -221,7 +219,7 @@ fn protocol(bytes: &[u8]) -> Option<String> {
     (digits > 0 && is_framed).then(|| format!("deltic/{}", printable(&number[..digits])))
 }
 
-/// True for a number as decimal digits alone say it.
+/// True for a number in plain decimal digits without leading zeros.
 fn is_canonical(number: &str) -> bool {
     number.bytes().all(|digit| digit.is_ascii_digit()) && !number.starts_with('0')
 }
@@ -230,7 +228,7 @@ fn in_place(place: &Fingerprint) -> String {
     format!("place:{place}")
 }
 
-/// Names of chunks with `key`: keyed sums, or BLAKE3.
+/// Returns the fingerprinter for chunks with `key`: by keyed sums, or by BLAKE3.
 pub(super) fn fingerprinter(keyed: bool, key: &Key) -> Fingerprinter {
     if keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
 }

@@ -1,7 +1,8 @@
-//! The greeting: who we are, what we share, and what this session is for.
+//! The greeting: capabilities of both ends, the terms that follow from them, and the request of the session.
 //!
-//! Both ends send [`MAGIC`] and a [`Hello`] at once; [`negotiate`] turns the two into [`Terms`], which nothing else can
-//! make. Then the dialling end sends one [`Request`] and the other answers with one [`Reply`].
+//! Both ends send [`MAGIC`] and a [`Hello`] at once. [`negotiate`] computes the [`Terms`] from the two hellos;
+//! nothing else can make terms. Then the dialling end sends one [`Request`], and the other end answers with one
+//! [`Reply`].
 
 mod abort;
 mod capability;

@@ -1,4 +1,4 @@
-//! The request of the end that dials, the names that it is for, and the reply.
+//! The request of the dialling end, its list of names, and the reply.
 
 use deltic_core::PackedStrings;
 use deltic_core::codec::{CodecError, Put, Reader};
@@ -19,42 +19,42 @@ use super::capability::{NAMES, REPLY, REQUEST, expect};
 /// Request of the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Be the sender of these paths.
+    /// Asks the other end to be the sender of these paths.
     Send {
         /// Path arguments, as the user gave them.
         sources: Vec<Box<[u8]>>,
-        /// Names below the only one of them that are meant.
+        /// Names to send below the only source.
         names: NamesFrom,
         /// Options of the sync.
         options: Options,
     },
-    /// Be the receiver.
+    /// Asks the other end to be the receiver.
     Receive {
         /// The destination argument, as the user gave it.
         destination: Box<[u8]>,
-        /// The source's own name where it is one entry with nothing in it: the destination may then be its new name.
+        /// Name of the source where it is a single entry without contents: the destination may then be its new name.
         single: Option<Name>,
-        /// List of names below the only source that the answering end is to send, if it is to.
+        /// Names below the only source, if the answering end is to send this list.
         names: NamesFrom,
         /// Options of the sync.
         options: Options,
     },
 }
 
-/// Place of the names that a [`Request`] is for.
+/// Place of the names that a [`Request`] covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NamesFrom {
-    /// Nowhere: the sources stand for themselves.
+    /// No list: the request covers the whole sources.
     #[default]
     Nowhere,
-    /// A file of the answering end.
+    /// A file at the answering end.
     File {
-        /// Its path.
+        /// Path of the file.
         path: Box<[u8]>,
-        /// True where names end in NULs there, and not with their lines.
+        /// True if names in the file end with NUL, false if they end with a newline.
         nul: bool,
     },
-    /// Frames that follow the request; an empty one is the last.
+    /// Frames after the request; an empty frame is the last.
     Frames,
 }
 
@@ -81,15 +81,15 @@ impl Wire for NamesFrom {
     }
 }
 
-/// Some of the names that a request is for.
+/// A part of the list of names of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(pub Vec<Box<[u8]>>);
 
 impl Names {
-    /// Checks that the other end takes all of `names`.
+    /// Checks that the other end accepts the list `names`.
     ///
     /// # Errors
-    /// [`PeerError::Limit`] where they are more than it does, or longer together.
+    /// [`PeerError::Limit`] where the names are too many, or too long together.
     pub fn check(names: &PackedStrings) -> Result<(), PeerError> {
         let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
         if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
@@ -98,7 +98,7 @@ impl Names {
         Ok(())
     }
 
-    /// The frames that tell all of `names`, none of which is longer than a text may be, the last of them empty.
+    /// Returns the frames that send all of `names`, each no longer than a text may be; the last frame is empty.
     pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
         let mut names = names.peekable();
         let mut told = false;
@@ -118,16 +118,16 @@ impl Names {
         })
     }
 
-    /// The frame of these.
+    /// Returns the frame of these names.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         framed(NAMES, |to| self.0.put(to))
     }
 
-    /// Reads the frame.
+    /// Decodes the frame.
     ///
     /// # Errors
-    /// [`PeerError`] where it is none, or is malformed.
+    /// [`PeerError`] where the frame holds no names, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, NAMES, "anything before the last name")?;
         whole("Names", payload, |from| Wire::take(from).map(Self))
@@ -135,16 +135,16 @@ impl Names {
 }
 
 impl Request {
-    /// The frame that asks so.
+    /// Returns the frame of the request.
     ///
     /// # Panics
-    /// On a request that does not [fit](Self::fits).
+    /// If the request does not [fit](Self::fits).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         framed(REQUEST, |to| self.put(to))
     }
 
-    /// Checks that the other end will take it: arguments and rules are bounded, in number and in bytes.
+    /// True if the other end will accept the request: arguments and rules are limited in number and in bytes.
     #[must_use]
     pub fn fits(&self) -> bool {
         let (sources, options) = match self {
@@ -179,10 +179,10 @@ impl Request {
         }
     }
 
-    /// Reads the frame.
+    /// Decodes the frame.
     ///
     /// # Errors
-    /// [`PeerError`] where it is none, or is malformed.
+    /// [`PeerError`] where the frame is not a request, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REQUEST, "anything before the request")?;
         whole("Request", payload, |from| match from.u8()? {
@@ -203,7 +203,7 @@ impl Request {
 }
 
 impl Request {
-    /// Longest silence of either end, in seconds; 0 for ever.
+    /// Returns the longest silence of either end, in seconds; 0 means no limit.
     #[must_use]
     pub const fn silence(&self) -> u32 {
         match self {
@@ -212,17 +212,17 @@ impl Request {
     }
 }
 
-/// The answer to a [`Request`]: the conversation may begin.
+/// Answer to a [`Request`]: the conversation may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The only entry, as in [`Request::Receive`], where the answering end is the sender.
+    /// The name of a single source, as in [`Request::Receive`], where the answering end is the sender.
     pub single: Option<Name>,
-    /// Door for further streams, if the request asks for them.
+    /// Socket and token for further streams, if the request asks for streams.
     pub join: Option<Join>,
 }
 
 impl Reply {
-    /// The frame that says so.
+    /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         framed(REPLY, |to| {
@@ -231,10 +231,10 @@ impl Reply {
         })
     }
 
-    /// Reads the frame.
+    /// Decodes the frame.
     ///
     /// # Errors
-    /// [`PeerError`] where it is none, or is malformed.
+    /// [`PeerError`] where the frame is not a reply, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REPLY, "anything before the reply")?;
         whole("Reply", payload, |from| {

@@ -1,4 +1,4 @@
-//! The terms: what two ends can do together.
+//! The terms: capabilities that two ends have in common.
 
 use std::ops::Deref;
 
@@ -15,7 +15,7 @@ use super::capability::{
 };
 use super::introduce::{Hello, fingerprinter};
 
-/// Terms of a session. Only [`negotiate`] makes them, and nothing changes them.
+/// Terms of a session. Only [`negotiate`] makes terms, and nothing changes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms(Common);
 
@@ -27,36 +27,37 @@ impl Deref for Terms {
     }
 }
 
-/// The abilities that two ends have in common, and their keys.
+/// Common capabilities of two ends, and their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     /// Literals may travel as zstd frames.
     pub zstd: bool,
     without_zeros: WithoutZeros,
-    /// The session may have more streams than one.
+    /// The session may have further streams.
     pub streams: bool,
     delete_share: bool,
-    /// Facts for people.
+    /// Optional information for people.
     pub reports: Reports,
-    /// The receiver may say which base its old version is.
+    /// The receiver may name the base of its old version.
     pub bases: bool,
-    /// The ends may agree on sums that their storage keeps, where a strategy uses these.
+    /// The ends may agree on sums that their storage keeps, where a strategy uses stored sums.
     pub kept_sums: bool,
-    /// The sender may say which blocks the base has elsewhere.
+    /// The sender may tell which blocks the base has at other positions.
     pub moved: bool,
-    /// Chunks are named by the keyed sum; else by BLAKE3 with a key.
+    /// Chunks have fingerprints by the keyed sum; else by keyed BLAKE3.
     pub keyed: bool,
-    /// [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
+    /// The sender's [`Hello::names`] are those of the session: what it offers before it has heard the receiver is
+    /// valid.
     pub offers: bool,
-    /// A bit for each of [`Strategy::ALL`].
+    /// One bit for each strategy of [`Strategy::ALL`].
     strategies: u32,
-    /// Most files that the sender can hold open at once, if few.
+    /// Largest number of files that the sender can hold open at once; `None` means no limit.
     pub most_files: Option<usize>,
-    /// The bounds that the two ends agree on.
+    /// Limits that the two ends agree on.
     pub limits: Limits,
     /// The session's key.
     pub key: Key,
-    /// The sender's part, which the key is made of.
+    /// The sender's part of the key, from which the session key is derived.
     pub part: Key,
 }
 
@@ -65,34 +66,34 @@ pub struct Common {
 struct WithoutZeros {
     /// Literals may leave out their long runs of zeros.
     literals: bool,
-    /// The sender may tell where files have holes.
+    /// The sender may tell the holes of files.
     holes: bool,
 }
 
-/// Facts for people that ends may tell.
+/// Optional information for people that the ends may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reports {
-    /// Totals may say how much was resumed.
+    /// Totals may include the number of resumed bytes.
     pub resumed: bool,
-    /// Troubles may say where they happened.
+    /// Troubles may include where they happened.
     pub troubles: bool,
-    /// Changes may say why a name is passed over.
+    /// Changes may include why a name is passed over.
     pub passed_over: bool,
-    /// The sender may say which sources it removed.
+    /// The sender may report the sources that it removed.
     pub removed: bool,
     /// `Restless` may be sent for a file that a program has open for writing.
     pub open_files: bool,
 }
 
 impl Terms {
-    /// True where literals may travel without their long runs of zeros. Strategies of the papers send what they would.
+    /// True if literals may be sent without their long runs of zeros. Strategies of the papers send all bytes.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.without_zeros.literals && strategy.conversation == Conversation::Recipe
     }
 
-    /// True if the sender may tell the holes of files, and transfer the data alone. New versions then have holes, so
-    /// the options must ask for holes.
+    /// True if the sender may send the holes of files as positions and transfer the data alone. New versions then
+    /// have holes, so the options must request holes.
     #[must_use]
     pub fn holes(self, options: &Options) -> bool {
         let leaves_holes = options.writing.sparse && !options.writing.preallocate;
@@ -101,10 +102,10 @@ impl Terms {
             && options.strategy.conversation == Conversation::Recipe
     }
 
-    /// Checks that both ends know a strategy, and this way to delete.
+    /// Checks that both ends support the strategy and this kind of deletion.
     ///
     /// # Errors
-    /// [`PeerError::NothingInCommon`].
+    /// [`PeerError::NothingInCommon`] where one end does not.
     pub fn admits(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
         if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !self.delete_share {
             return Err(PeerError::NothingInCommon("--max-delete in percent"));
@@ -115,13 +116,13 @@ impl Terms {
         if admitted { Ok(()) } else { Err(PeerError::NothingInCommon("strategy of this name")) }
     }
 
-    /// The key of strong sums in this session.
+    /// Returns the key for strong sums in this session.
     #[must_use]
     pub const fn sum_key(self) -> SumKey {
         SumKey::from_bytes(*self.0.key.as_bytes())
     }
 
-    /// Names of chunks in this session. Strategies of the papers prove what they found by BLAKE3.
+    /// Returns the fingerprinter for chunks in this session. Strategies of the papers prove their matches by BLAKE3.
     #[must_use]
     pub fn fingerprinter(self, strategy: &Strategy) -> Fingerprinter {
         if strategy.conversation == Conversation::Recipe {
@@ -131,23 +132,24 @@ impl Terms {
         }
     }
 
-    /// Names of the chunks of a file whose transfer began in another session, under that session's `key`.
+    /// Returns the fingerprinter for a file whose transfer began in another session, with that session's `key`.
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
         fingerprinter(self.keyed, key)
     }
 
-    /// Seed of the sums of blocks in gaps.
+    /// Returns the seed for sums of blocks in gaps.
     #[must_use]
     pub fn gap_seed(self) -> u64 {
         self.key.seed()
     }
 }
 
-/// Computes the terms of two ends; they are the same whichever end computes them.
+/// Computes the terms of two ends; the result is the same at either end.
 ///
 /// # Errors
-/// [`PeerError::NothingInCommon`] where a session needs what one of them lacks.
+/// [`PeerError::NothingInCommon`] where one end lacks a capability that every session needs; [`PeerError::Limit`]
+/// where an end states an invalid frame limit.
 pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let both =
         |name: &str| sender.capabilities.contains(name) && receiver.capabilities.contains(name);

@@ -1,4 +1,4 @@
-//! Ends of files.
+//! Ends of files: how the receiver settled each file.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
@@ -6,22 +6,22 @@ use deltic_tree::RelPath;
 use crate::report::{Action, Differs, Trouble};
 use crate::wire::codec::{Bad, Wire};
 
-/// The end of a file.
+/// How the receiver settled a file.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Its content was what it should be; `touched` if attributes were set.
+    /// The content was up to date; `touched` if attributes were set.
     Same { touched: bool, differs: Differs },
-    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is
-    /// another name.
+    /// The new version is in place (in a dry run: would be). `from` is the other name that the content was matched
+    /// against, if any.
     Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
     /// The file failed for good.
     Failed(Trouble),
 }
 
 impl Done {
-    /// True if a file can end so that was wanted so many times: only of one that was can be said what became of its
-    /// content.
+    /// True if a file that the receiver wanted `wants` times can end like this. Only a wanted file can be up to date
+    /// or replaced.
     pub(crate) fn may_end(&self, wants: u32) -> bool {
         match self {
             Self::Same { touched, differs } => {
@@ -34,7 +34,7 @@ impl Done {
         }
     }
 
-    /// Bytes of the file that were matched, if it is a new one in its place.
+    /// Returns the matched bytes of a file that was replaced.
     pub(crate) const fn matched(&self) -> Option<u64> {
         match self {
             Self::Replaced { matched, .. } => Some(*matched),
@@ -42,7 +42,7 @@ impl Done {
         }
     }
 
-    /// Bytes of the file that were sent, as the receiver says.
+    /// Returns the bytes of the file that were sent as literals, as the receiver reports.
     pub(crate) const fn literal(&self) -> u64 {
         match self {
             Self::Replaced { literal, .. } => *literal,

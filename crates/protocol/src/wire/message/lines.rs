@@ -1,4 +1,4 @@
-//! Fields that frames of either direction have.
+//! Fields of frames in both directions.
 
 use std::ops::Range;
 
@@ -11,72 +11,73 @@ use deltic_tree::path::MAX_NAME_BYTES;
 
 use crate::wire::codec::{Bad, Wire, closed_set, items};
 
-/// A listed entry's place in the sender's list, counted from 0 over all directories.
+/// Index of a listed entry in the sender's list, counted from 0 over all directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNo(pub u64);
 
-/// Way in which the receiver wants a file.
+/// How the receiver wants a file to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// By recipe: it has an old version to match against.
+    /// By recipe: an old version can be matched.
     Recipe,
     /// Whole, as literals of fixed blocks.
     Whole,
-    /// By the session's strategy, which is not Deltic's own.
+    /// By the session's strategy, where that is not Deltic's own.
     Strategy,
-    /// The same with its stronger sum.
+    /// By the session's strategy with its stronger sum.
     Stronger,
-    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`](super::ToSender::Append).
+    /// From an offset on, as literals of fixed blocks; requested by [`ToSender::Append`](super::ToSender::Append).
     Tail,
-    /// By what changed since the base that the receiver holds; the sender's answer to
+    /// As differences from the base that the receiver holds; the sender's answer to
     /// [`ToSender::Base`](super::ToSender::Base).
     Changes,
 }
 
-/// A group of a recipe as it travels: enough to find it, not to prove it.
+/// A group of a recipe on the wire: enough to find the group, not to prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLine {
-    /// Length in bytes of all its chunks.
+    /// Length of all chunks of the group, in bytes.
     pub len: u64,
-    /// Number of its chunks.
+    /// Number of chunks in the group.
     pub chunks: u32,
-    /// Its fingerprint's first bytes.
+    /// First bytes of the group's fingerprint.
     pub short: GroupPrefix,
 }
 
-/// A chunk of a recipe as it travels.
+/// A chunk of a recipe on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLine {
     /// Length in bytes.
     pub len: u32,
-    /// Its fingerprint's first bytes.
+    /// First bytes of the chunk's fingerprint.
     pub brief: ChunkPrefix,
 }
 
-/// Chunks of a recipe as they travel together: as many bytes are told of each one's fingerprint.
+/// Chunks of a recipe in one frame; all fingerprint prefixes have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLines(pub Vec<ChunkLine>);
 
-/// A gap in new that faces a gap in old between the same neighbours, and what old has there (docs/decisions/0018).
+/// A gap in the new version that faces a gap of the old version between the same neighbours, with the sums of the old
+/// gap (docs/decisions/0018).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapLine {
-    /// The chunks that nothing matched.
+    /// Chunks of the new version without a match.
     pub chunks: Range<u32>,
-    /// Sums of the blocks of the gap in old; none asks for the bytes as they are.
+    /// Sums of the old gap's blocks; without sums the sender sends the plain bytes.
     pub sums: GapSums,
 }
 
 /// A hole of a file, and the data from the end of the hole to the next hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLine {
-    /// Length of the hole in bytes: 0 where the file begins with data.
+    /// Length of the hole in bytes; 0 where the file begins with data.
     pub hole: u64,
     /// Length of the data in bytes.
     pub data: u64,
 }
 
 impl DataLine {
-    /// The lines of ascending runs of data.
+    /// Returns the lines of ascending runs of data.
     pub(crate) fn of(runs: &[Range<u64>]) -> impl Iterator<Item = Self> {
         let line = |end: &mut u64, run: &Range<u64>| {
             let hole = run.start - std::mem::replace(end, run.end);
@@ -86,35 +87,35 @@ impl DataLine {
     }
 }
 
-/// Name of a user or group where the sender is.
+/// Name of a user or group at the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameLine {
-    /// The number.
+    /// Number of the user or group.
     pub id: u32,
-    /// The name; not empty.
+    /// Name; not empty.
     pub name: Box<[u8]>,
 }
 
-/// End of a directory's list.
+/// Whether the list of a directory continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// More entries of the same directory follow in the next frame.
     More,
-    /// These were the last.
+    /// These entries were the last.
     Last,
-    /// These were the last that take part: the directory may have others, which nobody asked for or could list.
+    /// These were the last entries that take part. The directory may have others, which are filtered out or could not
+    /// be listed.
     Part,
-    /// These were the last, and one of the directories that were named as sources and are this one here has nothing in
-    /// it.
+    /// These entries were the last, and one of the source directories that make up this directory is empty.
     Empty,
 }
 
-/// Digest of a file's bytes.
+/// Digest of the content of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestLine {
     /// The file.
     pub file: FileNo,
-    /// BLAKE3-256 of its bytes; `None` where it cannot be read.
+    /// BLAKE3-256 of the content; `None` if the file cannot be read.
     pub digest: Option<Digest>,
 }
 

@@ -1,6 +1,7 @@
-//! The frames of the conversation, one enum for each direction, so that a frame in the wrong direction is not a value.
+//! The frames of the conversation, one enum for each direction: a frame in the wrong direction cannot be constructed.
 //!
-//! docs/protocol.md says what each means and when it may come; the golden frames in `tests/golden` pin their bytes.
+//! docs/protocol.md says what each frame means and when it may come; the golden frames in `tests/golden` pin the
+//! bytes.
 
 mod done;
 mod lines;

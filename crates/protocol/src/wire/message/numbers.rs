@@ -1,4 +1,4 @@
-//! Numbers, sums and keys of other crates, as fields.
+//! Encodings of numbers, sums and keys from other crates.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ impl Wire for GroupPrefix {
     }
 }
 
-/// Sums are little-endian.
+/// Directory sums are little-endian.
 impl Wire for u128 {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(&self.to_le_bytes());
@@ -44,7 +44,7 @@ impl Wire for DirDigest {
     }
 }
 
-/// Start, then length: a range never ends before it starts, and never is empty.
+/// Start, then length: a range is never empty and never ends before its start.
 impl Wire for Range<u32> {
     fn put(&self, to: &mut Vec<u8>) {
         self.start.put(to);
@@ -84,14 +84,14 @@ impl Wire for Digest {
     }
 }
 
-/// Defines, for one direction, each frame's number, its fields in order, and both ways between them.
+/// Defines the frames of one direction: number, fields in order, `encode` and `decode`.
 macro_rules! frames {
     ($direction:ident {
         $($number:literal $variant:ident { $($field:ident),* })+;
         $($tuple_number:literal $tuple:ident($inner:ident))*
     }) => {
         impl $direction {
-            /// The whole frame, header included.
+            /// Returns the whole frame, including the header.
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
                 let mut bytes = Vec::new();
@@ -99,7 +99,7 @@ macro_rules! frames {
                 bytes
             }
 
-            /// The same behind what `to` holds: frames that leave together are copied once.
+            /// Appends the whole frame to `to`, so that frames sent together are copied once.
             pub fn encode_behind(&self, to: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant { $($field),* } => {
@@ -109,10 +109,10 @@ macro_rules! frames {
                 }
             }
 
-            /// Reads a frame's payload.
+            /// Decodes the payload of a frame.
             ///
             /// # Errors
-            /// [`PeerError`] where the type is not of this direction or the payload is malformed.
+            /// [`PeerError`] where the type does not belong to this direction, or the payload is malformed.
             pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
                 match kind {
                     $($number => whole(stringify!($variant), payload, |from| {

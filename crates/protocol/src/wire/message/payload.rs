@@ -1,34 +1,34 @@
-//! Literals as they travel.
+//! Encodings of literals.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::{ZeroRun, zeros};
 
 use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 
-/// Bytes of literals and how they travel.
+/// Literal bytes in one of several encodings.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Plain bytes.
     Plain(Vec<u8>),
-    /// A zstd frame.
+    /// One zstd frame.
     Zstd(Vec<u8>),
-    /// Without their long runs of zeros.
+    /// Bytes without their long runs of zeros.
     Sparse(Sparse),
 }
 
 /// Literals without their long runs of zeros.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sparse {
-    /// The runs, at least one.
+    /// Runs of zeros; at least one.
     pub runs: Vec<ZeroRun>,
-    /// The other bytes, as they are or as one zstd frame.
+    /// All other bytes, plain or as one zstd frame.
     pub rest: Vec<u8>,
-    /// True for a zstd frame.
+    /// True if `rest` is a zstd frame.
     pub zstd: bool,
 }
 
 impl Payload {
-    /// Bytes that it has on its way; at least one, so that even runs of zeros cost credit.
+    /// Returns the number of bytes sent; at least 1, so that even runs of zeros cost credit.
     #[must_use]
     pub fn travelling(&self) -> u64 {
         let (Self::Plain(bytes) | Self::Zstd(bytes) | Self::Sparse(Sparse { rest: bytes, .. })) =
@@ -36,7 +36,8 @@ impl Payload {
         bytes.len().max(1) as u64
     }
 
-    /// Returns true where it can be `bytes` literal bytes, at least one. What is packed is no longer than that.
+    /// True if the payload can hold `bytes` literal bytes, at least one. Compressed bytes are never longer than plain
+    /// bytes.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,
@@ -60,7 +61,7 @@ impl std::fmt::Debug for Payload {
     }
 }
 
-/// Takes the rest of the frame.
+/// The payload takes the rest of the frame.
 impl Wire for Payload {
     fn put(&self, to: &mut Vec<u8>) {
         let (sparse, zstd, bytes) = match self {
@@ -85,7 +86,7 @@ impl Wire for Payload {
     }
 }
 
-/// No run is empty.
+/// A run of zeros is never empty.
 impl Wire for ZeroRun {
     fn put(&self, to: &mut Vec<u8>) {
         self.before.put(to);

@@ -1,4 +1,4 @@
-//! Sums, tokens and patches of strategies other than Deltic's own (docs/protocol.md, "Other strategies").
+//! Sums, tokens and patches of the strategies other than Deltic's own (docs/protocol.md, "Other strategies").
 
 use std::ops::Range;
 
@@ -9,39 +9,39 @@ use deltic_core::{BlockSumSpec, StrongSum, SumKind};
 use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, closed_set};
 
-/// The sums of one chunk.
+/// Sums of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sum {
-    /// The chunk's length in bytes.
+    /// Length of the chunk in bytes.
     pub len: u32,
-    /// Suggests a match.
+    /// Weak sum: suggests a match.
     pub weak: u32,
-    /// Confirms it; no bytes where it was not asked for.
+    /// Strong sum: confirms a match; empty where no strong sum was requested.
     pub strong: StrongSum,
 }
 
-/// The next chunk's sums as they travel: no sum crosses twice for one file.
+/// Sums of the next chunk on the wire: no sum is sent twice for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumLine {
-    /// Other than all before it, or than those that the sender remembers.
+    /// New sums: different from all before, or from all that the sender remembers.
     New(Sum),
-    /// The sums of the chunk so many before it; not 0.
+    /// The sums of an earlier chunk; the distance in chunks, not 0.
     Again(u32),
 }
 
-/// Chunks of new that may be chunks of old, and what would show it.
+/// Chunks of the new version that may equal chunks of the old one, and the sum that proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The chunks.
+    /// Chunks of the new version.
     pub chunks: Range<u32>,
-    /// The bytes that the strong sum is taken over.
+    /// Bytes that the strong sum covers.
     pub over: Over,
-    /// The part of it that travels.
+    /// First bytes of the strong sum.
     pub strong: StrongSum,
 }
 
 impl Token {
-    /// Number of strong sums that judge it.
+    /// Returns the number of strong sums needed to judge the token.
     pub(crate) fn sums(&self) -> usize {
         match self.over {
             Over::Run => 1,
@@ -50,26 +50,26 @@ impl Token {
     }
 }
 
-/// The bytes that a token's strong sum is taken over.
+/// Bytes that the strong sum of a token covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// All bytes of its chunks together.
+    /// All bytes of the chunks together.
     Run,
-    /// Each chunk by itself: all have the same sums.
+    /// Each chunk by itself: all chunks have the same sums.
     Each,
 }
 
-/// A step of a patch.
+/// One step of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchStep {
-    /// These blocks of old.
+    /// Copies these blocks of the old version.
     Copy(Range<u32>),
-    /// The next bytes of the patch's payload; not 0.
+    /// Takes this number of bytes from the patch's payload; not 0.
     Literal(u32),
 }
 
 impl SumLine {
-    /// The sums that it stands for, behind `count` others that `nth` knows.
+    /// Returns the sums of this line. `count` lines came before; `nth` returns the sums of one of them.
     pub(crate) fn sum(self, count: u32, nth: impl Fn(u32) -> Sum) -> Result<Sum, PeerError> {
         match self {
             Self::New(sum) => Ok(sum),
@@ -104,7 +104,7 @@ impl Wire for StrongSum {
     }
 }
 
-/// Distance to the chunk of the same sums, and where that is 0 the sums.
+/// On the wire: the distance to an earlier chunk with the same sums, or 0 and the sums.
 impl Wire for SumLine {
     fn put(&self, to: &mut Vec<u8>) {
         match self {

@@ -18,70 +18,72 @@ use super::numbers::frames;
 use super::payload::Payload;
 use super::sums::{PatchStep, SumLine};
 
-/// Frames of the sender.
+/// A frame from the sender to the receiver.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToReceiver {
-    /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
+    /// Entries of one directory, sorted by name. `own` is the metadata of the root, where the root is part of the
+    /// transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
-    /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver
+    /// Digest that replaces the entries of a directory: a [`Listing`](Self::Listing) follows only if the receiver
     /// asks.
     Tally { dir: RelPath, tally: DirDigest },
-    /// Names of the users and groups of entries to come and of their ACLs; each once in a session.
+    /// Names of users and groups of later entries and ACLs; each name once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
-    /// The list is complete; `intact` unless some of it could not be read.
+    /// The list is complete; `intact` is false if parts of the source could not be read.
     Listed { intact: bool },
     /// The next runs of data of a file with large holes, sent before `Start`. Only the data is transferred, packed.
     Holes { file: FileNo, runs: Vec<DataLine> },
-    /// A file's new version was opened; what follows is of this version.
+    /// The new version of a file is open; the following frames describe this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
-    /// The same of a file that nobody has wanted yet: it begins an attempt by recipe, if the receiver comes to want
-    /// one.
+    /// `Start` of a file that the receiver has not requested: begins an attempt by recipe, if the receiver comes to
+    /// want one.
     Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
-    /// The next groups of the recipe.
+    /// Next groups of the recipe.
     Groups { file: FileNo, groups: Vec<GroupLine> },
-    /// The chunks of groups that the receiver lacks, in the order in which it asked.
+    /// Chunks of the groups that the receiver lacks, in the order of its answers.
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: ChunkLines },
-    /// Tells the next chunks of a short file's recipe, without groups.
+    /// Next chunks of a short file's recipe, without groups.
     Recipe { file: FileNo, chunks: ChunkLines },
-    /// Runs of blocks that the base has elsewhere, in order; they come before all blocks that it does not have.
+    /// Runs of blocks that the base has at other positions, in order; sent before all blocks that the base lacks.
     Moved { file: FileNo, runs: Vec<MovedRun> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
-    /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
+    /// Gaps as copies from the old version and literals: one `GapDelta` after the other, `bytes` long in all.
     Mended { file: FileNo, gaps: Vec<Range<u32>>, bytes: u32, payload: Payload },
-    /// The sums that the sender's storage keeps of new, if any: behind `Start`, where a signature is made of such sums.
+    /// Sums that the sender's storage keeps of the new version, if any; sent after `Start`, where the signature may
+    /// use stored sums.
     Keeps { file: FileNo, kept: Option<BlockSumSpec> },
-    /// The sums of the next chunks of new; the last once there are no more.
+    /// Sums of the next chunks of the new version; `extent` marks the last frame.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
-    /// Answers one `Match`: the chunks of its tokens that are others than the receiver has.
+    /// Answers one `Match`: the chunks of its tokens that differ from the receiver's chunks.
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
-    /// The next bytes of new, as blocks of old and literals.
+    /// Next bytes of the new version, as blocks of the old version and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The file grew while it was read, or a program has the file open for writing. The content that the following
-    /// `End` proves was in the file at one instant.
+    /// The file grew while it was read, or a program has it open for writing. The content that the following `End`
+    /// proves was in the file at one instant.
     Restless { file: FileNo },
-    /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the
-    /// result.
+    /// The recipe is complete, and `digest` proves the result. Unless `Restless` came before, the file did not change
+    /// while it was read.
     End { file: FileNo, digest: Digest },
-    /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
+    /// The attempt failed at the sender; `attempt` counts the `Want`s of the file, from 1.
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
-    /// Something else went wrong on the sender's side.
+    /// Another error at the sender.
     Trouble(Trouble),
-    /// Digests of files that the receiver asked about; each once, in any order.
+    /// Digests of files that the receiver requested; each file once, in any order.
     Digests(Vec<DigestLine>),
-    /// Sources that are not there, and are to go here as well.
+    /// Missing source arguments, whose names are to be deleted at the destination.
     Missing(Vec<RelPath>),
-    /// A source that arrived is removed.
+    /// A source was removed after its arrival.
     Removed(RelPath),
-    /// Removal of what arrived, but for this.
+    /// The sources that arrived are removed, except for these.
     Gone(Vec<Trouble>),
-    /// The user's answer: whether so many names may go.
+    /// Answer of the user: true allows the deletions.
     Allow(bool),
 }
 
 impl ToReceiver {
-    /// The troubles that it tells.
+    /// Returns the troubles in the frame.
     pub fn troubles_mut(&mut self) -> &mut [Trouble] {
         match self {
             Self::Trouble(trouble) | Self::Failed { trouble, .. } => std::slice::from_mut(trouble),
@@ -92,7 +94,7 @@ impl ToReceiver {
 }
 
 impl ToReceiver {
-    /// The bytes of literals in it, as they travel.
+    /// Returns the literal bytes in the frame, as encoded on the wire.
     pub(crate) fn literal_bytes(&self) -> u64 {
         match self {
             Self::Fill { payload, .. }
@@ -102,7 +104,8 @@ impl ToReceiver {
         }
     }
 
-    /// The file of a frame that may overtake others: an answer whose question the receiver counts.
+    /// Returns the file of a frame that may overtake others: such an answer belongs to a request that the receiver
+    /// counts.
     pub(crate) const fn may_overtake(&self) -> Option<FileNo> {
         match self {
             Self::Fill { file, .. } | Self::Mended { file, .. } => Some(*file),

@@ -15,59 +15,63 @@ use super::lines::{Extent, FileNo, GapLine, How};
 use super::numbers::frames;
 use super::sums::{SumLine, Token};
 
-/// Frames of the receiver.
+/// A frame from the receiver to the sender.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
-    /// Asks for the digests of these files, at least one; of each once, and before it is wanted.
+    /// Requests the digests of these files, at least one; each file once, and before it is wanted.
     Digest(Vec<FileNo>),
-    /// Send this file; replaces an earlier attempt at it.
+    /// Requests this file; replaces an earlier attempt.
     Want { file: FileNo, how: How },
-    /// The old version of the file that is wanted next is this base: the answer may be what changed since.
+    /// Names the base that is the old version of the file wanted next: the sender may answer with the differences
+    /// from that base.
     Base { file: FileNo, base: Digest },
-    /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
+    /// Requests this file by recipe, cut by `spec` and fingerprinted with `key`, to resume an interrupted transfer.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
-    /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted
+    /// Directories that match their tallies, and directories that do not and must be listed; by tally number, counted
     /// from 0.
     Tallied { alike: Vec<Range<u32>>, unlike: Vec<Range<u32>> },
-    /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
+    /// Requests the bytes of this file from offset `from` on. The receiver has the bytes before, or assumes that it
+    /// has.
     Append { file: FileNo, from: u64 },
-    /// Every file below this number that is not wanted by now will not be.
+    /// Files below this number that are not wanted by now will not be wanted.
     Settled { upto: FileNo },
-    /// Answers one `Groups`: the groups of it that must be expanded.
+    /// Answers one `Groups`: the groups that must be expanded.
     Lack { file: FileNo, groups: Vec<Range<u32>> },
-    /// Answers one `Chunks` or `Recipe`: the chunks of it that must be sent.
+    /// Answers one `Chunks` or `Recipe`: the chunks that must be sent.
     Need { file: FileNo, chunks: Vec<Range<u32>> },
-    /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
+    /// Gaps among the chunks already described, to be sent as differences from the old version's bytes in their
+    /// place.
     Mend { file: FileNo, gaps: Vec<GapLine> },
-    /// Answers `Keeps`: the sums of old are those that storage keeps so, or the strategy's.
+    /// Answers `Keeps`: the kind of stored sums that the receiver sends of the old version; `None` for the strategy's
+    /// own sums.
     Signs { file: FileNo, by: Option<BlockSumSpec> },
-    /// The sums of the next blocks of old; the last once there are no more.
+    /// Sums of the next blocks of the old version; `extent` marks the last frame.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
-    /// Chunks that must be sent, and those that may be in old.
+    /// Chunks that must be sent, and chunks that may be in the old version.
     Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
-    /// The file is settled, and how.
+    /// The file is settled.
     Done { file: FileNo, done: Done },
-    /// The destination was not there.
+    /// The destination did not exist.
     MadeRoot(MadeRoot),
-    /// A directory, link or attribute changed, or a name was removed.
+    /// A directory, link or attribute changed, or a name was deleted.
     Changed(Change),
-    /// Literals that were sent do not wait any more: so many `bytes` may be sent again, and `more`. They waited for
-    /// `held_us` microseconds, where that is measured.
+    /// Credit for received literals: `bytes` may be sent again, and `more` beyond them. The literals waited `held_us`
+    /// microseconds at the receiver, where measured.
     Credit { bytes: u64, more: u64, held_us: Option<u32> },
-    /// Something went wrong on the receiver's side.
+    /// An error at the receiver.
     Trouble(Trouble),
-    /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the
-    /// `last`.
+    /// These files have arrived and are flushed: their sources may be removed. No other file below `upto` will
+    /// arrive; after the `last` frame no file at all.
     Arrived { files: Vec<FileNo>, upto: FileNo, last: bool },
-    /// Asks the user, who is at the sender's end, whether so many names may go.
+    /// Asks the user at the sender's end whether many names may be deleted.
     Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
 }
 
 impl ToSender {
-    /// The troubles that it tells.
+    /// Returns the troubles in the frame.
     pub fn troubles_mut(&mut self) -> &mut [Trouble] {
         match self {
             Self::Trouble(trouble) | Self::Done { done: Done::Failed(trouble), .. } => {
