@@ -1,4 +1,4 @@
-//! Work that the sender asks its driver for, and the answers.
+//! Work that the sender gives its driver, and the driver's answers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::work::Handle;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest`
-    /// of it. Answer with [`Answer::Listed`].
+    /// List a directory, or continue a listing with the names in `rest`. Compute a tally if `tally` is set and the
+    /// directory fits one part. Answer: [`Answer::Listed`].
     List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
-    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as
-    /// in `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not
-    /// with the session's. The receiver holds `base`, if it is said. Answer with [`Answer::Opened`].
+    /// Open a file under `handle`. If the file is to be sent whole and is a single block, also read it (with `zstd`
+    /// as in `Read`) and seal it, as in `Seal`. `key` replaces the session's key for the chunks' fingerprints. `base`
+    /// is the version that the receiver holds. Answer: [`Answer::Opened`].
     Open {
         handle: Handle,
         path: RelPath,
@@ -37,21 +37,20 @@ pub enum Work {
         bears: Bears,
         base: Option<Digest>,
     },
-    /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
+    /// Read, cut and sum a segment. Answer: [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, but in what the attempt `bears`, then take the digest;
-    /// answer with [`Answer::Sealed`].
+    /// Check that the file did not change since it was opened, except for changes that the attempt `bears`, and
+    /// compute the digest. Answer: [`Answer::Sealed`].
     Seal { handle: Handle, proof: Sealing, bears: Bears },
-    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with
-    /// [`Answer::Summed`].
+    /// Read, cut and sum a portion, and add it to the file's `digest` if one is given. Answer: [`Answer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
-    /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
+    /// Read these spans and compute the strong sum of each. Answer: [`Answer::Hashed`].
     Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
-    /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
+    /// Read about a segment from `start`, search it, and hash the settled bytes. Answer: [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Search a region for blocks of old, whatever is before it; answer with [`Answer::Found`].
+    /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`Answer::Found`].
     Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
-    /// The same as `Search`, through a region that was searched; answer with [`Answer::Searched`].
+    /// Continue a search, as `Search` does, through a region that was already searched. Answer: [`Answer::Searched`].
     Join {
         handle: Handle,
         start: u64,
@@ -60,23 +59,22 @@ pub enum Work {
         digest: Box<FileDigest>,
         zstd: bool,
     },
-    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer
-    /// with [`Answer::Read`].
+    /// Read these spans into one payload, compressed if `zstd` is requested and agreed on. Answer: [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
-    /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
+    /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
-    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    /// Compute or look up the digest of the content of each of these files. Answer: [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
-    /// Remove a source that has arrived, if it is still what was listed; answer with [`Answer::Removed`].
+    /// Remove a source that has arrived, if it still matches the listed metadata. Answer: [`Answer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
-    /// Ask the user, who may take any time; answer with [`Answer::Asked`].
+    /// Ask the user; any time may pass. Answer: [`Answer::Asked`].
     Ask(Question),
-    /// Let go of what `handle` holds open, if anything; answer with [`Answer::Closed`]. The last work of its handle.
+    /// Close `handle`, if anything is open; the last work of a handle. Answer: [`Answer::Closed`].
     Close { handle: Handle },
 }
 
 impl Work {
-    /// Returns true where the answer holds literals.
+    /// True if the answer holds literals.
     pub(super) const fn reads_literals(&self) -> bool {
         match self {
             Self::Open { how, .. } => matches!(how, How::Whole),
@@ -87,27 +85,27 @@ impl Work {
     }
 }
 
-/// A gap in new, and what old has in its place.
+/// A gap in the new version, and sums of the old version's bytes in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Its place in new.
+    /// Position of the gap in the new version.
     pub span: Span,
-    /// Sums of the blocks of old.
+    /// Sums of the blocks of the old version.
     pub sums: GapSums,
 }
 
-/// The bytes or chunks that a digest is taken of.
+/// Data that a digest is computed from.
 #[derive(Clone, Debug)]
 pub enum Sealing {
-    /// These chunks.
+    /// All chunks of the file.
     Chunks(Arc<Vec<Chunk>>),
-    /// Its bytes; taken already.
+    /// The bytes of the file; the digest is already computed.
     Bytes(Digest),
-    /// A base, the runs that it has elsewhere, and the blocks that are others, by their numbers.
+    /// A base, the runs that the base has at other positions, and the changed blocks with their numbers.
     Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
 }
 
-/// Changes that an attempt tolerates while it reads a file. Another attempt may find the file at rest.
+/// Changes of a file that an attempt tolerates while it reads. Another attempt may find the file at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bears {
     /// The file becomes longer, as a log does. The bytes that were there when the file was opened are a prefix of the
@@ -117,145 +115,144 @@ pub struct Bears {
     pub writers: bool,
 }
 
-/// The proof of what was read of a file.
+/// Proof of the bytes that were read of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// The digest of all of it.
+    /// Digest of the content.
     pub digest: Digest,
     /// True if the file grew while it was read, or a program has the file open for writing.
     pub restless: bool,
 }
 
 impl From<Digest> for Sealed {
-    /// The proof of a file that did not change.
+    /// Proof for a file that did not change.
     fn from(digest: Digest) -> Self {
         Self { digest, restless: false }
     }
 }
 
-/// Fingerprints that a read takes besides.
+/// Whether a read computes fingerprints of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
-    /// Each span is a chunk whose fingerprint is not known yet.
+    /// Each span is a chunk whose fingerprint must be computed.
     Take,
-    /// The recipe knows them.
+    /// The recipe has the fingerprints.
     Known,
 }
 
-/// Answer of the driver. Errors end the attempt at one file, never the session.
+/// Answer of the driver. An error ends the attempt at one file, never the session.
 #[derive(Debug)]
 pub enum Answer {
-    /// A directory's entries.
+    /// Entries of a directory.
     Listed(Result<Listed, Trouble>),
-    /// The new version, as of the open.
+    /// The new version, as of its opening.
     Opened(Result<Opened, Trouble>),
-    /// The chunks of a segment, all of which could be read.
+    /// Chunks of a segment that could be read in full.
     Scanned(Result<SegmentChunks<Chunk>, Trouble>),
-    /// The digest, if the file is still the one that was opened, or differs in a way that is borne.
+    /// Digest of the file, if it did not change since its opening except in a tolerated way.
     Sealed(Result<Sealed, Trouble>),
-    /// A payload, and the chunks' sums if they were asked for.
+    /// Payload, with the chunks' fingerprints if requested.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
-    /// The gaps' deltas.
+    /// Deltas of the gaps.
     Mended(Result<Deltas, Trouble>),
-    /// The sums of a portion, and the digest that came along, for the next one.
+    /// Sums of a portion, and the file's digest state for the next portion.
     Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
-    /// The sum of each span, in order.
+    /// Strong sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Trouble>),
     /// Matches in a region.
     Found(Result<SearchedRegion, Trouble>),
-    /// Matches and literals that a search found.
+    /// Matches and literals that a search settled.
     Searched(Result<Searched, Trouble>),
-    /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    /// Digest of each file, in order; `None` if the file cannot be read or changed meanwhile.
     Digested(Vec<Option<Digest>>),
-    /// The source is gone, or why not.
+    /// The source is removed, or the reason why it is not.
     Removed(Result<(), Trouble>),
-    /// True where the user said yes.
+    /// True if the user agreed.
     Asked(bool),
-    /// The handle is gone.
+    /// The handle is closed.
     Closed,
 }
 
-/// Gaps as copies from old and literals.
+/// Gaps encoded as copies from the old version and literals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deltas {
-    /// Each gap's delta, one behind the other.
+    /// Delta of each gap, one after the other.
     pub payload: Payload,
-    /// Length of the deltas in bytes, unpacked.
+    /// Length of the deltas in bytes, uncompressed.
     pub bytes: u32,
-    /// Comparisons of sums for them.
+    /// Number of sum comparisons made for the deltas.
     pub compared: u64,
 }
 
-/// Bytes that a search settled.
+/// Bytes settled by a search.
 #[derive(Debug)]
 pub struct Searched {
-    /// Patches in order; each no longer than a frame may be.
+    /// Patches in order; each fits one frame.
     pub patches: Vec<(Vec<PatchStep>, Payload)>,
-    /// Bytes of new that are settled; the next search goes on behind them.
+    /// Number of settled bytes of the new version; the next search starts after them.
     pub consumed: u64,
-    /// True at the file's end.
+    /// True at the end of the file.
     pub at_end: bool,
-    /// For the next segment.
+    /// State of the search, for the next segment.
     pub searcher: Box<Searcher>,
-    /// For the next segment.
+    /// State of the digest, for the next segment.
     pub digest: Box<FileDigest>,
 }
 
-/// A directory as a tree lists it.
+/// Listing of a directory.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// The root's own metadata, where the root itself is part of the transfer; `None` below the root.
+    /// Metadata of the root, where the root is part of the transfer; `None` below the root.
     pub own: Option<Meta>,
-    /// Its entries, in order of name.
+    /// Entries, sorted by name.
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
-    /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked
-    /// for.
+    /// Tally of the entries, as [`Options::tallied`](crate::options::Options::tallied) defines, if requested.
     pub tally: Option<DirDigest>,
-    /// Names of their users, in any order; none where the options ask for none.
+    /// Names of the entries' users, in any order; empty where the options do not request names.
     pub users: Vec<NameLine>,
-    /// The same of groups.
+    /// Names of the entries' groups, in any order; empty where the options do not request names.
     pub groups: Vec<NameLine>,
-    /// True where the directory may hold others that do not take part.
+    /// True if the directory may hold entries that do not take part.
     pub partial: bool,
-    /// True for a directory that was named as a source, of which all takes part, and that is empty.
+    /// True for an empty directory that was named as a source and takes part as a whole.
     pub is_empty_source: bool,
-    /// Sources that are not there, where the directory is the root and that is sent.
+    /// Missing source arguments, in the listing of a root.
     pub missing: Vec<RelPath>,
-    /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
+    /// Names after the last entry that are not listed yet: to be requested when these entries are sent.
     pub rest: Option<Box<SortedNames>>,
 }
 
 /// A new version that was opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its metadata.
+    /// Metadata of the file.
     pub meta: Meta,
-    /// All of it, where it was short enough to be read at once; the handle then holds nothing.
+    /// Whole content, if the file was short enough to be read at once; then the handle holds nothing open.
     pub body: Option<Body>,
-    /// Facts about it that its store had already: what they tell is not asked for.
+    /// Facts that the file's store already knew; they need not be computed.
     pub known: Known,
 }
 
-/// A whole file in one payload.
+/// Whole content of a file in one payload.
 #[derive(Debug)]
 pub struct Body {
-    /// Its bytes.
+    /// Content of the file.
     pub payload: Payload,
-    /// Proof of them.
+    /// Proof of the content.
     pub sealed: Sealed,
 }
 
 impl Listed {
-    /// Returns true where it, or some of it, went away while it was listed.
+    /// True if the directory, or a part of it, vanished during the listing.
     pub(super) fn has_vanished(&self) -> bool {
         self.troubles.iter().any(|trouble| trouble.kind == TroubleKind::Vanished)
     }
 }
 
 impl From<Trouble> for Listed {
-    /// A directory that could not be listed: it may have others.
+    /// A directory that could not be listed: it may hold any entries.
     fn from(trouble: Trouble) -> Self {
         Self { troubles: vec![trouble], partial: true, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! State that every part of the sender may touch: what it works by, and what leaves it.
+//! State that all parts of the sender share: options, limits and output queues.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,27 +22,27 @@ use super::pending::Pending;
 pub(super) struct Context {
     pub(super) options: Options,
     pub(super) jobs: Jobs<Work, Pending>,
-    /// Frames that wait to be polled.
+    /// Frames waiting to be polled.
     pub(super) frames: VecDeque<ToReceiver>,
-    /// Notices that wait to be polled.
+    /// Notices waiting to be polled.
     pub(super) notices: VecDeque<Notice>,
     /// Regular files that the receiver has not settled.
     pub(super) entries: BTreeMap<FileNo, ListedFile>,
     pub(super) progress: Progress,
     pub(super) counts: Counts,
     pub(super) credit: Credit,
-    /// The bounds that the ends agree on; until this one has heard the other, those that hold in any case.
+    /// Limits that the two ends agree on; before the receiver is heard, the limits that hold in any case.
     pub(super) limits: Limits,
-    /// The session's strategy, with chunks that fit its frames.
+    /// Strategy of the session, with chunks that fit its frames.
     pub(super) strategy: Strategy,
     pub(super) abilities: Abilities,
-    /// True once the other end is heard.
+    /// True once the receiver's hello has arrived.
     pub(super) is_greeted: bool,
     /// Groups sent and not answered, over all files.
     pub(super) groups_out: u64,
-    /// Gaps asked for and not answered, over all files.
+    /// Gaps requested and not answered, over all files.
     pub(super) gaps_out: u64,
-    /// The link to the receiver as it is now, if the driver knows the link.
+    /// Current model of the link to the receiver, if the driver knows the link.
     pub(super) link: Option<LinkModel>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Context {
 pub(super) struct Abilities {
     /// The ends may agree on sums that their storage keeps.
     pub(super) agrees_on_sums: bool,
-    /// The receiver may be told of files that programs have open for writing.
+    /// The receiver understands `Restless` for files that programs have open for writing.
     pub(super) bears_writers: bool,
 }
 
@@ -76,7 +76,7 @@ impl Context {
         }
     }
 
-    /// Takes the bounds that the ends agree on.
+    /// Takes the limits that the two ends agree on.
     pub(super) fn greeted(&mut self, limits: Limits) {
         self.credit = Credit::new(limits.credit);
         self.strategy.longest = limits.chunk_bytes();
@@ -87,7 +87,7 @@ impl Context {
         self.frames.push_back(frame);
     }
 
-    /// The next frame, unless it brings literals that must wait for credit.
+    /// Returns the next frame, unless its literals must wait for credit.
     pub(super) fn next_frame(&mut self) -> Option<ToReceiver> {
         let frame =
             self.frames.pop_front_if(|frame| self.credit.has_room(frame.literal_bytes()))?;
@@ -100,20 +100,20 @@ impl Context {
         self.frames.front().is_some_and(|frame| !self.credit.has_room(frame.literal_bytes()))
     }
 
-    /// The next work; none that reads more literals while others wait for credit.
+    /// Returns the next work; no work that reads literals while other literals wait for credit.
     pub(super) fn next_work(&mut self) -> Option<(WorkId, Work)> {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
         let is_held = !self.credit.has_room(next);
         self.jobs.poll_but(|work| is_held && work.reads_literals())
     }
 
-    /// Passes on what the receiver reports.
+    /// Passes a notice from the receiver on.
     pub(super) fn notify(&mut self, notice: Notice) -> Result<(), PeerError> {
         self.notices.push_back(notice);
         Ok(())
     }
 
-    /// Reports a trouble to both ends' users.
+    /// Reports a trouble to the users at both ends.
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         self.send(ToReceiver::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
@@ -123,7 +123,7 @@ impl Context {
         self.notices.extend(self.progress.settle(bytes));
     }
 
-    /// Reports the bytes of an attempt that are settled, but for those that an earlier attempt reported.
+    /// Reports settled bytes of an attempt, except bytes that an earlier attempt reported.
     pub(super) fn advance(&mut self, file: FileNo, settled: u64) {
         let Some(listed) = self.entries.get_mut(&file) else { return };
         let fresh = listed.advance(settled);

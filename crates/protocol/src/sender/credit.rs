@@ -1,4 +1,4 @@
-//! The window of literal bytes that the receiver grants, where it grants one.
+//! Window of literal bytes that the receiver grants, if it sets one.
 
 use crate::error::PeerError;
 use crate::limits::MAX_CREDIT_BYTES;
@@ -6,9 +6,9 @@ use crate::limits::MAX_CREDIT_BYTES;
 /// Literal bytes that may be sent, over all files and streams.
 #[derive(Debug, Default)]
 pub(super) struct Credit {
-    /// Bytes that may be out; no bound if there is no window.
+    /// Size of the window in bytes; `None` means no limit.
     window: Option<u64>,
-    /// Bytes sent and not given back.
+    /// Bytes sent and not yet credited.
     out: u64,
 }
 
@@ -17,19 +17,19 @@ impl Credit {
         Self { window, out: 0 }
     }
 
-    /// Returns true where a frame of so many literal bytes may leave. One alone may be longer than the window.
+    /// True if a frame with `bytes` literal bytes may be sent. A single frame may exceed the window.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.window.is_none_or(|window| bytes == 0 || self.out == 0 || self.out + bytes <= window)
     }
 
-    /// Counts the literal bytes of a frame that leaves.
+    /// Counts the literal bytes of a frame that is sent.
     pub(super) const fn spend(&mut self, bytes: u64) {
         if self.window.is_some() {
             self.out += bytes;
         }
     }
 
-    /// Takes back credit for `bytes` that were sent, and `more` of it.
+    /// Takes credit for `bytes` that were sent, and widens the window by `more` bytes.
     pub(super) fn give(&mut self, bytes: u64, more: u64) -> Result<(), PeerError> {
         let window = self.window.ok_or(PeerError::Unexpected("credit where none is needed"))?;
         let left = self.out.checked_sub(bytes);

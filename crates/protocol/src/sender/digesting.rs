@@ -1,4 +1,4 @@
-//! Files whose contents the receiver compares by their digests, before it wants any of them.
+//! Digests of files that the receiver compares before it requests any content.
 
 use deltic_core::Digest;
 
@@ -11,7 +11,7 @@ use super::context::Context;
 use super::listed_file::Inquiry;
 use super::pending::Pending;
 
-/// Takes the receiver's question about the digests of these files.
+/// Takes the receiver's request for the digests of these files.
 pub(super) fn inquire(
     digesting: &mut Digesting,
     cx: &mut Context,
@@ -32,14 +32,14 @@ pub(super) fn inquire(
     Ok(())
 }
 
-/// Asks for digests, as far as not enough are under way.
+/// Requests digests from the driver, until enough batches are under way.
 pub(super) fn go_on(digesting: &mut Digesting, cx: &mut Context) {
     while let Some((files, paths)) = digesting.next() {
         cx.jobs.ask(Work::Digest { paths }, Pending::Digest(files));
     }
 }
 
-/// Sends digests that were taken.
+/// Sends computed digests to the receiver.
 pub(super) fn digested(
     digesting: &mut Digesting,
     cx: &mut Context,

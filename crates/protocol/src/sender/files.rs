@@ -1,4 +1,4 @@
-//! Attempts under way: one transfer for each file that is wanted.
+//! Attempts under way: one transfer for each wanted file.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -26,20 +26,20 @@ use super::offering::Offer;
 use super::pending::Pending;
 use super::transfer::{Attempt, Beginning, Transfer, cut_otherwise};
 
-/// Most sums of all files under way: those of the large ones, and room for all small ones together. A sum that was
-/// sent before is sent again by one byte, and takes many times that.
+/// Most sums held for all files in transfer: those of the large files, and room for all small files together. A
+/// repeated sum takes one byte on the wire, and many times that in memory.
 const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
 
-/// Transfers by file, in the order of the list, which is the order in which they are scanned.
+/// Transfers by file, in the order of the list; files are scanned in this order.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     transfers: BTreeMap<FileNo, Transfer>,
-    /// Files of which more may be scanned, or sent.
+    /// Files with more to scan or send.
     scanners: VecDeque<FileNo>,
-    /// Handles of attempts under way, to place answers.
+    /// Files by the handles of attempts under way, to route answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
-    /// Bases that the receiver holds, of files that it is about to want.
+    /// Bases that the receiver named, of files that it will request next.
     bases: HashMap<FileNo, Digest>,
     pub(super) offer: Offer,
 }
@@ -49,18 +49,18 @@ impl Files {
         self.transfers.is_empty()
     }
 
-    /// Returns true where the chunks of a file on its way fit frames of these limits.
+    /// True if the chunks of a file in transfer fit frames with these limits.
     pub(super) fn has_fitting(&self, file: FileNo, limits: &Limits) -> bool {
         self.transfers.get(&file).is_none_or(|transfer| transfer.is_within(limits))
     }
 
-    /// The attempt at a file whose frames may come in any order; `None` where they may not.
+    /// Returns the number of the attempt if the file's frames may come in any order, else `None`.
     pub(super) fn overtakes(&self, cx: &Context, file: FileNo) -> Option<u32> {
         self.transfers.get(&file).filter(|transfer| transfer.answers())?;
         Some(cx.entries.get(&file)?.attempts)
     }
 
-    /// Takes which base the receiver holds of a file that it wants next.
+    /// Takes the base that the receiver holds of the file that it requests next.
     pub(super) fn take_base(
         &mut self,
         cx: &Context,
@@ -102,7 +102,7 @@ impl Files {
             return Err(PeerError::Limit("attempts at one file"));
         }
         if attempt > 1 {
-            // What waits to be sent of the last attempt would be taken for this one's.
+            // Waiting frames of the last attempt would be taken for frames of this attempt.
             cx.frames.retain(|frame| frame.may_overtake() != Some(file));
         }
         self.drop_attempt(cx, file);
@@ -123,7 +123,7 @@ impl Files {
         Ok(())
     }
 
-    /// Notes an attempt at a listed file, and gives it a handle.
+    /// Registers an attempt at a listed file, and gives it a handle.
     pub(super) fn start(
         &mut self,
         cx: &Context,
@@ -141,7 +141,7 @@ impl Files {
         handle
     }
 
-    /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.
+    /// Refuses more files than may be in transfer at once: each transfer holds an open file and a recipe in memory.
     fn check_active(&self, cx: &Context, file: FileNo) -> Result<(), PeerError> {
         let is_large = |file: &FileNo| cx.entries.get(file).is_some_and(ListedFile::is_large);
         if self.transfers.len() >= MAX_ACTIVE_FILES + MAX_ACTIVE_LARGE {
@@ -154,14 +154,14 @@ impl Files {
         Ok(())
     }
 
-    /// An offer becomes the first attempt at its file.
+    /// Turns an offer into the first attempt at its file.
     pub(super) fn accept(&mut self, file: FileNo) {
         if let Some(transfer) = self.transfers.get_mut(&file) {
             transfer.at.is_offer = false;
         }
     }
 
-    /// Forgets the attempt under way, if there is one.
+    /// Drops the attempt under way, if there is one.
     pub(super) fn drop_attempt(&mut self, cx: &mut Context, file: FileNo) {
         let Some(old) = self.transfers.remove(&file) else { return };
         let handle = old.at.handle;
@@ -178,7 +178,7 @@ impl Files {
         }
     }
 
-    /// The transfer that a frame is about; `None` where it has failed on this side and the receiver cannot know yet.
+    /// Returns the transfer that a frame concerns; `None` if it failed here and the receiver cannot know yet.
     fn asked(&mut self, cx: &Context, file: FileNo) -> Result<Option<&mut Transfer>, PeerError> {
         let is_known = cx.entries.get(&file).is_some_and(|listed| listed.attempts > 0);
         match self.transfers.get_mut(&file) {
@@ -188,7 +188,7 @@ impl Files {
         }
     }
 
-    /// Has a transfer take a frame about it.
+    /// Passes a frame to the transfer of its file.
     pub(super) fn hear(
         &mut self,
         cx: &mut Context,
@@ -227,7 +227,7 @@ impl Files {
         Ok(())
     }
 
-    /// Goes on sending and scanning wherever the window of unanswered groups allows.
+    /// Continues sending and scanning wherever the window of unanswered groups allows.
     pub(super) fn go_on(&mut self, cx: &mut Context) {
         for _ in 0..self.scanners.len() {
             let Some(file) = self.scanners.pop_front() else { return };
@@ -238,7 +238,7 @@ impl Files {
         }
     }
 
-    /// Has the transfer of a handle, unless it has ended, take the result of its work.
+    /// Passes the result of work to the transfer of a handle, unless that has ended.
     pub(super) fn answer<T>(
         &mut self,
         cx: &mut Context,
@@ -289,7 +289,7 @@ impl Files {
         });
     }
 
-    /// Ends an attempt on this side; the receiver decides whether there is another.
+    /// Ends an attempt at this end; the receiver decides whether to retry.
     fn fail(&mut self, cx: &mut Context, file: FileNo, trouble: Trouble) {
         self.drop_attempt(cx, file);
         let Some(trouble) = self.spoil_offer(file, trouble) else { return };
@@ -298,7 +298,7 @@ impl Files {
     }
 }
 
-/// Checks that a session of these options sends files so.
+/// True if a session with these options sends files in this way.
 fn may_go(options: &Options, how: How) -> bool {
     let strategy = options.way();
     match how {
@@ -310,7 +310,8 @@ fn may_go(options: &Options, how: How) -> bool {
     }
 }
 
-/// A question is answered before what it is about is settled: what waits to be answered is within the window.
+/// The receiver must wait for a requested digest before it settles the file; this bounds the requests waiting for
+/// answers.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
 impl Files {
@@ -321,7 +322,7 @@ impl Files {
         numbers: Range<FileNo>,
     ) -> Result<(), PeerError> {
         self.bases.retain(|file, _| !numbers.contains(file));
-        // What was wanted before stays until it is done, and is not looked at again.
+        // A file wanted earlier stays until it is done.
         let settled = cx.entries.range(numbers);
         if settled.clone().any(|(_, listed)| listed.inquiry == Inquiry::Open) {
             return Err(EARLY);

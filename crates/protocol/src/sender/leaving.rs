@@ -1,4 +1,4 @@
-//! Sources that go once they have arrived at the other end and are safe there (`--remove-source-files`).
+//! Removal of sources that have arrived and are flushed at the destination (`--remove-source-files`).
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use super::ask::Work;
 use super::context::Context;
 use super::pending::Pending;
 
-/// Most sources that stay and are named, with one that counts the others.
+/// Most remaining sources that are reported by name; one further trouble counts the others.
 const MOST_NAMED: usize = 80;
-/// Bytes of a frame for each of them: the longest fit.
+/// Most bytes that a trouble takes in a frame.
 const TROUBLE_BYTES: usize = 12 << 10;
 
-/// Sources that may go, and those that are going.
+/// Sources that may be removed, and removals under way.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    /// Those that may still arrive.
+    /// Sources that may still arrive.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
-    /// Removals under way, and what went wrong with others, from when the first arrived.
+    /// Number of removals under way, and the troubles of failed removals.
     out: usize,
     stay: Vec<Trouble>,
-    /// The number of others that stay, and the worst of why.
+    /// Number of further sources that remain, and the worst kind of their troubles.
     more: Option<(u64, TroubleKind)>,
-    /// All have arrived that will.
+    /// True once no further source will arrive.
     all_arrived: bool,
-    /// The user is at the receiver's end, and hears of each that is removed.
+    /// True if the user is at the receiver's end: each removal is then sent to the receiver.
     pub(super) reports: bool,
 }
 
 impl Leaving {
-    /// Adds a source that may go once it has arrived.
+    /// Adds a source that may be removed after its arrival.
     pub(super) fn push(&mut self, file: FileNo, source: (RelPath, Meta)) {
         self.sources.insert(file, source);
     }
 
-    /// Notes that a source stays.
+    /// Records a source that remains.
     fn keep(&mut self, trouble: Trouble, limits: &Limits) {
         if self.stay.len() < MOST_NAMED.min(limits.frame_bytes / TROUBLE_BYTES) {
             return self.stay.push(trouble);
@@ -50,7 +50,7 @@ impl Leaving {
         self.more = Some((count + 1, if is_change { trouble.kind } else { kind }));
     }
 
-    /// The troubles of those that stay.
+    /// Returns the troubles of the remaining sources.
     fn told(&mut self) -> Vec<Trouble> {
         let mut told = std::mem::take(&mut self.stay);
         told.extend(self.more.take().map(|(count, kind)| {
@@ -61,7 +61,8 @@ impl Leaving {
         told
     }
 
-    /// Removes sources that are safe at the other end; what else is below `upto` stays. So many entries were `listed`.
+    /// Removes sources that are flushed at the other end; other sources below `upto` remain. `listed` is the number
+    /// of listed entries.
     pub(super) fn arrived(
         &mut self,
         cx: &mut Context,
@@ -103,7 +104,7 @@ impl Leaving {
         self.send_gone(cx);
     }
 
-    /// Sends which of the sources that arrived stay, once the rest is gone.
+    /// Sends the troubles of the remaining sources, once all removals are done.
     fn send_gone(&mut self, cx: &mut Context) {
         if self.all_arrived && self.out == 0 {
             let troubles = self.told();

@@ -17,15 +17,15 @@ pub(super) struct ListedFile {
     owner: Owner,
     pub(super) attempts: u32,
     pub(super) inquiry: Inquiry,
-    /// Bytes reported as settled, by any attempt.
+    /// Bytes reported as settled, over all attempts.
     pub(super) reported: u64,
 }
 
-/// Progress of a question for a file's digest.
+/// State of the receiver's request for the file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inquiry {
     Unasked,
-    /// The digest is being taken.
+    /// The digest is being computed.
     Open,
     Answered,
 }
@@ -42,14 +42,14 @@ impl ListedFile {
         self.len > LARGE_FILE_BYTES
     }
 
-    /// Bytes newly settled, given that `settled` of the present attempt are.
+    /// Returns the newly settled bytes, given `settled` bytes of the current attempt.
     pub(super) fn advance(&mut self, settled: u64) -> u64 {
         let fresh = settled.min(self.len).saturating_sub(self.reported);
         self.reported += fresh;
         fresh
     }
 
-    /// The notice of how the file was settled, if there is one.
+    /// Returns the notice of how the file was settled, if one is due.
     pub(super) fn done(self, done: Done, reports_unchanged: bool) -> Option<Notice> {
         let Self { path, len, modified, mode, owner, .. } = self;
         let (item, target, literal) = (EntryType::File, None, done.literal());

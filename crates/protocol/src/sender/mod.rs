@@ -1,4 +1,4 @@
-//! The sender: holds the new version, lists it, and answers what the receiver asks for.
+//! The sender: holds the new version, lists it, and answers the receiver's requests.
 //!
 //! ```text
 //! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
@@ -11,9 +11,9 @@
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 //!
-//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the `Context`: `list` walks the
-//! tree and sends it, `files` holds a `transfer` for each file that is wanted, `presets` are the strategies of the
-//! papers, `leaving` removes sources.
+//! [`Sender`] routes frames and answers to its parts. Each part owns its state and takes the `Context`. `list` walks
+//! the tree and sends it. `files` holds a `transfer` for each wanted file. `presets` are the strategies of the
+//! papers. `leaving` removes sources.
 
 mod ask;
 mod context;
@@ -50,7 +50,7 @@ pub use ask::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
 };
 
-/// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
+/// The sender's state machine. Feed in frames and answers; poll frames, work and notices until none is left.
 #[derive(Debug)]
 pub struct Sender {
     cx: Context,
@@ -58,15 +58,16 @@ pub struct Sender {
     files: Files,
     digesting: Digesting,
     leaving: Leaving,
-    /// The user was asked: once is enough.
+    /// True once the user was asked: one question is allowed.
     was_asked: bool,
-    /// [`Notice::Closing`] was given.
+    /// True once [`Notice::Closing`] was given.
     reported_closing: bool,
     finished: bool,
 }
 
 impl Sender {
-    /// A sender at the start of its session. It knows nothing of the session's terms: it lists before there are any.
+    /// A sender at the start of its session. It does not know the terms of the session: it lists before they are
+    /// agreed.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -81,22 +82,22 @@ impl Sender {
         }
     }
 
-    /// Takes the link to the receiver as it is now. Choices from now on go by this link: some strategies choose the chunk
-    /// length of each file by the bandwidth. Until a link is known, they choose for a middling one
+    /// Sets the current link to the receiver. Later choices use this link: some strategies choose the chunk length of
+    /// each file by bandwidth. Until a link is set, they assume a middling one
     /// ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
     pub const fn set_link(&mut self, link: LinkModel) {
         self.cx.link = Some(link);
     }
 
-    /// The same that offers no file of more than so many bytes: by a base it would most likely go, and nothing of it be
-    /// read.
+    /// Offers no file longer than `most` bytes. Where a base is likely, a longer file would probably be sent as
+    /// differences, without being read.
     #[must_use]
     pub fn offering_up_to(mut self, most: u64) -> Self {
         self.files.offer = Offer::Possible { most };
         self
     }
 
-    /// The same that sends every tally that it may, so that a test need not make a large tree.
+    /// Sends every tally that is allowed, so that tests need no large tree.
     #[doc(hidden)]
     #[must_use]
     pub fn eager(mut self) -> Self {
@@ -104,13 +105,13 @@ impl Sender {
         self
     }
 
-    /// The next frame to send, if any.
+    /// Returns the next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToReceiver> {
         self.cx.next_frame()
     }
 
-    /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that
-    /// it is of. Frames of a strategy of the papers, and blocks that were not asked for, never may.
+    /// Returns the next frame and, if it may overtake others in an [`Aside`](crate::streams::Aside), its attempt.
+    /// Frames of the papers' strategies, and blocks that were not requested, never overtake.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
         let file = frame.may_overtake();
@@ -118,24 +119,24 @@ impl Sender {
         Some((frame, attempt))
     }
 
-    /// The next notice, if any.
+    /// Returns the next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.cx.notices.pop_front().or_else(|| self.closing())
     }
 
-    /// [`Notice::Closing`], once every listed file is done.
+    /// Returns [`Notice::Closing`] once, when every listed file is done.
     fn closing(&mut self) -> Option<Notice> {
         let is_closing = !self.finished && self.has_sent_all();
         (is_closing && !std::mem::replace(&mut self.reported_closing, true))
             .then_some(Notice::Closing)
     }
 
-    /// Returns true once the list is complete and the receiver wants no more of it.
+    /// True once the list is complete and the receiver wants no more files.
     fn has_sent_all(&self) -> bool {
         self.list.is_complete() && self.cx.entries.is_empty() && self.files.is_empty()
     }
 
-    /// The next piece of work, if any.
+    /// Returns the next piece of work, if any.
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.list.go_on(&mut self.cx, &mut self.leaving);
         self.files.go_on(&mut self.cx);
@@ -143,54 +144,56 @@ impl Sender {
         self.cx.next_work()
     }
 
-    /// Returns true while literals are ready that the receiver gives no credit for.
+    /// True while literals are ready and wait for credit from the receiver.
     #[must_use]
     pub fn lacks_credit(&self) -> bool {
         self.cx.lacks_credit()
     }
 
-    /// Returns true once the receiver has said that the session is over.
+    /// True once the receiver has ended the session.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Comparisons of sums so far.
+    /// Returns the number of sum comparisons so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.cx.counts
     }
 
-    /// The bounds that the two ends agree on; before this one has heard the other, the narrowest that there are.
+    /// Returns the limits that the two ends agree on; before the receiver is heard, the narrowest limits.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.cx.limits
     }
 
-    /// Offers the file, if there is but one: the receiver has not answered yet, though it had some time.
+    /// Offers the only listed file, if there is exactly one: call this when the receiver has not answered for some
+    /// time.
     pub fn unanswered(&mut self) {
         if self.list.is_complete() {
             self.files.offer(&mut self.cx);
         }
     }
 
-    /// Takes from the terms of the session, which are known by now, its limits and whether what was offered is good.
+    /// Takes the limits from the terms of the session; `offers` is true if an offer made before is valid.
     pub fn greeted(&mut self, offers: bool, limits: Limits) {
         self.cx.greeted(limits);
         self.files.greeted(&mut self.cx, offers);
     }
 
-    /// Tells the receiver which sums storage keeps, where a strategy uses them: it understands.
+    /// Tells the receiver which sums the storage keeps, where a strategy uses stored sums: the receiver supports
+    /// this.
     pub const fn agree_on_sums(&mut self) {
         self.cx.abilities.agrees_on_sums = true;
     }
 
-    /// Sends files that programs have open for writing: the receiver understands `Restless` of such a file.
+    /// Sends files that programs have open for writing: the receiver supports `Restless` for such files.
     pub const fn bear_writers(&mut self) {
         self.cx.abilities.bears_writers = true;
     }
 
-    /// Reports each source that is removed to the receiver: the user is there, and it understands.
+    /// Reports each removed source to the receiver: the user is there, and the receiver supports the report.
     pub const fn report_removed(&mut self) {
         self.leaving.reports = true;
     }
@@ -198,7 +201,7 @@ impl Sender {
     /// Takes a frame from the receiver.
     ///
     /// # Errors
-    /// [`PeerError`] where the frame cannot come now; the session is over.
+    /// [`PeerError`] where the frame is not allowed now; then the session is over.
     pub fn handle(&mut self, frame: ToSender) -> Result<(), PeerError> {
         if self.finished {
             return Err(PeerError::Unexpected("a frame after the end"));
@@ -250,7 +253,7 @@ impl Sender {
     /// Takes the answer to a piece of work.
     ///
     /// # Errors
-    /// [`UnknownAnswer`] where nothing waits for it.
+    /// [`UnknownAnswer`] where no such work is under way.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match (cx.jobs.answered(id)?, answer) {
@@ -305,7 +308,7 @@ impl Sender {
         self.cx.notify(Notice::Changed(change))
     }
 
-    /// Asks the user whether many names may go at the other end.
+    /// Asks the user whether many names may be deleted at the other end.
     fn ask(&mut self, question: Question) -> Result<(), PeerError> {
         if !self.cx.options.asks() || std::mem::replace(&mut self.was_asked, true) {
             return Err(PeerError::Unexpected("a question"));

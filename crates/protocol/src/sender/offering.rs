@@ -1,9 +1,8 @@
-//! A file that is sent before anybody has asked for it: where the answer is long in coming, the question can be
-//! guessed.
+//! A file that is sent before the receiver asks for it: where the answer takes long, the request can be guessed.
 //!
-//! A run of a single file is mostly about one that changed. Its recipe as far as groups tell it costs a fraction of a
-//! thousandth of its length, so it is on its way while the list is. The receiver that comes to want it by recipe has
-//! that round trip behind it; another lets it lie.
+//! A run of a single file is mostly about a file that changed. The groups of its recipe take a fraction of a
+//! thousandth of its length, so they are sent together with the list. A receiver that wants the file by recipe has
+//! saved a round trip; any other receiver ignores the offer.
 
 use deltic_core::strategy::Conversation;
 
@@ -20,7 +19,7 @@ use super::pending::Pending;
 use super::transfer::Beginning;
 
 impl Files {
-    /// Offers a file that the receiver has not answered about, if there is but one.
+    /// Offers the only listed file, if there is exactly one and the receiver has not answered.
     pub(super) fn offer(&mut self, cx: &mut Context) {
         let mut entries = cx.entries.iter();
         let (Some((&file, listed)), None) = (entries.next(), entries.next()) else { return };
@@ -35,7 +34,7 @@ impl Files {
         cx.jobs.ask(work, Pending::Open(handle));
     }
 
-    /// Drops an offer that is void by the terms of the session.
+    /// Drops an offer that the terms of the session make invalid.
     pub(super) fn greeted(&mut self, cx: &mut Context, offers: bool) {
         let fits = match &self.offer {
             Offer::Sent(file) => self.has_fitting(*file, &cx.limits),
@@ -49,8 +48,8 @@ impl Files {
         }
     }
 
-    /// Takes the first question for a file, `as_offered` if by recipe from its first byte. Returns whether the offer
-    /// answers it.
+    /// Takes the first request for a file; `as_offered` if the request is by recipe from the first byte. Returns true
+    /// if the offer answers the request.
     pub(super) fn take_offer(&mut self, cx: &mut Context, file: FileNo, as_offered: bool) -> bool {
         match std::mem::replace(&mut self.offer, Offer::Over) {
             Offer::Sent(sent) if sent == file && as_offered => {
@@ -65,7 +64,7 @@ impl Files {
         }
     }
 
-    /// Drops the offer of a file that nobody will want any more.
+    /// Drops the offer of a file that the receiver will not want.
     pub(super) fn withdraw(&mut self, cx: &mut Context, file: FileNo) {
         if self.offer.is_of(file) {
             self.drop_attempt(cx, file);
@@ -73,7 +72,8 @@ impl Files {
         }
     }
 
-    /// Keeps the trouble that ended an offer until the file is wanted. Returns that of an attempt, which is sent now.
+    /// Keeps the trouble that ended an offer until the file is wanted. Returns the trouble of any other attempt, to
+    /// be sent now.
     pub(super) fn spoil_offer(&mut self, file: FileNo, trouble: Trouble) -> Option<Trouble> {
         if !self.offer.is_of(file) {
             return Some(trouble);
@@ -83,27 +83,27 @@ impl Files {
     }
 }
 
-/// Checks that a file is most likely wanted by recipe, and is worth an offer.
+/// True if the receiver most likely wants a file by recipe, and an offer pays.
 fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     let by_recipe = options.strategy.conversation == Conversation::Recipe
         && options.writing.append == Append::Never;
-    // The sender does not know yet if the file's holes may be told.
+    // The sender does not know yet whether the file's holes may be sent as positions.
     let may_have_holes = options.writing.sparse;
     let by_content = options.checksum || options.whole_file || options.select.list_only;
     let is_untouched = listed.attempts == 0 && listed.inquiry == Inquiry::Unasked;
     by_recipe && !may_have_holes && !by_content && is_untouched && listed.len > WHOLE_BELOW_BYTES
 }
 
-/// The state of the offer.
+/// State of the offer.
 #[derive(Debug)]
 pub(super) enum Offer {
-    /// An offer may come, of a file of so many bytes at most.
+    /// An offer may be made, of a file of at most `most` bytes.
     Possible {
         most: u64,
     },
-    /// The file is being sent, and was not wanted.
+    /// The file is being sent, and was not wanted yet.
     Sent(FileNo),
-    /// The file could not be sent: so is an attempt at it, if it is wanted in that way.
+    /// The file could not be sent; an attempt by recipe then fails with this trouble.
     Spoilt(FileNo, Trouble),
     Over,
 }
@@ -115,7 +115,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Returns true where an attempt at this file is under way that nobody has asked for.
+    /// True if an unrequested attempt at this file is under way.
     pub(super) fn is_of(&self, file: FileNo) -> bool {
         matches!(self, Self::Sent(sent) if *sent == file)
     }

@@ -1,4 +1,4 @@
-//! Answers that the sender waits for, and where each belongs.
+//! Answers that the sender waits for, and the state each answer belongs to.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::message::FileNo;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle};
 
-/// The place of an answer.
+/// State that an answer belongs to.
 #[derive(Debug)]
 pub(super) enum Pending {
-    /// A directory, and the tally of the one above.
+    /// A directory, and the tally of its parent.
     List(RelPath, Option<u32>),
-    /// The next entries of the directory that is being sent.
+    /// Next entries of the directory that is being sent.
     ListOn,
     Open(Handle),
     Scan(Handle, Part),
@@ -22,7 +22,7 @@ pub(super) enum Pending {
     Sum(Handle, Step),
     Hash(Handle),
     Search(Handle),
-    /// The region of this number.
+    /// The region with this number.
     Find(Handle, u64),
     Read {
         handle: Handle,

@@ -136,8 +136,7 @@ pub const GUARDED_PERCENT: u8 = 25;
 
 /// Most names shown by the question before many names are deleted.
 pub const MAX_ASKED: usize = 5;
-/// Longest time in which a peer sends nothing but `Alive` frames, in seconds, where a timeout is set; then it counts
-/// as silent.
+/// Seconds after which a peer that sends only `Alive` frames counts as silent, where a timeout is set.
 pub const MAX_MUTE_SECONDS: u64 = 86_400;
 
 /// Limits that the two ends of a session agree on.

@@ -1,4 +1,4 @@
-//! Sends tallies in the place of listings, and takes the answers.
+//! Sends tallies in place of listings, and takes the answers.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use super::ready::Ready;
 use super::{Ahead, Lister};
 
 impl Lister {
-    /// Decides whether a tally may stand for a directory's list.
+    /// True if a tally may replace the listing of a directory.
     pub(super) fn may_tally(&self, ready: &Ready, options: &Options) -> bool {
         self.tallies.takes(ready.entries.len()) && ready.is_plain(options)
     }
 
-    /// Sends the tally of the first directory that is ready, if there is room, and walks on below it.
+    /// Sends the tally of the first ready directory, if there is room, and continues the walk below it.
     pub(super) fn send_tally(&mut self, cx: &mut Context, tally: DirDigest) -> bool {
         let Some(ready) = self.ready.pop_front() else { return false };
         let entries = ready.entries.len() as u64;
@@ -56,7 +56,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Counts the entries of a directory that is alike as listed and settled.
+    /// Counts the entries of a directory that matches its tally as listed and settled.
     fn alike(&mut self, cx: &mut Context, no: u32) -> Result<(), PeerError> {
         let (ready, parked) = self.tallies.alike(no)?;
         self.ready.extend(parked);

@@ -1,6 +1,6 @@
-//! Files of several names: the first that is told stands for all, and later ones refer to it (`-H`).
+//! Hard links: the first name sent stands for the file, and later names refer to it (`-H`).
 //!
-//! Only such files cost memory, and those only while more of their names may come.
+//! Only files with several names take memory, and only until all their names are sent.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 
-/// Files of which one name was told and others may come.
+/// Files with a first name sent and further names to come.
 #[derive(Debug, Default)]
 pub(super) struct Linking {
     open: BTreeMap<Inode, StringSlot>,
-    /// First names, packed: there may be half a million of them.
+    /// First names, packed: there may be half a million.
     firsts: StringSlab,
-    /// Bytes of the paths of all of them, and of what they point at.
+    /// Bytes of the first names, symlink targets and attributes of all these files.
     bytes: usize,
-    /// There were more of them than either end may remember.
+    /// True if there were more files than either end may remember.
     crowded: bool,
 }
 
 /// The first name of a file.
 #[derive(Debug)]
 struct First {
-    /// The number of its entry.
+    /// Number of the first name's entry.
     entry: u64,
     /// Names still to be sent.
     left: u32,
@@ -35,19 +35,19 @@ struct First {
     said: (u64, Timestamp, u32),
 }
 
-/// Relation of a name to those that were sent.
+/// Relation of a name to the names already sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// A name by itself.
+    /// A name without hard links.
     Alone,
-    /// The same, since there are too many files of several names; said once.
+    /// Sent as a name without hard links, because there are too many linked files; returned once.
     Crowded,
-    /// A linked name, as the entry says by now.
+    /// A hard-linked name; the entry's metadata now says so.
     Linked,
 }
 
 impl Linking {
-    /// Says in `meta`, which is of entry number `entry` at `path`, which file it is of, where a tree has said so.
+    /// Puts into `meta` of entry number `entry` at `path` which file it is a name of, if its tree knows the inode.
     pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
         let Some(HardLink::Inode(inode, names)) = meta.linked() else { return Told::Alone };
         if let Some(at) = self.open.remove(&inode) {
@@ -57,7 +57,7 @@ impl Linking {
             meta.set_linked(Some(HardLink::Back(entry - first.entry)));
             first.left -= 1;
             if first.left > 0 {
-                // Where there is no room for it the next name is a first one.
+                // If there is no room, the next name becomes a first name.
                 self.keep(inode, &first);
             }
             return Told::Linked;
@@ -74,7 +74,7 @@ impl Linking {
         Told::Linked
     }
 
-    /// Keeps a first name, if there is room for it; whether there is.
+    /// Keeps a first name. Returns false if there is no room.
     fn keep(&mut self, inode: Inode, first: &First) -> bool {
         if self.open.len() == MAX_LINKED || self.bytes + first.path_bytes > MAX_LINKED_BYTES {
             return false;
@@ -106,7 +106,7 @@ impl First {
     }
 }
 
-/// Takes out of a later name what was said of the first.
+/// Removes from the metadata of a later name all that the first name said.
 pub(super) fn leave_said(meta: &mut Meta) {
     if let linked @ Some(HardLink::Back(_)) = meta.linked() {
         *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(told(&mut linking, 5, (7, 3)), Some(HardLink::Back(2)));
         assert_eq!(told(&mut linking, 9, (7, 3)), Some(HardLink::Back(6)));
         assert_eq!((linking.open.len(), linking.bytes), (1, "dir/4".len()));
-        // A name that it got meanwhile.
+        // A name that the file got after the first listing.
         assert_eq!(told(&mut linking, 10, (7, 4)), Some(HardLink::First(4)));
     }
 

@@ -1,4 +1,5 @@
-//! The list: walks the tree and sends it, a directory at a time, never far ahead of what the receiver has settled.
+//! The list: walks the tree and sends it, one directory at a time, limited by the entries that the receiver has
+//! settled.
 
 mod digests;
 mod linking;
@@ -27,51 +28,53 @@ use linking::Linking;
 use ready::{Ready, Unlisted};
 use tallies::Tallies;
 
-/// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
+/// Directories listed at once, which hides the latency of a cold disk. Small directories go to threads in bundles, so
+/// more of them are listed at once.
 const LISTS_AT_ONCE: usize = 4;
 const SMALL_AT_ONCE: usize = 64;
-/// Entries that lists at once have together, if directories are as large as the last one was.
+/// Entries listed at once, if all directories are as large as the last.
 const ENTRIES_AT_ONCE: usize = 4096;
 
-/// A directory that is still to be listed, as parent and name: siblings share the bytes of their parent.
+/// A directory still to be listed, as parent and name: siblings share the bytes of their parent.
 #[derive(Debug)]
 struct Ahead {
     parent: RelPath,
-    /// The root has none.
+    /// Name in `parent`; `None` for the root.
     name: Option<Name>,
-    /// The tally of the directory above, where that was sent.
+    /// Number of the tally of the parent directory, if that was sent.
     above: Option<u32>,
 }
 
 impl Ahead {
-    /// The path, if it is one.
+    /// Returns the path; `None` if the name makes no valid path.
     fn path(&self) -> Option<RelPath> {
         self.name.as_ref().map_or_else(|| Some(RelPath::root()), |name| self.parent.join(name).ok())
     }
 }
 
-/// The state of the walk.
+/// State of the walk.
 #[derive(Debug)]
 pub(super) struct Lister {
-    /// Directories still to list, the last is the next.
+    /// Directories still to be listed; the last is the next.
     dirs: Vec<Ahead>,
     lists_out: usize,
-    /// Entries of the directory that was listed last.
+    /// Number of entries of the directory listed last.
     last_len: usize,
-    /// Most bytes of attributes and ACLs that came of one list: a directory without any says nothing of the next.
+    /// Largest number of attribute and ACL bytes in one listing so far. A directory without attributes does not
+    /// predict the next one.
     most_bytes: usize,
     /// Directories listed and not yet sent.
     ready: VecDeque<Ready>,
     tallies: Tallies,
     next: u64,
     settled: u64,
-    /// Bytes of the entries between the two.
+    /// Attribute bytes of the entries from `settled` to `next`.
     bytes: ListedBytes,
     intact: bool,
     complete: bool,
     names: u64,
     files: u64,
-    /// The users and groups whose names were sent.
+    /// Users and groups whose names were sent.
     named: (HashSet<u32>, HashSet<u32>),
     linking: Linking,
 }
@@ -106,7 +109,7 @@ impl Lister {
         self.complete
     }
 
-    /// The numbers of the entries that are settled now and were not.
+    /// Returns the numbers of the entries that become settled.
     pub(super) fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
         if upto.0 < self.settled || upto.0 > self.next {
             return Err(PeerError::Unexpected("settled entries that were not listed"));
@@ -116,12 +119,12 @@ impl Lister {
         Ok(FileNo(before)..upto)
     }
 
-    /// Entries sent.
+    /// Returns the number of entries sent.
     pub(super) const fn sent(&self) -> u64 {
         self.next
     }
 
-    /// Entries sent and not settled.
+    /// Returns the number of entries sent and not settled.
     const fn unsettled(&self) -> u64 {
         self.next - self.settled
     }
@@ -130,12 +133,12 @@ impl Lister {
         self.unsettled() + self.tallies.kept() < ENTRY_WINDOW && self.bytes.has_room()
     }
 
-    /// Directories that are listed, or about to be, and wait for anything but their answer.
+    /// Returns the number of directories that are listed or being listed and not yet sent.
     fn ahead(&self) -> usize {
         self.ready.len() + self.lists_out + self.tallies.parked()
     }
 
-    /// Sends what is ready and asks for more directories, as far as the window reaches.
+    /// Sends ready entries and requests more directories, as far as the window allows.
     pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut Leaving) {
         while self.send_next(cx, leaving) {}
         let by_entries = ENTRIES_AT_ONCE / (self.last_len + 1);
@@ -143,7 +146,7 @@ impl Lister {
         let at_once = by_entries.min(by_bytes).clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
         while self.ahead() < at_once {
             let Some(ahead) = self.dirs.pop() else { break };
-            // A name that makes no path was refused when it came.
+            // A name that makes no valid path was refused on arrival.
             let Some(dir) = ahead.path() else { continue };
             self.lists_out += 1;
             let tally = self.tallies.wants();
@@ -222,10 +225,10 @@ impl Lister {
         self.go_on(cx, leaving);
     }
 
-    /// Takes the entries of a list; sends what came with them.
+    /// Returns the entries of a listing; sends its troubles and names of owners.
     fn take_entries(&mut self, cx: &mut Context, listed: &mut Listed) -> Vec<Entry> {
         for trouble in std::mem::take(&mut listed.troubles) {
-            // Where something vanished nothing is deleted; elsewhere it does not matter.
+            // A vanished entry does not stop deletions elsewhere: its own directory counts as partial.
             self.intact &= trouble.kind != TroubleKind::Failed;
             cx.trouble(trouble);
         }
@@ -235,7 +238,7 @@ impl Lister {
         std::mem::take(&mut listed.entries)
     }
 
-    /// Asks for more of a directory that is being sent, before there is nothing to send.
+    /// Requests more of the directory that is being sent, before its entries run out.
     fn list_on(cx: &mut Context, ready: &mut Ready) {
         if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, Unlisted::Names(_)) {
             return;
@@ -246,9 +249,9 @@ impl Lister {
         }
     }
 
-    /// Sends what comes next, as far as there is room. Returns whether there was anything.
+    /// Sends the next frame, if there is room. Returns false if nothing was sent.
     fn send_next(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
-        // What was begun comes in one piece; then what is owed, for which room is kept.
+        // A directory that has begun is sent in one piece. Owed listings come next; room is kept for them.
         let has_begun = self.ready.front().is_some_and(|ready| ready.has_begun);
         if !has_begun && let Some(owed) = self.tallies.take_owed() {
             self.ready.push_front(owed);

@@ -17,13 +17,13 @@ pub(super) struct Ready {
     pub(super) rest: Unlisted,
     pub(super) partial: bool,
     pub(super) is_empty_source: bool,
-    /// The tally of the directory above, if that was sent for it.
+    /// Number of the tally sent for the parent directory, if any.
     pub(super) above: Option<u32>,
-    /// Some of the entries are sent.
+    /// True if some of the entries are sent.
     pub(super) has_begun: bool,
-    /// The tally that may stand for the entries.
+    /// Tally that may replace the entries.
     pub(super) tally: Option<DirDigest>,
-    /// The number of the tally that stood for them: then what is below is being walked already.
+    /// Number of the tally that was sent for the entries: then the directories below are already being walked.
     pub(super) tallied: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Ready {
 pub(super) enum Unlisted {
     Nothing,
     Names(Box<SortedNames>),
-    /// It is being listed.
+    /// A listing of the rest is under way.
     Asked,
 }
 
@@ -43,12 +43,12 @@ impl From<Option<Box<SortedNames>>> for Unlisted {
 }
 
 impl Ready {
-    /// Returns true where nothing of it can be sent before more is listed.
+    /// True if nothing can be sent before more is listed.
     pub(super) fn waits(&self) -> bool {
         self.entries.is_empty() && matches!(self.rest, Unlisted::Asked)
     }
 
-    /// The extent of a frame that takes what was popped of it.
+    /// Returns the extent for a frame with the entries popped last.
     pub(super) fn extent(&self) -> Extent {
         let is_sent = self.entries.is_empty() && matches!(self.rest, Unlisted::Nothing);
         match (is_sent, self.is_empty_source, self.partial) {
@@ -59,7 +59,7 @@ impl Ready {
         }
     }
 
-    /// Checks that a tally may stand for the entries: nothing is to be said of any of them.
+    /// True if a tally may replace the entries: none of them needs a message of its own.
     pub(super) fn is_plain(&self, options: &Options) -> bool {
         let is_whole = !self.partial && !self.is_empty_source;
         let is_quiet = |entry: &Entry| {
@@ -72,7 +72,7 @@ impl Ready {
     }
 }
 
-/// Returns true where an entry takes no part for its kind.
+/// True if entries of this kind are left out.
 pub(super) fn is_left_out(kind: &Kind, options: &Options) -> bool {
     !options.takes(kind) && *kind != Kind::File
 }

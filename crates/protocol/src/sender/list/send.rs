@@ -1,4 +1,4 @@
-//! Sends listed entries: one frame's worth of a directory at a time.
+//! Sends listed entries: one frame of a directory at a time.
 
 use std::collections::HashSet;
 
@@ -18,13 +18,13 @@ use super::linking::{Told, leave_said};
 use super::ready::{Ready, is_left_out};
 use super::{Ahead, Lister};
 
-/// Bytes of a frame for each path in it: the longest fit.
+/// Most bytes that a path takes in a frame.
 const PATH_BYTES: usize = 8 << 10;
-/// Bytes of a frame for each user's name and each group's in it: the longest fit.
+/// Most bytes that a user and a group name take in a frame.
 const NAME_BYTES: usize = 1 << 10;
 
 impl Lister {
-    /// Sends the names of users and groups, each once; of too many the last stay without one.
+    /// Sends names of users and groups, each once; names above the limit are not sent.
     pub(super) fn send_owners(
         &mut self,
         cx: &mut Context,
@@ -45,7 +45,7 @@ impl Lister {
         }
     }
 
-    /// Sends one frame's worth of the first directory that is ready. Returns whether there was one.
+    /// Sends one frame of the first ready directory. Returns false if nothing could be sent.
     pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
         let may_go = |ready: &mut Ready| !ready.waits() && !is_held(cx, ready);
         let Some(mut ready) = self.ready.pop_front_if(may_go) else { return false };
@@ -65,7 +65,7 @@ impl Lister {
             (ready.has_begun, ready.tally) = (true, None);
             self.ready.push_front(ready);
         }
-        // Where all of a batch was left out there is nothing to send, unless it was the last.
+        // A batch whose entries are all left out is not sent, unless it is the last of its directory.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
@@ -106,7 +106,7 @@ impl Lister {
         entries
     }
 
-    /// Notes an entry that is sent, or says why it is not.
+    /// Registers an entry that is sent, or reports why it is not. Returns true if it is sent.
     fn takes(
         &mut self,
         cx: &mut Context,
@@ -129,7 +129,7 @@ impl Lister {
             if entry.meta.is_dir() {
                 return false;
             }
-            // It comes to nothing at the other end: nobody waits for it.
+            // The other end does not create this entry, so no later name may refer to it.
             entry.meta.set_linked(None);
         }
         fit_frame(cx, entry_weight(entry), &mut entry.meta);
@@ -138,7 +138,7 @@ impl Lister {
         self.link(cx, &path, &mut entry.meta);
         if cx.options.remove.sources && !entry.meta.is_dir() {
             let mut source = entry.meta.clone();
-            // A number of an entry means nothing in another list, which may have the source again.
+            // Entry numbers mean nothing in another list, which may hold the source again.
             source.set_linked(inode);
             leaving.push(FileNo(self.next), (path.clone(), source));
         }
@@ -164,12 +164,12 @@ impl Lister {
         true
     }
 
-    /// Refers a later name of a file to its first.
+    /// Makes a later name of a file refer to its first name.
     fn link(&mut self, cx: &mut Context, path: &RelPath, meta: &mut Meta) {
         if let Some(HardLink::Inode(inode, _)) = meta.linked()
             && cx.options.follow.follow != Follow::Never
         {
-            // By a link to a directory, a file is met under more names than it has.
+            // Through a symlink to a directory, a file is met under more names than it has.
             meta.set_linked(Some(HardLink::Inode(inode, u32::MAX)));
         }
         if self.linking.tell((self.next, path), meta) == Told::Crowded {
@@ -183,7 +183,7 @@ impl Lister {
     }
 }
 
-/// Sends which sources are not there.
+/// Sends the missing source arguments.
 pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
     let at_once = cx.limits.frame_bytes / PATH_BYTES;
     while !missing.is_empty() {
@@ -192,7 +192,7 @@ pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
     }
 }
 
-/// Sends a link that was munged when it was received as it was.
+/// Restores the target of a symlink that was munged on receipt.
 fn unmunge(meta: &mut Meta) {
     if let Kind::Symlink(target) = &mut meta.kind
         && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
@@ -201,7 +201,7 @@ fn unmunge(meta: &mut Meta) {
     }
 }
 
-/// Notices of the entries of a section where nothing is brought over.
+/// Returns notices for the entries of a listing, in runs that transfer nothing.
 fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<Notice> {
     let own = own.map(|meta| Notice::Entry { path: dir.clone(), meta: meta.clone() });
     let entry = |entry: &Entry| {
@@ -225,14 +225,14 @@ fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
     Trouble::at(TroubleKind::Failed, path, words)
 }
 
-/// Returns true where what comes next is too long for a frame that any end takes, and this one is not heard yet.
+/// True if the next entry is too long for a frame that every end accepts, and the receiver is not heard yet.
 fn is_held(cx: &Context, ready: &Ready) -> bool {
     let own = ready.own.as_ref().map_or(0, weight);
     let first = ready.entries.front().map_or(0, entry_weight);
     !cx.is_greeted && own.max(first) > cx.limits.entry_bytes()
 }
 
-/// Leaves out attributes with which an entry of this weight would not fit a frame; true where it had such.
+/// Drops the attributes of an entry that would not fit a frame. Returns true if it did.
 fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
     let is_long = weight > cx.limits.entry_bytes();
     if is_long {
@@ -241,12 +241,12 @@ fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
     is_long
 }
 
-/// Estimates the bytes that an entry takes in a frame.
+/// Estimates the bytes of an entry in a frame.
 fn entry_weight(entry: &Entry) -> usize {
     entry.name.as_bytes().len() + weight(&entry.meta)
 }
 
-/// Estimates the bytes that metadata takes.
+/// Estimates the bytes of metadata in a frame.
 fn weight(meta: &Meta) -> usize {
     let target = if let Kind::Symlink(target) = &meta.kind { target.len() } else { 0 };
     let acls = meta.access_acl().into_iter().chain(meta.default_acl());

@@ -1,14 +1,13 @@
-//! Directories whose tallies are sent, and that are listed only if the receiver finds them to be other than its own
-//! (docs/decisions/0021).
+//! Directories sent as tallies, and listed only if the receiver finds a difference to its own (docs/decisions/0021).
 //!
 //! ```text
 //! listed ──► Tally sent, entries kept ──► alike: dropped
 //!                                    └──► unlike: owed ──► Listing
 //! ```
 //!
-//! The walk goes on below a directory while its tally waits for an answer, with tallies alone: what is to be listed
-//! there waits until the receiver knows of it, by the answer *alike* or by the listing of the directory above. Kept
-//! entries count as sent, so that a listing that is owed never waits for room.
+//! While a tally waits for its answer, the walk continues below the directory, with tallies alone. A directory to be
+//! listed below waits until the receiver knows of it: by the answer *alike*, or by the listing of its parent. Kept
+//! entries count as sent, so that an owed listing never waits for room.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,39 +19,40 @@ use crate::options::Options;
 
 use super::ready::Ready;
 
-/// Entries of a session that are listed whatever tallies might save: a small tree is on its way without a question, and
-/// the beginning of a first copy.
+/// Entries of a session that are always listed: a small tree is sent without a question, and so is the beginning of a
+/// first copy.
 const LISTED_FIRST: u64 = 1024;
-/// Fewer are not worth a tally.
+/// Fewest entries for which a tally pays.
 const LEAST_ENTRIES: usize = 1;
-/// Entries of unlike directories that make tallies useless; at most so many of alike ones are remembered.
+/// Entries of differing directories after which tallies count as useless, and most entries of matching directories
+/// that are credited.
 const MOST_LUCK: u64 = 16 << 10;
-/// Directories of which one is sent by its tally all the same where tallies are useless.
+/// Where tallies are useless, one directory in so many is still sent as a tally.
 const PROBE_EVERY: u64 = 32;
 
-/// The conditions for a directory to be sent by its tally.
+/// Conditions for sending a directory as a tally.
 #[derive(Clone, Copy, Debug)]
 struct Thrift {
     listed_first: u64,
     least_entries: usize,
 }
 
-/// Directories that wait for answers, or for the receiver to know what they are below.
+/// Directories that wait for answers, or for the receiver to know their parent.
 #[derive(Debug)]
 pub(super) struct Tallies {
     compared: Option<ComparedAttributes>,
     thrift: Thrift,
     next: u32,
-    /// Those not answered, and those whose listings are owed.
+    /// Tallies without an answer, and those with an owed listing.
     open: BTreeMap<u32, Sent>,
-    /// Entries of all of these.
+    /// Number of entries of all open tallies.
     kept: u64,
-    /// Listings that wait for the receiver to know of their directories.
+    /// Number of listings that wait for the receiver to know their directories.
     parked: usize,
-    /// Alike ones below others that are open.
+    /// Number of matching directories below others that are open.
     unnamed: usize,
     owed: VecDeque<(u32, Ready)>,
-    /// Entries that tallies may still be wrong about.
+    /// Entries of differing directories that are left before tallies count as useless.
     luck: u64,
     asked: u64,
 }
@@ -60,16 +60,16 @@ pub(super) struct Tallies {
 /// A tally that was sent.
 #[derive(Debug)]
 struct Sent {
-    /// Until its listing begins.
+    /// Entries, until their listing begins.
     ready: Option<Ready>,
-    /// The tally of the directory above, if that is open.
+    /// Number of the parent directory's tally, if that is open.
     above: Option<u32>,
     is_unlike: bool,
-    /// Tallies sent below it.
+    /// Tallies sent for directories in this one.
     below: Vec<u32>,
-    /// Directories below it that are to be listed.
+    /// Directories in this one that are to be listed.
     parked: Vec<Ready>,
-    /// Alike ones below it.
+    /// Number of matching directories in this one.
     unnamed: usize,
 }
 
@@ -95,23 +95,23 @@ impl Tallies {
         }
     }
 
-    /// Tallies from the first directory below the root on, however small it is.
+    /// Sends tallies from the first directory below the root on, however small.
     pub(super) const fn eager(&mut self) {
         self.thrift = Thrift { listed_first: 0, least_entries: 0 };
     }
 
-    /// Decides whether the tally of the next directory is to be taken.
+    /// True if a tally of the next directory should be computed.
     pub(super) const fn wants(&mut self) -> bool {
         self.asked += 1;
         self.compared.is_some() && (self.luck > 0 || self.asked.is_multiple_of(PROBE_EVERY))
     }
 
-    /// Decides whether tallies are sent at all, where so many entries were listed.
+    /// True if tallies may be sent after `sent` entries.
     pub(super) const fn begin(&self, sent: u64) -> bool {
         sent >= self.thrift.listed_first
     }
 
-    /// Decides whether a directory of so many entries may go by its tally.
+    /// True if a directory with this number of entries may be sent as a tally.
     pub(super) const fn takes(&self, entries: usize) -> bool {
         entries >= self.thrift.least_entries && entries as u64 <= TALLIED_ENTRIES
     }
@@ -120,7 +120,7 @@ impl Tallies {
         self.kept
     }
 
-    /// Returns true where nothing waits for an answer, and nothing is owed.
+    /// True if no answer is awaited and no listing is owed.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
@@ -129,7 +129,7 @@ impl Tallies {
         self.open.contains_key(&no)
     }
 
-    /// Listings that wait for the receiver to know of their directories.
+    /// Returns the number of listings that wait for the receiver to know their directories.
     pub(super) const fn parked(&self) -> usize {
         self.parked
     }
@@ -140,26 +140,26 @@ impl Tallies {
         self.parked += 1;
     }
 
-    /// The next listing that is owed.
+    /// Returns the next owed listing.
     pub(super) fn take_owed(&mut self) -> Option<Ready> {
         let (no, mut ready) = self.owed.pop_front()?;
         ready.tallied = Some(no);
         Some(ready)
     }
 
-    /// Counts entries of a listing that was owed and leaves.
+    /// Counts entries of an owed listing that are sent.
     pub(super) const fn pass(&mut self, entries: u64) {
         self.kept -= entries;
     }
 
-    /// Decides whether a tally of so many entries has room, where so many more are sent and not settled.
+    /// True if there is room for a tally of `entries` entries while `unsettled` entries are sent and not settled.
     pub(super) fn has_room(&self, entries: u64, unsettled: u64) -> bool {
         self.open.len() + self.unnamed < TALLY_WINDOW
             && self.kept + entries <= TALLIED_ENTRIES
             && unsettled + self.kept + entries <= ENTRY_WINDOW
     }
 
-    /// Notes a tally that is sent. Returns its number.
+    /// Registers a tally that is sent. Returns its number.
     pub(super) fn note(&mut self, ready: Ready, above: Option<u32>) -> u32 {
         let no = self.next;
         self.next += 1;
@@ -189,7 +189,7 @@ impl Tallies {
         sent.above.is_some_and(|above| self.is_open(above))
     }
 
-    /// Takes the answer *unlike*: the directory is to be listed.
+    /// Takes the answer *unlike*: the directory must be listed.
     pub(super) fn unlike(&mut self, no: u32) -> Result<(), PeerError> {
         let sent = self.unanswered(no)?;
         sent.is_unlike = true;
@@ -199,7 +199,8 @@ impl Tallies {
         Ok(())
     }
 
-    /// Takes the answer *alike*: all that is in the directory is settled. Returns it, and what waited below it.
+    /// Takes the answer *alike*: all entries of the directory are settled. Returns the directory, and the directories
+    /// parked below it.
     pub(super) fn alike(&mut self, no: u32) -> Result<(Ready, Vec<Ready>), PeerError> {
         let sent = self.unanswered(no)?;
         let ready = sent.ready.take().expect("no listing is owed that was not asked for");
@@ -215,8 +216,8 @@ impl Tallies {
         Ok((ready, parked))
     }
 
-    /// Forgets a directory whose entries the receiver knows: what waited below it may be listed. Returns what was
-    /// parked.
+    /// Closes the tally of a directory whose entries the receiver knows, so that directories below may be listed.
+    /// Returns the directories parked below.
     pub(super) fn close(&mut self, no: u32) -> Vec<Ready> {
         let Some(sent) = self.open.remove(&no) else { return Vec::new() };
         self.unnamed -= sent.unnamed;
@@ -227,7 +228,7 @@ impl Tallies {
         sent.parked
     }
 
-    /// Owes the listing of an unlike directory, if the receiver knows of it.
+    /// Queues the listing of a differing directory, if the receiver knows its parent.
     fn owe(&mut self, no: u32) {
         let Some(sent) = self.open.get(&no) else { return };
         if !sent.is_unlike || self.is_above_open(sent) {

@@ -1,4 +1,4 @@
-//! Matches that the receiver found by weak sums: their strong sums are compared, and what is refuted is denied
+//! Confirms matches that the receiver found by weak sums: compares their strong sums, and denies those that differ
 //! (dsync, NetSync §4.3, ParaSync §3.2).
 
 use std::ops::Range;
@@ -26,13 +26,13 @@ impl Preset {
         }
     }
 
-    /// Returns true while matches wait for every chunk to be named: the barrier of a strategy that does not pipeline.
+    /// True while matches wait until every chunk is named: the barrier of strategies that do not pipeline.
     fn waits(&self) -> bool {
         let Side::Confirm(named) = &self.side else { return false };
         !self.is_pipelined() && (!self.sent_last || named.unnamed() > 0)
     }
 
-    /// Refuses a token that cannot be.
+    /// Refuses an invalid token.
     fn check_token(&self, token: &Token) -> Result<(), PeerError> {
         let is_single = token.chunks.end - token.chunks.start == 1;
         if token.strong.as_bytes().len() != self.ways.strong_bytes() {
@@ -47,7 +47,7 @@ impl Preset {
         Ok(())
     }
 
-    /// The spans that the strong sums of a token are taken over.
+    /// Returns the spans that the strong sums of a token cover.
     fn spans_of(&self, token: &Token) -> Vec<Span> {
         let mut spans = self.table.spans(&token.chunks);
         match token.over {
@@ -59,14 +59,15 @@ impl Preset {
         }
     }
 
-    /// The strong sums of a token's chunks where the recipe has them.
+    /// Returns the strong sums of a token's chunks from the recipe.
     fn known_sums(&self, token: &Token) -> Vec<StrongSum> {
         let sum = |bytes| StrongSum::from_bytes(bytes).expect("a fingerprint is a sum");
         let chunks = self.table.slice(&token.chunks).iter();
         chunks.map(|chunk| sum(chunk.fingerprint.as_bytes())).collect()
     }
 
-    /// Judges the next token of the first match by the sums of new. Returns how many of these are its own.
+    /// Judges the next token of the first match by sums of the new version. Returns how many of `sums` the token
+    /// used.
     fn judge(&mut self, at: &mut Attempt, sums: &[StrongSum]) -> usize {
         let bytes = self.ways.strong_bytes();
         let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
@@ -82,7 +83,7 @@ impl Preset {
         own
     }
 
-    /// Takes back a run, or a chunk, that is not what the receiver has.
+    /// Takes back a run or a chunk that differs from the receiver's bytes.
     fn refute(&mut self, at: &mut Attempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
         at.settled -= bytes;
@@ -93,7 +94,7 @@ impl Preset {
         }
     }
 
-    /// Takes the names of chunks: those that the receiver needs, and those that it may have.
+    /// Takes named chunks from the receiver: chunks that it needs, and chunks that it may have.
     pub(crate) fn matched(
         &mut self,
         at: &mut Attempt,
@@ -118,7 +119,7 @@ impl Preset {
         Ok(())
     }
 
-    /// Judges tokens as far as sums are known; asks for the next ones.
+    /// Judges tokens as far as sums are known; requests the next sums.
     fn judge_more(&mut self, at: &mut Attempt, cx: &mut Context) {
         let proof = self.ways.strategy.proof();
         while !self.waits() {
@@ -143,7 +144,7 @@ impl Preset {
         }
     }
 
-    /// Asks for the strong sums of some tokens of the first match.
+    /// Requests the strong sums for some tokens of the first match.
     fn hash_tokens(&mut self, at: &Attempt, cx: &mut Context) {
         let (handle, mut spans, mut bytes, mut count) = (at.handle, Vec::new(), 0, 0);
         let Side::Confirm(named) = &self.side else { return };
@@ -162,7 +163,7 @@ impl Preset {
         cx.jobs.ask(work, Pending::Hash(handle));
     }
 
-    /// Judges tokens by the strong sums that were taken of new.
+    /// Judges tokens by the computed strong sums of the new version.
     pub(crate) fn hashed(&mut self, at: &mut Attempt, cx: &mut Context, sums: &[StrongSum]) {
         let count = self.named().map_or(0, |named| std::mem::take(&mut named.hashing));
         let mut rest = sums;

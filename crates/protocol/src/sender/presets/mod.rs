@@ -1,4 +1,4 @@
-//! Strategies of the papers, apart from the default's steps: sums of new, sent chunk by chunk, and what follows them.
+//! Strategies of the papers: sums of the new version, sent chunk by chunk, and the steps that follow them.
 
 mod confirm;
 mod named;
@@ -28,11 +28,11 @@ use super::transfer::{Attempt, CHANGED, ChunkTable, Needs};
 use named::Named;
 use search::Signature;
 
-/// It is tried again, in the end whole.
+/// The receiver retries the file, in the end whole.
 const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
-/// Bytes that are hashed in one piece of work, where that is one by itself.
+/// Bytes hashed in one piece of work, where hashing is separate work.
 const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
-/// Chunks between places of which the start is remembered.
+/// Distance between chunks whose offset is remembered, in chunks.
 const MARK_CHUNKS: usize = 64;
 
 /// An attempt by a strategy of the papers.
@@ -43,40 +43,40 @@ pub(super) struct Preset {
     side: Side,
     table: ChunkTable,
     needs: Needs,
-    /// Bytes of new that were cut or searched.
+    /// Bytes of the new version that were cut or searched.
     scanned: u64,
-    /// Present where the proof is over the bytes, and not under way.
+    /// State of the digest, where the proof is over the bytes; absent while it is part of work.
     digest: Option<Box<FileDigest>>,
-    /// Bytes that it has taken, or takes now, where no other work does that on its way.
+    /// Bytes hashed or being hashed, where hashing is separate work.
     hashed: u64,
     teller: Teller,
-    /// Sums that were not sent.
+    /// Sums not yet sent.
     waiting: VecDeque<SumLine>,
-    /// From when new is open, where its sums are sent.
+    /// Summation of the new version, once it is open and if its sums are sent.
     summation: Option<Summation>,
-    /// All of new is cut.
+    /// True once all of the new version is cut.
     is_cut: bool,
-    /// The last sum was sent.
+    /// True once the last sum was sent.
     sent_last: bool,
-    /// The end was sent.
+    /// True once the end of the file was sent.
     has_ended: bool,
-    /// Sums of old that the receiver sent.
+    /// Number of the old version's sums that the receiver sent.
     pub(super) old_sums: usize,
 }
 
 /// The step that follows the sums.
 #[derive(Debug)]
 enum Side {
-    /// Matches to be confirmed.
+    /// The receiver names matches, which are confirmed.
     Confirm(Named),
-    /// Needs: which blocks were asked for.
+    /// The receiver requests blocks: true for each requested block.
     Rolled(Vec<bool>),
-    /// The receiver sends the sums: those of old.
+    /// The receiver sends the sums of the old version.
     Signature(Signature),
 }
 
 impl Preset {
-    /// The state of a file that goes as `how` says; `None` where that is no strategy of the papers.
+    /// Returns the state of a file sent as `how` says; `None` if that is no strategy of the papers.
     pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
         let ways = Ways::of(strategy, how)?;
         let side = match strategy.conversation {
@@ -109,24 +109,24 @@ impl Preset {
         self.ways.strategy.delivery == Delivery::Pipelined
     }
 
-    /// Returns true where the receiver rolls over old, and asks for blocks when it is done.
+    /// True if the receiver rolls over the old version, and requests blocks afterwards.
     const fn is_rolled(&self) -> bool {
         matches!(self.side, Side::Rolled(_))
     }
 
-    /// The strong sums that are taken of chunks while they are cut: those that travel, and those that prove.
+    /// Returns the strong sums computed while chunks are cut: for sending, or as proof.
     fn strong(&self) -> Option<StrongKind> {
         let proves = self.ways.strategy.proof() == FileProof::Recipe;
         (self.is_rolled() || proves).then_some(self.ways.strong)
     }
 
-    /// The sums of a chunk as they travel.
+    /// Returns the sums of a chunk as sent.
     fn line(&mut self, sum: Sum) -> SumLine {
         let travels = if self.is_rolled() { self.ways.strong_bytes() } else { 0 };
         self.teller.line(Sum { strong: sum.strong.first(travels), ..sum })
     }
 
-    /// Chooses the chunker of a file of `len` bytes, of which storage keeps these sums.
+    /// Chooses the chunker of a file of `len` bytes; `keeps` are the sums that storage keeps of it.
     pub(super) fn opened(
         &mut self,
         cx: &Context,
@@ -141,7 +141,7 @@ impl Preset {
         self.spec
     }
 
-    /// Begins, now that new is open.
+    /// Begins the attempt after the new version was opened.
     pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) {
         if let Side::Signature(old) = &mut self.side {
             *old = old.open((self.ways, self.spec), at.file, cx);
@@ -152,7 +152,7 @@ impl Preset {
         self.sum_more(at, cx);
     }
 
-    /// Goes on sending, cutting and summing, as far as the window of chunks that no match has named allows.
+    /// Continues sending, cutting and summing, as far as the window of unnamed chunks allows.
     fn sum_more(&mut self, at: &Attempt, cx: &mut Context) {
         let (handle, sent_before) = (at.handle, self.sent_last);
         cx.frames.extend(self.sum_frames(at.file, cx.limits.batch()));
@@ -182,7 +182,7 @@ impl Preset {
         self.summation.as_ref().is_some_and(Summation::hashes_apart)
     }
 
-    /// Hashes the next bytes for the file's digest, where no portion does that on its way.
+    /// Hashes the next bytes for the file's digest, where hashing is separate work.
     fn hash_more(&mut self, at: &Attempt, summing: Summing, cx: &mut Context) {
         let handle = at.handle;
         let portion = self.hashed..at.len.min(self.hashed + HASHED_BYTES);
@@ -197,12 +197,12 @@ impl Preset {
         }
     }
 
-    /// True once all bytes are hashed that are to be hashed apart.
+    /// True once all bytes are hashed, where hashing is separate work.
     fn is_hashed(&self, at: &Attempt) -> bool {
         !self.hashes_apart() || self.hashed == at.len && self.digest.is_some()
     }
 
-    /// Frames for sums that may be sent by now, each of `most` so many.
+    /// Returns frames with the sums that may be sent now, at most `most` sums in each.
     fn sum_frames(&mut self, file: FileNo, most: usize) -> Vec<ToReceiver> {
         if !self.is_cut && !self.is_pipelined() || self.sent_last {
             return Vec::new();
@@ -276,7 +276,7 @@ impl Preset {
         self.read_needs(at, cx);
     }
 
-    /// Takes blocks that the receiver did not find, each once.
+    /// Takes blocks that the receiver did not find; each block once.
     pub(super) fn need(
         &mut self,
         at: &Attempt,
@@ -300,7 +300,7 @@ impl Preset {
     }
 
     fn read_needs(&mut self, at: &Attempt, cx: &mut Context) {
-        // Literals wait for the answers to matches, unless the two are pipelined.
+        // Literals wait for the answers to all matches, unless the strategy pipelines them.
         let is_named = self.is_named();
         if !self.is_pipelined() && !is_named {
             return;
@@ -309,7 +309,7 @@ impl Preset {
         self.needs.read(at, cx, &self.table, nothing_follows);
     }
 
-    /// Returns true once it is known of each chunk whether it is to be sent.
+    /// True once it is known for each chunk whether it is sent.
     fn is_named(&self) -> bool {
         match &self.side {
             Side::Confirm(named) => self.sent_last && named.is_done(),
@@ -318,7 +318,7 @@ impl Preset {
     }
 }
 
-/// A strong sum as the name of its chunk; of use where it is one.
+/// Returns a strong sum as the fingerprint of its chunk; meaningful only where the sum is a fingerprint.
 fn fingerprint_of(sum: &StrongSum) -> Fingerprint {
     let mut bytes = [0; deltic_core::strong::MAX_STRONG_BYTES];
     bytes[..sum.as_bytes().len()].copy_from_slice(sum.as_bytes());

@@ -1,7 +1,7 @@
-//! Chunks that were sent, and what the receiver said about each.
+//! Chunks that were sent, and the receiver's answers for each chunk.
 //!
-//! A chunk is named once, and once more where its run was refuted and split; so at most two strong sums are taken of
-//! it, whatever the receiver says.
+//! A chunk is named once, and a second time if its run was refuted and split. So at most two strong sums are computed
+//! for a chunk, whatever the receiver sends.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use std::ops::Range;
 use crate::error::PeerError;
 use crate::sums::Token;
 
-/// The state of each chunk, and the matches to be judged.
+/// State of each chunk, and the matches to be judged.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     chunks: Vec<State>,
-    /// Chunks that were sent and not named.
+    /// Chunks sent and not named.
     unnamed: u32,
     /// Chunks of refuted runs that were not named again.
     split: u32,
-    /// Matches that were not answered, in the order of their arrival.
+    /// Matches without an answer, in order of arrival.
     pub(super) matches: VecDeque<Match>,
-    /// Tokens of the first match that are being hashed.
+    /// Number of tokens of the first match that are being hashed.
     pub(super) hashing: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Match {
 }
 
 impl Named {
-    /// Adds so many chunks that were sent.
+    /// Adds chunks that were sent.
     pub(super) fn sent(&mut self, chunks: usize) {
         self.chunks.resize(self.chunks.len() + chunks, State::Unnamed);
         self.unnamed += chunks as u32;
@@ -53,7 +53,7 @@ impl Named {
         self.unnamed == 0 && self.split == 0 && self.matches.is_empty()
     }
 
-    /// Names chunks, all for the first time, or one for the second.
+    /// Names chunks: any number for the first time, or a single chunk for the second.
     pub(super) fn name(&mut self, range: &Range<u32>) -> Result<(), PeerError> {
         const TWICE: PeerError = PeerError::Unexpected("a chunk that was named already");
         let chunks = self.chunks.get_mut(range.start as usize..range.end as usize);
@@ -72,7 +72,7 @@ impl Named {
         Ok(())
     }
 
-    /// Lets each chunk of a refuted run be named once more.
+    /// Allows each chunk of a refuted run to be named again.
     pub(super) fn split(&mut self, range: &Range<u32>) {
         self.chunks[range.start as usize..range.end as usize].fill(State::Split);
         self.split += range.end - range.start;

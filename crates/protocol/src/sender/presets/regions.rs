@@ -1,4 +1,4 @@
-//! Regions of new, which any number of threads search at once, and one search that joins what they found
+//! Regions of the new version, which any number of threads search at once, and one search that joins the results
 //! (SkySync §4.3).
 
 use std::collections::BTreeMap;
@@ -9,27 +9,27 @@ use deltic_core::search::{SearchedRegion, SharedBlocks};
 
 use crate::limits::SEGMENT_BYTES;
 
-/// Bytes of a region; the last one has up to twice as many. Blocks are shorter.
+/// Length of a region in bytes; the last region is up to twice as long. Blocks are shorter.
 const REGION_BYTES: u64 = 2 * SEGMENT_BYTES;
-/// Most regions of one file that are asked for and not joined.
+/// Most regions of one file that are requested and not yet joined.
 const AHEAD: u64 = 16;
 
-/// The regions of the rest of a file, from where a search stands on.
+/// Regions of the rest of a file, from the offset that a search has reached.
 #[derive(Debug)]
 pub(super) struct Regions {
     blocks: SharedBlocks,
     rest: Range<u64>,
-    /// The number of the next region to be asked for, and of the next one to be joined.
+    /// Numbers of the next region to request, and of the next region to join.
     next: u64,
     joined: u64,
-    /// Regions that were searched before those in front of them.
+    /// Regions that were searched before an earlier region.
     early: BTreeMap<u64, SearchedRegion>,
-    /// The search, unless it is at work.
+    /// The joining search; `None` while it is at work.
     search: Option<Box<Searcher>>,
 }
 
 impl Regions {
-    /// The regions of `rest`, if it is worth dividing; else the search is given back.
+    /// Divides `rest` into regions. Returns the search as an error if the rest is too short.
     pub(super) fn of(search: Box<Searcher>, rest: Range<u64>) -> Result<Self, Box<Searcher>> {
         if rest.end - rest.start < 2 * REGION_BYTES {
             return Err(search);
@@ -38,7 +38,7 @@ impl Regions {
         Ok(Self { blocks, rest, next: 0, joined: 0, early: BTreeMap::new(), search: Some(search) })
     }
 
-    /// The blocks that are looked for.
+    /// Returns the blocks to search for.
     pub(super) fn blocks(&self) -> SharedBlocks {
         self.blocks.clone()
     }
@@ -50,24 +50,24 @@ impl Regions {
         (no < count).then_some(start..end)
     }
 
-    /// The number and the bytes of the next region that may be searched now.
+    /// Returns the number and the bytes of the next region that may be searched now.
     pub(super) fn next(&mut self) -> Option<(u64, Range<u64>)> {
         let region = self.region(self.next).filter(|_| self.next < self.joined + AHEAD)?;
         self.next += 1;
         Some((self.next - 1, region))
     }
 
-    /// Takes what was found in a region.
+    /// Takes the matches of a region.
     pub(super) fn take(&mut self, no: u64, region: SearchedRegion) {
         self.early.insert(no, region);
     }
 
-    /// Takes the search back.
+    /// Takes the joining search back.
     pub(super) fn wait(&mut self, search: Box<Searcher>) {
         self.search = Some(search);
     }
 
-    /// The search and the region that it goes on with, once both are here.
+    /// Returns the search and the next region to join, once both are available.
     pub(super) fn join(&mut self) -> Option<(Box<Searcher>, SearchedRegion)> {
         self.search.as_ref()?;
         let region = self.early.remove(&self.joined)?;

@@ -1,5 +1,5 @@
-//! The signature conversation: the receiver sends the sums of the blocks of old, and new is searched for them
-//! (rsync; SkySync §3.3).
+//! The signature conversation: the receiver sends block sums of the old version, and the sender searches the new
+//! version for these blocks (rsync; SkySync §3.3).
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::search::SearchedRegion;
@@ -19,23 +19,24 @@ use super::super::transfer::{Attempt, CHANGED};
 use super::regions::Regions;
 use super::{Preset, Side};
 
-/// The sums of old, as far as they came.
+/// Block sums of the old version, as far as received.
 #[derive(Debug)]
 pub(super) enum Signature {
-    /// New is not open, or nothing was told; storage keeps these sums of new.
+    /// The new version is not open yet, or no sums were discussed; holds the kind of sums that storage keeps of it.
     Closed(Option<BlockSumSpec>),
-    /// The receiver knows what storage keeps here, and owes what it makes them of.
+    /// The receiver knows which sums the storage keeps here, and has not yet said which kind it sends.
     Unsigned,
-    /// More of them come.
+    /// More sums are to come.
     Coming(Box<BlockSums>),
-    /// All came: one search goes through new.
+    /// All sums are here: one search goes through the new version.
     Known,
-    /// The same, by regions that are searched apart.
+    /// All sums are here: threads search regions of the new version.
     Shared(Regions),
 }
 
 impl Signature {
-    /// The next state, now that new is open. The receiver is told what storage keeps, where that counts.
+    /// Returns the next state after the new version was opened. Tells the receiver which sums storage keeps, if the
+    /// strategy uses them.
     pub(super) fn open(
         &self,
         (ways, spec): (Ways, ChunkerSpec),
@@ -53,7 +54,7 @@ impl Signature {
 }
 
 impl Preset {
-    /// Takes what the sums of old are made of.
+    /// Takes the kind of sums that the receiver sends of the old version.
     pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
         let Side::Signature(old @ Signature::Unsigned) = &mut self.side else { return Err(UNFIT) };
@@ -64,7 +65,7 @@ impl Preset {
         Ok(())
     }
 
-    /// Takes sums of the next blocks of old; begins the search behind the last.
+    /// Takes sums of the next blocks of the old version; starts the search after the last.
     pub(crate) fn take_old_sums(
         &mut self,
         at: &Attempt,
@@ -103,7 +104,7 @@ impl Preset {
         cx.jobs.ask(work, Pending::Search(handle));
     }
 
-    /// Sends what a search settled, and goes on with it or seals the file.
+    /// Sends the results of a search, then continues the search or seals the file.
     pub(crate) fn searched(
         &mut self,
         at: &mut Attempt,
@@ -131,7 +132,7 @@ impl Preset {
         Ok(())
     }
 
-    /// Goes on with a search; by regions, where threads share them.
+    /// Continues a search; by regions, where threads share the work.
     fn search_on(&mut self, at: &Attempt, cx: &mut Context, searcher: Box<Searcher>) {
         let Side::Signature(old) = &mut self.side else { return };
         let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;
@@ -146,7 +147,7 @@ impl Preset {
         self.share(at, cx);
     }
 
-    /// Takes what was found in a region.
+    /// Takes the matches of a region.
     pub(crate) fn found(
         &mut self,
         at: &Attempt,
@@ -160,7 +161,7 @@ impl Preset {
         }
     }
 
-    /// Asks for the regions that may be searched by now, and joins the next one if it was.
+    /// Requests the regions that may be searched now, and joins the next region if it was searched.
     fn share(&mut self, at: &Attempt, cx: &mut Context) {
         let Side::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
