@@ -1,4 +1,4 @@
-//! An attempt at a file: the state that all ways of sending it share.
+//! An attempt at a file: the state that all ways of sending share.
 
 use deltic_tree::RelPath;
 
@@ -20,18 +20,18 @@ pub(crate) struct Attempt {
     pub(crate) handle: Handle,
     pub(crate) how: How,
     path: RelPath,
-    /// Changes that this attempt puts up with.
+    /// Changes of the file that this attempt tolerates.
     pub(crate) bears: Bears,
-    /// Nobody has asked for it yet.
+    /// True while the receiver has not asked for the file.
     pub(crate) is_offer: bool,
-    /// Length in bytes of the transferred content, from when the file is open: the whole file, or the packed data.
+    /// Length in bytes of the transferred content, once the file is open: the whole file, or the packed data.
     pub(crate) len: u64,
     /// Bytes that the receiver has or that were sent.
     pub(crate) settled: u64,
 }
 
 impl Attempt {
-    /// The attempt of number `attempts`, counted from 1; an offer has none yet.
+    /// An attempt with number `attempts`, counted from 1; 0 for an offer.
     pub(crate) fn new(
         (file, path): (FileNo, RelPath),
         handle: Handle,
@@ -55,7 +55,7 @@ impl Attempt {
         cx.advance(self.file, self.settled);
     }
 
-    /// Asks for the proof of what was read.
+    /// Requests the proof of the bytes that were read.
     pub(crate) fn seal(&self, cx: &mut Context, proof: Sealing) {
         let Self { handle, bears, .. } = *self;
         cx.jobs.ask(Work::Seal { handle, proof, bears }, Pending::Seal(handle));
@@ -70,13 +70,13 @@ impl Attempt {
         cx.send(ToReceiver::End { file, digest });
     }
 
-    /// The trouble that ends an attempt which may do better as another.
+    /// Returns the trouble that ends this attempt; another attempt may succeed.
     pub(crate) fn trouble(&self, why: &str) -> Trouble {
         unsent(&self.path, why)
     }
 }
 
-/// The trouble of an interrupted transfer that this program would not have begun as it was.
+/// Returns the trouble for a resumed transfer that this program would cut differently.
 pub(crate) fn cut_otherwise(path: &RelPath) -> Trouble {
     unsent(path, "it would not be cut as it was when it was interrupted")
 }

@@ -1,4 +1,4 @@
-//! A file that is sent whole, or from some byte on, in blocks of one length.
+//! A file that is sent in blocks of one length, whole or from an offset on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::super::context::Context;
 use super::super::pending::Pending;
 use super::attempt::Attempt;
 
-/// Reads under way for one file.
+/// Most reads under way for one file.
 const READS: usize = 4;
 
 const SHORTER: &str = "it is shorter than what is to be added to";
@@ -26,16 +26,17 @@ const TOO_LONG: &str = "it is too long";
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub(super) spec: ChunkerSpec,
-    /// Start of the first block.
+    /// Offset of the first block.
     start: u64,
     next: u32,
     count: u32,
-    /// The receiver asked for them: then it has had `Start`, and they may overtake what follows.
+    /// True if the receiver requested the blocks: then it has received `Start`, and the blocks may overtake later
+    /// frames.
     pub(super) asked: bool,
     reading: usize,
-    /// Blocks that were asked for: nothing is reserved for the length of a file that may be all holes.
+    /// Requested blocks. No memory is reserved by the length of the file, which may be all holes.
     blocks: Vec<Option<Chunk>>,
-    /// All of it was read when it was opened: its handle holds nothing.
+    /// True if the whole file was read when it was opened: then its handle holds nothing open.
     pub(super) at_once: bool,
 }
 
@@ -58,7 +59,7 @@ impl Blocks {
         self.spec.max_len() as u64
     }
 
-    /// Counts the blocks of a file of `len` bytes.
+    /// Computes the number of blocks of a file of `len` bytes.
     pub(super) fn count(&mut self, at: &Attempt, len: u64) -> Result<(), Trouble> {
         let rest = len.checked_sub(self.start).ok_or_else(|| at.trouble(SHORTER))?;
         let count = u32::try_from(rest.div_ceil(self.len()));
@@ -66,7 +67,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Sends all of a file that is one block, or empty.
+    /// Sends a whole file that is a single block, or empty.
     pub(super) fn send(&mut self, at: &mut Attempt, cx: &mut Context, body: Body) {
         let (file, Body { payload, sealed }) = (at.file, body);
         self.at_once = true;
@@ -78,7 +79,7 @@ impl Blocks {
         at.settle(cx, at.len);
     }
 
-    /// Takes the receiver's question for all blocks of a file that has several; it may come once.
+    /// Takes the receiver's request for all blocks of a file with several blocks; allowed once.
     pub(super) fn need(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
         let is_all = self.count > 1 && needed == std::slice::from_ref(&(0..self.count));
         if !is_all || std::mem::replace(&mut self.asked, true) {
@@ -87,7 +88,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Reads the next blocks, or seals the file after the last.
+    /// Reads the next blocks, or seals the file after the last block.
     pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
         let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
@@ -107,14 +108,14 @@ impl Blocks {
         }
     }
 
-    /// Notes a block that was read.
+    /// Records a block that was read.
     pub(super) fn note(&mut self, block: u32, sums: &[Chunk]) {
         self.reading -= 1;
         self.blocks[block as usize] = sums.first().copied();
     }
 }
 
-/// The frame that brings what was read.
+/// Returns the frame with the literals that were read.
 pub(super) fn fill(at: &Attempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
     ToReceiver::Fill { file: at.file, chunks, payload }
 }

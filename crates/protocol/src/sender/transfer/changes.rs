@@ -1,4 +1,4 @@
-//! A file that is sent by what changed since a base: the receiver has the rest where it lay.
+//! A file that is sent as differences from a base: the receiver has the rest.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,21 +20,21 @@ use crate::work::Turn;
 
 const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
 
-/// Reads that are asked for at once. They are made one after the other: blocks go in order.
+/// Most reads requested at once. The reads run one after the other: blocks are sent in order.
 const READS: usize = 4;
 
-/// The blocks that changed, as far as they were read.
+/// Changed blocks, as far as they were read.
 #[derive(Debug)]
 pub(super) struct Changes {
     base: Digest,
-    /// Runs that the base has elsewhere.
+    /// Runs that the base has at other positions.
     moved: Arc<Vec<MovedRun>>,
-    /// Blocks that are to be read, ascending.
+    /// Blocks still to be read, in ascending order.
     unread: VecDeque<Range<u32>>,
-    /// Bytes of all that changed.
+    /// Number of bytes in all changed blocks.
     bytes: u64,
     reading: usize,
-    /// The blocks that were read.
+    /// Blocks that were read.
     blocks: Vec<(u32, Chunk)>,
 }
 
@@ -68,7 +68,7 @@ impl Changes {
         Some(Self { base, moved, unread, bytes, reading: 0, blocks: Vec::new() })
     }
 
-    /// Begins to read, now that `Start` is sent.
+    /// Starts to read, after `Start` was sent.
     pub(super) fn begin(&mut self, at: &mut Attempt, cx: &mut Context) {
         for runs in self.moved.chunks(cx.limits.batch()) {
             cx.send(ToReceiver::Moved { file: at.file, runs: runs.to_vec() });
@@ -77,7 +77,7 @@ impl Changes {
         self.read_more(at, cx);
     }
 
-    /// Reads the next blocks, or seals the file after the last.
+    /// Reads the next blocks, or seals the file after the last block.
     pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
         let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
         while self.reading < READS && !self.unread.is_empty() {
@@ -97,7 +97,7 @@ impl Changes {
         }
     }
 
-    /// Takes up to a fill's worth of blocks of a file of `len` bytes; the bytes that they have.
+    /// Takes blocks for up to one fill from a file of `len` bytes; returns the blocks and their number of bytes.
     fn take(&mut self, len: u64, cx: &Context) -> (Vec<Range<u32>>, u64) {
         let most = ((cx.limits.fill_bytes() / BLOCK) as u32).max(1);
         let (mut taken, mut count, mut bytes) = (Vec::new(), 0, 0);
@@ -118,14 +118,14 @@ impl Changes {
         (taken, bytes)
     }
 
-    /// Notes blocks that were read.
+    /// Records blocks that were read.
     pub(super) fn note(&mut self, blocks: &[Range<u32>], sums: Vec<Chunk>) {
         self.reading -= 1;
         self.blocks.extend(blocks.iter().cloned().flatten().zip(sums));
     }
 }
 
-/// True for runs of whole blocks of a file of `len` bytes, ascending, of which none has a block that is to be read.
+/// True if `moved` are ascending runs of whole blocks of a file of `len` bytes, and none overlaps blocks to be read.
 fn are_apart(moved: &[MovedRun], unread: &VecDeque<Range<u32>>, len: u64) -> bool {
     let (mut end, mut unread) = (0, unread.iter().peekable());
     moved.iter().all(|run| {

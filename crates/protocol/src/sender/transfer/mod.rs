@@ -1,8 +1,8 @@
-//! A file on its way to the receiver: by recipe, in blocks, by what changed since a base, or as a strategy of the
-//! papers has it.
+//! A file in transfer to the receiver: by recipe, in blocks, as differences from a base, or by a strategy of the
+//! papers.
 //!
-//! A transfer knows no tree and no other file. Frames about it and answers to its work come in; frames and work leave
-//! through the [`Context`].
+//! A transfer knows neither the tree nor other files. It takes frames about its file and answers to its work; frames
+//! and work leave through the [`Context`].
 
 mod attempt;
 mod blocks;
@@ -35,16 +35,16 @@ use recipe::{Recipe, UNOFFERED};
 pub(super) use attempt::{Attempt, CHANGED, cut_otherwise};
 pub(super) use table::{ChunkTable, Needs};
 
-/// A file on its way.
+/// A file in transfer.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) at: Attempt,
-    /// The base that the receiver holds, as it says.
+    /// Base that the receiver named.
     pub(super) base: Option<Digest>,
     way: Way,
 }
 
-/// The state of a transfer, by how the file is sent.
+/// State of a transfer, by the way in which the file is sent.
 #[derive(Debug)]
 enum Way {
     Recipe(Box<Recipe>),
@@ -53,7 +53,7 @@ enum Way {
     Preset(Box<Preset>),
 }
 
-/// The beginning of a transfer that goes on in this session.
+/// Key and chunker of a transfer that began in an earlier session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resumed {
     pub(super) key: Key,
@@ -61,21 +61,21 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    /// Checks that a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that
-    /// could ask for smaller chunks could make us hold a longer recipe.
+    /// True if a file of `len` bytes may have been cut by this chunker: as this program cuts it, whole or by recipe.
+    /// A peer that could request smaller chunks could force a longer recipe into memory.
     pub(super) fn fits(&self, cx: &Context, len: u64) -> bool {
         self.spec == cx.limits.blocks() || self.spec == cx.strategy.chunker(len, None)
     }
 }
 
-/// The place where an attempt begins.
+/// Position where an attempt begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Beginning {
-    /// At the file's first byte.
+    /// At the first byte of the file.
     Anew,
-    /// Where another session was interrupted.
+    /// Where an earlier session was interrupted.
     Resumed(Resumed),
-    /// At this byte: the receiver has what is before.
+    /// At this offset: the receiver has the bytes before.
     Behind(u64),
 }
 
@@ -109,7 +109,7 @@ impl Transfer {
         Self { at, base: None, way }
     }
 
-    /// Returns true where frames of it answer questions, so that they may come in any order.
+    /// True if the frames of this transfer answer requests, so that they may come in any order.
     pub(super) fn answers(&self) -> bool {
         match &self.way {
             Way::Recipe(_) => true,
@@ -118,7 +118,7 @@ impl Transfer {
         }
     }
 
-    /// Returns true where its chunks fit frames of these limits.
+    /// True if the chunks of the file fit frames with these limits.
     pub(super) fn is_within(&self, limits: &Limits) -> bool {
         match &self.way {
             Way::Recipe(recipe) => limits.admit(&recipe.spec),
@@ -126,7 +126,7 @@ impl Transfer {
         }
     }
 
-    /// Returns true where its handle holds nothing open.
+    /// True if the handle holds nothing open.
     pub(super) const fn holds_nothing(&self) -> bool {
         matches!(&self.way, Way::Blocks(blocks) if blocks.at_once)
     }
@@ -138,7 +138,7 @@ impl Transfer {
         }
     }
 
-    /// Sums of old that the receiver sent for it.
+    /// Returns the number of the old version's sums that the receiver sent.
     pub(super) fn old_sums(&self) -> usize {
         match &self.way {
             Way::Preset(preset) => preset.old_sums,
@@ -188,7 +188,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Goes on sending and scanning a recipe. Returns whether groups wait for the window.
+    /// Continues sending and scanning a recipe. Returns true if groups wait for the window.
     pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
@@ -217,7 +217,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Sends what was read.
+    /// Sends the literals that were read.
     pub(super) fn read(
         &mut self,
         cx: &mut Context,
@@ -275,7 +275,7 @@ impl Transfer {
         }
     }
 
-    /// The state of a strategy of the papers, where the file goes by one.
+    /// Returns the state of the papers' strategy, if the file is sent by one.
     fn preset(&mut self) -> Option<(&mut Preset, &mut Attempt)> {
         match &mut self.way {
             Way::Preset(preset) => Some((preset, &mut self.at)),
@@ -344,7 +344,7 @@ impl Transfer {
     }
 }
 
-/// The `Holes` frames of a file: at least one frame, and at most so many runs of data in each frame.
+/// Returns the `Holes` frames of a file: at least one frame, each with at most `most` runs of data.
 fn holes(file: FileNo, map: &DataMap, most: usize) -> Vec<ToReceiver> {
     let lines: Vec<_> = DataLine::of(map.runs()).collect();
     let frame = |runs: &[DataLine]| ToReceiver::Holes { file, runs: runs.to_vec() };

@@ -1,4 +1,5 @@
-//! A file by recipe: scan it, send its groups, spell out those that are lacked, send the chunks that are needed.
+//! A file sent by recipe: scan it, send the groups, expand the groups that the receiver lacks, send the chunks that
+//! it needs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,44 +23,44 @@ use crate::work::Turn;
 use super::attempt::Attempt;
 use super::table::{ChunkTable, Needs};
 
-/// Groups that are sent together, at least, while more are to come: they fill a packet. A connection begins with a few
-/// packets, however little they hold, and is as fast later as it was first.
+/// Least number of groups sent together while more are to come: enough to fill a packet. A new connection sends only
+/// a few packets at first, however little they hold, and starts no slower for full ones.
 const SENT_TOGETHER: usize = 128;
 
-/// It is tried again, whole.
+/// The receiver retries the file, whole.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
 
-/// A recipe on its way to the receiver.
+/// A recipe while it is sent.
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub(super) spec: ChunkerSpec,
-    /// The chunker of a resumed transfer.
+    /// Chunker of a resumed transfer.
     agreed: Option<ChunkerSpec>,
     pub(super) table: ChunkTable,
     stage: Stage,
     /// Groups that wait for the window.
     unsent: VecDeque<Group>,
-    /// Groups sent and not answered, a range for each frame.
+    /// Groups sent and not answered; one range for each frame.
     sent: VecDeque<Range<u32>>,
-    /// Chunks spelled out and not answered, ranges for each frame.
+    /// Chunks sent and not answered; ranges for each frame.
     spelled: VecDeque<Vec<Range<u32>>>,
     needs: Needs,
     /// Bytes of all gaps that were asked for.
     pub(super) gap_bytes: u64,
 }
 
-/// Progress of a recipe.
+/// Stage of a recipe.
 #[derive(Debug)]
 enum Stage {
-    /// The file is not open.
+    /// The file is not open yet.
     Opening,
     /// All chunks are known without reading.
     Known(Arc<Vec<Chunk>>),
-    /// It is being read.
+    /// The file is being read and cut.
     Scanning(Box<(Cutting<Chunk>, Grouper)>),
-    /// All chunks are known, and the proof was asked for.
+    /// All chunks are known, and the proof was requested.
     Sealing,
-    /// The proof waits for the last groups to be sent.
+    /// The proof is here, and the last groups are not sent yet.
     Sealed(Sealed),
     /// The end was sent.
     Ended,
@@ -95,7 +96,7 @@ impl Recipe {
         };
     }
 
-    /// Begins, now that `Start` is sent: takes the chunks that are known, or those of an empty file.
+    /// Begins after `Start` was sent: takes the known chunks, or finishes an empty file.
     pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) -> Result<(), Trouble> {
         let Stage::Known(chunks) = &self.stage else { return self.cut(at, cx, Vec::new()) };
         let mut grouper = Grouper::new();
@@ -109,7 +110,7 @@ impl Recipe {
         self.sent.iter().map(|range| u64::from(range.end - range.start)).sum()
     }
 
-    /// Bytes of each fingerprint that are sent: of blocks, which all have one length, as much as may be.
+    /// Returns the number of bytes sent of each fingerprint. Blocks of fixed length get the maximum.
     fn brief(&self, len: u64) -> PrefixLen {
         match self.spec {
             ChunkerSpec::Fixed(_) => PrefixLen::MAX,
@@ -119,13 +120,13 @@ impl Recipe {
         }
     }
 
-    /// Returns true where groups are worth a frame, or are the last ones.
+    /// True if the waiting groups fill a packet, or are the last.
     fn has_to_send(&self) -> bool {
         let scans = matches!(self.stage, Stage::Opening | Stage::Known(_) | Stage::Scanning(_));
         self.unsent.len() >= SENT_TOGETHER || !scans && !self.unsent.is_empty()
     }
 
-    /// Goes on sending and scanning. Returns whether groups wait for the window.
+    /// Continues sending and scanning. Returns true if groups wait for the window.
     pub(super) fn go_on(&mut self, at: &mut Attempt, cx: &mut Context) -> bool {
         self.send(at, cx);
         if self.has_to_send() {
@@ -147,13 +148,13 @@ impl Recipe {
         part: Part,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
-        // A segment may come that was not needed: the one before reached over it.
+        // A segment may arrive that is not needed any more, because the previous one extended past it.
         let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let certain = scan.0.take(part, run);
         self.cut(at, cx, certain)
     }
 
-    /// Takes the next chunks; at their end asks for the proof.
+    /// Takes the next chunks; after the last chunk requests the proof.
     fn cut(&mut self, at: &Attempt, cx: &mut Context, certain: Vec<Chunk>) -> Result<(), Trouble> {
         let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let (cutting, grouper) = &mut **scan;
@@ -166,7 +167,7 @@ impl Recipe {
         self.added(at, cx, is_complete)
     }
 
-    /// Checks the recipe that has grown; once it is complete asks for the proof.
+    /// Checks the size of the grown recipe; requests the proof once it is complete.
     fn added(&mut self, at: &Attempt, cx: &mut Context, is_complete: bool) -> Result<(), Trouble> {
         if self.table.marks() + self.unsent.len() > MAX_GROUPS {
             return Err(at.trouble(TOO_MANY_GROUPS));
@@ -183,7 +184,7 @@ impl Recipe {
         self.send(at, cx);
     }
 
-    /// Sends groups as the window allows, and behind the last the end.
+    /// Sends groups as far as the window allows, and the end after the last group.
     fn send(&mut self, at: &Attempt, cx: &mut Context) {
         let window = if at.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
         while self.has_to_send() && cx.groups_out < window {
@@ -207,7 +208,7 @@ impl Recipe {
         }
     }
 
-    /// The frame of new groups; notes which await an answer.
+    /// Returns the frame of new groups; records that they await an answer.
     fn group_frame(&mut self, file: FileNo, groups: &[Group]) -> ToReceiver {
         let new = self.table.mark_groups(groups);
         self.sent.push_back(new);
@@ -218,7 +219,7 @@ impl Recipe {
         ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
     }
 
-    /// The frame of the chunks of new groups; notes that they await an answer.
+    /// Returns the frame of the chunks of new groups; records that they await an answer.
     fn chunk_frame(&mut self, at: &Attempt, groups: &[Group]) -> ToReceiver {
         let new = self.table.mark_groups(groups);
         let chunks = self.table.chunks_of(&new);
@@ -227,7 +228,7 @@ impl Recipe {
         ToReceiver::Recipe { file: at.file, chunks: lines }
     }
 
-    /// These chunks of a file of `len` bytes as they travel.
+    /// Returns these chunks of a file of `len` bytes as wire lines.
     fn lines(&self, len: u64, chunks: &Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
         let brief = self.brief(len);
         let line = move |chunk: &Chunk| ChunkLine {
@@ -237,7 +238,7 @@ impl Recipe {
         self.table.slice(chunks).iter().map(line)
     }
 
-    /// Takes the receiver's answer to the oldest groups: it lacks these.
+    /// Takes the receiver's answer to the oldest groups: the groups that it lacks.
     pub(super) fn lack(
         &mut self,
         at: &mut Attempt,
@@ -256,7 +257,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Frames that spell out these groups, each at `most` so many chunks; notes which chunks each awaits an answer for.
+    /// Returns frames that expand these groups, with at most `most` chunks each; records the chunks that await an
+    /// answer.
     fn spell(&mut self, at: &Attempt, lacked: &[Range<u32>], most: usize) -> Vec<ToReceiver> {
         let file = at.file;
         let mut frames = Vec::new();
@@ -288,7 +290,7 @@ impl Recipe {
         frames
     }
 
-    /// Takes the receiver's answer to the oldest chunks that were spelled out: it needs these.
+    /// Takes the receiver's answer to the oldest expanded chunks: the chunks that it needs.
     pub(super) fn need(
         &mut self,
         at: &mut Attempt,
@@ -314,7 +316,7 @@ impl Recipe {
     }
 }
 
-/// Checks that `asked` ascend and that each lies within one of `offered`, which ascend too.
+/// Checks that the ranges of `asked` are ascending, each within one of the ascending ranges of `offered`.
 fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError> {
     let mut offers = offered.iter();
     let mut offer = offers.next();
@@ -333,7 +335,7 @@ fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError>
 }
 
 impl Recipe {
-    /// Reads gaps and compares them with the sums of old.
+    /// Reads gaps and compares them with the sums of the old version.
     pub(super) fn mend(
         &mut self,
         at: &Attempt,
@@ -358,7 +360,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// The place of a gap, if it may be asked for: chunks that were offered, not too many, each twice at most.
+    /// Returns the span of a gap if it is valid: chunks that were offered, not too long, all bytes requested at most
+    /// twice.
     fn gap(
         &mut self,
         at: &Attempt,
@@ -381,5 +384,5 @@ impl Recipe {
     }
 }
 
-/// The error of a gap that may not be asked for.
+/// Error for a gap that may not be requested.
 pub(super) const UNOFFERED: PeerError = PeerError::Unexpected("a gap that was not offered");

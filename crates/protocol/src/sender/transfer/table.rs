@@ -1,4 +1,4 @@
-//! The chunks of a file's new version, as far as they are known, and those that the receiver needs.
+//! Known chunks of a file's new version, and the chunks that the receiver needs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,18 +15,18 @@ use super::super::context::Context;
 use super::super::pending::Pending;
 use super::attempt::Attempt;
 
-/// Chunks in order, and the places of some of them.
+/// Chunks in order, and the positions of some of them.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkTable {
     /// Shared with the sealing work at the end.
     chunks: Arc<Vec<Chunk>>,
-    /// Places of marked chunks: of the first of each group.
+    /// Positions of marked chunks: the first chunk of each group.
     marks: Vec<Mark>,
-    /// The place behind the last marked group.
+    /// Position after the last marked group.
     end: Mark,
 }
 
-/// The place of a chunk.
+/// Position of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     start: u64,
@@ -51,18 +51,18 @@ impl ChunkTable {
         own.expect("only sealing shares the chunks").extend(chunks);
     }
 
-    /// Marks the place that comes next.
+    /// Marks the next position.
     pub(crate) fn mark(&mut self) {
         self.marks.push(self.end);
     }
 
-    /// Moves the place that comes next behind so many bytes and chunks.
+    /// Moves the next position forward by this number of bytes and chunks.
     pub(crate) const fn pass(&mut self, bytes: u64, chunks: u32) {
         self.end.start += bytes;
         self.end.chunk += chunks;
     }
 
-    /// Marks where new groups start. Returns their numbers.
+    /// Marks the starts of new groups. Returns the numbers of these groups.
     pub(crate) fn mark_groups(&mut self, groups: &[Group]) -> Range<u32> {
         let first = self.marks.len() as u32;
         for group in groups {
@@ -72,17 +72,17 @@ impl ChunkTable {
         first..self.marks.len() as u32
     }
 
-    /// Groups or places that are marked.
+    /// Returns the number of marked groups or positions.
     pub(crate) fn marks(&self) -> usize {
         self.marks.len()
     }
 
-    /// Returns true where all of a range of chunks lie before the place that comes next.
+    /// True if all chunks of the range lie before the next position.
     pub(crate) const fn has_passed(&self, chunks: &Range<u32>) -> bool {
         chunks.end <= self.end.chunk
     }
 
-    /// The chunks of a range of groups.
+    /// Returns the chunks of a range of groups.
     pub(crate) fn chunks_of(&self, groups: &Range<u32>) -> Range<u32> {
         let first = |group: u32| match self.marks.get(group as usize) {
             Some(mark) => mark.chunk,
@@ -95,7 +95,7 @@ impl ChunkTable {
         &self.chunks[chunks.start as usize..chunks.end as usize]
     }
 
-    /// The spans of a range of chunks.
+    /// Returns the spans of a range of chunks.
     pub(crate) fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
         let mark = self.marks.partition_point(|mark| mark.chunk <= chunks.start) - 1;
         let Mark { start, chunk } = self.marks[mark];
@@ -115,7 +115,7 @@ impl ChunkTable {
 /// Chunks that are to be sent.
 #[derive(Debug)]
 pub(crate) struct Needs {
-    /// Reads come back in the order of the file, or in any.
+    /// Order of the reads: in the order of the file, or any.
     turn: Turn,
     ranges: VecDeque<Range<u32>>,
     bytes: u64,
@@ -131,7 +131,7 @@ impl Needs {
         self.ranges.extend(chunks.iter().cloned());
     }
 
-    /// Reads full fills, and a last small one where nothing more can be asked for.
+    /// Reads full fills, and a last smaller fill if nothing more can be requested.
     pub(crate) fn read(
         &mut self,
         at: &Attempt,
@@ -151,7 +151,7 @@ impl Needs {
         }
     }
 
-    /// Takes up to a fill's worth of chunks.
+    /// Takes chunks for up to one fill.
     fn take(&mut self, table: &ChunkTable, limits: &Limits) -> (Vec<Range<u32>>, u64) {
         let (mut taken, mut bytes, mut is_full) = (Vec::new(), 0, false);
         while let Some(mut range) = self.ranges.pop_front_if(|_| !is_full) {
