@@ -1,8 +1,8 @@
-//! A batch file: what a sender told, and the content that its receiver lacked, for other receivers at other times.
+//! A batch file: a sender's list and the content that the receiver lacked, for other receivers at other times.
 //!
 //! ```text
-//! batch   = magic frame*                  frames are those of a session, one behind the other, in this order:
-//! request = Request::Receive              to nowhere: how the batch was written
+//! batch   = magic frame*                  session frames, one after another, in this order:
+//! request = Request::Receive              without a destination: the options of the writing run
 //! list    = (Owners | Missing | Listing)* Listed
 //! content = (Content (Copy | Literal)* Proof)*
 //! end     = Over

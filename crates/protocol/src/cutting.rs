@@ -17,11 +17,11 @@ const LONGEST_PER_SEGMENT: u64 = 64;
 pub(crate) enum Part {
     /// The segment with this number.
     Segment(u64),
-    /// The bytes between two segments whose chunk boundaries did not meet.
+    /// The bytes between two segments with different chunk boundaries.
     Seam,
 }
 
-/// One version of a file while it is cut.
+/// A version of a file while it is cut.
 #[derive(Debug)]
 pub(crate) struct Cutting<T> {
     segments: FileSegments,

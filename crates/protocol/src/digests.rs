@@ -7,7 +7,7 @@ use deltic_tree::RelPath;
 
 use crate::message::FileNo;
 
-/// Files whose digests are requested, in the order of the requests.
+/// Files with a requested digest, in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Digesting {
     waiting: VecDeque<(FileNo, RelPath, u64)>,

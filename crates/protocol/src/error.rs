@@ -27,7 +27,7 @@ pub enum PeerError {
     /// A frame ends early, has bytes left over or holds a number that is not canonical.
     #[error("malformed {frame} frame: {source}")]
     Malformed {
-        /// The frame's name.
+        /// Name of the frame.
         frame: &'static str,
         /// The reason.
         source: CodecError,
@@ -35,7 +35,7 @@ pub enum PeerError {
     /// A frame holds a name that is too long or could lead out of the root.
     #[error("bad name in {frame} frame: {source}")]
     BadName {
-        /// The frame's name.
+        /// Name of the frame.
         frame: &'static str,
         /// The reason.
         source: BadPath,

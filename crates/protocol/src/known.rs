@@ -1,8 +1,8 @@
-//! Facts about a version that its store knew before the version was opened, so that they need not be computed again.
+//! Known facts about a version, such as its recipe, that need not be computed again.
 //!
-//! The driver that opens a version supplies the facts; cutting and summing use them first. The facts come from this
-//! end's own store. A sender trusts them as much as the bytes that it reads. The receiver always proves the result by
-//! its digest.
+//! The store of the file knew the facts before the version was opened. The driver that opens the version supplies
+//! them; cutting and summing use them first. The facts come from this end's own store. A sender trusts them as much
+//! as the bytes that it reads. The receiver always proves the result by its digest.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Changed {
     pub moved: Vec<MovedRun>,
 }
 
-/// All chunks of a version, in order.
+/// Chunks of a whole version, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRecipe {
     /// Chunker that cut the version.

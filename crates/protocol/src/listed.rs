@@ -9,7 +9,7 @@ use crate::limits::LISTED_BYTES;
 /// Attribute bytes of each listing that has any, until all entries of the listing are settled.
 #[derive(Debug, Default)]
 pub(crate) struct ListedBytes {
-    /// For each listing: the number after its last entry, and its bytes.
+    /// Each listing as the number after its last entry, and its attribute bytes.
     listings: VecDeque<(u64, usize)>,
     sum: usize,
 }
@@ -27,7 +27,7 @@ impl ListedBytes {
         bytes == 0 || had_room
     }
 
-    /// Removes the listings whose entries are all below `upto`: those entries are settled.
+    /// Removes the listings that end at or before `upto`: their entries are settled.
     pub(crate) fn settle(&mut self, upto: u64) {
         while let Some((_, bytes)) = self.listings.pop_front_if(|(last, _)| *last <= upto) {
             self.sum -= bytes;

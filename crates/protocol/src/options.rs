@@ -75,7 +75,7 @@ pub struct Options {
     pub select: Select,
     /// Conditions under which a file counts as changed.
     pub compare: Compare,
-    /// How new versions are written.
+    /// Ways of writing new versions.
     pub writing: Writing,
 }
 

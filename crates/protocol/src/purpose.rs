@@ -18,7 +18,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// All purposes, in the order of tables.
+    /// Every purpose, in the order of tables.
     pub const ALL: [Self; 5] =
         [Self::Control, Self::Recipe, Self::Need, Self::Confirm, Self::Literal];
 
@@ -87,7 +87,7 @@ impl ToSender {
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,
             Self::Lack { .. } | Self::Need { .. } => Purpose::Need,
-            // Sums of the old version's blocks: of those in the gaps, or of all.
+            // Sums of blocks of the old version: the blocks in the gaps, or every block.
             Self::Mend { .. } | Self::Sums { .. } => Purpose::Recipe,
             // A `Match` also carries needs: one answer holds both.
             Self::Match { .. } | Self::Digest(_) => Purpose::Confirm,

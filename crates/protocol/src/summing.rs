@@ -2,10 +2,10 @@
 //! §3.1).
 //!
 //! ```text
-//! Parallel::No          a segment after the other: cut, sum
-//! Parallel::SsCdc       ends of all segments at once | which of them are chunks'; then sums, a segment after the other
-//! Parallel::SubChunks   ends of all segments at once, and sums of what lies between; merged as they come
-//! Parallel::Regions     all segments at once, cut and summed apart; stitched as they come
+//! Parallel::No          one segment after another: cut, sum
+//! Parallel::SsCdc       possible chunk ends of all segments at once; then the chunks; then sums, one segment after another
+//! Parallel::SubChunks   possible chunk ends of all segments at once, with sums of the bytes between; merged in order
+//! Parallel::Regions     all segments at once, cut and summed separately; stitched in order
 //! ```
 //!
 //! In every mode the sums come out in the order of the file and equal those of a single pass (laws 2 and 3).
@@ -54,7 +54,7 @@ pub enum Summed {
     SubChunks(SubChunks<StrongSum>),
 }
 
-/// Which portion a result belongs to.
+/// Portion that a result belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Turn,
@@ -64,7 +64,7 @@ pub(crate) enum Step {
     Segment(u64),
     Judged,
     Front,
-    /// Chunks from this number on, whose strong sums were not computed with the others.
+    /// Chunks from this number on, which still lack strong sums.
     Unnamed(u64),
 }
 
@@ -81,11 +81,11 @@ impl Step {
     }
 }
 
-/// One version of a file while it is summed.
+/// A version of a file while it is summed.
 #[derive(Debug)]
 pub(crate) struct Summation {
     len: u64,
-    /// End of the chunks whose sums were returned.
+    /// End of the chunks with returned sums.
     given: u64,
     /// True while a portion is under way that must run alone.
     out: bool,
@@ -354,10 +354,10 @@ impl Stages {
 const LEAST_SHARED_BYTES: u64 = 4 * SEGMENT_BYTES;
 /// Most segments of one version that are requested and not yet joined.
 const AHEAD: u64 = 16;
-/// Most chunks whose strong sums are computed in one piece of work.
+/// Most chunks in one piece of work that computes strong sums.
 const MOST_UNNAMED: usize = 64;
-/// Bytes that the first stage takes at a time: much longer than the bytes that it judges one by one, and no longer
-/// than a cache.
+/// Bytes that the first stage takes at a time: many more than are judged byte by byte, and no more than a cache
+/// holds.
 const STAGE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -434,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Laws 2 and 4: sums are those of one pass, in order, whichever thread is done first.
+    /// Laws 2 and 4: the sums equal a single pass, in order, whichever thread is done first.
     #[test]
     fn law4_sums_do_not_depend_on_who_is_done_first() {
         let (mut dice, mut most_at_once) = (1u64, 0);
@@ -480,7 +480,7 @@ mod tests {
         assert!(most_at_once > 3, "{most_at_once} at once");
     }
 
-    /// The phases of pdsync: no sum is computed before all ends are known, and then one thread computes them.
+    /// The phases of pdsync: no sum is computed before all ends are known, and then one thread computes the sums.
     #[test]
     fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
         let strategy = Strategy::named("pdsync").expect("a preset");

@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::report::Trouble;
 
-/// Identifies one piece of work until its answer.
+/// Identifies a piece of work until the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkId(u64);
 
-/// Identifies the open files of a driver for one attempt at one file; never used twice in a session.
+/// Identifies the open files of a driver for one attempt at one file. A handle is never used twice in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
@@ -23,11 +23,11 @@ pub struct UnknownAnswer;
 pub struct Setback {
     /// Trouble to report.
     pub trouble: Trouble,
-    /// How the machine continues.
+    /// Continuation of the machine.
     pub then: Then,
 }
 
-/// How the machine continues after a failure.
+/// Continuation of a machine after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Try the file again: it changed during the run, and a new attempt may succeed.
@@ -49,7 +49,7 @@ pub(crate) trait Concerns {
 /// When a piece of work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// At any time.
+    /// Any time.
     Any,
     /// When all earlier `Own` work of the same handle is answered.
     Own,
@@ -70,7 +70,7 @@ pub(crate) struct Jobs<W, A> {
     busy: HashMap<Handle, usize>,
     /// Work that waits for its turn behind other work of the same handle.
     turns: HashMap<Handle, VecDeque<(WorkId, W)>>,
-    /// Work under way that others of its handle wait for.
+    /// Work under way with later work waiting for its turn, by handle.
     in_turn: HashMap<WorkId, Handle>,
     /// Last work of handles that are still busy.
     last: HashMap<Handle, (W, A)>,

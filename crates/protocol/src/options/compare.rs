@@ -27,8 +27,8 @@ pub struct Compare {
     /// Longest age of a known digest in seconds, since the file was read (`--checksum-max-age`); `None` means no
     /// limit.
     pub max_age_secs: Option<u64>,
-    /// Sums kept by the stores, which contents are compared by (`--trust-sums`); where a store keeps none, the sums
-    /// are computed.
+    /// Sums kept by the stores, to compare contents by (`--trust-sums`). Where a store keeps none, the sums are
+    /// computed.
     pub trusted: Option<TrustedSums>,
     /// Tolerance for times that count as equal (`--modify-window`).
     pub window: Window,
@@ -38,7 +38,7 @@ pub struct Compare {
     pub max_bytes: Option<u64>,
     /// Further trees at the receiver.
     pub alternates: Alternates,
-    /// Places to search for an old version under another name, for files that have none under their own (`--fuzzy`).
+    /// Places to search for an old version under another name (`--fuzzy`), for files without an old version.
     pub fuzzy: Fuzzy,
 }
 
@@ -64,7 +64,7 @@ pub enum Window {
     Kept,
     /// Times that are equal to the nanosecond.
     Exact,
-    /// Times whose seconds differ by at most this number.
+    /// Times at most this number of seconds apart.
     Secs(u32),
 }
 
@@ -90,8 +90,8 @@ impl Window {
         Timestamp { secs: time.secs.saturating_sub(most + 4), ..time }
     }
 
-    /// True if `old` is so much newer that `--update` skips the file. With a window of seconds an equally old file is
-    /// skipped too, as in rsync.
+    /// True if `old` is newer than `new` in the sense of `--update`. With a window of one second or more, equal times
+    /// count as newer too, as in rsync.
     #[must_use]
     pub(crate) fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
         match self {
@@ -139,9 +139,9 @@ pub enum Fuzzy {
     /// Nowhere.
     #[default]
     Never,
-    /// In the file's directory (`-y`).
+    /// The file's directory (`-y`).
     Here,
-    /// In the file's directory and in the alternates (`-yy`).
+    /// The file's directory and the alternates (`-yy`).
     Everywhere,
 }
 

@@ -91,8 +91,8 @@ impl Metadata {
         MetaMask { xattrs, fake_super: self.writes_notes, untouched, linked: true, ..self.seen() }
     }
 
-    /// Returns the bits of the mode `new` that are not set: those in `LENDING_BITS` that the entry's mode `old`
-    /// lacks, where the receiver is [`Powers::Confined`].
+    /// Returns the bits of the mode `new` that a [`Powers::Confined`] receiver must not set: bits in `LENDING_BITS`
+    /// that the entry's mode `old` lacks.
     #[must_use]
     pub fn withheld(&self, new: u32, old: u32) -> u32 {
         let withholds = self.powers == Powers::Confined && !self.writes_notes;
@@ -119,7 +119,7 @@ pub enum Powers {
     /// Use the powers if the receiver is the superuser.
     #[default]
     Own,
-    /// Try to use the powers, whoever the receiver is (`--super`).
+    /// Try to use the powers, as the superuser or not (`--super`).
     Tried,
     /// Never use the powers (`--no-super`).
     Waived,

@@ -8,7 +8,7 @@ impl Options {
     /// Returns the attributes that tallies compare, or `None` if runs with these options use no tallies. Equal
     /// tallies mean that every entry of the directory is up to date and that no other entry is deleted. So tallies
     /// are off where the options act on up-to-date entries, compare more than a tally covers, or report every entry.
-    /// A new option in one of these groups does not compile until it is decided here.
+    /// A new field of an option group such as `Metadata` does not compile until this function decides on it.
     #[must_use]
     pub fn tallied(&self) -> Option<ComparedAttributes> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
@@ -38,7 +38,7 @@ impl Options {
             ignore_times,
             window,
             alternates,
-            // An entry whose attributes are all equal is up to date, whatever these options say.
+            // These options do not matter: an entry with equal attributes is up to date.
             update: _,
             existing: _,
             ignore_existing: _,

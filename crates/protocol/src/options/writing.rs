@@ -1,10 +1,10 @@
-//! How files are written.
+//! Options for writing files.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// How new versions get to their place. Everything is off by default.
+/// Ways of writing new versions. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writing {
     /// Write runs of zeros as holes (`--sparse`).

@@ -56,10 +56,10 @@ impl Facts {
     }
 }
 
-/// What a run did with a name.
+/// Action of a run on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Created: nothing was there.
+    /// A new entry was created.
     Created,
     /// The content was replaced.
     Updated,
@@ -67,7 +67,7 @@ pub enum Action {
     Touched,
     /// Removed.
     Deleted,
-    /// Nothing: the entry is up to date. Reported where the [options](crate::options::Options::tells_unchanged)
+    /// No change: the entry is up to date. Reported where the [options](crate::options::Options::tells_unchanged)
     /// request it.
     Unchanged,
     /// Copied from an alternate (`--copy-dest`), but differs from the alternate's file; the name did not exist.
@@ -85,7 +85,7 @@ impl Action {
     }
 }
 
-/// Why the run skipped a listed name.
+/// Reason for skipping a listed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassedOver {
     /// The name does not exist at the destination (`--existing`).

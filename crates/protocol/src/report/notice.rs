@@ -19,7 +19,7 @@ pub struct MadeRoot {
 pub struct Question {
     /// Number of names that would be deleted.
     pub names: u64,
-    /// Number of names at the destination, including those that would be deleted.
+    /// Number of names at the destination, including the names to be deleted.
     pub of: u64,
     /// First names that would be deleted, at most [`MAX_ASKED`](crate::limits::MAX_ASKED); a directory counts as one
     /// name.
@@ -43,7 +43,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Names that were created.
     pub created: u64,
-    /// Files whose content was replaced or created.
+    /// Files with replaced or new content.
     pub transferred: u64,
     /// Length of the transferred files, in bytes.
     pub transferred_bytes: u64,
@@ -76,12 +76,12 @@ pub enum Notice {
         names: u64,
         /// Regular files among them.
         files: u64,
-        /// Length of those files in bytes.
+        /// Length of the regular files in bytes.
         bytes: u64,
         /// True once the list is complete.
         complete: bool,
     },
-    /// More bytes of the listed files are settled: up to date, matched or sent.
+    /// Further bytes of the listed files are settled: up to date, matched or sent.
     Settled {
         /// Bytes; the sum of all notices never exceeds the listed bytes.
         bytes: u64,

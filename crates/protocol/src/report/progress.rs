@@ -37,7 +37,7 @@ impl Progress {
         self.listed
     }
 
-    /// Adds settled bytes. Returns their notice, unless no listed bytes remain.
+    /// Adds settled bytes, up to the listed bytes. Returns a notice unless no bytes were added.
     pub(crate) fn settle(&mut self, bytes: u64) -> Option<Notice> {
         let bytes = bytes.min(self.listed - self.settled);
         self.settled += bytes;

@@ -10,11 +10,11 @@ pub struct Trouble {
     pub kind: TroubleKind,
     /// Message: the operation, the name and the reason; safe to print.
     pub message: String,
-    /// Where the error happened, if it concerns one name.
+    /// Place of the error, if it concerns one name.
     pub spot: Option<Box<Spot>>,
 }
 
-/// Where an error happened.
+/// Place of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     /// End of the session; `None` until the trouble [is located](Trouble::locate).
@@ -63,7 +63,7 @@ impl Trouble {
         trouble
     }
 
-    /// Marks the trouble as one of this end, `side`, before it is sent to the other end.
+    /// Marks the trouble as one of the end `side`, which then sends it to the other end.
     #[must_use]
     pub(crate) fn on(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
@@ -106,9 +106,8 @@ impl Trouble {
         Self { message: format!("{}: {why}", self.message), ..self }
     }
 
-    /// Marks the trouble as one of end `side`, unless its end is known, and puts the full path into the message. For
-    /// a trouble that the other end reported about this end, the full path replaces only a path at the start of the
-    /// message.
+    /// Marks the trouble as one of end `side`, unless its end is known, and puts the full path into the message. If
+    /// the other end reported a trouble of this end, the full path replaces only a path at the start of the message.
     pub fn locate(&mut self, side: Side, full_path: impl FnOnce(&RelPath) -> Option<Box<[u8]>>) {
         let is_here = |spot: &&mut Spot| {
             spot.side.is_none() || spot.side == Some(side) && spot.full_path.is_none()
@@ -147,7 +146,7 @@ pub enum TroubleKind {
     UnsafeLink,
     /// Deletions were stopped by their limit.
     DeleteLimit,
-    /// Something differs from what was requested, and the run continues; not an error.
+    /// The run deviates from its options in some point and continues; not an error.
     Warned,
 }
 

@@ -42,7 +42,7 @@ pub enum Work {
     /// Check that the file did not change since it was opened, except for changes that the attempt `bears`, and
     /// compute the digest. Answer: [`Answer::Sealed`].
     Seal { handle: Handle, proof: Sealing, bears: Bears },
-    /// Read, cut and sum a portion, and add it to the file's `digest` if one is given. Answer: [`Answer::Summed`].
+    /// Read, cut and sum a portion, and add the bytes to the file's `digest`, if given. Answer: [`Answer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and compute the strong sum of each. Answer: [`Answer::Hashed`].
     Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
@@ -97,7 +97,7 @@ pub struct Gap {
 /// Data that a digest is computed from.
 #[derive(Clone, Debug)]
 pub enum Sealing {
-    /// All chunks of the file.
+    /// Every chunk of the file.
     Chunks(Arc<Vec<Chunk>>),
     /// The bytes of the file; the digest is already computed.
     Bytes(Digest),
@@ -108,10 +108,10 @@ pub enum Sealing {
 /// Changes of a file that an attempt tolerates while it reads. Another attempt may find the file at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bears {
-    /// The file becomes longer, as a log does. The bytes that were there when the file was opened are a prefix of the
-    /// longer file.
+    /// Growth of the file, as of a log. The bytes that were there when the file was opened are a prefix of the longer
+    /// file.
     pub growth: bool,
-    /// A program has the file open for writing, but changes nothing.
+    /// A program that has the file open for writing, but changes nothing.
     pub writers: bool,
 }
 
@@ -131,10 +131,10 @@ impl From<Digest> for Sealed {
     }
 }
 
-/// Whether a read computes fingerprints of chunks.
+/// Choice of computing fingerprints of chunks during a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
-    /// Each span is a chunk whose fingerprint must be computed.
+    /// Compute the fingerprint of each span, which is a chunk.
     Take,
     /// The recipe has the fingerprints.
     Known,
@@ -149,7 +149,7 @@ pub enum Answer {
     Opened(Result<Opened, Trouble>),
     /// Chunks of a segment that could be read in full.
     Scanned(Result<SegmentChunks<Chunk>, Trouble>),
-    /// Digest of the file, if it did not change since its opening except in a tolerated way.
+    /// Digest of the file, if the file is unchanged since its opening or changed in a tolerated way.
     Sealed(Result<Sealed, Trouble>),
     /// Payload, with the chunks' fingerprints if requested.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
@@ -165,7 +165,7 @@ pub enum Answer {
     Searched(Result<Searched, Trouble>),
     /// Digest of each file, in order; `None` if the file cannot be read or changed meanwhile.
     Digested(Vec<Option<Digest>>),
-    /// The source is removed, or the reason why it is not.
+    /// Success of the removal, or the reason against it.
     Removed(Result<(), Trouble>),
     /// True if the user agreed.
     Asked(bool),

@@ -1,4 +1,4 @@
-//! Window of literal bytes that the receiver grants, if it sets one.
+//! Window of literal bytes that the receiver grants, if any.
 
 use crate::error::PeerError;
 use crate::limits::MAX_CREDIT_BYTES;

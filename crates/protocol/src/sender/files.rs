@@ -26,7 +26,7 @@ use super::offering::Offer;
 use super::pending::Pending;
 use super::transfer::{Attempt, Beginning, Transfer, cut_otherwise};
 
-/// Most sums held for all files in transfer: those of the large files, and room for all small files together. A
+/// Most sums held for all files in transfer: the sums of the large files, and room for all small files together. A
 /// repeated sum takes one byte on the wire, and many times that in memory.
 const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
 
@@ -238,7 +238,7 @@ impl Files {
         }
     }
 
-    /// Passes the result of work to the transfer of a handle, unless that has ended.
+    /// Passes the result of work to the transfer of a handle, unless the transfer has ended.
     pub(super) fn answer<T>(
         &mut self,
         cx: &mut Context,

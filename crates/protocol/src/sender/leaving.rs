@@ -13,7 +13,7 @@ use super::ask::Work;
 use super::context::Context;
 use super::pending::Pending;
 
-/// Most remaining sources that are reported by name; one further trouble counts the others.
+/// Most remaining sources that are reported by name; a further trouble counts the rest.
 const MOST_NAMED: usize = 80;
 /// Most bytes that a trouble takes in a frame.
 const TROUBLE_BYTES: usize = 12 << 10;

@@ -1,14 +1,14 @@
 //! The sender: holds the new version, lists it, and answers the receiver's requests.
 //!
 //! ```text
-//! list directories ──► Listing … Listed          (within ENTRY_WINDOW of what the receiver settled)
-//!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
+//! list directories ──► Listing … Listed          (within ENTRY_WINDOW of the entries that the receiver settled)
+//!                 └──► Tally                     (within TALLY_WINDOW of the tallies that it answered)
 //! Tallied(unlike)  ──► Listing
-//! nothing heard    ──► Offer, and what follows Start, of a single file      (within OFFERED_GROUPS)
+//! no answer yet    ──► Offer, and the frames after Start, of a single file  (within OFFERED_GROUPS)
 //! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
-//! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
+//! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of the gaps answered)
 //! ```
 //!
 //! [`Sender`] routes frames and answers to its parts. Each part owns its state and takes the `Context`. `list` walks
@@ -66,8 +66,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender at the start of its session. It does not know the terms of the session: it lists before they are
-    /// agreed.
+    /// A sender at the start of its session. The sender lists before the terms of the session are agreed, and does
+    /// not know them.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
@@ -110,8 +110,9 @@ impl Sender {
         self.cx.next_frame()
     }
 
-    /// Returns the next frame and, if it may overtake others in an [`Aside`](crate::streams::Aside), its attempt.
-    /// Frames of the papers' strategies, and blocks that were not requested, never overtake.
+    /// Returns the next frame, and its attempt if the frame may overtake others in an
+    /// [`Aside`](crate::streams::Aside). Frames of the papers' strategies, and blocks that were not requested, never
+    /// overtake.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
         let file = frame.may_overtake();

@@ -101,7 +101,7 @@ impl Inspector {
         }
         self.unchecked += frame.len();
         sum.add(frame);
-        // The hello may be processed unchecked: an end whose version has no checks can then be told so.
+        // The hello may be processed unchecked, so that an end without checks gets a clear refusal.
         Ok(is_first && kind == Hello::KIND)
     }
 

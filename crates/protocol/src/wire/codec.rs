@@ -7,7 +7,7 @@ use crate::error::PeerError;
 
 use super::limits::{MAX_BATCH, MAX_TEXT_BYTES};
 
-/// Why a payload could not be decoded; the caller adds the name of the frame.
+/// Reason for a payload that could not be decoded; the caller adds the name of the frame.
 #[derive(Debug)]
 pub(crate) enum Bad {
     Codec(CodecError),

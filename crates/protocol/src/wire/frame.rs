@@ -31,7 +31,7 @@ impl Header {
     }
 }
 
-/// Returns a whole frame of type `kind` whose payload is appended by `fill`.
+/// Returns a whole frame of type `kind`; `fill` appends the payload.
 ///
 /// # Panics
 /// If the payload exceeds [`MAX_FRAME_BYTES`]; callers that build frames keep within the limits.
@@ -41,7 +41,7 @@ pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// Appends a frame of type `kind` to `to`; the payload is appended by `fill`.
+/// Appends a frame of type `kind` to `to`; `fill` appends the payload.
 ///
 /// # Panics
 /// If the payload exceeds [`MAX_FRAME_BYTES`].

@@ -1,4 +1,4 @@
-//! Limits on what a peer may send (docs/protocol.md, "Limits"); limits of groups are in `deltic_core::recipe`.
+//! Limits on input from a peer (docs/protocol.md, "Limits"); limits of groups are in `deltic_core::recipe`.
 //!
 //! The limits are part of the protocol: both ends enforce them on input and keep them in output.
 
@@ -24,7 +24,7 @@ pub const MAX_RULES: usize = 1 << 16;
 pub const MAX_SOURCES: usize = 4096;
 /// Most names in the list of a request.
 pub const MAX_NAMES: usize = 1 << 20;
-/// Bytes of all names in the list of a request.
+/// Most bytes of all names in the list of a request.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
 /// Most streams of one session, counting the first.
 pub const MAX_STREAMS: u32 = 16;
@@ -45,9 +45,9 @@ pub const ENTRY_WINDOW: u64 = 16 << 10;
 /// Bytes of attributes and ACLs of entries listed and not yet settled. Above this limit no more entries with
 /// attributes are listed.
 pub const LISTED_BYTES: usize = 8 << 20;
-/// Most directory tallies sent that are not answered, or whose directory no listing has named.
+/// Most directory tallies sent that are not answered, or belong to a directory that no listing has named.
 pub const TALLY_WINDOW: usize = 4096;
-/// Most entries of all directories whose tallies are sent and not answered: a part of [`ENTRY_WINDOW`].
+/// Most entries of all directories with a tally sent and not answered: a part of [`ENTRY_WINDOW`].
 pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
 /// Most users and groups with known names for which a receiver still compares tallies of owners.
 pub const TALLIED_NAMES: usize = 256;
@@ -56,8 +56,7 @@ pub const GROUP_WINDOW: u64 = 1 << 18;
 /// Most groups that a sender sends of a file before the receiver asks for the file. The first packets of a connection
 /// hold this many, so an unwanted offer delays nothing.
 pub const OFFERED_GROUPS: u64 = 1 << 10;
-/// Longest gap in the new version, in bytes; the old version's bytes that it is compared with are at most twice as
-/// long.
+/// Longest gap in the new version, in bytes; the bytes of the old version in its place are at most twice as long.
 pub const GAP_BYTES: u64 = 256 << 10;
 /// Most bytes of the new version in all gaps of one frame.
 pub const MENDED_BYTES: u64 = 512 << 10;
@@ -83,7 +82,7 @@ pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 pub const CHANGED_BLOCK_BYTES: u32 = 4096;
 /// Most changed blocks of one file that is sent as differences from a base.
 pub const MAX_CHANGED_BLOCKS: usize = 1 << 20;
-/// Most runs of blocks of one file that its base has at other positions.
+/// Most runs of blocks of one file that the base has at other positions.
 pub const MAX_MOVED_RUNS: usize = 1 << 18;
 /// Length in bytes of the shortest hole that a sender reports before data; a file that begins with data has a first
 /// hole of 0.
@@ -112,24 +111,24 @@ pub const MAX_ACTIVE_FILES: usize = 256;
 pub const LARGE_FILE_BYTES: u64 = 32 << 20;
 /// Most large files in transfer at once: each needs an index of its old version.
 pub const MAX_ACTIVE_LARGE: usize = 2;
-/// Most attempts at one file before it counts as failed.
+/// Most attempts at one file before the file counts as failed.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Most chunks of old versions that the index of one file keeps; data beyond them is sent as literals.
+/// Most chunks of old versions in the index of one file; data beyond them is sent as literals.
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
 /// Most bytes in the names and values of one entry's extended attributes.
 pub const MAX_XATTRS_BYTES: usize = deltic_tree::meta::MAX_XATTRS_BYTES;
 /// Most named users and groups in one ACL.
 pub const MAX_ACL_NAMED: usize = deltic_tree::meta::MAX_ACL_NAMED;
-/// Most users, and most groups, whose names a sender sends in a session.
+/// Most users, and most groups, with names sent in one session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most hard-linked files with a first name sent and further names to come.
 pub const MAX_LINKED: usize = 1 << 20;
-/// Bytes of the first names of all hard-linked files with further names to come, including symlink targets,
+/// Most bytes of the first names of all hard-linked files with further names to come, including symlink targets,
 /// attributes and ACLs.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most alternates of a run.
 pub const MAX_ALTERNATES: usize = 20;
-/// Most names that `Delete::Guarded` deletes whatever their share of the destination, unless a share is set.
+/// Most names that `Delete::Guarded` deletes at any share of the destination, unless a share is set.
 pub const GUARDED_DELETES: u64 = 1000;
 /// Share of the destination's names that `Delete::Guarded` deletes if this is more, in percent.
 pub const GUARDED_PERCENT: u8 = 25;
@@ -232,7 +231,7 @@ impl Limits {
         if most < LISTING_BYTES { most } else { LISTING_BYTES }
     }
 
-    /// Returns the most bytes of one entry with all its attributes.
+    /// Returns the most bytes of one entry including attributes.
     pub(crate) const fn entry_bytes(&self) -> usize {
         self.frame_bytes / 8 * 5
     }

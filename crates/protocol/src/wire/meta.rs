@@ -92,7 +92,7 @@ fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
 /// Replaces the kind where an entry is a further name of an earlier file.
 const BACK: u8 = 7;
 
-/// Bits above the mode: one for each optional field, present if the run requests it and the entry has it.
+/// Bits above the mode: a bit for each optional field, set if the run requests the field and the entry has one.
 const USER: u32 = 1 << 12;
 const GROUP: u32 = 1 << 13;
 const ACCESSED: u32 = 1 << 14;
@@ -185,7 +185,8 @@ fn first_of(names: u32) -> Result<HardLink, Bad> {
     if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(HardLink::First(names)) }
 }
 
-/// Checks that there is at least one attribute, that all together are short enough and that they are sorted by name.
+/// Checks that there is at least one attribute, that the attributes are short enough and that they are sorted by
+/// name.
 fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
     let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
     if bytes > MAX_XATTRS_BYTES {

@@ -1,4 +1,4 @@
-//! Several streams of one session: how a stream joins, and which frames it carries (docs/protocol.md, "Several
+//! Several streams of one session: how streams join, and which frames they carry (docs/protocol.md, "Several
 //! streams").
 //!
 //! The streams besides the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
@@ -110,7 +110,7 @@ impl Wire for Join {
     }
 }
 
-/// A frame that may overtake others, and its attempt, counted as in [`ToReceiver::Failed`].
+/// A frame that may overtake others, and the number of the attempt, counted as in [`ToReceiver::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
     /// Number of the attempt at the file.

@@ -31,7 +31,7 @@ struct First {
     /// Names still to be sent.
     left: u32,
     path_bytes: usize,
-    /// Length, time and mode that were sent: later names have the same, whatever the file has become.
+    /// Length, time and mode as sent: later names get the same values, even if the file has changed.
     said: (u64, Timestamp, u32),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Told {
 }
 
 impl Linking {
-    /// Puts into `meta` of entry number `entry` at `path` which file it is a name of, if its tree knows the inode.
+    /// Sets the hard link in `meta`, the metadata of entry number `entry` at `path`, if the tree knows the inode.
     pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
         let Some(HardLink::Inode(inode, names)) = meta.linked() else { return Told::Alone };
         if let Some(at) = self.open.remove(&inode) {
@@ -57,7 +57,7 @@ impl Linking {
             meta.set_linked(Some(HardLink::Back(entry - first.entry)));
             first.left -= 1;
             if first.left > 0 {
-                // If there is no room, the next name becomes a first name.
+                // Without room, the next name becomes a first name.
                 self.keep(inode, &first);
             }
             return Told::Linked;
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(told(&mut linking, 5, (7, 3)), Some(HardLink::Back(2)));
         assert_eq!(told(&mut linking, 9, (7, 3)), Some(HardLink::Back(6)));
         assert_eq!((linking.open.len(), linking.bytes), (1, "dir/4".len()));
-        // A name that the file got after the first listing.
+        // The file has got a further name meanwhile.
         assert_eq!(told(&mut linking, 10, (7, 4)), Some(HardLink::First(4)));
     }
 

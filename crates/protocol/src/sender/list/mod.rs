@@ -1,5 +1,5 @@
-//! The list: walks the tree and sends it, one directory at a time, limited by the entries that the receiver has
-//! settled.
+//! The list: walks the tree and sends the entries, one directory at a time, limited by the entries that the receiver
+//! has settled.
 
 mod digests;
 mod linking;
@@ -74,7 +74,7 @@ pub(super) struct Lister {
     complete: bool,
     names: u64,
     files: u64,
-    /// Users and groups whose names were sent.
+    /// Users and groups with a name already sent.
     named: (HashSet<u32>, HashSet<u32>),
     linking: Linking,
 }

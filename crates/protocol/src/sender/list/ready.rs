@@ -59,7 +59,7 @@ impl Ready {
         }
     }
 
-    /// True if a tally may replace the entries: none of them needs a message of its own.
+    /// True if a tally may replace the entries: no entry needs a message of its own.
     pub(super) fn is_plain(&self, options: &Options) -> bool {
         let is_whole = !self.partial && !self.is_empty_source;
         let is_quiet = |entry: &Entry| {

@@ -65,7 +65,7 @@ impl Lister {
             (ready.has_begun, ready.tally) = (true, None);
             self.ready.push_front(ready);
         }
-        // A batch whose entries are all left out is not sent, unless it is the last of its directory.
+        // A batch without remaining entries is not sent, unless the batch is the last of its directory.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
@@ -80,7 +80,7 @@ impl Lister {
         true
     }
 
-    /// Takes the entries of one frame, without those that are left out.
+    /// Takes the entries of one frame, without entries that are left out.
     fn take_frame(
         &mut self,
         cx: &mut Context,

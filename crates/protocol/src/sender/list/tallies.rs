@@ -27,7 +27,7 @@ const LEAST_ENTRIES: usize = 1;
 /// Entries of differing directories after which tallies count as useless, and most entries of matching directories
 /// that are credited.
 const MOST_LUCK: u64 = 16 << 10;
-/// Where tallies are useless, one directory in so many is still sent as a tally.
+/// Interval, in directories, at which a tally is still tried where tallies count as useless.
 const PROBE_EVERY: u64 = 32;
 
 /// Conditions for sending a directory as a tally.
@@ -43,7 +43,7 @@ pub(super) struct Tallies {
     compared: Option<ComparedAttributes>,
     thrift: Thrift,
     next: u32,
-    /// Tallies without an answer, and those with an owed listing.
+    /// Tallies without an answer, and tallies with an owed listing.
     open: BTreeMap<u32, Sent>,
     /// Number of entries of all open tallies.
     kept: u64,
@@ -216,7 +216,7 @@ impl Tallies {
         Ok((ready, parked))
     }
 
-    /// Closes the tally of a directory whose entries the receiver knows, so that directories below may be listed.
+    /// Closes the tally of a directory with entries known to the receiver, so that directories below may be listed.
     /// Returns the directories parked below.
     pub(super) fn close(&mut self, no: u32) -> Vec<Ready> {
         let Some(sent) = self.open.remove(&no) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Confirms matches that the receiver found by weak sums: compares their strong sums, and denies those that differ
+//! Confirms matches that the receiver found by weak sums: compares strong sums, and denies the matches that differ
 //! (dsync, NetSync §4.3, ParaSync §3.2).
 
 use std::ops::Range;
@@ -94,7 +94,7 @@ impl Preset {
         }
     }
 
-    /// Takes named chunks from the receiver: chunks that it needs, and chunks that it may have.
+    /// Takes named chunks from the receiver: chunks that the receiver needs, and chunks that it may have.
     pub(crate) fn matched(
         &mut self,
         at: &mut Attempt,

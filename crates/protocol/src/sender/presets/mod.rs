@@ -32,7 +32,7 @@ use search::Signature;
 const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
 /// Bytes hashed in one piece of work, where hashing is separate work.
 const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
-/// Distance between chunks whose offset is remembered, in chunks.
+/// Distance between chunks with a remembered offset, in chunks.
 const MARK_CHUNKS: usize = 64;
 
 /// An attempt by a strategy of the papers.
@@ -45,14 +45,14 @@ pub(super) struct Preset {
     needs: Needs,
     /// Bytes of the new version that were cut or searched.
     scanned: u64,
-    /// State of the digest, where the proof is over the bytes; absent while it is part of work.
+    /// State of the digest, where the proof is over the bytes; `None` while work holds the state.
     digest: Option<Box<FileDigest>>,
     /// Bytes hashed or being hashed, where hashing is separate work.
     hashed: u64,
     teller: Teller,
     /// Sums not yet sent.
     waiting: VecDeque<SumLine>,
-    /// Summation of the new version, once it is open and if its sums are sent.
+    /// Summation of the new version, once the file is open, where its sums are sent.
     summation: Option<Summation>,
     /// True once all of the new version is cut.
     is_cut: bool,
@@ -126,7 +126,7 @@ impl Preset {
         self.teller.line(Sum { strong: sum.strong.first(travels), ..sum })
     }
 
-    /// Chooses the chunker of a file of `len` bytes; `keeps` are the sums that storage keeps of it.
+    /// Chooses the chunker of a file of `len` bytes; `keeps` are the sums that storage keeps of the file.
     pub(super) fn opened(
         &mut self,
         cx: &Context,
@@ -309,7 +309,7 @@ impl Preset {
         self.needs.read(at, cx, &self.table, nothing_follows);
     }
 
-    /// True once it is known for each chunk whether it is sent.
+    /// True once every chunk is known as sent or matched.
     fn is_named(&self) -> bool {
         match &self.side {
             Side::Confirm(named) => self.sent_last && named.is_done(),

@@ -22,15 +22,16 @@ use super::{Preset, Side};
 /// Block sums of the old version, as far as received.
 #[derive(Debug)]
 pub(super) enum Signature {
-    /// The new version is not open yet, or no sums were discussed; holds the kind of sums that storage keeps of it.
+    /// The new version is not open yet, or no sums were discussed; holds the kind of sums that storage keeps of the
+    /// file.
     Closed(Option<BlockSumSpec>),
-    /// The receiver knows which sums the storage keeps here, and has not yet said which kind it sends.
+    /// The receiver knows which sums the storage keeps here, and has not yet said which kind the signature uses.
     Unsigned,
-    /// More sums are to come.
+    /// Further sums are to come.
     Coming(Box<BlockSums>),
-    /// All sums are here: one search goes through the new version.
+    /// The signature is complete: one search goes through the new version.
     Known,
-    /// All sums are here: threads search regions of the new version.
+    /// The signature is complete: threads search regions of the new version.
     Shared(Regions),
 }
 

@@ -30,13 +30,12 @@ pub(super) struct Blocks {
     start: u64,
     next: u32,
     count: u32,
-    /// True if the receiver requested the blocks: then it has received `Start`, and the blocks may overtake later
-    /// frames.
+    /// True if the receiver requested the blocks: then `Start` has arrived, and the blocks may overtake later frames.
     pub(super) asked: bool,
     reading: usize,
     /// Requested blocks. No memory is reserved by the length of the file, which may be all holes.
     blocks: Vec<Option<Chunk>>,
-    /// True if the whole file was read when it was opened: then its handle holds nothing open.
+    /// True if the whole file was read when it was opened: then the handle holds nothing open.
     pub(super) at_once: bool,
 }
 

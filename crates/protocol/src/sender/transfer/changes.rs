@@ -39,8 +39,8 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Blocks of a file of `len` bytes that changed since `base`, or lie elsewhere in it; `None` where these are too
-    /// many to count, or no part of it.
+    /// Returns the blocks of a file of `len` bytes that differ from `base`, and the runs that the base has elsewhere.
+    /// Returns `None` if there are too many, or if `changed` does not fit the file.
     pub(super) fn new(base: Digest, changed: Changed, len: u64) -> Option<Self> {
         let Changed { ranges: changed, moved } = changed;
         u32::try_from(len.div_ceil(BLOCK)).ok()?;
@@ -97,7 +97,8 @@ impl Changes {
         }
     }
 
-    /// Takes blocks for up to one fill from a file of `len` bytes; returns the blocks and their number of bytes.
+    /// Takes blocks for up to one fill from a file of `len` bytes. Returns the blocks and the number of bytes in
+    /// them.
     fn take(&mut self, len: u64, cx: &Context) -> (Vec<Range<u32>>, u64) {
         let most = ((cx.limits.fill_bytes() / BLOCK) as u32).max(1);
         let (mut taken, mut count, mut bytes) = (Vec::new(), 0, 0);

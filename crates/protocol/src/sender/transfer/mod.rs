@@ -71,11 +71,11 @@ impl Resumed {
 /// Position where an attempt begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Beginning {
-    /// At the first byte of the file.
+    /// The first byte of the file.
     Anew,
-    /// Where an earlier session was interrupted.
+    /// The point where an earlier session was interrupted.
     Resumed(Resumed),
-    /// At this offset: the receiver has the bytes before.
+    /// This offset: the receiver has the bytes before.
     Behind(u64),
 }
 

@@ -1,5 +1,5 @@
-//! A file sent by recipe: scan it, send the groups, expand the groups that the receiver lacks, send the chunks that
-//! it needs.
+//! A file sent by recipe: scan the file, send the groups, expand the groups that the receiver lacks, send the chunks
+//! that it needs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub(super) struct Recipe {
     /// Chunks sent and not answered; ranges for each frame.
     spelled: VecDeque<Vec<Range<u32>>>,
     needs: Needs,
-    /// Bytes of all gaps that were asked for.
+    /// Bytes of all requested gaps.
     pub(super) gap_bytes: u64,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Recipe {
 enum Stage {
     /// The file is not open yet.
     Opening,
-    /// All chunks are known without reading.
+    /// The chunks are known without reading.
     Known(Arc<Vec<Chunk>>),
     /// The file is being read and cut.
     Scanning(Box<(Cutting<Chunk>, Grouper)>),
-    /// All chunks are known, and the proof was requested.
+    /// The recipe is complete, and the proof was requested.
     Sealing,
     /// The proof is here, and the last groups are not sent yet.
     Sealed(Sealed),
@@ -148,7 +148,7 @@ impl Recipe {
         part: Part,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
-        // A segment may arrive that is not needed any more, because the previous one extended past it.
+        // A segment may arrive that is not needed any more, because the previous segment extended past it.
         let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let certain = scan.0.take(part, run);
         self.cut(at, cx, certain)
@@ -238,7 +238,7 @@ impl Recipe {
         self.table.slice(chunks).iter().map(line)
     }
 
-    /// Takes the receiver's answer to the oldest groups: the groups that it lacks.
+    /// Takes the receiver's answer to the oldest groups: the lacking groups.
     pub(super) fn lack(
         &mut self,
         at: &mut Attempt,
@@ -290,7 +290,7 @@ impl Recipe {
         frames
     }
 
-    /// Takes the receiver's answer to the oldest expanded chunks: the chunks that it needs.
+    /// Takes the receiver's answer to the oldest expanded chunks: the needed chunks.
     pub(super) fn need(
         &mut self,
         at: &mut Attempt,
@@ -360,8 +360,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Returns the span of a gap if it is valid: chunks that were offered, not too long, all bytes requested at most
-    /// twice.
+    /// Returns the span of a gap if the gap is valid: chunks that were offered, not too long, and all gaps together
+    /// at most twice the length of the file.
     fn gap(
         &mut self,
         at: &Attempt,

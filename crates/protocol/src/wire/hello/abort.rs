@@ -62,13 +62,13 @@ impl Abort {
     }
 }
 
-/// Sign of life: the end is at work, or has read what arrived, but had nothing to send. May come before any frame and
-/// is not answered.
+/// Sign of life: the end is at work, or has read its input, but had nothing to send. May come before any frame and is
+/// not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
 
 impl Alive {
-    /// The type of the frame.
+    /// Type of the frame.
     pub const KIND: u8 = ALIVE;
 
     /// Returns the frame.

@@ -41,7 +41,7 @@ pub(super) const BASES: &str = "bases";
 /// An answer to a base may include the blocks that the base has at other positions.
 pub(super) const MOVED: &str = "bases:moved";
 
-/// The sender may tell which sums its storage keeps of a file, and the receiver which sums its signature uses.
+/// The sender may tell which sums the storage keeps of a file, and the receiver which sums the signature uses.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
 /// Prefix; followed by the number of files of a session that an end can hold open at once.

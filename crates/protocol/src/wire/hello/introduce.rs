@@ -83,7 +83,7 @@ impl Hello {
         self
     }
 
-    /// Adds the bytes of literals that the end, if it is the receiver, accepts before it grants more credit.
+    /// Adds the bytes of literals that a receiver accepts before it grants more credit.
     #[must_use]
     pub fn granting(mut self, bytes: Option<u64>) -> Self {
         self.capabilities.extend(bytes.map(credit));
@@ -133,7 +133,7 @@ impl Hello {
         self.program.strip_prefix("deltic ").unwrap_or(&self.program)
     }
 
-    /// Returns the largest number of files that the end can hold open at once; `None` if it sets no limit.
+    /// Returns the largest number of files that the end can hold open at once; `None` means no limit.
     pub(super) fn most_files(&self) -> Option<usize> {
         let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
         numbers.filter_map(|number| number.parse().ok()).min()

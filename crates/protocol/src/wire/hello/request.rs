@@ -32,7 +32,7 @@ pub enum Request {
     Receive {
         /// The destination argument, as the user gave it.
         destination: Box<[u8]>,
-        /// Name of the source where it is a single entry without contents: the destination may then be its new name.
+        /// Name of a source that is a single entry without contents: the destination may then be its new name.
         single: Option<Name>,
         /// Names below the only source, if the answering end is to send this list.
         names: NamesFrom,

@@ -46,10 +46,10 @@ pub struct Common {
     pub moved: bool,
     /// Chunks have fingerprints by the keyed sum; else by keyed BLAKE3.
     pub keyed: bool,
-    /// The sender's [`Hello::names`] are those of the session: what it offers before it has heard the receiver is
-    /// valid.
+    /// The sender's [`Hello::names`] are the fingerprints of the session, so offers made before the receiver is heard
+    /// are valid.
     pub offers: bool,
-    /// One bit for each strategy of [`Strategy::ALL`].
+    /// A bit for each strategy of [`Strategy::ALL`].
     strategies: u32,
     /// Largest number of files that the sender can hold open at once; `None` means no limit.
     pub most_files: Option<usize>,
@@ -132,7 +132,8 @@ impl Terms {
         }
     }
 
-    /// Returns the fingerprinter for a file whose transfer began in another session, with that session's `key`.
+    /// Returns the fingerprinter for a file with a transfer that began in another session; `key` is that session's
+    /// key.
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
         fingerprinter(self.keyed, key)

@@ -1,4 +1,4 @@
-//! Ends of files: how the receiver settled each file.
+//! Ends of files: the outcome of each file at the receiver.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
@@ -6,7 +6,7 @@ use deltic_tree::RelPath;
 use crate::report::{Action, Differs, Trouble};
 use crate::wire::codec::{Bad, Wire};
 
-/// How the receiver settled a file.
+/// Outcome of a file.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {

@@ -15,7 +15,7 @@ use crate::wire::codec::{Bad, Wire, closed_set, items};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNo(pub u64);
 
-/// How the receiver wants a file to be sent.
+/// Requested way of sending a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// By recipe: an old version can be matched.
@@ -28,7 +28,7 @@ pub enum How {
     Stronger,
     /// From an offset on, as literals of fixed blocks; requested by [`ToSender::Append`](super::ToSender::Append).
     Tail,
-    /// As differences from the base that the receiver holds; the sender's answer to
+    /// By differences from the base that the receiver holds; the sender's answer to
     /// [`ToSender::Base`](super::ToSender::Base).
     Changes,
 }
@@ -96,10 +96,10 @@ pub struct NameLine {
     pub name: Box<[u8]>,
 }
 
-/// Whether the list of a directory continues.
+/// Continuation of a directory's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// More entries of the same directory follow in the next frame.
+    /// Further entries of the directory follow in the next frame.
     More,
     /// These entries were the last.
     Last,

@@ -10,7 +10,7 @@ use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 pub enum Payload {
     /// Plain bytes.
     Plain(Vec<u8>),
-    /// One zstd frame.
+    /// A zstd frame.
     Zstd(Vec<u8>),
     /// Bytes without their long runs of zeros.
     Sparse(Sparse),
@@ -21,7 +21,7 @@ pub enum Payload {
 pub struct Sparse {
     /// Runs of zeros; at least one.
     pub runs: Vec<ZeroRun>,
-    /// All other bytes, plain or as one zstd frame.
+    /// The bytes outside the runs, plain or as one zstd frame.
     pub rest: Vec<u8>,
     /// True if `rest` is a zstd frame.
     pub zstd: bool,

@@ -29,7 +29,7 @@ pub enum SumLine {
     Again(u32),
 }
 
-/// Chunks of the new version that may equal chunks of the old one, and the sum that proves it.
+/// Chunks of the new version that may equal chunks of the old version, and the sum that proves the match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Chunks of the new version.
@@ -53,13 +53,13 @@ impl Token {
 /// Bytes that the strong sum of a token covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// All bytes of the chunks together.
+    /// The bytes of all chunks together.
     Run,
     /// Each chunk by itself: all chunks have the same sums.
     Each,
 }
 
-/// One step of a patch.
+/// A step of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchStep {
     /// Copies these blocks of the old version.

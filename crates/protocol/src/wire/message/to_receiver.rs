@@ -56,12 +56,12 @@ pub enum ToReceiver {
     Keeps { file: FileNo, kept: Option<BlockSumSpec> },
     /// Sums of the next chunks of the new version; `extent` marks the last frame.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
-    /// Answers one `Match`: the chunks of its tokens that differ from the receiver's chunks.
+    /// Answers one `Match`: the chunks that differ from the receiver's chunks.
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
     /// Next bytes of the new version, as blocks of the old version and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The file grew while it was read, or a program has it open for writing. The content that the following `End`
-    /// proves was in the file at one instant.
+    /// The file grew while it was read, or a program has the file open for writing. The content that the following
+    /// `End` proves was in the file at one instant.
     Restless { file: FileNo },
     /// The recipe is complete, and `digest` proves the result. Unless `Restless` came before, the file did not change
     /// while it was read.
@@ -72,7 +72,7 @@ pub enum ToReceiver {
     Trouble(Trouble),
     /// Digests of files that the receiver requested; each file once, in any order.
     Digests(Vec<DigestLine>),
-    /// Missing source arguments, whose names are to be deleted at the destination.
+    /// Missing source arguments, to be deleted at the destination too.
     Missing(Vec<RelPath>),
     /// A source was removed after its arrival.
     Removed(RelPath),

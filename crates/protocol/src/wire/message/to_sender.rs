@@ -19,7 +19,8 @@ use super::sums::{SumLine, Token};
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
-    /// Requests the digests of these files, at least one; each file once, and before it is wanted.
+    /// Requests the digests of these files, at least one. Each file is named once, before the receiver wants the
+    /// file.
     Digest(Vec<FileNo>),
     /// Requests this file; replaces an earlier attempt.
     Want { file: FileNo, how: How },
@@ -50,7 +51,7 @@ pub enum ToSender {
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
     /// Chunks that must be sent, and chunks that may be in the old version.
     Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
-    /// The file is settled.
+    /// The file is settled; `done` holds the outcome.
     Done { file: FileNo, done: Done },
     /// The destination did not exist.
     MadeRoot(MadeRoot),
