@@ -43,7 +43,7 @@ pub enum PeerError {
     /// The peer exceeded an agreed limit.
     #[error("too much: {0}")]
     Limit(&'static str),
-    /// The peer sent a frame that its state does not allow.
+    /// The peer sent a frame that the present state does not allow.
     #[error("unexpected: {0}")]
     Unexpected(&'static str),
 }

@@ -9,7 +9,7 @@ use crate::limits::LISTED_BYTES;
 /// Attribute bytes of each listing that has any, until all entries of the listing are settled.
 #[derive(Debug, Default)]
 pub(crate) struct ListedBytes {
-    /// Each listing as the number after its last entry, and its attribute bytes.
+    /// Each listing as the number after the last entry, and the attribute bytes.
     listings: VecDeque<(u64, usize)>,
     sum: usize,
 }

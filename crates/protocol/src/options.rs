@@ -36,7 +36,7 @@ pub struct Options {
     pub whole_file: bool,
     /// Owners of entries, and further metadata.
     pub metadata: Metadata,
-    /// Report the changes of a run without making them (`-n`).
+    /// Report the changes of a run without any change (`-n`).
     pub dry_run: bool,
     /// Report up-to-date entries as well (`-ii`, `-vv`).
     pub tells_unchanged: bool,

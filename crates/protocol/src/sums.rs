@@ -48,7 +48,7 @@ impl Keying {
     }
 }
 
-/// A search of one file, which a driver starts or continues.
+/// A search of a file, which a driver starts or continues.
 #[derive(Debug)]
 pub enum Search {
     /// Starts a search.

@@ -18,7 +18,7 @@ pub struct Handle(pub u64);
 #[error("an answer to work that is not under way, or of another kind")]
 pub struct UnknownAnswer;
 
-/// A failure of one piece of work.
+/// A failure of a piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setback {
     /// Trouble to report.

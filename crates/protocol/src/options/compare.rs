@@ -42,7 +42,7 @@ pub struct Compare {
     pub fuzzy: Fuzzy,
 }
 
-/// Sums that a store keeps of its files.
+/// Sums that a store keeps of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedSums {
     /// Sums of blocks.

@@ -25,7 +25,7 @@ pub struct Metadata {
     pub omit_link_times: bool,
     /// Preserve access times (`-U`).
     pub accessed: bool,
-    /// Read files without changing their access times (`--open-noatime`).
+    /// Read files without changing the access times (`--open-noatime`).
     pub untouched: bool,
     /// Preserve ACLs (`-A`).
     pub acls: bool,

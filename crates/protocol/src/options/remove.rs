@@ -11,7 +11,7 @@ pub struct Remove {
     pub force: bool,
     /// Delete even if the source could not be listed or read in full (`--ignore-errors`).
     pub ignore_errors: bool,
-    /// Remove sources after their arrival, except directories (`--remove-source-files`).
+    /// Remove sources after the arrival of the copies, except directories (`--remove-source-files`).
     pub sources: bool,
     /// Ask the user at the dialling end where [`Delete::Guarded`](super::Delete::Guarded) would delete nothing.
     pub asks: bool,

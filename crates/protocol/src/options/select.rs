@@ -8,7 +8,7 @@ use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 /// Names that take part, besides the filter rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Select {
-    /// Transfer directories without their contents (`--dirs`).
+    /// Transfer directories without the contents (`--dirs`).
     pub dirs: bool,
     /// Keep the directories of each source argument in the destination's paths (`--relative`).
     pub relative: bool,

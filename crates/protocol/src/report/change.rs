@@ -19,7 +19,7 @@ pub struct Change {
     pub facts: Facts,
 }
 
-/// State of a changed name, for its display (`--out-format`).
+/// State of a changed name, for display (`--out-format`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Length of a file, in bytes.
@@ -103,7 +103,7 @@ pub enum PassedOver {
 /// Differences between the old entry and the new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differs {
-    /// The content, as found by comparing it (`-c`).
+    /// The content, found different by comparison (`-c`).
     pub content: bool,
     /// The length.
     pub size: bool,

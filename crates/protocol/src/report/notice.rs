@@ -8,7 +8,7 @@ use super::trouble::Trouble;
 /// The destination did not exist and was created (in a dry run: would be created).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MadeRoot {
-    /// Number of created directories: the root and its missing parents.
+    /// Number of created directories: the root and missing parents.
     pub dirs: u64,
     /// True if the root is the parent of the file that the destination argument names.
     pub holds_file: bool,
@@ -74,7 +74,7 @@ pub enum Notice {
     Listed {
         /// Names of all kinds so far, including names that take no part.
         names: u64,
-        /// Regular files among them.
+        /// Regular files among these names.
         files: u64,
         /// Length of the regular files in bytes.
         bytes: u64,
@@ -104,7 +104,7 @@ pub enum Notice {
     MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),
-    /// A source was removed after its arrival.
+    /// A source was removed after the arrival of the copy.
     Removed(RelPath),
     /// A name failed.
     Trouble(Trouble),

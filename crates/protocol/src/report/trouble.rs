@@ -3,14 +3,14 @@
 use deltic_tree::path::{printable, shortened};
 use deltic_tree::{Kind, RelPath};
 
-/// An error with one name; the rest of the run continues.
+/// An error with a single name; the rest of the run continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// Consequence for the run.
     pub kind: TroubleKind,
     /// Message: the operation, the name and the reason; safe to print.
     pub message: String,
-    /// Place of the error, if it concerns one name.
+    /// Place of the error, if a single name is concerned.
     pub spot: Option<Box<Spot>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Spot {
     pub full_path: Option<Box<[u8]>>,
     /// The system's errno.
     pub errno: Option<u32>,
-    /// Offset of the path in the message, if the full path will replace it.
+    /// Offset of the path in the message, for replacement by the full path.
     pub(crate) hole: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Trouble {
         trouble
     }
 
-    /// Marks the trouble as one of the end `side`, which then sends it to the other end.
+    /// Marks a trouble of the end `side` before that end sends the trouble on.
     #[must_use]
     pub(crate) fn on(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
@@ -106,7 +106,7 @@ impl Trouble {
         Self { message: format!("{}: {why}", self.message), ..self }
     }
 
-    /// Marks the trouble as one of end `side`, unless its end is known, and puts the full path into the message. If
+    /// Sets `side` as the end of the trouble, unless its end is known, and puts the full path into the message. If
     /// the other end reported a trouble of this end, the full path replaces only a path at the start of the message.
     pub fn locate(&mut self, side: Side, full_path: impl FnOnce(&RelPath) -> Option<Box<[u8]>>) {
         let is_here = |spot: &&mut Spot| {
@@ -144,7 +144,7 @@ pub enum TroubleKind {
     Skipped,
     /// A symlink that may lead out of the tree was skipped on purpose; not an error.
     UnsafeLink,
-    /// Deletions were stopped by their limit.
+    /// Deletions were stopped by the limit.
     DeleteLimit,
     /// The run deviates from its options in some point and continues; not an error.
     Warned,

@@ -59,7 +59,7 @@ pub enum Work {
         digest: Box<FileDigest>,
         zstd: bool,
     },
-    /// Read these spans into one payload, compressed if `zstd` is requested and agreed on. Answer: [`Answer::Read`].
+    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer: [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
@@ -85,7 +85,7 @@ impl Work {
     }
 }
 
-/// A gap in the new version, and sums of the old version's bytes in its place.
+/// A gap in the new version, and sums of the old version's bytes at the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Position of the gap in the new version.
@@ -145,7 +145,7 @@ pub enum Sums {
 pub enum Answer {
     /// Entries of a directory.
     Listed(Result<Listed, Trouble>),
-    /// The new version, as of its opening.
+    /// The new version as opened.
     Opened(Result<Opened, Trouble>),
     /// Chunks of a segment that could be read in full.
     Scanned(Result<SegmentChunks<Chunk>, Trouble>),
@@ -235,7 +235,7 @@ pub struct Opened {
     pub known: Known,
 }
 
-/// Whole content of a file in one payload.
+/// Whole content of a file in a single payload.
 #[derive(Debug)]
 pub struct Body {
     /// Content of the file.

@@ -7,12 +7,12 @@ use deltic_tree::{Kind, Meta, RelPath};
 
 use crate::error::PeerError;
 
-/// Largest payload of one frame, in bytes.
+/// Largest payload of a frame, in bytes.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// Smallest limit on frame payloads that an end may set, in bytes. Frames that a sender writes before it has heard
 /// the other end's hello are no longer than this.
 pub const MIN_FRAME_BYTES: usize = 64 << 10;
-/// Most entries, groups, chunks or ranges in one frame.
+/// Most entries, groups, chunks or ranges in a frame.
 pub const MAX_BATCH: usize = 4096;
 /// Longest text (a message, a capability's name, a path argument) in bytes.
 pub const MAX_TEXT_BYTES: usize = 4096;
@@ -26,9 +26,9 @@ pub const MAX_SOURCES: usize = 4096;
 pub const MAX_NAMES: usize = 1 << 20;
 /// Most bytes of all names in the list of a request.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
-/// Most streams of one session, counting the first.
+/// Most streams of a session, counting the first.
 pub const MAX_STREAMS: u32 = 16;
-/// Most threads that one end may be asked to compute with.
+/// Most threads that an end may be asked to compute with.
 pub const MAX_THREADS: u32 = 1024;
 /// Highest zstd level that a request may ask for; frames are so short that even this level costs little memory.
 pub const MAX_LEVEL: u32 = 22;
@@ -58,36 +58,36 @@ pub const GROUP_WINDOW: u64 = 1 << 18;
 pub const OFFERED_GROUPS: u64 = 1 << 10;
 /// Longest gap in the new version, in bytes; the bytes of the old version in its place are at most twice as long.
 pub const GAP_BYTES: u64 = 256 << 10;
-/// Most bytes of the new version in all gaps of one frame.
+/// Most bytes of the new version in all gaps of a frame.
 pub const MENDED_BYTES: u64 = 512 << 10;
 /// Most gaps that a receiver has requested and not received, over all files of a session.
 pub const GAP_WINDOW: u64 = 1 << 10;
 /// Most open gaps that a sender accepts; gaps of attempts that the receiver gave up may still arrive.
 pub const MAX_GAPS_OUT: u64 = 1 << 12;
-/// Most groups in one file's recipe.
+/// Most groups in a file's recipe.
 pub const MAX_GROUPS: usize = 1 << 21;
 /// Most literal bytes that a receiver may grant as credit.
 pub const MAX_CREDIT_BYTES: u64 = 16 << 20;
-/// Most sums of one file that either end sends in a strategy of the papers.
+/// Most sums of a file that either end sends in a strategy of the papers.
 pub const MAX_SUMS: usize = 1 << 22;
 /// Most chunks sent and not named by a match, in a strategy that pipelines.
 pub const SUM_WINDOW: u32 = 1 << 18;
-/// Most bytes in all chunks of one token, unless the token is a single chunk.
+/// Most bytes in all chunks of a token, unless the token is a single chunk.
 pub const MAX_TOKEN_BYTES: u64 = 8 << 20;
-/// Literal bytes of one fill, unless a single chunk is longer.
+/// Literal bytes of a fill, unless a single chunk is longer.
 pub const FILL_BYTES: u64 = 256 << 10;
 /// Block length of a file that is sent whole, in bytes.
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 /// Block length of a file that is sent as differences from a base, in bytes.
 pub const CHANGED_BLOCK_BYTES: u32 = 4096;
-/// Most changed blocks of one file that is sent as differences from a base.
+/// Most changed blocks of a file that is sent as differences from a base.
 pub const MAX_CHANGED_BLOCKS: usize = 1 << 20;
-/// Most runs of blocks of one file that the base has at other positions.
+/// Most runs of blocks of a file that the base has at other positions.
 pub const MAX_MOVED_RUNS: usize = 1 << 18;
 /// Length in bytes of the shortest hole that a sender reports before data; a file that begins with data has a first
 /// hole of 0.
 pub const MIN_HOLE_BYTES: u64 = 64 << 10;
-/// Most data runs in all `Holes` frames of one file.
+/// Most data runs in all `Holes` frames of a file.
 pub const MAX_DATA_RUNS: usize = 1 << 16;
 /// Most data runs in all `Holes` frames of a file that is not large. A file of `LARGE_FILE_BYTES` has no more runs
 /// between holes of `MIN_HOLE_BYTES`.
@@ -111,15 +111,15 @@ pub const MAX_ACTIVE_FILES: usize = 256;
 pub const LARGE_FILE_BYTES: u64 = 32 << 20;
 /// Most large files in transfer at once: each needs an index of its old version.
 pub const MAX_ACTIVE_LARGE: usize = 2;
-/// Most attempts at one file before the file counts as failed.
+/// Most attempts at a file before the file counts as failed.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// Most chunks of old versions in the index of one file; data beyond them is sent as literals.
+/// Most chunks of old versions in the index of a file; data beyond them is sent as literals.
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
-/// Most bytes in the names and values of one entry's extended attributes.
+/// Most bytes in the names and values of an entry's extended attributes.
 pub const MAX_XATTRS_BYTES: usize = deltic_tree::meta::MAX_XATTRS_BYTES;
-/// Most named users and groups in one ACL.
+/// Most named users and groups in an ACL.
 pub const MAX_ACL_NAMED: usize = deltic_tree::meta::MAX_ACL_NAMED;
-/// Most users, and most groups, with names sent in one session.
+/// Most users, and most groups, with names sent in a session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most hard-linked files with a first name sent and further names to come.
 pub const MAX_LINKED: usize = 1 << 20;
@@ -141,7 +141,7 @@ pub const MAX_MUTE_SECONDS: u64 = 86_400;
 /// Limits that the two ends of a session agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest payload of one frame, in bytes: at most [`MAX_FRAME_BYTES`].
+    /// Largest payload of a frame, in bytes: at most [`MAX_FRAME_BYTES`].
     pub frame_bytes: usize,
     /// Literal bytes that the sender may send before the receiver grants more credit, at most [`MAX_CREDIT_BYTES`];
     /// `None` means no limit.
@@ -166,7 +166,7 @@ impl Limits {
         if len > self.frame_bytes { Err(PeerError::Limit("frame length")) } else { Ok(()) }
     }
 
-    /// Returns the most items in one list of a frame.
+    /// Returns the most items in a list of a frame.
     #[must_use]
     pub fn batch(&self) -> usize {
         MAX_BATCH.min(self.frame_bytes / ITEM_BYTES)
@@ -184,7 +184,7 @@ impl Limits {
         spec.max_len() <= self.chunk_bytes()
     }
 
-    /// Returns the literal bytes of one fill, unless a single chunk is longer.
+    /// Returns the literal bytes of a fill, unless a single chunk is longer.
     #[must_use]
     pub fn fill_bytes(&self) -> u64 {
         FILL_BYTES.min(self.frame_bytes as u64 / 2)
@@ -220,7 +220,7 @@ impl Limits {
         GAP_BYTES.min(self.frame_bytes as u64 / 2)
     }
 
-    /// Returns the most bytes of a new version in the gaps of one frame.
+    /// Returns the most bytes of a new version in the gaps of a frame.
     pub(crate) fn mended_bytes(&self) -> u64 {
         MENDED_BYTES.min(self.frame_bytes as u64 / 2)
     }
@@ -231,7 +231,7 @@ impl Limits {
         if most < LISTING_BYTES { most } else { LISTING_BYTES }
     }
 
-    /// Returns the most bytes of one entry including attributes.
+    /// Returns the most bytes of an entry including attributes.
     pub(crate) const fn entry_bytes(&self) -> usize {
         self.frame_bytes / 8 * 5
     }
@@ -243,7 +243,7 @@ const ITEM_BYTES: usize = 64;
 const RANGE_BYTES: usize = 10;
 /// Bytes of all other fields in a frame with literals.
 const FIELD_BYTES: usize = 1 << 10;
-/// Bytes of the entries in one frame, unless the last entry is longer.
+/// Bytes of the entries in a frame, unless the last entry is longer.
 const LISTING_BYTES: usize = 128 << 10;
 
 /// Returns the bytes that a hard-linked file with the first name `path` counts towards [`MAX_LINKED_BYTES`].

@@ -1,4 +1,4 @@
-//! Several streams of one session: how streams join, and which frames they carry (docs/protocol.md, "Several
+//! Several streams of one session: joining a stream, and the frames that streams carry (docs/protocol.md, "Several
 //! streams").
 //!
 //! The streams besides the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
@@ -143,7 +143,7 @@ impl Aside {
         Some(bytes)
     }
 
-    /// Decodes the frame if it is an aside; other frames give `None`.
+    /// Decodes an aside; other frames give `None`.
     ///
     /// # Errors
     /// [`PeerError`] where the frame is malformed, or the inner frame may not overtake others.

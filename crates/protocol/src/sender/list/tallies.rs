@@ -65,11 +65,11 @@ struct Sent {
     /// Number of the parent directory's tally, if that is open.
     above: Option<u32>,
     is_unlike: bool,
-    /// Tallies sent for directories in this one.
+    /// Tallies sent for directories in this directory.
     below: Vec<u32>,
-    /// Directories in this one that are to be listed.
+    /// Directories in this directory that are to be listed.
     parked: Vec<Ready>,
-    /// Number of matching directories in this one.
+    /// Number of matching directories in this directory.
     unnamed: usize,
 }
 

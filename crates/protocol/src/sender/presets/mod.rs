@@ -309,7 +309,7 @@ impl Preset {
         self.needs.read(at, cx, &self.table, nothing_follows);
     }
 
-    /// True once every chunk is known as sent or matched.
+    /// True once the receiver has named every chunk, as needed or as matched.
     fn is_named(&self) -> bool {
         match &self.side {
             Side::Confirm(named) => self.sent_last && named.is_done(),

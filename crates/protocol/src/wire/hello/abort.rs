@@ -48,7 +48,7 @@ impl Abort {
         })
     }
 
-    /// Decodes the frame if it is an abort; other frames give `None`.
+    /// Decodes an abort frame; other frames give `None`.
     ///
     /// # Errors
     /// [`PeerError`] where the frame is malformed.
@@ -62,7 +62,7 @@ impl Abort {
     }
 }
 
-/// Sign of life: the end is at work, or has read its input, but had nothing to send. May come before any frame and is
+/// Sign of life: the end is at work, or has read the input, but had nothing to send. May come before any frame and is
 /// not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
@@ -77,7 +77,7 @@ impl Alive {
         framed(ALIVE, |_| {})
     }
 
-    /// Decodes the frame if it is a sign of life; other frames give `None`.
+    /// Decodes a sign of life; other frames give `None`.
     ///
     /// # Errors
     /// [`PeerError`] where the payload is not empty.

@@ -12,7 +12,7 @@ pub(super) const SIEVE: &str = "chunker:sieve";
 pub(super) const KEYED: &str = "names:keyed";
 /// Literals compressed with zstd.
 pub(super) const ZSTD: &str = "compress:zstd";
-/// Literals without their long runs of zeros.
+/// Literals without the long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
 /// Large holes of files sent as positions, and only the data transferred.
 pub(super) const HOLES: &str = "holes";
@@ -22,12 +22,12 @@ pub(super) const CHECKS: &str = "checks:crc32c";
 pub(super) const STREAMS: &str = "streams";
 /// A guard that allows deletion of a share of the names.
 pub(super) const DELETE_SHARE: &str = "delete:share";
-/// Troubles that include where they happened.
+/// Troubles with the place of the error.
 pub(super) const TROUBLES: &str = "troubles:located";
 
-/// Totals that include the number of resumed bytes.
+/// Totals with the number of resumed bytes.
 pub(super) const RESUMED: &str = "totals:resumed";
-/// Changes that include why a name is passed over.
+/// Changes with the reason for passing a name over.
 pub(super) const PASSED_OVER: &str = "changes:passed-over";
 /// The sender may report the sources that it removed.
 pub(super) const REMOVED: &str = "sources:removed";

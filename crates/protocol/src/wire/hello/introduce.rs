@@ -154,7 +154,7 @@ impl Hello {
         Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
     }
 
-    /// Returns the fingerprinter of a sender that has not heard the receiver yet; it assumes a receiver like itself.
+    /// Returns the fingerprinter of a sender that has not heard the receiver yet and assumes a receiver like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
         fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())

@@ -1,4 +1,4 @@
-//! The greeting: capabilities of both ends, the terms that follow from them, and the request of the session.
+//! The greeting: capabilities of both ends, the resulting terms, and the request of the session.
 //!
 //! Both ends send [`MAGIC`] and a [`Hello`] at once. [`negotiate`] computes the [`Terms`] from the two hellos;
 //! nothing else can make terms. Then the dialling end sends one [`Request`], and the other end answers with one

@@ -27,7 +27,7 @@ impl Deref for Terms {
     }
 }
 
-/// Common capabilities of two ends, and their keys.
+/// Common capabilities and keys of two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
     /// Literals may travel as zstd frames.
@@ -61,10 +61,10 @@ pub struct Common {
     pub part: Key,
 }
 
-/// Ways to transfer zeros without sending them.
+/// Ways to avoid sending zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WithoutZeros {
-    /// Literals may leave out their long runs of zeros.
+    /// Literals may leave out long runs of zeros.
     literals: bool,
     /// The sender may tell the holes of files.
     holes: bool,
@@ -75,7 +75,7 @@ struct WithoutZeros {
 pub struct Reports {
     /// Totals may include the number of resumed bytes.
     pub resumed: bool,
-    /// Troubles may include where they happened.
+    /// Troubles may include the place of the error.
     pub troubles: bool,
     /// Changes may include why a name is passed over.
     pub passed_over: bool,
@@ -86,7 +86,7 @@ pub struct Reports {
 }
 
 impl Terms {
-    /// True if literals may be sent without their long runs of zeros. Strategies of the papers send all bytes.
+    /// True if literals may be sent without the long runs of zeros. Strategies of the papers send all bytes.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.without_zeros.literals && strategy.conversation == Conversation::Recipe

@@ -53,7 +53,7 @@ pub struct ChunkLine {
     pub brief: ChunkPrefix,
 }
 
-/// Chunks of a recipe in one frame; all fingerprint prefixes have the same length.
+/// Chunks of a recipe in a frame; all fingerprint prefixes have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLines(pub Vec<ChunkLine>);
 
@@ -110,7 +110,7 @@ pub enum Extent {
     Empty,
 }
 
-/// Digest of the content of one file.
+/// Digest of the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestLine {
     /// The file.

@@ -5,23 +5,23 @@ use deltic_core::{ZeroRun, zeros};
 
 use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 
-/// Literal bytes in one of several encodings.
+/// Literal bytes, in any of several encodings.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Plain bytes.
     Plain(Vec<u8>),
     /// A zstd frame.
     Zstd(Vec<u8>),
-    /// Bytes without their long runs of zeros.
+    /// Bytes without the long runs of zeros.
     Sparse(Sparse),
 }
 
-/// Literals without their long runs of zeros.
+/// Literals without the long runs of zeros.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sparse {
-    /// Runs of zeros; at least one.
+    /// Runs of zeros; never empty.
     pub runs: Vec<ZeroRun>,
-    /// The bytes outside the runs, plain or as one zstd frame.
+    /// The bytes outside the runs, plain or as a zstd frame.
     pub rest: Vec<u8>,
     /// True if `rest` is a zstd frame.
     pub zstd: bool,
@@ -36,7 +36,7 @@ impl Payload {
         bytes.len().max(1) as u64
     }
 
-    /// True if the payload can hold `bytes` literal bytes, at least one. Compressed bytes are never longer than plain
+    /// True if the payload can hold `bytes` literal bytes, which are more than 0. Compressed bytes are never longer than plain
     /// bytes.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {

@@ -9,7 +9,7 @@ use deltic_core::{BlockSumSpec, StrongSum, SumKind};
 use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, closed_set};
 
-/// Sums of one chunk.
+/// Sums of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sum {
     /// Length of the chunk in bytes.

@@ -22,7 +22,7 @@ use super::sums::{PatchStep, SumLine};
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToReceiver {
-    /// Entries of one directory, sorted by name. `own` is the metadata of the root, where the root is part of the
+    /// Entries of a directory, sorted by name. `own` is the metadata of the root, where the root is part of the
     /// transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
     /// Digest that replaces the entries of a directory: a [`Listing`](Self::Listing) follows only if the receiver
@@ -74,7 +74,7 @@ pub enum ToReceiver {
     Digests(Vec<DigestLine>),
     /// Missing source arguments, to be deleted at the destination too.
     Missing(Vec<RelPath>),
-    /// A source was removed after its arrival.
+    /// A source was removed after the arrival of the copy.
     Removed(RelPath),
     /// The sources that arrived are removed, except for these.
     Gone(Vec<Trouble>),
