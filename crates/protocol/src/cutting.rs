@@ -17,7 +17,7 @@ const LONGEST_PER_SEGMENT: u64 = 64;
 pub(crate) enum Part {
     /// The segment with this number.
     Segment(u64),
-    /// The bytes between two segments with different chunk boundaries.
+    /// The bytes between two segments, where the chunk boundaries did not meet.
     Seam,
 }
 

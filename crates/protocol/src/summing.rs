@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Parallel::No          one segment after another: cut, sum
-//! Parallel::SsCdc       possible chunk ends of all segments at once; then the chunks; then sums, one segment after another
+//! Parallel::SsCdc       possible chunk ends of all segments at once; then chunks; then sums, one segment after another
 //! Parallel::SubChunks   possible chunk ends of all segments at once, with sums of the bytes between; merged in order
 //! Parallel::Regions     all segments at once, cut and summed separately; stitched in order
 //! ```

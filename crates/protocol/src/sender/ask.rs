@@ -59,7 +59,8 @@ pub enum Work {
         digest: Box<FileDigest>,
         zstd: bool,
     },
-    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer: [`Answer::Read`].
+    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer:
+    /// [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },

@@ -166,7 +166,7 @@ impl Limits {
         if len > self.frame_bytes { Err(PeerError::Limit("frame length")) } else { Ok(()) }
     }
 
-    /// Returns the most items in a list of a frame.
+    /// Returns the most items in a list of a frame, given the bytes that an item may take.
     #[must_use]
     pub fn batch(&self) -> usize {
         MAX_BATCH.min(self.frame_bytes / ITEM_BYTES)

@@ -36,8 +36,8 @@ impl Payload {
         bytes.len().max(1) as u64
     }
 
-    /// True if the payload can hold `bytes` literal bytes, which are more than 0. Compressed bytes are never longer than plain
-    /// bytes.
+    /// True if the payload can hold `bytes` literal bytes. An empty literal is never valid, and compressed bytes are
+    /// never longer than plain bytes.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,
