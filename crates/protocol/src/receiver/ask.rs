@@ -23,14 +23,14 @@ use crate::work::{Handle, Setback};
 use super::transfer::proof::Proof;
 use super::tree::new_files::NewFiles;
 
-/// A share of the sender's metadata, for directories to get.
+/// The share of the sender's metadata that directories get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
-    /// None of it.
+    /// No metadata.
     Nothing,
-    /// All but the attributes and ACLs, which they have got before.
+    /// All metadata that the options carry over, but for attributes and ACLs, which the directories have already.
     Late,
-    /// All that the options carry over.
+    /// All metadata that the options carry over.
     All,
 }
 
@@ -38,9 +38,9 @@ pub enum Carries {
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at these names, and say what becomes here of these users and groups of the sender's. Where a symlink to a
-    /// directory is one of `dirs`, it is that directory from now on. Where the file system takes a name of `alike` and
-    /// the earlier one for one name, the later one fails. Answer with [`Answer::Looked`].
+    /// Look at `paths`, and map the sender's users and groups to local ones. From now on, a symlink to a directory at
+    /// a path in `dirs` counts as that directory. If the file system takes the two names of an `alike` pair for one
+    /// name, the later name fails. Answer with [`Answer::Looked`].
     Look {
         paths: Vec<RelPath>,
         dirs: HashSet<RelPath>,
@@ -48,61 +48,62 @@ pub enum Work {
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
     },
-    /// Look at the paths of missing sources. A path of `listed` is answered as if nothing were there, if the file
-    /// system takes this path and the listed path for one. Answer with [`Answer::Looked`].
+    /// Look at the paths of missing sources. If the file system takes the two paths of a `listed` pair for one path,
+    /// answer for the missing source as if there were no entry. Answer with [`Answer::Looked`].
     LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
-    /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
+    /// Return the digest of all bytes of each file, known or computed; answer with [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
-    /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners`
-    /// says at the sender; answer with [`Answer::Compared`].
+    /// List a directory as deletions see it, and compare its tally with `tally`. `owners` maps local owners to the
+    /// names that the sender uses. Answer with [`Answer::Compared`].
     Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
-    /// Look at this name in every alternate; answer with [`Answer::Beside`].
+    /// Look at this path in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
-    /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with
+    /// Hard-link `path`, where `seen` stands, to the entry `is` of alternate `alternate` at this path. Answer with
     /// [`Answer::Done`].
     LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
-    /// The same as a copy, which gets the attributes of `meta`. Answer with [`Answer::Done`].
+    /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
+    /// `meta`. Answer with [`Answer::Done`].
     CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
-    /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
-    /// [`Answer::Done`].
+    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`Answer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where
-    /// there is no directory. Answer with [`Answer::Extra`].
+    /// List some or all names of a directory that are not in `keep`, or continue with the names in `rest`. A missing
+    /// directory has no names. Answer with [`Answer::Extra`].
     Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
-    /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
-    /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
+    /// Count all names that [`Work::Remove`] would remove by the current rules, as far as the number is known. With
+    /// `gives_way`, `path` itself always counts. Answer with [`Answer::Counted`].
     Count { path: RelPath, gives_way: bool },
-    /// Count the files at these paths and below that are like one of the `new` ones. Answer with
+    /// Count the files at and below these paths that match one of the `new` files. Answer with
     /// [`Answer::CountedMoved`].
     CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
-    /// Make a directory, or let its owner work in it; set what counts of this before anything is made in it, which is
-    /// the mode of a new one alone where nothing is carried over, and else its attributes and ACLs too. Answer with
-    /// [`Answer::Done`].
+    /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
+    /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
+    /// attributes and ACLs. Answer with [`Answer::Done`].
     MakeDir { path: RelPath, meta: Meta, carries: Carries },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
-    /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].
+    /// Make a FIFO, a socket name or a device node; answer with [`Answer::Done`].
     MakeSpecial { path: RelPath, meta: Meta },
-    /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
+    /// Set the part of this metadata that the options carry over; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; where nothing is carried over, new ones get their
-    /// mode alone. Answer with [`Answer::SetDirs`].
+    /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
+    /// directories get their mode alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
-    /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it
-    /// `gives_way` to something else, what rules say of the name itself does not count; in a dry run nothing goes, and
-    /// what would is told. No more names than `most` go now, what gives way not counted. Answer with
+    /// Remove a name and all below it, or a part of that; the next [`Work::Remove`] with the same fields continues.
+    /// If the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing
+    /// and reports the names. At most `most` names go now, not counting a name that gives way. Answer with
     /// [`Answer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
-    /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
+    /// Ask the user at this end, whose answer may take any time; answer with [`Answer::Asked`].
     Ask(Question),
-    /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first
-    /// of those below the directories `near`, which are said once. Answer with [`Answer::Charted`].
+    /// Look at about `names` more names of the destination, and note where regular files are. Names below the
+    /// directories `near` come first; each of these directories is named once. Answer with [`Answer::Charted`].
     Chart { near: Vec<RelPath>, names: u64 },
-    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one
-    /// of these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is
-    /// not another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Of
-    /// the one in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Its `base` may
-    /// be, if that is of use. Answer with [`Answer::Opened`].
+    /// Open every old version of a file: first the version in place, then the versions that killed runs left, up to
+    /// `most` bytes each. An interrupted transfer of the version `goes_on` with a record of its written chunks is no
+    /// old version: the new version grows in its file. If there is no version in place, open old versions from
+    /// `elsewhere`. If the store knows the recipe of the version in place by the chunker `recipe`, that recipe
+    /// replaces cutting. With `base`, also return the base of the version in place, if known. Answer with
+    /// [`Answer::Opened`].
     OpenOld {
         handle: Handle,
         path: RelPath,
@@ -112,24 +113,24 @@ pub enum Work {
         base: bool,
         elsewhere: Elsewhere,
     },
-    /// Read the old versions of a file in the order of new data in `map` from now on: of each old version, first the
+    /// From now on, read the old versions of a file in the order of new data in `map`: of each old version, first the
     /// bytes in the places of new data, then its other data. Bytes that are zeros in the old version and in a hole of
     /// `map` are left out. Answer with [`Answer::Viewed`].
     View { handle: Handle, map: Arc<DataMap> },
-    /// Open the file at `other`, which came in this run, as one more old version, behind the others. Answer with
+    /// Open the file at `other`, which arrived in this run, as the last of the old versions. Answer with
     /// [`Answer::OpenedMore`].
     OpenMore { handle: Handle, other: RelPath },
-    /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
+    /// Read, cut and sum a segment of old version `part` (counted from 0 in the order of [`OldLens`]); answer with
     /// [`Answer::Indexed`].
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
-    /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
+    /// Copy runs of the old versions (laid end to end) into the new version, where they form `chunks`; answer with
     /// [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
-    /// Copy runs of the new version itself, all of which were written, to where they come again; answer with
+    /// Copy runs of the new version, which are all written, to the places where they repeat; answer with
     /// [`Answer::Copied`].
     Repeat { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun> },
-    /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie
-    /// before it in the new version. Answer with [`Answer::Written`].
+    /// Unpack a payload, check its chunks and write them. Before each chunk, make the copies of `between` that lie
+    /// before the chunk in the new version. Answer with [`Answer::Written`].
     Write {
         handle: Handle,
         path: RelPath,
@@ -138,33 +139,32 @@ pub enum Work {
         payload: Payload,
         between: Vec<CopyRun>,
     },
-    /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
+    /// Read these places of the old versions and compute the sums of their blocks; answer with [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
-    /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and
-    /// write them; answer with [`Answer::Mended`].
+    /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the chunks
+    /// of the gap and write them. Answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
     /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
-    /// Read these spans of the old versions and take the strong sum of each; answer with [`Answer::Hashed`].
+    /// Read these spans of the old versions and compute the strong sum of each; answer with [`Answer::Hashed`].
     HashOld { handle: Handle, strong: StrongKind, spans: Vec<Span> },
-    /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
+    /// Search around a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
-    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood,
-    /// or have it ready for `Land`, where the options say so.
-    /// Answer with [`Answer::Done`].
+    /// Check the proof and that the old versions did not change. Put the new version in the place where `seen` stood,
+    /// or prepare it for `Land` if the options delay commits. Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
-    /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
+    /// Check a whole file, empty or of one block, against its digest; put it in the place where `seen` stood. Answer
     /// with [`Answer::Done`].
     Replace(Small),
-    /// Check the proof and that the old version did not change: it is the new version already. Answer with
+    /// Check the proof and that the old version, which equals the new one, did not change. Answer with
     /// [`Answer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
-    /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
-    /// its handle; a file that was committed, or confirmed and touched, has none.
+    /// Close all that `handle` holds, and drop any bytes written; answer with [`Answer::Done`]. Always the last work
+    /// of its handle. A file that was committed, or confirmed and touched, needs no such work.
     Abandon { handle: Handle },
-    /// Give all new versions their names whose commits waited for that; answer with [`Answer::Landed`].
+    /// Give all new versions with delayed commits their final names; answer with [`Answer::Landed`].
     Land,
-    /// Remove what killed runs left; answer with [`Answer::Done`].
+    /// Remove the files that killed runs left; answer with [`Answer::Done`].
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
@@ -190,79 +190,79 @@ pub struct AlikePaths {
     pub listed: RelPath,
 }
 
-/// A whole file of one block, or empty.
+/// A whole file: empty, or of one block.
 #[derive(Debug)]
 pub struct Small {
-    /// Its place.
+    /// Its path.
     pub path: RelPath,
-    /// The metadata that it gets.
+    /// The metadata that the file gets.
     pub meta: Meta,
-    /// The entry that stood in its place.
+    /// The entry that stood at this path.
     pub seen: Option<Meta>,
-    /// Its bytes.
+    /// The bytes of the file.
     pub payload: Payload,
-    /// Their digest, as it was announced.
+    /// The announced digest of the bytes.
     pub digest: Digest,
 }
 
 /// Other places where a file may have an old version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// The path of a file that came in this run and is as long.
+    /// Path of a file of the same length that arrived in this run.
     pub repeated: Option<RelPath>,
-    /// The reference directory that has it under its own name.
+    /// Index of the reference directory that has the file under its own name.
     pub alternate: Option<usize>,
-    /// Names like its own in its directory.
+    /// The search for similar names in the file's directory.
     pub fuzzy: Fuzzy,
-    /// Anywhere in the destination as far as it was charted, if there is a file that is at least so much like it.
+    /// The weakest relation at which any file of the charted destination may be taken; `None` takes no such file.
     pub moved: Option<Kinship>,
-    /// Length in bytes and modification time of the new version: a file that has both is like no other.
+    /// Length in bytes and modification time of the new version, to which other files are compared.
     pub new: (u64, Timestamp),
 }
 
-/// Reasons to take a file of another name for an old version, the strongest first.
+/// Reasons to take a file of another name as an old version, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kinship {
-    /// The file came in this run, and is as long.
+    /// The file arrived in this run and has the same length.
     Repeat,
-    /// Length and time are the same: nobody touched it when it moved.
+    /// Length and modification time are the same: the file was probably moved untouched.
     Twin,
-    /// The name is the same, or the length is one that few have.
+    /// The name is the same, or the length is rare.
     Kin,
 }
 
-/// The part of a destination that was looked at.
+/// The part of a destination that was looked at so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charted {
     /// Number of names.
     pub names: u64,
-    /// The place of the others.
+    /// The place of the names that were not looked at.
     pub unseen: Unseen,
-    /// True once the chart has a file that another may be matched against.
+    /// True once the chart holds a file that another file may be matched against.
     pub has_files: bool,
 }
 
 /// The place of names that were not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// Below the directories that were near.
+    /// Below the directories given as `near`.
     Near,
-    /// Elsewhere.
+    /// Elsewhere in the destination.
     Far,
-    /// Nowhere, or no more can be noted.
+    /// Nowhere, or no more names can be noted.
     Nothing,
 }
 
-/// The new version, and how it is cut: what must be the same for its transfer to go on in another session.
+/// The new version and how it is cut. All fields must be the same for its transfer to resume in another session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
     /// Its length in bytes.
     pub len: u64,
     /// Data map of the new version, if its holes are not transferred. All places then count through the packed data.
     pub map: Option<Arc<DataMap>>,
-    /// When it was modified.
+    /// Modification time.
     pub modified: Timestamp,
-    /// Its first byte that is to come: what is before stays in its place, whatever that is.
+    /// First byte to be transferred, as an offset; the bytes before stay in place unchecked.
     pub from: u64,
     /// The chunker.
     pub spec: ChunkerSpec,
@@ -276,14 +276,14 @@ impl New {
     }
 }
 
-/// Chunks that are known from an earlier session, whose key and chunker this file goes by again.
+/// Chunks known from an earlier session, with the key and chunker that this file uses again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The key of their names.
+    /// The key of the chunks' names.
     pub key: Key,
     /// The chunker.
     pub spec: ChunkerSpec,
-    /// Data map for the places, if the places count through packed data.
+    /// Data map for the places, if places count through packed data.
     pub map: Option<Arc<DataMap>>,
     /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
     pub chunks: Chunks,
@@ -292,30 +292,30 @@ pub struct Kept {
 /// A chunk in its place in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptChunk {
-    /// Its start.
+    /// Offset of its first byte.
     pub start: u64,
     /// Its length and name.
     pub chunk: Chunk,
 }
 
 impl KeptChunk {
-    /// The place behind its last byte.
+    /// The offset after its last byte.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.chunk.len.into())
     }
 }
 
-/// Bytes of the old versions, or of the new one, and where they go.
+/// Bytes of the old versions, or of the new one, and their place in the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRun {
-    /// Place in the old versions; where a new version repeats itself, in that.
+    /// Source place in the old versions; for a repeat, in the new version.
     pub old: Span,
     /// Place in the new version.
     pub new_start: u64,
 }
 
-/// A chunk of a payload and where it goes; `brief` is what its fingerprint begins with, if a recipe said so.
+/// A chunk of a payload and its place; `brief` is the start of its fingerprint, if a recipe gave one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Place in the new version.
@@ -324,38 +324,38 @@ pub struct Piece {
     pub brief: Option<ChunkPrefix>,
 }
 
-/// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is
-/// to come as it is.
+/// Places in the old versions that correspond to a gap in the new version, to be read one after the other. Empty if
+/// the gap is to be sent as it is.
 pub type OldGap = Vec<Span>;
 
-/// A gap to be told against old.
+/// A gap to be sent as a delta against the old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facing {
-    /// The places of old that face it.
+    /// The corresponding places in the old versions.
     pub old: OldGap,
-    /// Number of places in which it probably differs.
+    /// Number of places in which the gap probably differs.
     pub edits: u32,
 }
 
-/// A gap that was told against old.
+/// A gap that was sent as a delta against the old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// The places of old that it was told against.
+    /// The places in the old versions that the delta refers to.
     pub old: OldGap,
-    /// The chunks of new that it consists of, in order.
+    /// The chunks of the new version in the gap, in order.
     pub pieces: Vec<Piece>,
 }
 
-/// A gap that was rebuilt, and written where it is right.
+/// A rebuilt gap, of which the right chunks were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
-    /// Names of its chunks, in order; `None` for a chunk that is not the announced one, and was not written.
+    /// Names of its chunks, in order; `None` for a chunk that differs from the announced one and was not written.
     pub fingerprints: Vec<Option<Fingerprint>>,
-    /// Bytes of literals among those that were written; the rest was in old.
+    /// Literal bytes among the written bytes; the other bytes came from the old versions.
     pub literal: u64,
 }
 
-/// The contents of a directory whose digest is the sender's.
+/// The contents of a directory with the same digest as the sender's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike {
     /// Its directories, in any order.
@@ -368,7 +368,7 @@ pub struct Alike {
     pub specials: u64,
     /// Length of the files, in bytes.
     pub file_bytes: u64,
-    /// Length of what the links point at, in bytes.
+    /// Length of the targets of symbolic links, in bytes.
     pub link_bytes: u64,
 }
 
@@ -386,7 +386,7 @@ impl Alike {
                 self.link_bytes = self.link_bytes.saturating_add(target.len() as u64);
             }
             Kind::Fifo | Kind::Socket => self.specials += 1,
-            // A sender tells no tally of a directory that holds one.
+            // A sender tells no tally of a directory that holds a device.
             Kind::Device(_) => {}
         }
     }
@@ -397,62 +397,62 @@ impl Alike {
     }
 }
 
-/// A name that stands at the destination and was not asked to be kept.
+/// A name at the destination that was not asked to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// The name.
     pub name: Name,
-    /// Number of names that go with it, itself included.
+    /// Number of names that would be removed with this name, itself included.
     pub names: u64,
 }
 
-/// Names that stand in a directory of the destination and are not to be kept.
+/// Names in a directory of the destination that are not to be kept.
 #[derive(Debug, Default)]
 pub struct Unlisted {
     /// The names, in any order.
     pub extras: Vec<Extra>,
-    /// Names that were not looked at.
+    /// Names that have not been looked at yet.
     pub rest: Option<Box<SortedNames>>,
-    /// Warnings about them.
+    /// Warnings about the names.
     pub warnings: Vec<Trouble>,
 }
 
-/// The user or group here that one of the sender's becomes.
+/// The local user or group for one of the sender's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
-    /// Its number.
+    /// Its number here.
     pub id: u32,
-    /// True where entries may be given to it.
+    /// True if entries may be given to this user or group.
     pub may_give: bool,
 }
 
 /// Answers of the driver.
 #[derive(Debug)]
 pub enum Answer {
-    /// The entry at each path; then the user or group here for each of the sender's.
+    /// The entry at each path; then the local user or group for each of the sender's.
     Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
-    /// The contents of the directory, if it is alike.
+    /// The contents of the directory, if the tallies are equal.
     Compared(Option<Box<Alike>>),
-    /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    /// The digest of each file, in order; `None` if the file cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
-    /// The entry in each reference directory; none where it cannot be said.
+    /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
     Beside(Vec<Option<Meta>>),
-    /// The other names of the directory.
+    /// Names of the directory that are not to be kept.
     Extra(Result<Unlisted, Trouble>),
     /// Number of names.
     Counted(u64),
-    /// The share of names that go and only moved.
+    /// Names to be deleted that only moved.
     CountedMoved {
-        /// Number of files that are like a new one.
+        /// Number of files that match a new file.
         files: u64,
-        /// The new files that none of them was like.
+        /// The new files that no file matched.
         new: Box<NewFiles>,
     },
-    /// The files that could not be put in their places.
+    /// The files that could not be put in place, with the reasons.
     Landed(Vec<(RelPath, Trouble)>),
-    /// The directories that could not be set.
+    /// The directories whose metadata could not be set.
     SetDirs(Vec<Trouble>),
-    /// Some names were looked at.
+    /// The extent of the chart after more names were looked at.
     Charted(Charted),
     /// The old versions.
     Opened(Result<Box<OldLens>, Setback>),
@@ -462,14 +462,14 @@ pub enum Answer {
     OpenedMore(Option<u64>),
     /// The chunks of a segment, all of which could be read.
     Indexed(Result<SegmentChunks<Chunk>, Setback>),
-    /// The copies are in place.
+    /// The copies are written.
     Copied(Result<(), Setback>),
-    /// The fingerprints of the pieces, in order; each began as it should.
+    /// The fingerprints of the pieces, in order; each begins with its expected prefix.
     Written(Result<Vec<Fingerprint>, Setback>),
     /// The sums of the gaps, in order.
     Surveyed(Result<Vec<GapSums>, Setback>),
-    /// Each gap, in order. Chunks may not be what was announced, though the delta is one: sums of blocks are short. In
-    /// a gap that came as it is, that is an error.
+    /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
+    /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
     Mended(Result<Vec<Mended>, Setback>),
     /// The sums of a portion of old.
     Summed(Result<Summed, Setback>),
@@ -477,72 +477,74 @@ pub enum Answer {
     Hashed(Result<Vec<StrongSum>, Setback>),
     /// The matches of a search.
     Rolled(Result<Rolled, Setback>),
-    /// The names that were removed; an error where none was.
+    /// The names that were removed; an error if no name was.
     Removed(Removed),
-    /// True where the user said yes.
+    /// True if the user said yes.
     Asked(bool),
-    /// The end of work that answers nothing else.
+    /// The end of work without another answer.
     Done(Result<(), Setback>),
 }
 
-/// The names that went of one that was to be removed with all below it.
+/// The result of removing a name with all below it.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Names that went, and what they were: some hundreds at most.
+    /// Names removed, and the types of their entries; a few hundred at most.
     pub gone: Vec<(RelPath, EntryType)>,
-    /// Why others did not: of each once.
+    /// The reasons why other names were not removed; each name once.
     pub troubles: Vec<Trouble>,
-    /// True while there is more to be removed.
+    /// True while more names remain to be removed.
     pub goes_on: bool,
 }
 
-/// The matches of a search through old.
+/// The matches of a search through an old version.
 #[derive(Debug)]
 pub struct Rolled {
-    /// Copies from blocks of new (there called old) to places in old (there called new), in order of these.
+    /// Copies from blocks of the new version (`old` in `DeltaOp`) to places in the old version (`new` in `DeltaOp`),
+    /// in the order of these places.
     pub found: Vec<DeltaOp>,
-    /// Bytes of old that are settled; the next search goes on behind them.
+    /// Bytes of the old version that are settled; the next search starts after them.
     pub consumed: u64,
-    /// True once the part's end was reached.
+    /// True once the end of the part is reached.
     pub at_end: bool,
-    /// For the next segment.
+    /// The searcher for the next segment.
     pub searcher: Box<Searcher>,
 }
 
-/// The lengths in bytes of a file's old versions; laid end to end in this order they are what copies refer to.
+/// The lengths in bytes of a file's old versions. Copies refer to the versions laid end to end in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OldLens {
-    /// The one in place, if it is a regular file.
+    /// The version in place, if it is a regular file.
     pub in_place: Option<u64>,
-    /// True where that one has other names.
+    /// True if the version in place has other hard links.
     pub has_other_names: bool,
-    /// The one of the reference directory that was asked for.
+    /// The version in the reference directory that was asked for.
     pub beside: Option<u64>,
-    /// The one of another name.
+    /// The file of another name that serves as an old version.
     pub similar: Option<Similar>,
     /// The versions that killed runs left.
     pub leftovers: Vec<u64>,
     /// True if an old version has large holes. No old version is cut before the receiver knows where the new version
     /// has data.
     pub has_holes: bool,
-    /// The transfer of the new version that one of them left, which goes on.
+    /// The interrupted transfer of the new version that resumes.
     pub kept: Option<Kept>,
-    /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no
-    /// recipe.
+    /// The whole recipe of the version in place, which then need not be read to be cut. A recipe for another length
+    /// is ignored.
     pub recipe: Option<Kept>,
-    /// The base that the one in place is, if that is known.
+    /// The base that the version in place is, if known.
     pub base: Option<Digest>,
-    /// The sums that storage keeps of the first that holds anything, where a signature may be made of such.
+    /// The sums that storage keeps of the first old version that is not empty, if a signature may be made of such
+    /// sums.
     pub keeps: Option<BlockSumSpec>,
 }
 
-/// A file of another name that may be an old version.
+/// A file of another name that may serve as an old version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Similar {
-    /// Its name.
+    /// Its path.
     pub path: RelPath,
     /// Its length in bytes.
     pub len: u64,
-    /// The reason to take it, where it was found in the chart.
+    /// The reason to take the file, if it was found in the chart.
     pub kinship: Option<Kinship>,
 }

@@ -1,4 +1,4 @@
-//! The state that every part of the receiver may touch: what it works by, and what leaves it.
+//! The state that all parts of the receiver share: setting, work, frames, notices and totals.
 
 use std::collections::VecDeque;
 
@@ -36,11 +36,11 @@ pub(super) struct Context {
     pub(super) credit: Credit,
     pub(super) sources: Sources,
     pub(super) partial_meta: PartialMeta,
-    /// The name in the list of the entry that gets another one.
+    /// The path under which the sender listed the entry that `Setting::rename` renames.
     pub(super) listed_as: Option<RelPath>,
     /// True once every file is in place or has failed.
     pub(super) is_closing: bool,
-    /// True once it was told that bits of modes are not set here.
+    /// True once the user was told that some mode bits are not set here.
     told_withheld: bool,
 }
 
@@ -64,30 +64,30 @@ impl Context {
         }
     }
 
-    /// The session's strategy, with chunks that fit its frames.
+    /// Returns the session's strategy, with chunks that fit the session's frames.
     pub(super) fn strategy(&self) -> Strategy {
         let Setting { options, limits, .. } = &self.setting;
         Strategy { longest: limits.chunk_bytes(), ..options.way() }
     }
 
-    /// Gives the sender credit for literals that do not wait to be written any more.
+    /// Gives the sender credit for literals that no longer wait to be written.
     pub(super) fn give_credit(&mut self) -> Option<ToSender> {
         self.credit.give(self.load.backlog_bytes())
     }
 
-    /// Asks for something to be written; until that is answered it counts as waiting.
+    /// Asks for a write, which counts as waiting until it is answered.
     pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, pending: impl Into<Pending>) {
         let pending = pending.into();
         self.load.put(&pending);
         self.jobs.ask_as(turn, work, pending);
     }
 
-    /// Asks for work.
+    /// Asks the driver for work.
     pub(super) fn ask(&mut self, work: Work, pending: impl Into<Pending>) {
         self.jobs.ask(work, pending.into());
     }
 
-    /// Reports attributes that could not be set; all else of the answer is as if they were.
+    /// Reports attributes that could not be set, and treats the answer as a success otherwise.
     pub(super) fn report_partial_meta(&mut self, answer: Answer) -> Answer {
         match answer {
             Answer::Done(Err(Setback { trouble, then: Then::GoOn })) => {
@@ -100,13 +100,13 @@ impl Context {
         }
     }
 
-    /// Sends what the driver found to both ends' users. Not all of it is a failure.
+    /// Reports a finding of the driver to both ends' users. Harmless findings are not counted as failures.
     pub(super) fn found(&mut self, trouble: Trouble) {
         self.totals.failed += u64::from(!trouble.kind.is_harmless());
         self.tell_trouble(trouble);
     }
 
-    /// Takes the end of a step that may have failed.
+    /// Takes the result of a step, and reports a failure.
     pub(super) fn closed(&mut self, done: Result<(), Setback>) {
         if let Err(setback) = done {
             self.trouble(setback.trouble);
@@ -119,8 +119,8 @@ impl Context {
         self.tell_trouble(trouble);
     }
 
-    /// A trouble with a file that changed at the sender, which may have the file under another name. `words` makes the
-    /// message of the name at the sender.
+    /// Returns a trouble with a file that changed at the sender, under its path at the sender. `words` makes the
+    /// message from this path.
     pub(super) fn vanished(&self, path: &RelPath, words: impl FnOnce(&str) -> String) -> Trouble {
         let path = self.path_at_sender(path).unwrap_or(path);
         Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
@@ -131,7 +131,7 @@ impl Context {
         self.notices.push_back(Notice::Trouble(trouble));
     }
 
-    /// Tells both ends' users, once, of bits of a mode that are not set here, and that what is in its place lacks.
+    /// Tells both ends' users, once, that mode bits of `new` are not set here and are missing from `old` too.
     pub(super) fn tell_withheld(&mut self, path: &RelPath, new: &Meta, old: Option<&Meta>) {
         let Options { modes, metadata, .. } = &self.setting.options;
         let withheld = metadata.withheld(new.mode, old.map_or(0, |old| old.mode));
@@ -147,7 +147,7 @@ impl Context {
         self.tell_trouble(Trouble::at(TroubleKind::Warned, path, words));
     }
 
-    /// Tells both ends' users that the root was not there.
+    /// Tells both ends' users that the root was created.
     pub(super) fn tell_root(&mut self) {
         let Setting { made_dirs: dirs, rename, .. } = &self.setting;
         let made = MadeRoot { dirs: *dirs, holds_file: rename.is_some() };
@@ -163,7 +163,7 @@ impl Context {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// The change of what has another name here, as the sender calls it: so does rsync.
+    /// Returns a change with the sender's path for a renamed entry, as rsync does.
     pub(super) fn as_listed(&self, change: Change) -> Change {
         match self.path_at_sender(&change.path) {
             Some(listed) => Change { path: listed.clone(), ..change },
@@ -171,13 +171,15 @@ impl Context {
         }
     }
 
-    /// The path under which the sender listed the entry `path`, if the destination gives the entry another name.
+    /// Returns the path under which the sender listed the entry `path`, if the destination gives the entry another
+    /// name.
     fn path_at_sender(&self, path: &RelPath) -> Option<&RelPath> {
         let is_it = |name: &&Name| path.as_bytes() == name.as_bytes();
         self.setting.rename.as_ref().filter(is_it).and(self.listed_as.as_ref())
     }
 
-    /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
+    /// Reports a name that is up to date, if the options ask for that; `linked` is the entry that it is a hard link
+    /// of.
     pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
         if self.setting.options.tells_unchanged {
             let (path, item, action) = (path.clone(), EntryType::of(&meta.kind), Action::Unchanged);
@@ -186,7 +188,7 @@ impl Context {
         }
     }
 
-    /// Tells of a name that is passed over, where that is asked for.
+    /// Reports a name that is passed over, if the options ask for that.
     pub(super) fn passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
         if !self.setting.options.tells_unchanged {
             return;
@@ -194,7 +196,7 @@ impl Context {
         let (item, action, differs) =
             (EntryType::of(&meta.kind), Action::PassedOver(why), Differs::default());
         let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
-        // rsync names the entry of the destination that keeps it out, where there is one.
+        // For these reasons rsync names the destination's entry, not the listed one.
         let change = match why {
             PassedOver::Large | PassedOver::Small => self.as_listed(change),
             PassedOver::New | PassedOver::Exists | PassedOver::Newer => change,
@@ -210,13 +212,13 @@ impl Context {
     }
 }
 
-/// Entries that are in place but for attributes that could not be set. Other names are linked to them, and what is to
-/// be deleted goes, as with rsync. Their sources stay (`--remove-source-files`), where rsync removes them: no other
-/// place has those attributes.
+/// Entries that are in place but lack attributes that could not be set. As with rsync, other names are linked to
+/// these entries, and deletions go ahead. Unlike with rsync, their sources stay (`--remove-source-files`): no other
+/// place has the missing attributes.
 #[derive(Debug, Default)]
 pub(super) struct PartialMeta {
-    /// Number of them.
+    /// Number of these entries.
     pub(super) names: u64,
-    /// True where the entry is one that is being settled.
+    /// True if the entry being settled lacks attributes.
     pub(super) is_last: bool,
 }

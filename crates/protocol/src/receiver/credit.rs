@@ -1,13 +1,13 @@
-//! The window of literal bytes that this end grants the sender, where it grants one (docs/protocol.md, "Credit").
+//! The window of literal bytes that this end grants the sender, if it grants one (docs/protocol.md, "Credit").
 //!
-//! A byte is given back once it does not wait for the disk any more: what came, less what waits to be written, is due.
-//! So no path of a literal through the receiver can lose credit.
+//! A byte is given back once it no longer waits for the disk: the bytes received, less the bytes that wait to be
+//! written, are due. So no path of a literal through the receiver can lose credit.
 
 use crate::error::PeerError;
 use crate::limits::Limits;
 use crate::message::ToSender;
 
-/// Literal bytes that the sender may send, over all files and streams.
+/// Literal bytes that the sender may send, counted over all files and streams.
 #[derive(Debug)]
 pub(super) struct Credit {
     limits: Limits,
@@ -20,7 +20,8 @@ impl Credit {
         Self { limits, out: 0 }
     }
 
-    /// Counts the literal bytes of a frame that came. One alone may be longer than the window.
+    /// Counts the literal bytes of a received frame. A single frame may be longer than the window. Errors: `Limit` if
+    /// the bytes exceed the window.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), PeerError> {
         let Some(window) = self.limits.credit else { return Ok(()) };
         if bytes > 0 && self.out > 0 && self.out + bytes > window {
@@ -30,8 +31,8 @@ impl Credit {
         Ok(())
     }
 
-    /// Gives back what does not wait to be written, a good part of the window at a time; and at once where nothing
-    /// waits and the sender may have no room for a frame.
+    /// Gives back the bytes that do not wait to be written, at least a quarter of the window at a time. If nothing
+    /// waits and the sender may have no room for a frame, gives back at once.
     pub(super) fn give(&mut self, waiting: usize) -> Option<ToSender> {
         let window = self.limits.credit?;
         let bytes = self.out.saturating_sub(waiting as u64);

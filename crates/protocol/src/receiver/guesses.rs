@@ -1,6 +1,6 @@
-//! The balance of guesses about new files: wrong ones cost reading, so only so many bytes are guessed in vain.
+//! The balance of guesses about new files. Wrong guesses cost reading, so the bytes of wrong guesses are bounded.
 
-/// Lengths in bytes of the files that were guessed at.
+/// Lengths in bytes of the files that were guessed about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
     open: u64,
@@ -8,18 +8,18 @@ pub(super) struct Guesses {
     wrong: u64,
 }
 
-/// A guess that brought less than this share of a file was wrong.
+/// Divisor of a file's length: a guess that matched less than this share of the file was wrong.
 const RIGHT_SHARE: u64 = 8;
 
 impl Guesses {
-    /// True where a file of `len` bytes may be guessed at, if so many bytes of wrong guesses are borne. What was right
-    /// makes up for twice as much.
+    /// True if a file of `len` bytes may be guessed about, where `borne` bytes of wrong guesses are allowed. Each
+    /// byte of right guesses allows two more.
     pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
         let borne = self.right.saturating_mul(2).saturating_add(borne);
         self.wrong.saturating_add(self.open).saturating_add(len) <= borne
     }
 
-    /// True where nothing was lost so far.
+    /// True if no guess is wrong or under way.
     pub(super) const fn are_free(self) -> bool {
         self.wrong.saturating_add(self.open) == 0
     }

@@ -1,4 +1,4 @@
-//! Bounded work over all files: the sender's credit, and bytes that wait to be written.
+//! Bounds on work over all files: group and gap windows, and bytes that wait to be written.
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ pub(super) struct Load {
     groups_out: u64,
     /// Groups of all recipes under way.
     groups_held: u64,
-    /// Gaps that the sender was asked to mend and has not.
+    /// Gaps that the sender was asked for and has not sent yet.
     gaps_out: u64,
-    /// Files with gaps that wait for the window.
+    /// Files with gaps that wait for the gap window.
     gap_queue: VecDeque<Handle>,
     backlog_bytes: usize,
     copies_waiting: usize,
 }
 
-/// The share of one transfer.
+/// The share of one transfer in the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) groups_out: u64,
@@ -31,17 +31,17 @@ pub(super) struct Share {
 }
 
 impl Load {
-    /// Bytes of literals, and of attributes of directories, received and not yet written.
+    /// Bytes of literals and of directory attributes that are received and not yet written.
     pub(super) const fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
     }
 
-    /// Copies found and not yet made, and the chunks that they bring.
+    /// Copies found and not yet made, plus the chunks that the copies bring.
     pub(super) const fn copies_waiting(&self) -> usize {
         self.copies_waiting
     }
 
-    /// Takes so many groups that are to be answered, if the window has room for them.
+    /// Counts groups that this end must answer. Errors: `Limit` if the window has no room for the groups.
     pub(super) fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
         self.groups_out += groups;
         self.groups_held += groups;
@@ -52,7 +52,7 @@ impl Load {
         }
     }
 
-    /// Takes so many groups that need no answer.
+    /// Counts groups that need no answer.
     pub(super) fn hold_groups(&mut self, groups: u64) {
         self.groups_held += groups;
     }
@@ -62,53 +62,53 @@ impl Load {
         self.groups_out -= groups;
     }
 
-    /// True where there are more groups than can be held.
+    /// True if there are more groups than may be held.
     pub(super) const fn is_crowded(&self) -> bool {
         self.groups_held > MAX_GROUPS as u64
     }
 
-    /// Takes the share of a transfer of which the sender told before it began.
+    /// Adds the share of a transfer whose groups arrived before the transfer began.
     pub(super) const fn begin(&mut self, share: Share) {
         self.groups_out += share.groups_out;
         self.groups_held += share.groups_held;
     }
 
-    /// Gives back the share of a transfer that is over.
+    /// Subtracts the share of a finished transfer.
     pub(super) const fn end(&mut self, share: Share) {
         self.groups_out -= share.groups_out;
         self.groups_held -= share.groups_held;
         self.gaps_out -= share.gaps_out;
     }
 
-    /// A file may have gaps: it waits for the window.
+    /// Queues a file that may have gaps until the window has room.
     pub(super) fn queue_gaps(&mut self, handle: Handle) {
         self.gap_queue.push_back(handle);
     }
 
-    /// The transfer whose turn it is, and the number of gaps that the window has room for.
+    /// Returns the next queued transfer, and the number of gaps that the window has room for.
     pub(super) fn next_gaps(&mut self) -> Option<(Handle, u64)> {
         let room = GAP_WINDOW.checked_sub(self.gaps_out).filter(|room| *room > 0)?;
         Some((self.gap_queue.pop_front()?, room))
     }
 
-    /// The sender will be asked for so many gaps.
+    /// Counts gaps that the sender will be asked for.
     pub(super) fn take_gaps(&mut self, gaps: usize) {
         self.gaps_out += gaps as u64;
     }
 
-    /// Counts gaps that came.
+    /// Counts gaps that arrived.
     pub(super) fn mend_gaps(&mut self, gaps: usize) {
         self.gaps_out -= gaps as u64;
     }
 
-    /// Something is to be written: it waits until it is answered.
+    /// Counts a pending write as waiting until its answer.
     pub(super) fn put(&mut self, pending: &Pending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
     }
 
-    /// What waited for this answer is written, or never will be.
+    /// Stops counting a pending write: it is done, or never will be.
     pub(super) fn lift(&mut self, pending: &Pending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes -= bytes;

@@ -1,17 +1,17 @@
-//! The receiver: holds the old version, decides what it wants, and rebuilds the new from what it has and what is sent.
+//! The receiver: rebuilds new versions of files from old versions and from the content that it asks the sender for.
 //!
 //! ```text
 //! Listing ──► look at the destination ──► make directories and links at once, queue files
-//! Tally   ──► list our own, compare: Tallied
+//! Tally   ──► list the own directory, compare: Tallied
 //! a queued file ──► open its old version, Want ──► Start ──► index old
 //!     Groups ──► Lack     Chunks, Recipe ──► Need, Mend     Fill, Mended ──► write       matched ──► copy
 //!     all covered and End ──► commit, Done
-//! the list is complete, every file done ──► (name what waits,) delete, set directories, flush, Finished
+//! the list is complete, every file done ──► (land delayed commits,) delete, set directories, flush, Finished
 //! ```
 //!
-//! [`Receiver`] only routes. The `tree` knows names, metadata and deletion; `files` knows which files come, when and
-//! how often they are tried; a `transfer` knows the content of one. Each owns its state and takes the `Context`, where
-//! frames, work and reports wait. The tree names files that are wanted; files are handed back once they are settled.
+//! [`Receiver`] only routes. The `tree` knows names, metadata and deletion; `files` knows which files are transferred,
+//! when and how often each is tried; a `transfer` knows the content of one file. Each part owns its state and takes
+//! the `Context`, where frames, work and reports wait. The tree names wanted files; `files` hands settled files back.
 
 mod ask;
 mod context;
@@ -49,7 +49,7 @@ pub use transfer::proof::Proof;
 pub use tree::compare::is_there;
 pub use tree::new_files::NewFiles;
 
-/// The receiver's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
+/// The receiver's state machine. Feed it frames and answers; poll frames, work and notices until none is left.
 #[derive(Debug)]
 pub struct Receiver {
     cx: Context,
@@ -58,7 +58,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver at the start of its session.
+    /// Creates a receiver at the start of its session.
     #[must_use]
     pub fn new(setting: Setting) -> Self {
         Self {
@@ -68,71 +68,70 @@ impl Receiver {
         }
     }
 
-    /// The next frame to send, if any.
+    /// Returns the next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
         let is_over = self.is_finished();
         let frame = self.cx.frames.pop_front().or_else(|| self.tree.poll_verdicts());
         frame.or_else(|| self.cx.give_credit().filter(|_| !is_over))
     }
 
-    /// The next notice, if any.
+    /// Returns the next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.cx.notices.pop_front()
     }
 
-    /// The next piece of work, if any.
+    /// Returns the next piece of work, if any.
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
         self.cx.jobs.poll()
     }
 
-    /// True once everything is in place and [`ToSender::Finished`] was said.
+    /// True once everything is in place and [`ToSender::Finished`] was sent.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.tree.is_finished()
     }
 
-    /// Bytes of literals, and of attributes of directories, received and not yet written: a driver stops reading frames
-    /// while there are many.
+    /// Bytes of literals and of directory attributes that are received and not yet written. A driver stops reading
+    /// frames while there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.cx.load.backlog_bytes()
     }
 
-    /// Copies found and not yet made, and the chunks that they bring: a driver stops reading while there are many. A
-    /// few bytes can ask for one, and it takes the disk longer than them.
+    /// Copies found and not yet made, plus the chunks that the copies bring. A driver stops reading frames while
+    /// there are many: a few bytes can ask for a copy that keeps the disk busy for longer.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
         self.cx.load.copies_waiting()
     }
 
-    /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so
-    /// that they leave.
+    /// Number of frames that wait to be polled. A driver stops reading while there are many; the sender reads in any
+    /// case, so that the frames leave.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
         self.cx.frames.len()
     }
 
-    /// The bounds that the two ends agree on.
+    /// The limits that the two ends agreed on.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.cx.setting.limits
     }
 
-    /// Number of sums that were compared so far.
+    /// Numbers of sums compared so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.cx.counts
     }
 
-    /// Sends what the driver found to both ends' users. Not all of it is a failure.
+    /// Reports a finding of the driver to both ends' users. Harmless findings are not counted as failures.
     pub fn found(&mut self, trouble: Trouble) {
         self.cx.found(trouble);
     }
 
     /// Takes a frame from the sender.
     ///
-    /// # Errors
-    /// [`PeerError`] where the frame cannot come now; the session is over.
+    /// # Errors [`PeerError`] if the frame is not allowed now; the session is over.
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
         self.cx.credit.take(frame.literal_bytes())?;
         match frame {
@@ -161,10 +160,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes a frame that may have overtaken others: it is of no use once the attempt that it belongs to is over.
+    /// Takes a frame that may have overtaken others. The frame is dropped if the attempt that it belongs to is over.
     ///
-    /// # Errors
-    /// [`PeerError`] where the frame cannot come now; the session is over.
+    /// # Errors [`PeerError`] if the frame is not allowed now; the session is over.
     pub fn handle_aside(&mut self, aside: Aside) -> Result<(), PeerError> {
         match self.files.admits_aside(&aside)? {
             true => self.handle(aside.frame),
@@ -174,8 +172,7 @@ impl Receiver {
 
     /// Takes the answer to a piece of work.
     ///
-    /// # Errors
-    /// [`UnknownAnswer`] where nothing waits for it.
+    /// # Errors [`UnknownAnswer`] if no work of this id is under way.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let pending = self.cx.jobs.answered(id)?;
         self.cx.load.lift(&pending);
@@ -190,14 +187,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// Hands files that are settled to the tree.
+    /// Passes settled files on to the tree.
     fn pass_settled(&mut self) {
         for settled in self.files.take_settled() {
             self.tree.settled(&mut self.cx, settled);
         }
     }
 
-    /// Starts what has become possible.
+    /// Starts all steps that have become possible.
     fn go_on(&mut self) {
         self.pass_settled();
         let Self { cx, tree, files } = self;
@@ -213,7 +210,7 @@ impl Receiver {
         self.close();
     }
 
-    /// Takes steps towards the end, each once the one before is done.
+    /// Takes the closing steps, each once the step before is done.
     fn close(&mut self) {
         while self.files.is_idle() && self.tree.may_close(&self.cx) {
             let may_try = self.tree.is_deleting();

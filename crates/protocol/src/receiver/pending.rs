@@ -1,4 +1,4 @@
-//! Work under way, and what each part needs to place its answer.
+//! Work under way, with the data that each part needs to place the answer.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::transfer::presets::asked::Asked;
 use super::tree::beside::Beside;
 use super::tree::removal::Removal;
 
-/// Work that is not answered, by the part that waits for it.
+/// Unanswered work, by the part of the receiver that waits for the answer.
 #[derive(Debug)]
 pub(super) enum Pending {
     Tree(TreePending),
@@ -51,7 +51,7 @@ pub(super) enum TreePending {
         file: FileNo,
         path: RelPath,
     },
-    /// Counting again: so many names would go by the first count.
+    /// Second count; holds the number of names that would go by the first count.
     CountGoing(u64),
     CountMoved,
     MakeDir {
@@ -82,7 +82,7 @@ pub(super) enum TreePending {
     },
 }
 
-/// Work for files under way.
+/// Work for the content of files.
 #[derive(Debug)]
 pub(super) enum FilePending {
     Chart,
@@ -90,7 +90,7 @@ pub(super) enum FilePending {
     OpenMore(Handle),
     View(Handle),
     Index(Handle, IndexPart),
-    /// With the number of the chunks that the copies bring.
+    /// `chunks` is the number of chunks that the copies bring.
     Copy {
         handle: Handle,
         spans: Vec<Span>,
@@ -150,7 +150,7 @@ impl From<FilePending> for Pending {
 }
 
 impl FilePending {
-    /// The attempt that the work is part of.
+    /// The attempt that the work is part of, if any.
     pub(super) const fn handle(&self) -> Option<Handle> {
         match self {
             Self::OpenOld(handle)
@@ -177,7 +177,7 @@ impl FilePending {
 impl Concerns for Pending {
     fn handle(&self) -> Option<Handle> {
         match self {
-            // A driver holds nothing open for it.
+            // The driver holds nothing open for this work.
             Self::File(FilePending::Replace { .. }) | Self::Tree(_) => None,
             Self::File(pending) => pending.handle(),
         }
@@ -185,7 +185,7 @@ impl Concerns for Pending {
 }
 
 impl Pending {
-    /// Literals and attributes of directories, in bytes, and copies with the chunks that they bring, all of which wait
+    /// Bytes of literals and of directory attributes, and number of copies plus the chunks that they bring, that wait
     /// to be written until the answer comes.
     pub(super) const fn weight(&self) -> (usize, usize) {
         match self {

@@ -1,9 +1,9 @@
-//! The entries that were noted last, of more than can be kept.
+//! A bounded table of the latest entries.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A table of at most twice `HALF` entries. When the newer half is full the older one goes.
+/// A table of at most twice `HALF` entries. When the newer half is full, the older half is dropped.
 #[derive(Debug)]
 pub(super) struct Recent<K, V, const HALF: usize> {
     before: HashMap<K, V>,
@@ -17,7 +17,7 @@ impl<K, V, const HALF: usize> Default for Recent<K, V, HALF> {
 }
 
 impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
-    /// Notes an entry.
+    /// Inserts an entry.
     pub(super) fn note(&mut self, key: K, value: V) {
         if self.last.len() >= HALF {
             self.before = std::mem::take(&mut self.last);
@@ -25,7 +25,7 @@ impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
         self.last.insert(key, value);
     }
 
-    /// The value that was noted last of a key, if it is kept.
+    /// Returns the latest value of a key, if it is still in the table.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.last.get(key).or_else(|| self.before.get(key))
     }

@@ -10,48 +10,48 @@ use crate::options::Options;
 pub struct Setting {
     /// The options of the session.
     pub options: Options,
-    /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
-    /// bring `b`.
+    /// The only names that the sender may list at the root; `None` if any name is allowed. A sender that was asked
+    /// for `a` must not send `b`.
     pub expect: Option<Expect>,
-    /// True where the user is at this end; else at the sender's.
+    /// True if the user is at this end; otherwise the user is at the sender's end.
     pub user_is_here: bool,
-    /// True where this end does what the superuser may: gives files away, makes devices.
+    /// True if this end has the superuser's rights: gives files away, makes devices.
     pub is_privileged: bool,
-    /// Number of directories made for this session (in a dry run: to be made): the root, and missing ones above it.
+    /// Number of directories made for this session (in a dry run: to be made): the root, and missing directories
+    /// above it.
     pub made_dirs: u64,
-    /// True where a root that was made stays if nothing comes: the user wrote it as a directory.
+    /// True if a root that was made stays although no entry arrives: the user wrote it as a directory.
     pub root_is_wanted: bool,
-    /// The name that the one listed entry is to have here, where the destination is that.
+    /// The name that the single listed entry gets here, if the destination is the path of that entry.
     pub rename: Option<Name>,
-    /// True where the sender names what it offers as the session does ([`Terms::offers`](crate::hello::Common::offers)).
+    /// True if the sender names its offers by the session's rules ([`Terms::offers`](crate::hello::Common::offers)).
     pub takes_offers: bool,
-    /// True where the sender can be told which base an old version is.
+    /// True if the sender can be told the base that an old version is.
     pub tells_bases: bool,
     /// True if the sender may tell the holes of files instead of sending zeros
     /// ([`Terms::holes`](crate::Terms::holes)).
     pub takes_holes: bool,
-    /// True where the ends may agree on sums that their storage keeps.
+    /// True if the ends may agree on sums that their storage keeps.
     pub agrees_on_sums: bool,
-    /// True where old versions without a base can be summed as the sender sums what it has: short files count too.
+    /// True if old versions without a base can be summed by the sender's way of summing. Short files then count too.
     pub sums_old: bool,
-    /// True where the sender can be told how much was resumed.
+    /// True if the sender can be told the number of resumed bytes.
     pub tells_resumed: bool,
-    /// The sender can be told why names are passed over.
+    /// True if the sender can be told why names are passed over.
     pub tells_passed_over: bool,
-    /// The bounds that the two ends agree on.
+    /// The limits that the two ends agreed on.
     pub limits: Limits,
-    /// Most files under way at once, where the system lets this end hold only few open.
+    /// Most files under way at once, if the system lets this end hold only few files open.
     pub most_files: Option<usize>,
 }
 
 impl Setting {
-    /// True where recipes that were kept count. With checksums none does: contents that were found to differ may have
-    /// rotted since.
+    /// True if kept recipes may be used. With `--checksum` none may: contents found to differ may have rotted since.
     pub(super) const fn uses_recipes(&self) -> bool {
         !self.options.checksum
     }
 
-    /// True where it counts which base an old version is. Files that change in place have none.
+    /// True if the base of an old version matters. Files that change in place have no base.
     pub(super) const fn uses_bases(&self) -> bool {
         let Options { dry_run, compare, writing, .. } = &self.options;
         let counts = self.uses_recipes() && compare.cached;
@@ -59,19 +59,19 @@ impl Setting {
     }
 }
 
-/// The names that may be listed at the root.
+/// The names that the sender may list at the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
-    /// These.
+    /// The allowed names.
     pub names: Names,
-    /// And what one of these patterns matches (`deltic_tree::glob`).
+    /// Patterns whose matches are allowed too (`deltic_tree::glob`).
     pub globs: Vec<Box<[u8]>>,
-    /// And what the root itself is.
+    /// True if the entry that the root itself is, is allowed.
     pub own: bool,
 }
 
 impl Expect {
-    /// True where `name` was asked for.
+    /// True if `name` is allowed.
     #[must_use]
     pub fn admits(&self, name: &Name) -> bool {
         self.names.contains(name) || self.globs.iter().any(|g| glob::matches(g, name.as_bytes()))

@@ -1,13 +1,13 @@
-//! Parts that repeat among the files of a run: who was asked for each, and who waits for whom.
+//! Parts that repeat among the files of a run: the source of each part, and the files that wait for a source.
 //!
 //! ```text
-//! a group is not in old ──► nobody was asked for it:        it is lacked, and this file is its source from now on
+//! a group is not in old ──► not requested in any file:     it is lacked, and this file is its source from now on
 //!                      └──► another file was, or had it: this one waits until that one is in place, and is matched
-//!                           against it as against any old version
+//!                            against that file as against any old version
 //! ```
 //!
-//! A name in the table proves nothing: it says what is worth reading, and all is proven. No two files wait
-//! for each other, and nobody waits for a file whose attempt has failed, or whose place is lent (docs/decisions/0036).
+//! A name in the table proves nothing: it tells which file is worth reading, and all content is proven. No two files
+//! wait for each other. No file waits for a file that failed, or whose place is lent (docs/decisions/0036).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,49 +19,49 @@ use crate::message::FileNo;
 use super::guesses::Guesses;
 use super::recent::Recent;
 
-/// Files that come by recipe, and the groups that the sender was asked for in them.
+/// Files that are transferred by recipe, and the groups requested from the sender in each file.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     files: HashMap<FileNo, Source>,
-    /// Sources of groups.
+    /// The file in which each group was requested.
     groups: Recent<GroupPrefix, FileNo, MAX_NOTED>,
-    /// Files that wait, and what for.
+    /// Waiting files, each with the file that it waits for.
     waits: BTreeMap<FileNo, FileNo>,
     guesses: Guesses,
 }
 
-/// A file that others may be matched against.
+/// A file that other files may be matched against.
 #[derive(Debug)]
 struct Source {
     len: u64,
-    /// True where it comes by recipe for what it may share, and would come whole else.
+    /// True if the file is new and uses a recipe only for content that it may share with other files.
     is_new: bool,
-    /// Its place, once it is there.
+    /// Path of the file, once the file is in place.
     path: Option<RelPath>,
-    /// The files that it is matched against itself.
+    /// The files that this file is itself matched against.
     borrows: Vec<FileNo>,
 }
 
-/// Most groups in the newer half of the table: both take some megabytes.
+/// Most groups in the newer half of the table; both halves take some megabytes.
 const MAX_NOTED: usize = 1 << 16;
-/// Most files of which groups are noted.
+/// Most files whose groups are noted.
 const MAX_FILES: usize = 4096;
-/// Most files of the run that one is matched against; one fewer of a file that has an old version. They take the place
-/// of the old versions that it does not have, so that no more files are open at once.
+/// Most files of the run that one file is matched against; one fewer for a file with an old version. These files take
+/// the place of missing old versions, so that no more files are open at once.
 pub const MAX_BORROWED: usize = 2;
-/// Length in bytes of files that came by recipe for nothing, where the user does not say that the link is slow.
+/// Bytes of new files that may come by recipe without a match, unless the user says that the link is slow.
 const WRONG_BYTES_BORNE: u64 = 128 << 20;
-/// A source is read if no more than so many times as long as what it is likely to bring.
+/// A source is read if its length is at most this many times the bytes that it is likely to bring.
 const WORTH: u64 = 16;
 
 impl Sources {
-    /// True where a file of `len` bytes may be a source; a new one comes by recipe for that.
+    /// True if a file of `len` bytes may be a source. A new file is transferred by recipe only to be one.
     pub(super) fn have_room(&self, (len, is_new): (u64, bool), link_is_slow: bool) -> bool {
         let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
         pays && self.files.len() < MAX_FILES
     }
 
-    /// Begins a file that comes by recipe.
+    /// Notes a file whose transfer by recipe begins.
     pub(super) fn begin(&mut self, file: FileNo, (len, is_new): (u64, bool)) {
         if is_new {
             self.guesses.begin(len);
@@ -76,8 +76,8 @@ impl Sources {
         }
     }
 
-    /// Has a file of `len` bytes wait for the best source of the `missing` groups, names and lengths in bytes;
-    /// false where none is worth it.
+    /// Makes a file of `len` bytes wait for the best source of the `missing` groups (names and lengths in bytes).
+    /// Returns false if no source is worth waiting for.
     pub(super) fn wait(
         &mut self,
         (file, len): (FileNo, u64),
@@ -98,7 +98,7 @@ impl Sources {
         let Some((source, bytes)) = found.into_iter().max_by_key(|(_, bytes)| *bytes) else {
             return false;
         };
-        // The rest of a new one is most likely as what was told of it.
+        // For a new file, assume that its rest repeats as much as the part told so far.
         let likely = match own.is_new {
             true => u128::from(bytes) * u128::from(len) / u128::from(all.max(1)),
             false => bytes.into(),
@@ -111,7 +111,7 @@ impl Sources {
         is_worth_it
     }
 
-    /// True where `file` waits for `other`, or for one that does.
+    /// True if `file` waits for `other`, directly or through other files.
     fn waits_for(&self, mut file: FileNo, other: FileNo) -> bool {
         while let Some(next) = self.waits.get(&file) {
             if *next == other {
@@ -127,7 +127,7 @@ impl Sources {
         self.waits.contains_key(&file)
     }
 
-    /// A file that need not wait any more, and the place of its source, unless that is gone.
+    /// Returns a file that no longer needs to wait, and the path of its source, unless the source has failed.
     pub(super) fn next_ready(&mut self) -> Option<(FileNo, Option<RelPath>)> {
         let is_over = |source: &FileNo| self.files.get(source).is_none_or(|it| it.path.is_some());
         let (file, source) = self.waits.iter().find(|(_, source)| is_over(source))?;
@@ -136,7 +136,7 @@ impl Sources {
         Some((file, path))
     }
 
-    /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched.
+    /// Ends an attempt at a file; `done` is the path of the finished file and the number of matched bytes.
     pub(super) fn end(&mut self, file: FileNo, done: Option<(&RelPath, u64)>) {
         let Some(source) = self.files.get_mut(&file) else { return };
         if source.is_new {
