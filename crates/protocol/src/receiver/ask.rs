@@ -471,7 +471,7 @@ pub enum Answer {
     /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
     /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
     Mended(Result<Vec<Mended>, Setback>),
-    /// The sums of a portion of old.
+    /// The sums of a portion of an old version.
     Summed(Result<Summed, Setback>),
     /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Setback>),

@@ -1,9 +1,9 @@
 //! Parts that repeat among the files of a run: the source of each part, and the files that wait for a source.
 //!
 //! ```text
-//! a group is not in old ──► not requested in any file:     it is lacked, and this file is its source from now on
-//!                      └──► another file was, or had it: this one waits until that one is in place, and is matched
-//!                            against that file as against any old version
+//! a group is not in old ──► not requested in any file: it is lacked, and this file is its source from now on
+//!                      └──► another file is its source: this file waits until that file is in place, and is matched
+//!                           against that file as against any old version
 //! ```
 //!
 //! A name in the table proves nothing: it tells which file is worth reading, and all content is proven. No two files

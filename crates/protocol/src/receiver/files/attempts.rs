@@ -42,7 +42,7 @@ impl Files {
         }
     }
 
-    /// The way on which a file is tried first.
+    /// Chooses how the first attempt transfers a file.
     fn first_try(&self, cx: &Context, candidate: &Candidate) -> How {
         let options = &cx.setting.options;
         if options.writing.append == Append::Blindly && candidate.old.is_some() {
@@ -59,8 +59,8 @@ impl Files {
         }
     }
 
-    /// True where there is nothing to match a short file against, and no need to look for it: a file that comes whole
-    /// in one block leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
+    /// True if a short file has nothing to be matched against and need not be searched for. A file sent whole in one
+    /// block leaves nothing behind when interrupted, unless partial files are shown or commits are delayed.
     fn is_lone_block(&self, cx: &Context, candidate: &Candidate) -> bool {
         let Options { strategy, compare, writing, .. } = &cx.setting.options;
         let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
@@ -74,10 +74,10 @@ impl Files {
             && meta.len <= u64::from(cx.setting.limits.block_bytes())
     }
 
-    /// Begins an attempt: with the old version, if it is to be matched against.
+    /// Begins an attempt, and opens the old versions if they are to be matched against.
     fn begin(&mut self, cx: &mut Context, file: FileNo) {
         let (dry_run, strategy) = (cx.setting.options.dry_run, cx.strategy());
-        // Strategies of the papers keep no notes.
+        // Strategies from papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.under_way.begin(file);
         incoming.stage = Stage::Opening;
@@ -88,7 +88,7 @@ impl Files {
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
-        // What comes in one block is not copied from an old version.
+        // A file sent in one block is not copied from an old version.
         let least = match cx.setting.sums_old {
             true => u64::from(cx.setting.limits.block_bytes()),
             false => LARGE_FILE_BYTES,
@@ -109,7 +109,7 @@ impl Files {
         cx.ask(work, FilePending::OpenOld(handle));
     }
 
-    /// Takes the old versions: asks the sender for what is to be matched against them.
+    /// Takes the old versions, and asks the sender for the content to be matched against them.
     pub(super) fn opened_old(
         &mut self,
         cx: &mut Context,
@@ -122,7 +122,7 @@ impl Files {
         incoming.tries.sought = true;
         let mut lens = match lens {
             Ok(lens) => *lens,
-            // It comes whole whatever there is of it.
+            // The file is sent whole, whatever old versions there are.
             Err(_) if incoming.how == How::Whole => OldLens::default(),
             Err(setback) => return self.fail(cx, handle, setback),
         };
@@ -140,7 +140,7 @@ impl Files {
         }
         let first = incoming.old.len_of(incoming.old.first_part());
         let strategy = cx.strategy();
-        // What an earlier session cut goes by names of its own.
+        // Chunks of an earlier session have names of their own.
         let is_cut_anew = kept.is_none() && recipe.is_none() && base.is_none();
         let shares = is_cut_anew && begins_shared(cx, incoming, self.may_share);
         // The old version is cut in the order of the new data, once that order is known.
@@ -152,7 +152,7 @@ impl Files {
         } else if let Some((key, spec, known)) = recipe {
             let ahead = Some(Box::new(known));
             self.resume(cx, file, (key, spec), Expected { ahead, base, ..Expected::default() });
-            // What killed runs left is read.
+            // Only leftovers of killed runs are still to be read.
             if may_cut {
                 self.index_more(cx, handle);
             }
@@ -164,7 +164,7 @@ impl Files {
             self.ask_for(cx, file, Expected { ahead, ..Expected::default() });
             self.index_more(cx, handle);
         } else if cx.setting.options.dry_run {
-            // There is something, or nothing would be compared.
+            // An old version exists, or nothing would be compared.
             let words = |path: &str| format!("cannot compare {path}: what is there cannot be read");
             let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
             self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
@@ -175,7 +175,7 @@ impl Files {
         }
     }
 
-    /// Has a file come whole: there is nothing to match it against, so nothing to hold open.
+    /// Has a file sent whole: no old version is matched, so none stays open.
     fn match_nothing(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         incoming.how = How::Whole;
@@ -187,7 +187,7 @@ impl Files {
         self.begin(cx, file);
     }
 
-    /// Goes on indexing the old versions before `Start`.
+    /// Continues to index the old versions before `Start`.
     fn index_more(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         if let Some((expected, mut fx)) = incoming.expected(cx, file)
@@ -204,7 +204,7 @@ impl Files {
         incoming
     }
 
-    /// Wants a file by recipe, cut and named as in an earlier session.
+    /// Asks for a file by recipe, with the chunker and key of an earlier session.
     fn resume(
         &mut self,
         cx: &mut Context,
@@ -219,7 +219,7 @@ impl Files {
         cx.frames.push_back(ToSender::Resume { file, key, spec });
     }
 
-    /// Wants a file; one that is offered begins at once.
+    /// Asks the sender for a file; an offered file begins at once.
     fn ask_for(&mut self, cx: &mut Context, file: FileNo, expected: Expected) {
         let base = expected.base;
         let incoming = self.asked_for(file, expected);
@@ -234,12 +234,12 @@ impl Files {
         }
     }
 
-    /// Ends an attempt; once its work is undone there may be another.
+    /// Fails an attempt; once its work is undone there may be another attempt.
     pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: Setback) {
         self.abandon(cx, handle, Some(setback));
     }
 
-    /// Ends an attempt and undoes its work; a comparison that found its difference has no setback.
+    /// Ends an attempt and undoes its work. `why` is `None` for a comparison that found a difference.
     pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<Setback>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let similar = incoming.similar.take();
@@ -256,7 +256,7 @@ impl Files {
         self.give_back(cx, similar);
     }
 
-    /// Goes on once the work of an attempt is undone.
+    /// Starts the next attempt or settles the file, once the work of an attempt is undone.
     pub(super) fn abandoned(&mut self, cx: &mut Context, file: FileNo) {
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
         let Candidate { meta, repeats, .. } = &mut incoming.candidate;
@@ -275,7 +275,7 @@ impl Files {
                 incoming.try_again();
                 self.begin(cx, file);
             }
-            // What the others take for a while may be what it lacks: it is tried once more without them.
+            // Other files under way may take the room for a while: try once more without them.
             Some(setback)
                 if setback.then == Then::WaitForRoom
                     && !incoming.tries.found_no_room
@@ -285,7 +285,7 @@ impl Files {
                 incoming.tries.found_no_room = true;
                 incoming.try_again();
             }
-            // What is deleted at the end may be what it lacks.
+            // Deletions at the end may make room.
             Some(setback)
                 if setback.then == Then::WaitForRoom
                     && was_asked
@@ -308,14 +308,14 @@ impl Files {
 
     fn give_up(&mut self, cx: &mut Context, file: FileNo, Setback { trouble, then }: Setback) {
         cx.totals.failed += 1;
-        // It is not here anew, or waits for the room of what goes: deletions need not wait for it.
+        // The file vanished here, or waits for the room of deleted names: deletions need not wait for the file.
         let is_excused = trouble.kind == TroubleKind::Vanished || then == Then::WaitForRoom;
         cx.notices.push_back(Notice::Trouble(trouble.clone()));
         self.settle(cx, file, Done::Failed(trouble), is_excused);
     }
 
-    /// Tries again what found no room before names were deleted; true where there is such. Where none were, it has
-    /// failed.
+    /// Tries files again that found no room before names were deleted, and returns true if there are any. If no name
+    /// was deleted, these files fail.
     pub(crate) fn try_parked(&mut self, cx: &mut Context) -> bool {
         let parked = self.queue.take_parked();
         let has_more = cx.totals.deleted > 0;
@@ -332,7 +332,7 @@ impl Files {
         !parked.is_empty()
     }
 
-    /// Settles a file that was put in its place.
+    /// Settles a file that was put in place.
     pub(super) fn committed(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let Some(transfer) = incoming.transfer() else { return };
@@ -390,7 +390,7 @@ impl Files {
         self.give_back(cx, similar);
     }
 
-    /// Ends an attempt at a file, or the file; what waited for it need not any more.
+    /// Ends an attempt at a file, or the file, for the repeats, and queues files that no longer wait for it.
     fn end_repeat(
         &mut self,
         cx: &Context,
@@ -404,7 +404,7 @@ impl Files {
         }
     }
 
-    /// Takes a lent place back: what is to take it may.
+    /// Takes a lent path back, and settles files that waited for the path.
     fn give_back(&mut self, cx: &mut Context, similar: Option<crate::receiver::ask::Similar>) {
         for held in self.lent.take_back(similar) {
             self.try_settle(cx, held);
@@ -458,8 +458,9 @@ impl Incoming {
         old.lens.extend(lens.leftovers);
     }
 
-    /// Chooses the way on which the next attempt goes. What went wrong may lie in what was matched: so it goes without
-    /// it (law 9). But a source that changed is matched again, until the last try, and a comparison stays one.
+    /// Chooses how the next attempt transfers the file. The matched data may have caused the failure, so the next
+    /// attempt goes without it (law 9). A source that changed is matched again until the last attempt, and a
+    /// comparison stays a comparison.
     fn choose_how(&mut self, options: &Options, setback: &Setback) {
         let changed = setback.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;

@@ -1,4 +1,4 @@
-//! A file under way: its attempts, and the stage of the present one.
+//! A file under way: its attempts, and the stage of the current attempt.
 
 use deltic_core::strategy::Conversation;
 use deltic_core::{ChunkerSpec, Strategy};
@@ -26,12 +26,12 @@ pub(super) struct Incoming {
     pub(super) handle: Handle,
     pub(super) how: How,
     pub(super) tries: Tries,
-    /// The old versions that are open.
+    /// The open old versions.
     pub(super) old: OldVersions,
-    /// Another file that it is matched against.
+    /// The file of another name that this file is matched against.
     pub(super) similar: Option<Similar>,
     pub(super) stage: Stage,
-    /// Bytes reported as settled, by any attempt.
+    /// Bytes reported as settled, over all attempts.
     reported: u64,
 }
 
@@ -39,66 +39,66 @@ pub(super) struct Incoming {
 #[derive(Debug)]
 pub(super) struct Tries {
     pub(super) count: u32,
-    /// True once it was put off because there was no room for it: once.
+    /// True once the file was put off for lack of room, which happens at most once.
     pub(super) found_no_room: bool,
-    /// True once it was looked for what an interrupted transfer left: once, for what failed is not gone on with.
+    /// True once old versions were searched for an interrupted transfer. A failed transfer is not resumed.
     pub(super) sought: bool,
-    /// Number of times that the sender was asked for it.
+    /// Number of requests for the file to the sender.
     pub(super) wants: u32,
 }
 
 /// The stage of an attempt.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Its old versions are being opened.
+    /// The old versions are being opened.
     Opening,
-    /// The sender was asked for it.
+    /// The sender was asked for the file.
     Asked(Expected),
-    /// Its content comes.
+    /// The content is arriving.
     Running(Box<Transfer>),
     /// The attempt is over, and its work is being undone.
     Over {
-        /// True where the sender was asked for it.
+        /// True if the sender was asked for the file.
         was_asked: bool,
         why: Option<Setback>,
     },
 }
 
-/// Refuses runs of data that cannot be runs of the file.
+/// The error for data runs that the file cannot have.
 pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
 
-/// Length in bytes up to which what a killed run left may be of use. A longer one was of another file, or is an empty
-/// claim of a hostile sender, and would take its time to read.
+/// Returns the length in bytes up to which a leftover of a killed run may be of use. A longer leftover is from
+/// another file or is a hostile sender's empty claim, and would take long to read.
 pub(super) fn most_leftover(candidate: &Candidate) -> u64 {
     candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
-/// True where the sums of so many bytes of old may be told, if they are to be.
+/// True if the strategy can tell sums of this many bytes of the old versions. Only a signature has a limit.
 pub(super) fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
     let block = u64::from(strategy.chunker(bytes, None).min_len());
     strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
 }
 
 impl Incoming {
-    /// A file before its first attempt.
+    /// Creates a file before its first attempt.
     pub(super) fn new(candidate: Candidate, handle: Handle, how: How) -> Self {
         let tries = Tries { count: 1, found_no_room: false, sought: false, wants: 0 };
         let (old, stage) = (OldVersions::default(), Stage::Opening);
         Self { candidate, handle, how, tries, old, similar: None, stage, reported: 0 }
     }
 
-    /// Bytes reported as settled, by any attempt.
+    /// Returns the bytes reported as settled, over all attempts.
     pub(super) const fn reported(&self) -> u64 {
         self.reported
     }
 
-    /// Counts one more attempt, with no old version yet.
+    /// Counts one more attempt, which has no old version yet.
     pub(super) fn try_again(&mut self) {
         self.old.lens.clear();
         self.tries.count += 1;
     }
 
-    /// True where the sender was asked for it in the present attempt.
+    /// True if the sender was asked for the file in the current attempt.
     pub(super) const fn is_asked(&self) -> bool {
         match self.stage {
             Stage::Opening => false,
@@ -107,7 +107,7 @@ impl Incoming {
         }
     }
 
-    /// The transfer, while content comes.
+    /// Returns the transfer, if content is arriving.
     pub(super) const fn transfer(&self) -> Option<&Transfer> {
         match &self.stage {
             Stage::Running(transfer) => Some(transfer),
@@ -115,7 +115,7 @@ impl Incoming {
         }
     }
 
-    /// The transfer, and all that its steps may touch.
+    /// Returns the running transfer, and the context for its steps.
     pub(super) fn running<'a>(
         &'a mut self,
         cx: &'a mut Context,
@@ -128,7 +128,7 @@ impl Incoming {
         Some((transfer, fx))
     }
 
-    /// The same before `Start`.
+    /// Returns the state before `Start`, and the context for its steps.
     pub(super) fn expected<'a>(
         &'a mut self,
         cx: &'a mut Context,
@@ -141,12 +141,13 @@ impl Incoming {
         Some((expected, fx))
     }
 
-    /// Orders an attempt before the present one, at it, or behind it.
+    /// Compares the number of an attempt with the current attempt: `Less` for earlier attempts, `Greater` for later
+    /// ones.
     pub(super) fn is_at(&self, attempt: u32) -> std::cmp::Ordering {
         attempt.cmp(&self.tries.wants)
     }
 
-    /// True where it was asked for once, by recipe and from its first byte, and nothing has come of it.
+    /// True if the file was requested once, by recipe from its first byte, and has not started yet.
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_special = |expected: &Expected| expected.spec.is_some() || expected.base.is_some();
         let is_special = matches!(&self.stage, Stage::Asked(expected) if is_special(expected));
@@ -155,19 +156,19 @@ impl Incoming {
         is_first && self.how == How::Recipe && !is_special
     }
 
-    /// True where it is on its way in order.
+    /// True if the content arrives in order.
     pub(super) fn comes_in_order(&self) -> bool {
         self.transfer().is_some_and(Transfer::comes_in_order)
     }
 
-    /// True where it is matched against another file's place: then it never waits for its own, or two could wait for
-    /// each other.
+    /// True if the file is matched against another file's path. Then it never waits for its own path, as two files
+    /// could wait for each other.
     pub(super) fn is_guest(&self) -> bool {
         self.similar.as_ref().is_some_and(|similar| similar.kinship.is_some())
     }
 
-    /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only
-    /// if it is large; one whose content alone may differ is compared.
+    /// Returns the version whose interrupted transfer may resume. A file to be sent whole anyway resumes only if it
+    /// is large. A file of which only the content may differ is compared.
     pub(super) fn may_go_on(&self) -> Option<Meta> {
         let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
@@ -176,26 +177,26 @@ impl Incoming {
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
 
-    /// True where it is worth asking which base the old version is: of files longer than `least` bytes. What was
-    /// matched and is doubted has none.
+    /// True if the base of the old version is worth asking for: for whole files, above `least` bytes. A doubted match
+    /// has no base.
     pub(super) fn may_hold_base(&self, least: u64) -> bool {
         let Candidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
         let worthwhile = match self.how {
             How::Recipe => true,
-            // Nothing else needs the old version.
+            // Only the base needs the old version.
             How::Whole => meta.len > least && !self.tries.sought,
             How::Strategy | How::Stronger | How::Tail | How::Changes => false,
         };
         old.is_some() && worthwhile && !is_comparison
     }
 
-    /// The chunker that the sender will most likely use.
+    /// Returns the chunker that the sender will most likely use.
     pub(super) fn expected_spec(&self, strategy: &Strategy) -> ChunkerSpec {
         strategy.chunker(self.candidate.meta.len, None)
     }
 
-    /// Other places where an old version may be, unless one is in place or nothing is to be matched against.
+    /// Returns other places of old versions; none if a version is in place, or nothing is to be matched.
     pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
         let Candidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {

@@ -1,8 +1,8 @@
-//! The files that are wanted: when each comes, what it is matched against, and how often it is tried.
+//! Wanted files: when each is transferred, the data that it is matched against, and its attempts.
 //!
 //! ```text
-//! a candidate ──► (waits for the chart, or for its like) ──► the queue ──► an attempt: Opening ──► Asked ──► Running
-//!     done: Settled                                             failed: Over ──► the next attempt, or Settled
+//! a candidate ──► (waits for the chart, or for a twin) ──► the queue ──► an attempt: Opening ──► Asked ──► Running
+//!     done: Settled                                           failed: Over ──► the next attempt, or Settled
 //! ```
 
 mod attempts;
@@ -42,7 +42,7 @@ use repeats::{Repeats, may_share};
 use start::Offer;
 use under_way::{Lent, UnderWay};
 
-/// All files that are wanted.
+/// All wanted files.
 #[derive(Debug)]
 pub(super) struct Files {
     queue: Queue,
@@ -51,14 +51,14 @@ pub(super) struct Files {
     under_way: UnderWay,
     lent: Lent,
     offer: Option<Offer>,
-    /// Number of new files so far that may share parts.
+    /// Number of new files so far that may share parts with other files.
     may_share: u64,
-    /// Files that were settled and not taken yet.
+    /// Settled files that the tree has not taken yet.
     settled: Vec<Settled>,
 }
 
 impl Files {
-    /// No file; at most so many small ones may be under way at once.
+    /// Creates the state without files; at most `most` small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
         Self {
             queue: Queue::new(most),
@@ -72,12 +72,12 @@ impl Files {
         }
     }
 
-    /// True while no file waits or is under way.
+    /// True if no file waits or is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_idle() && self.repeats.first().is_none()
     }
 
-    /// The lowest number of a file that the sender may still be asked for.
+    /// Returns the lowest number of a file that may still be requested from the sender.
     pub(super) fn first_unasked(&self) -> Option<FileNo> {
         let waiting = [
             self.queue.first(),
@@ -88,12 +88,12 @@ impl Files {
         waiting.into_iter().flatten().min()
     }
 
-    /// The files that were settled since the last call.
+    /// Takes the files settled since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Takes a file that is to come; before it is queued it may have to wait until it can be looked for.
+    /// Takes a wanted file. The file may have to wait for the chart or for a repeat before it is queued.
     pub(super) fn want(&mut self, options: &Options, candidate: Candidate) {
         let is_new = candidate.old.is_none();
         self.may_share += u64::from(is_new && may_share(options, &candidate));
@@ -108,7 +108,7 @@ impl Files {
         }
     }
 
-    /// Goes on with the chart, and queues the files that it cannot help.
+    /// Continues the chart, and queues the files that the chart cannot help.
     pub(super) fn draw(
         &mut self,
         cx: &mut Context,
@@ -120,7 +120,7 @@ impl Files {
         }
     }
 
-    /// Surveys gaps as the window allows, one file's after the other's.
+    /// Surveys gaps as the window allows, file by file.
     pub(super) fn survey_more(&mut self, cx: &mut Context) {
         while let Some((handle, most)) = cx.load.next_gaps() {
             let Some((file, incoming)) = self.under_way.of_mut(handle) else { continue };
@@ -129,8 +129,8 @@ impl Files {
         }
     }
 
-    /// True where a frame that may have overtaken others belongs to the present attempt at its file; it is of no use
-    /// once the attempt that it belongs to is over.
+    /// True if a frame that may have overtaken others belongs to the current attempt at its file. A frame of an
+    /// earlier attempt is of no use.
     pub(super) fn admits_aside(&self, aside: &Aside) -> Result<bool, PeerError> {
         let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };
@@ -184,7 +184,7 @@ impl Files {
         }
     }
 
-    /// Takes a step of a file's transfer; none where it has ended here and the sender cannot know yet.
+    /// Runs a step of a file's transfer, unless the transfer has ended here and the sender cannot know yet.
     fn step(
         &mut self,
         cx: &mut Context,
@@ -200,7 +200,7 @@ impl Files {
         Ok(())
     }
 
-    /// Goes on behind a step: with the end of the transfer, or by putting its result in place.
+    /// Acts on the outcome of a step: ends the transfer, or puts its result in place.
     fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<Outcome>) {
         match outcome {
             Some(Outcome::Failed(setback)) => self.fail(cx, handle, setback),
@@ -211,7 +211,7 @@ impl Files {
         }
     }
 
-    /// Puts a complete file in its place, or finds that it is there, unless its place is lent.
+    /// Commits a complete file, or confirms the version in place, unless the file's path is lent.
     fn try_settle(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let is_guest = incoming.is_guest();
@@ -219,7 +219,8 @@ impl Files {
         if transfer.is_complete(&mut fx) {
             let waits = !transfer.is_identical(&fx) && !is_guest;
             if waits && self.lent.holds(handle, fx.path) {
-                // Who has its place may wait for it, or for one that does: from now on nobody does.
+                // The borrower of this path may wait for this file, directly or through others: from now on no file
+                // waits for it.
                 fx.cx.sources.end(file, None);
                 return;
             }
@@ -275,7 +276,8 @@ impl Files {
         }
     }
 
-    /// Takes the failure of a file at the sender; stale where this side gave up on the same attempt before it knew.
+    /// Takes a failure of a file at the sender. The failure is stale if this end has given up on the same attempt
+    /// already.
     fn sender_failed(
         &mut self,
         cx: &mut Context,
@@ -294,7 +296,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes the answer to work.
+    /// Takes the answer to a piece of work.
     pub(super) fn answer(
         &mut self,
         cx: &mut Context,
@@ -328,7 +330,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes the answer to work of a transfer, if that has not ended.
+    /// Takes the answer to work of a transfer, unless the transfer has ended.
     fn answer_transfer(&mut self, cx: &mut Context, pending: FilePending, answer: Answer) {
         let Some(handle) = pending.handle() else { return };
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
@@ -346,19 +348,19 @@ impl Files {
         self.go_on(cx, handle, outcome);
     }
 
-    /// The transfer of a file that is offered, and neither taken nor of no use.
+    /// Returns the transfer of an offered file, unless it was taken or is of no use.
     fn offer_of(&mut self, file: FileNo) -> Option<&mut Transfer> {
         let offer = self.offer.as_mut().filter(|offer| offer.file == file)?;
         offer.transfer.as_deref_mut()
     }
 
-    /// Takes what is offered of a file; nothing more will be.
+    /// Takes the offered transfer of a file, after which the offer is empty.
     fn take_offer(&mut self, file: FileNo) -> Option<Box<Transfer>> {
         self.offer.as_mut().filter(|offer| offer.file == file)?.transfer.take()
     }
 }
 
-/// True for an answer of the kind that the work asked for.
+/// True if the answer is of the kind that the work asked for.
 fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
     match (pending, answer) {
         (FilePending::SumOld { step, .. }, Answer::Summed(summed)) => {

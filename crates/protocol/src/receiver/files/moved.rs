@@ -1,14 +1,14 @@
-//! Files that moved: what is not in its place here may be elsewhere in the destination, under another name.
+//! Files that moved: a file that is not at its path may be elsewhere in the destination, under another name.
 //!
 //! ```text
 //! a file without an old version ──► waits while Chart looks around ──► the queue ──► OpenOld asks the chart
-//!     there is a twin, or kin ──► an old version like any other: it is matched against, and nothing is believed of it
-//!     there is none           ──► it comes whole
+//!     a twin or kin is found ──► an old version like any other: matched against, and never trusted
+//!     none is found          ──► the file is sent whole
 //! ```
 //!
-//! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files
-//! with an old version do not wait for it. What is below the listed directories is looked at in any case, as it was
-//! looked at for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
+//! The chart is drawn a few thousand names at a time, as ordinary work, once the first such file appears. Files with an
+//! old version do not wait for the chart. Names below the listed directories are always looked at, as they were for the
+//! list. The number of other names is bounded by the bytes of wanted files (docs/decisions/0022).
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ use crate::receiver::pending::FilePending;
 
 use super::candidate::Candidate;
 
-/// Files that may have moved, and what is known of the destination.
+/// Files that may have moved, and the chart of the destination.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     chart: Chart,
-    /// Files that wait for it.
+    /// Files that wait for the chart.
     waiting: BTreeMap<FileNo, Candidate>,
-    /// Names looked at for it.
+    /// Number of names looked at for the chart.
     names: u64,
     has_files: bool,
-    /// Length in bytes of all files that were to be looked for.
+    /// Length in bytes of all files to be searched for.
     wanted_bytes: u64,
     twins: Luck,
     kin: Luck,
@@ -48,7 +48,7 @@ enum Chart {
     Left(Unseen),
 }
 
-/// Right and wrong guesses.
+/// Numbers of right and wrong guesses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Luck {
     hits: u32,
@@ -61,26 +61,27 @@ impl Luck {
     }
 }
 
-/// Names looked at in one piece of work.
+/// Number of names to look at in one piece of work.
 const NAMES_AT_ONCE: u64 = 8 << 10;
-/// Names away from the listed directories that are looked at whatever is wanted.
+/// Number of names outside the listed directories that are looked at in any case.
 const FAR_NAMES: u64 = 16 << 10;
-/// Bytes wanted that are worth a look at one more such name: a look may take a disk as long as these take a line.
+/// Wanted bytes that justify a look at one more name outside the listed directories: a look may take a disk as long
+/// as these bytes take a line.
 const BYTES_FOR_NAME: u64 = 64 << 10;
-/// Most of them, whatever a sender says that it has.
+/// Most names looked at outside the listed directories, whatever lengths a sender claims.
 const MOST_FAR_NAMES: u64 = 1 << 20;
-/// Wrong guesses that are borne; each hit makes up for two.
+/// Number of wrong guesses allowed; each right guess allows two more.
 const MISSES_BORNE: u32 = 16;
-/// A guess that brought less than this share of a file was wrong.
+/// Divisor of a file's length: a guess that matched less than this share of the file was wrong.
 const HIT_SHARE: u64 = 8;
 
 impl Moved {
-    /// The lowest number that waits.
+    /// Returns the lowest number of a waiting file.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.waiting.keys().next().copied()
     }
 
-    /// The weakest guess that may be made.
+    /// Returns the weakest relation by which a file may still be guessed.
     pub(super) fn most(&self) -> Option<Kinship> {
         match () {
             () if self.twins.is_out() => None,
@@ -89,7 +90,7 @@ impl Moved {
         }
     }
 
-    /// Learns from how much of a file its `kinship` brought, in bytes.
+    /// Counts a guess by `kinship` as right or wrong, by the `matched` bytes of a file of `len` bytes.
     pub(super) fn learn(&mut self, kinship: Kinship, matched: u64, len: u64) {
         let luck = match kinship {
             Kinship::Repeat => return,
@@ -102,7 +103,7 @@ impl Moved {
 }
 
 impl Moved {
-    /// Hands a file on, unless it has to wait until it can be looked for.
+    /// Returns a file at once, unless the file has to wait for the chart.
     pub(super) fn admit(&mut self, options: &Options, candidate: Candidate) -> Option<Candidate> {
         if !self.may_have_moved(options, &candidate) {
             return Some(candidate);
@@ -112,8 +113,8 @@ impl Moved {
         None
     }
 
-    /// True for a new file that is worth a look. Strategies of the papers look for nothing: they are here to be
-    /// compared.
+    /// True if a file is new and worth a search. Strategies from papers search for nothing: they only serve
+    /// comparisons.
     fn may_have_moved(&self, options: &Options, candidate: &Candidate) -> bool {
         candidate.old.is_none()
             && candidate.beside.is_none()
@@ -124,8 +125,8 @@ impl Moved {
             && self.most().is_some()
     }
 
-    /// Goes on with the chart while files wait for it that it may help; the others are returned. The directories `near`
-    /// are brought over, and `known` names are listed.
+    /// Continues the chart while it may help waiting files; then returns these files. The list has `known` names, and
+    /// `near` returns the directories being brought over.
     pub(super) fn draw(
         &mut self,
         cx: &mut Context,
@@ -146,7 +147,7 @@ impl Moved {
             cx.ask(Work::Chart { near, names: NAMES_AT_ONCE }, FilePending::Chart);
             return Vec::new();
         }
-        // A first copy finds nothing there, and need not look.
+        // A first copy finds no files in the chart, and need not search.
         let has_files = self.has_files;
         let all = std::mem::take(&mut self.waiting).into_values();
         all.map(|candidate| Candidate { may_have_moved: has_files, ..candidate }).collect()
@@ -158,7 +159,7 @@ impl Moved {
         names.min(MOST_FAR_NAMES)
     }
 
-    /// Takes what was looked at.
+    /// Takes the names that were looked at.
     pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
         self.names = self.names.saturating_add(names);
         self.chart = Chart::Left(unseen);

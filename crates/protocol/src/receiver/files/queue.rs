@@ -1,4 +1,4 @@
-//! The files that are wanted, until it is their turn.
+//! The wanted files until their turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,25 @@ use crate::message::FileNo;
 
 use super::candidate::Candidate;
 
-/// Most bytes of small files under way at once: bounds what their indexes take.
+/// Most bytes of small files under way at once, which bounds the memory for their indexes.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
 
-/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody
-/// up.
+/// Files that wait for their turn, in listed order. Large files wait apart, so that they hold up no small file.
 #[derive(Debug)]
 pub(super) struct Queue {
     most_small: usize,
     small: BTreeMap<FileNo, Candidate>,
     large: BTreeMap<FileNo, Candidate>,
     active: Active,
-    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together,
-    /// then each of the others alone, the shortest first.
+    /// Files under way that found no room and wait until nothing else is under way. First come the files of one
+    /// block, all together; then each other file alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
     alone: Option<FileNo>,
-    /// Files that found no room even so, and wait until names have been deleted.
+    /// Files that found no room even alone, and wait until names have been deleted.
     parked: Vec<FileNo>,
 }
 
-/// Files under way.
+/// Counts of files under way.
 #[derive(Debug, Default)]
 struct Active {
     small: usize,
@@ -46,7 +45,7 @@ impl Active {
 }
 
 impl Queue {
-    /// A queue of no file; at most so many small ones may be under way at once.
+    /// Creates an empty queue; at most `most` small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
         let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
         let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
@@ -60,7 +59,7 @@ impl Queue {
         queue.insert(candidate.file, candidate);
     }
 
-    /// The lowest number that waits.
+    /// Returns the lowest number of a waiting file.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
     }
@@ -69,7 +68,7 @@ impl Queue {
         self.first().is_none() && self.active.small == 0 && self.active.large == 0
     }
 
-    /// The next one, if one more may be under way.
+    /// Returns the next file, if one more may be under way.
     pub(super) fn pop(&mut self) -> Option<Candidate> {
         if self.alone.is_some() {
             return None;
@@ -91,12 +90,12 @@ impl Queue {
         Some(candidate)
     }
 
-    /// Number of files at work.
+    /// Number of files under way that do not wait for room.
     fn at_work(&self) -> usize {
         self.active.small + self.active.large - self.crowded.len()
     }
 
-    /// Has a file that found no room wait until there is nothing else under way, unless nothing else is.
+    /// Makes a file that found no room wait until nothing else is under way. Returns false if nothing else is.
     pub(super) fn wait_for_room(&mut self, candidate: &Candidate) -> bool {
         let waits = self.at_work() > 1 || !self.crowded.is_empty();
         if waits {
@@ -110,8 +109,8 @@ impl Queue {
         self.crowded.insert((goes_alone, meta.len, *file));
     }
 
-    /// Has a file that found no room, though nothing else was under way, wait until names have been deleted; so many at
-    /// most as may be under way.
+    /// Makes a file that found no room, though nothing else was under way, wait until names have been deleted.
+    /// Returns false if `MAX_ACTIVE_FILES` files wait already.
     pub(super) fn park(&mut self, candidate: &Candidate) -> bool {
         let has_room = self.parked.len() < MAX_ACTIVE_FILES;
         if has_room {
@@ -121,12 +120,12 @@ impl Queue {
         has_room
     }
 
-    /// The files that wait for deletions.
+    /// Takes the files that wait for deletions.
     pub(super) fn take_parked(&mut self) -> Vec<FileNo> {
         std::mem::take(&mut self.parked)
     }
 
-    /// A file that was parked is under way again, and waits for room if there may be more now.
+    /// Counts a parked file as under way again; with `has_more` room, the file waits for its turn.
     pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
         self.active.add(candidate);
         if has_more {
@@ -134,7 +133,7 @@ impl Queue {
         }
     }
 
-    /// The files that waited for room, and are to be tried again now.
+    /// Returns the files that waited for room and are to be tried again now.
     pub(super) fn with_room(&mut self) -> Vec<FileNo> {
         if self.at_work() > 0 {
             return Vec::new();
@@ -148,7 +147,7 @@ impl Queue {
         small.into_iter().map(|(.., file)| file).collect()
     }
 
-    /// Counts a file that is not under way any more.
+    /// Counts a file that is no longer under way.
     pub(super) fn settled(&mut self, candidate: &Candidate) {
         self.alone.take_if(|file| *file == candidate.file);
         if candidate.is_large() {
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!(queue.with_room(), [FileNo(0), FileNo(1)]);
         assert_eq!(queue.with_room(), []);
         files[..2].iter().for_each(|file| queue.settled(file));
-        // The shorter one first, and nothing beside it.
+        // The shorter file comes first, and alone.
         assert_eq!(queue.with_room(), [FileNo(3)]);
         queue.push(candidate(4, 1));
         assert!(queue.pop().is_none());

@@ -1,12 +1,12 @@
-//! Files that come more than once in a run: a new one that is as long as one before it may be the same.
+//! Files that repeat in a run: a new file of the same length as an earlier new file may have the same content.
 //!
 //! ```text
 //! the first new file of a length ──► the queue ──► it is in place
 //!     another of that length ──────────────────────────► waits until then, and is matched against it by recipe
 //! ```
 //!
-//! Nothing is believed of such a guess: what is not found there is sent, and all is proven. A wrong one costs a recipe,
-//! so only so many bytes are guessed in vain (docs/decisions/0028).
+//! A guess is never trusted: content that the first file lacks is sent, and all content is proven. A wrong guess costs a
+//! recipe, so the bytes of wrong guesses are bounded (docs/decisions/0028).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,10 +20,10 @@ use crate::receiver::guesses::Guesses;
 
 use super::candidate::Candidate;
 
-/// The first new file of each length in this run, and those that wait for one.
+/// The first new file of each length in this run, and the files that wait for one of these.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    /// By length in bytes.
+    /// The first files, by length in bytes.
     firsts: HashMap<u64, First>,
     waiting: BTreeMap<FileNo, Candidate>,
     guesses: Guesses,
@@ -35,26 +35,26 @@ enum First {
     InPlace(RelPath),
 }
 
-/// Length in bytes of wrong guesses that are borne.
+/// Bytes of wrong guesses allowed.
 const WRONG_BYTES_BORNE: u64 = 256 << 20;
 
-/// True where a file of `len` bytes may be guessed at. The first guess is free, however long the file is.
+/// True if a file of `len` bytes may be guessed about. The first guess is free, however long the file is.
 const fn have_room(guesses: &Guesses, len: u64) -> bool {
     guesses.are_free() || guesses.have_room(len, WRONG_BYTES_BORNE)
 }
 
-/// True where there is no room, and may be some when the guesses under way are over.
+/// True if there is no room for a guess now, but may be once the guesses under way are over.
 const fn may_get_room(guesses: &Guesses, len: u64) -> bool {
     !have_room(guesses, len) && guesses.are_open()
 }
 
 impl Repeats {
-    /// The lowest number that waits.
+    /// Returns the lowest number of a waiting file.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.waiting.keys().next().copied()
     }
 
-    /// A file that need not wait any more.
+    /// Returns a file that no longer needs to wait.
     fn take_free(&mut self) -> Option<Candidate> {
         let waits = |candidate: &Candidate| match self.firsts.get(&candidate.meta.len) {
             Some(First::UnderWay(_)) => true,
@@ -67,7 +67,7 @@ impl Repeats {
 }
 
 impl Repeats {
-    /// Hands a file on to the queue, unless it may be a repeat of one under way: then it waits.
+    /// Returns a file for the queue, unless it may repeat a file under way and has to wait.
     pub(super) fn admit(
         &mut self,
         options: &Options,
@@ -100,9 +100,8 @@ impl Repeats {
         Some(candidate)
     }
 
-    /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched. A guess
-    /// about it is over as well, and what waits for it need not any more: the first of that is returned by
-    /// [`next_free`](Self::next_free).
+    /// Ends an attempt at a file, or the file; `done` is the path of the finished file and its matched bytes. A guess
+    /// about the file ends too. Files that waited for it are then returned by [`next_free`](Self::next_free).
     pub(super) fn end(
         &mut self,
         (file, len): (FileNo, u64),
@@ -121,7 +120,7 @@ impl Repeats {
         }
     }
 
-    /// A file for the queue that need not wait any more.
+    /// Returns a file for the queue that no longer needs to wait.
     pub(super) fn next_free(&mut self, options: &Options) -> Option<Candidate> {
         loop {
             let candidate = self.take_free()?;
@@ -132,14 +131,14 @@ impl Repeats {
     }
 }
 
-/// True for a file that is new, longer than a block, and in its place once it is complete.
+/// True if a file is new, longer than a block, and put in place as soon as it is complete.
 fn may_repeat(options: &Options, candidate: &Candidate) -> bool {
     candidate.old.is_none()
         && candidate.meta.len > u64::from(WHOLE_BLOCK_BYTES)
         && is_matched(options, candidate)
 }
 
-/// True for a file that may be matched against others of the run, which are in their places once they are complete.
+/// True if a file may be matched against other files of the run, which are put in place as soon as they are complete.
 fn is_matched(options: &Options, candidate: &Candidate) -> bool {
     candidate.beside.is_none()
         && !options.whole_file
@@ -148,11 +147,11 @@ fn is_matched(options: &Options, candidate: &Candidate) -> bool {
         && options.strategy.conversation == Conversation::Recipe
 }
 
-/// Length in bytes from which on a file may share parts, and a new one come by recipe: two round trips more are little
-/// beside it.
+/// Least length in bytes of a file that may share parts, and of a new file sent by recipe. At this length two more
+/// round trips cost little.
 const SHARED_FROM_BYTES: u64 = 1 << 20;
 
-/// True for a file that may share parts with others of the run: a new one, or what one gained.
+/// True if a file may share parts with other files of the run: a new file, or the added part of a changed file.
 pub(super) fn may_share(options: &Options, candidate: &Candidate) -> bool {
     candidate.meta.len >= SHARED_FROM_BYTES && is_matched(options, candidate)
 }

@@ -1,5 +1,5 @@
-//! Parts that files of a run share travel once: new files come by recipe for that, though nothing is there to match
-//! them against (docs/decisions/0036).
+//! Parts that files of a run share are sent once. For that, new files are sent by recipe although they have no old
+//! version (docs/decisions/0036).
 
 use crate::message::How;
 use crate::receiver::ask::Work;
@@ -11,17 +11,17 @@ use super::Files;
 use super::incoming::Incoming;
 use super::repeats::may_share;
 
-/// Length in bytes from which on a new file comes by recipe though it is alone: for what it has more than once. For a
-/// shorter one two round trips more are much, and it has little. None does where checksums are compared: of a file that
-/// goes whole the sender keeps the digest, and does not read it for the next run.
+/// Least length in bytes of a single new file sent by recipe, for content that repeats within the file. For a shorter
+/// file, two more round trips cost much and repeats are few. With `--checksum` no single file is sent by recipe: the
+/// sender keeps the digest of a file sent whole, and need not read that file in the next run.
 const ALONE_FROM_BYTES: u64 = 4 << 20;
 
-/// Begins to share what a file has with others of the run, of which `count` are known to be new; false where it does
-/// not. A new one comes by recipe then, for that or for what it has more than once. One that a killed run left a part
-/// of shares nothing.
+/// Makes a file share content with other files of the run, of which `count` are known to be new. Returns false if the
+/// file shares nothing. A new file that shares is sent by recipe, also for content that repeats within the file. A
+/// file with a leftover of a killed run shares nothing.
 pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
-    // One whose old version is empty, or cannot be read, would come whole as well.
+    // A file with an empty or unreadable old version would be sent whole too.
     let is_empty = incoming.old.len_of(incoming.old.first_part()) == 0;
     let (len, is_new) = (candidate.meta.len, candidate.old.is_none() || is_empty);
     let known = usize::from(incoming.old.in_place) + usize::from(incoming.similar.is_some());
@@ -34,14 +34,14 @@ pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u6
         && cx.sources.have_room((len, is_new), options.compress);
     if shares {
         cx.sources.begin(candidate.file, (len, is_new));
-        // Whatever else it is matched against came in this run.
+        // All further old versions arrived in this run: none is a leftover.
         incoming.old.left_at = u64::MAX;
     }
     shares
 }
 
 impl Files {
-    /// Opens what files wait for and what is in place by now.
+    /// Opens sources that files wait for, once these sources are in place.
     pub(crate) fn open_sources(&mut self, cx: &mut Context) {
         while let Some((file, source)) = cx.sources.next_ready() {
             let Some(handle) = self.under_way.get(&file).map(|incoming| incoming.handle) else {
@@ -57,10 +57,10 @@ impl Files {
         }
     }
 
-    /// Goes on with one more old version, or without it.
+    /// Continues a transfer with one more old version, or without.
     pub(super) fn opened_more(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        // As it is, it does not face the data of a file with holes.
+        // A file opened late is in its own order, which does not correspond to the packed data of a file with holes.
         incoming.old.lens.extend(len.filter(|_| !incoming.old.is_viewed));
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
         transfer.index_more(&mut fx);

@@ -1,4 +1,4 @@
-//! The beginning of transfers: what the sender starts, and what it offered.
+//! The beginning of transfers, by a `Start` of the sender or by an offer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::work::{Handle, Setback, Then};
 use super::Files;
 use super::incoming::{Incoming, Stage, UNFIT};
 
-/// True for a version that is described as a sender opens it: by no more than its content needs.
+/// True if the metadata has only the fields that a sender tells of an opened file.
 fn is_plain_file(meta: &Meta) -> bool {
     meta.user.is_none() && meta.group.is_none() && meta.more.is_none() && meta.is_file()
 }
 
-/// The version that was opened, with what only the list tells of the file.
+/// Returns the metadata of the opened version, with the fields that only the list has.
 fn renewed(cx: &Context, listed: &Meta, opened: Meta) -> Meta {
     let Meta { user, group, more, .. } = listed.clone();
     let mode = cx.setting.options.metadata.chmod.applied(opened.mode, &opened.kind);
     Meta { mode, user, group, more, ..opened }
 }
 
-/// Refuses a start that is not an answer to what was asked; what was.
+/// Returns the request that a start answers. Errors: `Unexpected` if the start does not answer a request.
 fn check_start<'a>(
     cx: &Context,
     incoming: &'a Incoming,
@@ -60,8 +60,8 @@ fn check_start<'a>(
     Ok(expected)
 }
 
-/// The data map of a file, if the sender told the map. Only a file that comes by recipe, or whole in several blocks,
-/// can have a map.
+/// Returns the data map of a file, if the sender told the map. Only a file sent by recipe, or whole in several
+/// blocks, can have a map.
 fn told_map(
     cx: &Context,
     expected: &Expected,
@@ -79,8 +79,7 @@ fn told_map(
 }
 
 impl Files {
-    /// Begins the transfer of a file that the sender was asked for. An attempt may have ended here while its beginning
-    /// was on the way.
+    /// Begins the transfer of a requested file. A start of an attempt that has ended here is ignored.
     pub(super) fn start(
         &mut self,
         cx: &mut Context,
@@ -113,7 +112,8 @@ impl Files {
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }
-        // One that comes in one piece has no handle: what is open of its base would stay open.
+        // A file sent in one piece is put in place without a handle: its base, opened under a handle, would stay
+        // open.
         let is_single =
             how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
         let holds = expected.kept.is_some() || is_single && expected.base.is_some();
@@ -137,7 +137,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes a transfer for the one of an attempt, and goes on with what is known by now.
+    /// Makes a transfer the running one of an attempt, and starts all steps that are possible by now.
     fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<Transfer>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let stage = std::mem::replace(&mut incoming.stage, Stage::Running(transfer));
@@ -151,7 +151,7 @@ impl Files {
         self.go_on(cx, handle, outcome);
     }
 
-    /// Goes on with what was told before it was wanted.
+    /// Begins a transfer from content that was offered before the request.
     pub(super) fn begin_offered(
         &mut self,
         cx: &mut Context,
@@ -168,7 +168,7 @@ impl Files {
         self.run(cx, handle, transfer);
     }
 
-    /// Fails an attempt at a file that has outgrown its place among small ones.
+    /// Fails an attempt at a file that has grown too long for a small file.
     pub(super) fn outgrown(&mut self, cx: &mut Context, handle: Handle) {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
         let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
@@ -176,7 +176,8 @@ impl Files {
         self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
     }
 
-    /// Takes the offer of a file; entries below `listed.end` were listed, those below `listed.start` are settled.
+    /// Takes the offer of a file. Entries below `listed.end` are listed, and entries below `listed.start` are
+    /// settled.
     pub(crate) fn offered(
         &mut self,
         cx: &mut Context,
@@ -189,7 +190,7 @@ impl Files {
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
             return Err(PeerError::Unexpected("offer"));
         }
-        // One that was cut before its sender knew the limits is sent again.
+        // An offer that was cut before the sender knew the limits is sent again.
         let takes_offers = cx.setting.takes_offers && cx.setting.limits.admit(&spec);
         let incoming = self.under_way.get(&file);
         let is_late = incoming.is_none() && file.0 < listed.start;
@@ -200,23 +201,23 @@ impl Files {
             .then(|| Box::new(Transfer::new(meta.clone(), how, None, cx)));
         self.offer = Some(Offer { file, transfer });
         if is_answer && takes_offers {
-            // The sender had not heard the question, and takes this for the answer.
+            // The sender had not received the request, and takes the offer for the answer.
             self.start(cx, file, meta, how)?;
         }
         Ok(())
     }
 }
 
-/// True for a file that was opened so long though it was listed as small: it is under way among many small ones, and
-/// would hold what only a few may.
+/// True if a file listed as small is `len` bytes long when opened: it would be under way among many small files, but
+/// take the memory of a large file.
 fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
 }
 
-/// The one file that was offered in this session.
+/// The single offered file of a session.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) file: FileNo,
-    /// The transfer that it comes to, until that is taken or of no use any more.
+    /// The transfer from the offer, until it is taken or of no use.
     pub(super) transfer: Option<Box<Transfer>>,
 }

@@ -1,4 +1,4 @@
-//! The files under way, by their numbers and by the handles of their attempts.
+//! The files under way, by number and by the handle of the current attempt.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Index;
@@ -36,7 +36,7 @@ impl UnderWay {
         self.files.get_mut(file)
     }
 
-    /// Takes a file that is settled.
+    /// Removes a settled file.
     pub(super) fn remove(&mut self, file: FileNo) -> Option<Incoming> {
         let incoming = self.files.remove(&file)?;
         self.unasked.remove(&file);
@@ -44,7 +44,7 @@ impl UnderWay {
         Some(incoming)
     }
 
-    /// A handle for a new attempt at a file, and the file.
+    /// Begins a new attempt at a file; returns its handle and the file.
     pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut Incoming) {
         let handle = self.next_handle();
         self.next_handle += 1;
@@ -54,29 +54,29 @@ impl UnderWay {
         (handle, incoming)
     }
 
-    /// The handle that the next attempt gets.
+    /// Returns the handle of the next attempt.
     pub(super) const fn next_handle(&self) -> Handle {
         Handle(self.next_handle)
     }
 
-    /// Ends an attempt: what comes of it is nobody's.
+    /// Ends an attempt: later answers to its work are ignored.
     pub(super) fn close(&mut self, handle: Handle) {
         self.handles.remove(&handle);
     }
 
-    /// The file that holds this handle, unless that attempt has ended.
+    /// Returns the file of this handle, unless the attempt has ended.
     pub(super) fn of_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut Incoming)> {
         let file = *self.handles.get(&handle)?;
         Some((file, self.files.get_mut(&file).expect("handles name files")))
     }
 
-    /// The sender is asked for a file.
+    /// Notes that the sender is asked for a file.
     pub(super) fn asked(&mut self, file: FileNo) -> &mut Incoming {
         self.unasked.remove(&file);
         self.files.get_mut(&file).expect("the caller has the file")
     }
 
-    /// The lowest number of a file that the sender has not been asked for.
+    /// Returns the lowest number of a file that was not requested from the sender.
     pub(super) fn first_unasked(&self) -> Option<FileNo> {
         self.unasked.first().copied()
     }
@@ -90,24 +90,25 @@ impl Index<&FileNo> for UnderWay {
     }
 }
 
-/// Places that are lent, and the files that wait for them.
+/// Paths that are lent, because files of other names are matched against them, and the complete files that wait for
+/// these paths.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
-    /// Places, and the number of files that are matched against each.
+    /// Lent paths, each with the number of files matched against it.
     places: HashMap<RelPath, usize>,
-    /// Files that are complete, but for their places being lent.
+    /// Complete files whose paths are lent.
     held: BTreeSet<Handle>,
 }
 
 impl Lent {
-    /// Lends the place of a file of another name.
+    /// Lends the path of a file of another name.
     pub(super) fn lend(&mut self, similar: &Similar) {
         if similar.kinship.is_some() {
             *self.places.entry(similar.path.clone()).or_default() += 1;
         }
     }
 
-    /// True where a file that is complete must not take its place yet; then it is held.
+    /// True if a complete file must not take its path yet; the file then waits.
     pub(super) fn holds(&mut self, handle: Handle, path: &RelPath) -> bool {
         let is_lent = self.places.contains_key(path);
         if is_lent {
@@ -116,7 +117,7 @@ impl Lent {
         is_lent
     }
 
-    /// Takes a place back; the files that may go on.
+    /// Takes a path back; returns the waiting files that may continue.
     pub(super) fn take_back(&mut self, similar: Option<Similar>) -> BTreeSet<Handle> {
         let Some(Similar { path, kinship: Some(_), .. }) = similar else { return BTreeSet::new() };
         let Some(count) = self.places.get_mut(&path) else { return BTreeSet::new() };

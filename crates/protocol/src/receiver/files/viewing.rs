@@ -18,8 +18,8 @@ use super::Files;
 use super::incoming::{Stage, UNFIT};
 
 impl Files {
-    /// Takes the next runs of data of a file that was asked for. A file that was listed as small, and has more runs
-    /// than a small file can have, has outgrown its place among the many small files under way.
+    /// Takes the next data runs of a requested file. A file listed as small that has more runs than a small file can
+    /// have is treated as grown.
     pub(super) fn holes(
         &mut self,
         cx: &mut Context,
@@ -53,7 +53,7 @@ impl Files {
         Ok(())
     }
 
-    /// Asks the worker to read the old versions of a file in the order of data in `map`.
+    /// Asks the driver to read the old versions of a file in the order of data in `map`.
     pub(super) fn view(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
         let handle = self.under_way[&file].handle;
         cx.ask(Work::View { handle, map }, FilePending::View(handle));
