@@ -1,4 +1,5 @@
-//! Chunks that come again in a file: they are asked for once, and copied when all is here (docs/decisions/0056).
+//! Chunks that repeat within a file: each is requested once, and copied once the file is otherwise complete
+//! (docs/decisions/0056).
 
 use deltic_core::ChunkPrefix;
 
@@ -7,30 +8,30 @@ use crate::receiver::recent::Recent;
 /// Prefix of a chunk, and its length in bytes.
 type Name = (ChunkPrefix, u32);
 
-/// The chunks of a file that were asked for, and those that are the same.
+/// The requested chunks of a file, and later chunks equal to them.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// Numbers of the chunks that were asked for last; none of one that fills the file for long. Zeros do not travel,
-    /// and long runs of what is alike are told against old.
+    /// Numbers of the latest requested chunks; `None` for a chunk that fills the file for long. Zeros are not sent,
+    /// and long runs of equal chunks are sent as deltas against the old versions.
     asked: Recent<Name, Option<u32>, MAX_ASKED>,
-    /// Chunks that wait, each with the one before it that is the same.
+    /// Waiting chunks, each with the earlier chunk that it equals.
     waiting: Vec<(u32, u32)>,
-    /// The chunk that was looked for last.
+    /// The chunk that was looked at last.
     last: Option<Name>,
 }
 
-/// Half of the chunks of a file that are remembered as asked for: all take some megabytes.
+/// Half of the number of requested chunks to remember; the whole table takes some megabytes.
 const MAX_ASKED: usize = 1 << 15;
 
 impl Again {
-    /// Looks at the next chunk, which may be as long as any: two like that in a row fill the file.
+    /// Looks at the next chunk. Two equal chunks in a row, of the longest length, mean that the chunk fills the file.
     pub(super) fn pass(&mut self, name: Name, is_longest: bool) {
         if self.last.replace(name) == Some(name) && is_longest {
             self.asked.note(name, None);
         }
     }
 
-    /// True if a chunk need not be asked for: it waits then. Else it is remembered.
+    /// True if a chunk equals a requested chunk and now waits for it. Otherwise the chunk is remembered as requested.
     pub(super) fn waits(&mut self, chunk: u32, name: Name) -> bool {
         match self.asked.get(&name) {
             Some(Some(of)) => {
@@ -45,12 +46,12 @@ impl Again {
         }
     }
 
-    /// Number of chunks that wait.
+    /// Number of waiting chunks.
     pub(super) const fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The chunks that wait, each with the one that it is.
+    /// Takes the waiting chunks, each with the chunk that it equals.
     pub(super) fn take(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.waiting)
     }

@@ -1,4 +1,4 @@
-//! The new version in the making: which of its bytes are in place, and which copies wait.
+//! The new version in the making: the bytes in place, and the copies that wait.
 
 use deltic_core::delta::{DeltaOp, WriteCover};
 use deltic_core::recipe::Chunk;
@@ -19,37 +19,37 @@ pub(super) struct Assembly {
     cover: WriteCover,
     pub(super) matched: Matched,
     pub(super) literal: u64,
-    /// Copies that may never be needed: everything matched so far lies where it lay in the version in place.
+    /// Copies that may prove unnecessary, because all matches so far lie at the same offset in the version in place.
     held: Option<Vec<DeltaOp>>,
-    /// Copies and writes that are not answered.
+    /// Number of copies and writes under way.
     jobs: usize,
     /// The order of copies and writes.
     turn: Turn,
 }
 
-/// Chunks of a payload that came.
+/// Received chunks of a payload.
 #[derive(Debug)]
 pub(super) struct Literals {
-    /// Their numbers, and their places in new.
+    /// Numbers of the chunks, followed by their places in the new version.
     pub(super) chunks: Vec<u32>,
     pub(super) pieces: Vec<Piece>,
     pub(super) payload: Payload,
-    /// Length of all of them in bytes.
+    /// Length of the chunks in bytes.
     pub(super) bytes: usize,
 }
 
-/// Bytes of a file that the receiver has.
+/// Bytes of a file that the receiver already has.
 #[derive(Debug)]
 pub(super) struct Matched {
     pub(super) bytes: u64,
-    /// Bytes of these that an interrupted run had left.
+    /// Bytes of the matched bytes that an interrupted run left.
     pub(super) resumed: u64,
-    /// The place in the old versions from which on they are what killed runs left.
+    /// The offset in the old versions at which leftovers of killed runs begin.
     left_at: u64,
 }
 
 impl Matched {
-    /// Counts bytes that were found in old from `start` on.
+    /// Counts bytes found in the old versions from `start` on.
     pub(super) const fn in_old(&mut self, start: u64, len: u64) {
         self.bytes += len;
         if start >= self.left_at {
@@ -59,7 +59,7 @@ impl Matched {
 }
 
 impl Assembly {
-    /// A new version of which nothing is in place.
+    /// Creates a new version without any bytes in place.
     pub(super) fn new(new: New, turn: Turn) -> Self {
         Self {
             cover: WriteCover::new(new.told_len()),
@@ -72,23 +72,23 @@ impl Assembly {
         }
     }
 
-    /// Sets the place in the old versions from which on they are what killed runs left.
+    /// Sets the offset in the old versions at which leftovers of killed runs begin.
     pub(super) const fn left_at(&mut self, left_at: u64) {
         self.matched.left_at = left_at;
     }
 
-    /// Takes the first `from` bytes as they are: only what lies behind is to come.
+    /// Takes the first `from` bytes as they are, so that only the bytes after them are transferred.
     pub(super) fn begin_at(&mut self, from: u64) {
         (self.new.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
-    /// Copies at once: the new version is in the making, so it is not the one in place.
+    /// Makes copies at once from now on: the new version is partly written, so it is not the version in place.
     pub(super) fn hold_nothing(&mut self) {
         self.held = None;
     }
 
-    /// Counts bytes that are in place since an interrupted run.
+    /// Counts bytes that an interrupted run left in place.
     pub(super) fn keep(&mut self, start: u64, len: u64) {
         self.matched.bytes += len;
         self.matched.resumed += len;
@@ -101,17 +101,17 @@ impl Assembly {
         covered.expect("a group or chunk comes once, in its own place");
     }
 
-    /// Bytes that are found or have arrived.
+    /// Number of bytes that are matched, received or in holes.
     pub(super) fn settled(&self) -> u64 {
         self.matched.bytes + self.literal + self.hole_bytes()
     }
 
-    /// Bytes of holes that are not transferred.
+    /// Number of bytes in holes that are not transferred.
     pub(super) fn hole_bytes(&self) -> u64 {
         self.new.len - self.new.told_len()
     }
 
-    /// True while copies or writes are not answered.
+    /// True while copies or writes are under way.
     pub(super) const fn is_busy(&self) -> bool {
         self.jobs > 0
     }
@@ -121,19 +121,20 @@ impl Assembly {
         self.cover.is_complete()
     }
 
-    /// True while copies are held.
+    /// True while copies are held back.
     pub(super) const fn holds(&self) -> bool {
         self.held.is_some()
     }
 
-    /// True where the version in place, of `len` bytes, is the new one already.
+    /// True if the version in place, of `len` bytes, equals the new version.
     pub(super) fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
         let told = self.new.told_len();
         held == Some(told) && len == Some(told)
     }
 
-    /// Copies what was found, or holds it while it may turn out that nothing changed; `index` names the chunks of old.
+    /// Makes the copies found, or holds them back while the file may prove unchanged. `index` names the chunks of the
+    /// old versions.
     pub(super) fn copy(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -167,20 +168,20 @@ impl Assembly {
         }
     }
 
-    /// Copies what comes again within the new version, all of which is there once.
+    /// Copies bytes that repeat within the new version, which is otherwise complete.
     pub(super) fn repeat(&mut self, fx: &mut FileContext<'_>, ops: &[DeltaOp]) {
         for runs in batches(ops) {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
             let work = Work::Repeat { handle, path, new: self.new.clone(), runs };
-            // The first has what is held back written, which the others read.
+            // The first repeat writes out data held back, which the other repeats read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
             fx.cx.ask_to_write(Turn::Own, work, pending);
         }
     }
 
-    /// Writes literals; before each of them it makes those copies of `between` that lie before it in the new version.
+    /// Writes literals. Before each literal, the copies of `between` that lie before it in the new version are made.
     pub(super) fn write(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -197,7 +198,7 @@ impl Assembly {
         fx.cx.ask_to_write(self.turn, work, pending);
     }
 
-    /// Counts work that writes and is asked for elsewhere.
+    /// Counts a write that another part asks for.
     pub(super) const fn begin_job(&mut self) {
         self.jobs += 1;
     }
@@ -208,7 +209,7 @@ impl Assembly {
     }
 }
 
-/// Chunks that copies bring, in their places in new.
+/// Returns the chunks that copies bring, with their places in the new version.
 fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
     let chunks = runs.iter().flat_map(|run| {
         index.chunks_in(run.old).map(|(span, fingerprint)| KeptChunk {
@@ -217,7 +218,7 @@ fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
         })
     });
     let mut chunks: Vec<_> = chunks.collect();
-    // Many of them wait.
+    // Many of these lists wait.
     chunks.shrink_to_fit();
     chunks
 }

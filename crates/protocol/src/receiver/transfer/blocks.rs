@@ -1,4 +1,4 @@
-//! A file that comes whole, in blocks of one length.
+//! A file that is sent whole, in blocks of one length.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,11 +18,11 @@ pub(super) struct Blocks {
     new: New,
     /// Length in bytes of the transferred content of the new version.
     len: u64,
-    /// Their fingerprints; `None` while a block is being written.
+    /// Fingerprints by block number; `None` while a block is being written.
     named: HashMap<u32, Option<Fingerprint>>,
-    /// True where they were asked for, so that they may come beside each other, and behind their end.
+    /// True if the blocks were requested, so that they may arrive in any order, and after `End`.
     asked: bool,
-    /// The bytes of a file that is one block, until its end comes.
+    /// The bytes of a file of one block, until its end arrives.
     body: Option<Payload>,
     is_whole: bool,
 }
@@ -33,7 +33,7 @@ impl Blocks {
         Self { new, len, named: HashMap::new(), asked: false, body: None, is_whole }
     }
 
-    /// Length of a block, in bytes.
+    /// Length of a block in bytes.
     const fn block(&self) -> u64 {
         self.new.spec.max_len() as u64
     }
@@ -43,39 +43,40 @@ impl Blocks {
         (self.len - self.new.from).div_ceil(self.block())
     }
 
-    /// Asks for all of them, where there are several; the question.
+    /// Requests all blocks, if there are several; returns their range.
     pub(super) fn ask(&mut self) -> Option<Range<u32>> {
         let count = u32::try_from(self.count()).ok()?;
         self.asked = count > 1;
         self.asked.then_some(0..count)
     }
 
-    /// True where they were asked for.
+    /// True if the blocks were requested.
     pub(super) const fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// True once all of them came.
+    /// True once all blocks have arrived.
     pub(super) fn has_all(&self) -> bool {
         self.named.len() as u64 == self.count()
     }
 
-    /// True where the file is put in place in one go: it comes whole and in one piece.
+    /// True if the file is sent whole and in one piece, and so put in place in one step.
     pub(super) const fn is_single(&self) -> bool {
         self.is_whole && self.new.map.is_none() && self.len <= self.block()
     }
 
-    /// Keeps the bytes of the one block.
+    /// Keeps the bytes of the single block.
     pub(super) fn keep(&mut self, payload: Payload) {
         self.body = Some(payload);
     }
 
-    /// The bytes of the one block, if it is not empty.
+    /// Takes the bytes of the single block; an empty file has none.
     pub(super) fn take_body(&mut self) -> Payload {
         self.body.take().unwrap_or(Payload::Plain(Vec::new()))
     }
 
-    /// Marks a block as arrived; its place.
+    /// Marks a block as received, and returns its place. Errors: `UNASKED` for a block outside the file or received
+    /// before.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let most = self.block();
         let start = self.new.from + u64::from(block) * most;
@@ -91,7 +92,7 @@ impl Blocks {
         self.named.insert(block, Some(fingerprint));
     }
 
-    /// The blocks in order, as chunks.
+    /// Returns the blocks as chunks, in order.
     pub(super) fn chunks(&self) -> Chunks {
         let most = self.block();
         let mut blocks: Vec<_> = self.named.iter().collect();

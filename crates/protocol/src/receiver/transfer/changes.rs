@@ -1,5 +1,5 @@
-//! A file that goes by what changed since a base, which the version in place is: blocks that are told are new, runs of
-//! others lie elsewhere in it, and all the rest stays where it lies.
+//! A file sent as the changes since a base, which is the version in place. The blocks sent are new; moved runs of
+//! other blocks are elsewhere in the base; all other bytes stay at their offsets.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ const UNMOVED: PeerError = PeerError::Unexpected("a run of blocks that cannot ha
 /// Longest copy in one piece of work, in bytes.
 const COPY_BYTES: u64 = 64 << 20;
 
-/// The blocks that changed, as far as they came.
+/// The changed blocks received so far.
 #[derive(Debug)]
 pub(super) struct Changes {
     base: Digest,
@@ -30,17 +30,17 @@ pub(super) struct Changes {
     old: u64,
     /// Length of the new version in bytes.
     new: u64,
-    /// End of what came or stays.
+    /// End of the bytes that are received or copied.
     end: u64,
-    /// Bytes that stay.
+    /// Number of bytes copied from the base.
     kept: u64,
-    /// Copies between blocks that came, and of what is behind the last.
+    /// Copies between the received blocks, and after the last block.
     copies: VecDeque<DeltaOp>,
-    /// Runs that the base has elsewhere, ascending.
+    /// Runs that are elsewhere in the base, ascending.
     moved: Vec<MovedRun>,
-    /// Number of those that are before the end.
+    /// Number of moved runs that begin before `end`.
     passed: usize,
-    /// Blocks that came, ascending; they have no fingerprint while they are written.
+    /// Received blocks, ascending; `None` while a block is being written.
     blocks: Vec<(u32, Option<Chunk>)>,
 }
 
@@ -59,8 +59,8 @@ impl Changes {
         }
     }
 
-    /// Takes runs that the base has elsewhere: whole blocks of both versions, in ascending order, and before any block
-    /// that came.
+    /// Takes runs that are elsewhere in the base: whole blocks of both versions, in ascending order, and before any
+    /// block arrives. Errors: `Unexpected` for other runs, `Limit` for too many runs.
     pub(super) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         if runs.is_empty() || !self.blocks.is_empty() {
             return Err(UNMOVED);
@@ -80,8 +80,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Takes all up to `end` from the base: runs that it has elsewhere, as far as they begin before, and what is
-    /// between them from where it lies. False where the base is too short for that.
+    /// Takes all bytes up to `end` from the base: moved runs that begin before `end`, and the bytes between them from
+    /// their own offsets. Returns false if the base is too short.
     fn goes_on(&mut self, end: u64) -> bool {
         while let Some(run) = self.moved.get(self.passed).copied()
             && u64::from(run.to) * BLOCK < end
@@ -96,7 +96,7 @@ impl Changes {
         self.stays(end)
     }
 
-    /// Takes all up to `end` from the base, which has it from `from` on.
+    /// Takes all bytes up to `end` from offset `from` of the base.
     fn copy(&mut self, mut from: u64, end: u64) {
         while self.end < end {
             let old = Span::new(from, (end - self.end).min(COPY_BYTES) as u32);
@@ -106,7 +106,7 @@ impl Changes {
         }
     }
 
-    /// Takes all up to `end` from where the base has it; false where that is shorter.
+    /// Takes all bytes up to `end` from the same offsets of the base; returns false if the base is too short.
     fn stays(&mut self, end: u64) -> bool {
         let is_there = end <= self.old || end <= self.end;
         if is_there {
@@ -115,10 +115,10 @@ impl Changes {
         is_there
     }
 
-    /// Marks a block as arrived; its place. Blocks come in ascending order.
+    /// Marks a block as received, and returns its place. Blocks arrive in ascending order.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let start = u64::from(block) * BLOCK;
-        // A run that begins before it may end behind its start, and one that begins with it is not passed yet.
+        // A moved run may reach into this block, or begin exactly at it: both are refused.
         let is_free = start >= self.end && start < self.new && self.goes_on(start);
         let next = self.moved.get(self.passed).map_or(u64::MAX, |run| u64::from(run.to) * BLOCK);
         if !is_free || self.end > start || next <= start {
@@ -132,17 +132,18 @@ impl Changes {
         Ok(Piece { span: Span::new(start, (self.end - start) as u32), brief: None })
     }
 
-    /// Takes the end: all behind the last block that came stays. False where the base is too short for that.
+    /// Takes the end: the bytes after the last block are copied from the base. Returns false if the base is too
+    /// short.
     pub(super) fn end(&mut self) -> bool {
         self.goes_on(self.new)
     }
 
-    /// Bytes that stay, as far as is told.
+    /// Number of bytes copied from the base so far.
     pub(super) const fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// The copies that lie before `place`, and were not taken yet.
+    /// Takes the waiting copies that lie before `place`.
     pub(super) fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         let is_before =
             |op: &mut DeltaOp| matches!(op, DeltaOp::Copy { new_start, .. } if *new_start < place);
@@ -157,7 +158,7 @@ impl Changes {
         }
     }
 
-    /// The facts that prove the file.
+    /// Returns the evidence that proves the file.
     pub(super) fn prove(&mut self) -> ProofOf {
         let blocks = std::mem::take(&mut self.blocks);
         let blocks = blocks.into_iter().filter_map(|(block, chunk)| Some((block, chunk?)));

@@ -1,4 +1,4 @@
-//! Copies from old to new, as steps find them and as a driver makes them.
+//! Copies from the old versions to the new one, as found by steps and as made by a driver.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use deltic_core::delta::{CopyRuns, DeltaOp, MAX_RUN_BYTES};
 
 use crate::receiver::ask::CopyRun;
 
-/// Copies found in one step, merged where they continue each other.
+/// Copies found in one step, merged where one continues the other.
 #[derive(Default)]
 pub(super) struct Copies {
     runs: CopyRuns,
@@ -25,7 +25,7 @@ impl Copies {
     }
 }
 
-/// Length of what an operation brings, in bytes.
+/// Number of bytes that an operation brings.
 pub(super) fn op_bytes(op: &DeltaOp) -> u64 {
     match op {
         DeltaOp::Copy { old, .. } => u64::from(old.len),
@@ -33,7 +33,7 @@ pub(super) fn op_bytes(op: &DeltaOp) -> u64 {
     }
 }
 
-/// Copies as a driver makes them.
+/// Returns the copies in the form that a driver makes.
 pub(super) fn copy_runs(ops: &[DeltaOp]) -> Vec<CopyRun> {
     let run = |op: &DeltaOp| match *op {
         DeltaOp::Copy { old, new_start } => Some(CopyRun { old, new_start }),
@@ -42,7 +42,7 @@ pub(super) fn copy_runs(ops: &[DeltaOp]) -> Vec<CopyRun> {
     ops.iter().filter_map(run).collect()
 }
 
-/// Copies in portions that are worth a thread's while and do not keep it long.
+/// Splits copies into batches that are worth a thread's time and do not occupy the thread for long.
 pub(super) fn batches(ops: &[DeltaOp]) -> Vec<Vec<CopyRun>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for op in ops {
@@ -59,7 +59,7 @@ pub(super) fn batches(ops: &[DeltaOp]) -> Vec<Vec<CopyRun>> {
     batches
 }
 
-/// Ascending numbers as ranges.
+/// Merges ascending numbers into ranges.
 pub(super) fn runs(numbers: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     for no in numbers {

@@ -1,4 +1,4 @@
-//! All that a step of a transfer may touch.
+//! The state that a step of a transfer may touch.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -8,18 +8,18 @@ use crate::work::{Handle, Setback};
 
 use super::old::OldVersions;
 
-/// The context of one file: its numbers, place and old versions, the receiver's context, and the end of the transfer.
+/// The context of one file: its numbers, path and old versions, the receiver's context, and the end of the transfer.
 #[derive(Debug)]
 pub(crate) struct FileContext<'a> {
     pub(crate) cx: &'a mut Context,
     pub(crate) file: FileNo,
     pub(crate) handle: Handle,
-    /// The place of the new version.
+    /// The path of the new version.
     pub(crate) path: &'a RelPath,
-    /// The entry that stood there.
+    /// The entry that stood at the path.
     pub(crate) seen: Option<&'a Meta>,
     pub(crate) old: &'a OldVersions,
-    /// Bytes reported as settled, by any attempt, and the most that may be.
+    /// Bytes reported as settled over all attempts, and the most that may be reported.
     pub(crate) reported: (&'a mut u64, u64),
     outcome: Option<Outcome>,
 }
@@ -29,15 +29,15 @@ pub(crate) struct FileContext<'a> {
 pub(crate) enum Outcome {
     /// Work of the transfer failed.
     Failed(Setback),
-    /// A dry run found a difference: it needs nothing more.
+    /// A dry run found a difference, and needs nothing more.
     Differs,
-    /// The version in place proved to be the new one; its attributes may still differ.
+    /// The version in place proved to equal the new version; its attributes may still differ.
     Proved,
-    /// The new version is in its place.
+    /// The new version is in place.
     Committed,
 }
 
-/// A file's place: its number and handle, its path, and what stood there.
+/// A file's number, handle and path, and the entry that stood there.
 pub(crate) type Place<'a> = (FileNo, Handle, &'a RelPath, Option<&'a Meta>);
 
 impl<'a> FileContext<'a> {
@@ -50,17 +50,17 @@ impl<'a> FileContext<'a> {
         Self { cx, file, handle, path, seen, old, reported, outcome: None }
     }
 
-    /// Ends the transfer.
+    /// Ends the transfer, unless it has ended.
     pub(super) fn end(&mut self, outcome: Outcome) {
         self.outcome.get_or_insert(outcome);
     }
 
-    /// Ends the transfer: work failed.
+    /// Ends the transfer because work failed.
     pub(super) fn fail(&mut self, setback: Setback) {
         self.end(Outcome::Failed(setback));
     }
 
-    /// The result of work, if it did not fail; else the transfer ends.
+    /// Returns the result of work that succeeded; ends the transfer otherwise.
     pub(super) fn or_fail<T>(&mut self, result: Result<T, Setback>) -> Option<T> {
         result.map_err(|setback| self.fail(setback)).ok()
     }
@@ -70,12 +70,12 @@ impl<'a> FileContext<'a> {
         self.outcome.is_some()
     }
 
-    /// The end of the transfer, if this step brought it.
+    /// Takes the end of the transfer, if this step ended it.
     pub(crate) fn take_outcome(&mut self) -> Option<Outcome> {
         self.outcome.take()
     }
 
-    /// Reports progress, counting no byte of a file twice however often it is tried.
+    /// Reports progress, and counts each byte of a file only once over all attempts.
     pub(super) fn advance(&mut self, settled: u64) {
         let (reported, most) = &mut self.reported;
         let fresh = settled.min(*most).saturating_sub(**reported);

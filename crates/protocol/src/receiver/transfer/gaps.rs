@@ -1,9 +1,10 @@
-//! Gaps: runs of new that nothing matched, told against what old has in their places (docs/decisions/0018).
+//! Gaps: unmatched runs of the new version, sent as deltas against the old bytes in their places
+//! (docs/decisions/0018).
 //!
-//! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found
-//! in old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what
-//! old has there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own
-//! fingerprints say whether the result is right; those that are not are asked for as they are.
+//! A whole chunk costs thousands of bytes, but an edit costs hundreds. Both neighbours of a gap in the new version
+//! are mostly found in the old one. The old bytes between these neighbours are an earlier version of the gap. So the
+//! sender gets short sums of small blocks of the old bytes, and answers with copies from them and literals. The
+//! fingerprints of the chunks prove the result; wrong chunks are requested again as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -23,31 +24,31 @@ use super::table::{By, Slot, State, Table};
 /// The gaps of one transfer.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    /// Found, and not surveyed.
+    /// Gaps found and not yet surveyed.
     found: VecDeque<Gap>,
-    /// Gaps of long runs that wait for what others show.
+    /// Gaps of long runs that wait for the result of probes.
     waiting: Waiting,
-    /// The last run that was spelled out, where it may go on.
+    /// The last run that was spelled out, if it may continue.
     open: Option<Range<u32>>,
-    /// The beginning of the last run that was told, if it may go on: what follows has the same neighbour in front.
+    /// The beginning of the last run that was cut, if the run may continue: its rest has the same neighbour in front.
     told: Option<Told>,
-    /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
+    /// Gaps being surveyed or requested, by their first chunks; requested gaps have an entry here.
     asked: HashMap<u32, Gap>,
     surveyed: u64,
 }
 
-/// The beginning of a run that was told before its end was known.
+/// The beginning of a run that was cut before its end was known.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    /// The first chunk that was not told.
+    /// The first chunk after the part that was cut.
     end: u32,
-    /// The run's first byte in new.
+    /// Offset of the run's first byte in the new version.
     start: u64,
-    /// The place where old goes on behind the neighbour in front of it.
+    /// The offset in the old versions after the neighbour in front of the run.
     from: Option<u64>,
 }
 
-/// All that is known of old: its chunks, those that an interrupted transfer left, and its versions.
+/// The state of the old versions: the index, the chunks of an interrupted transfer, and the lengths.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) index: &'a Index,
@@ -55,10 +56,10 @@ pub(super) struct Known<'a> {
     pub(super) old: &'a OldVersions,
 }
 
-/// Places in which a gap of so many chunks probably differs.
+/// Returns the probable number of edits in a gap of `chunks` chunks.
 ///
-/// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
-/// several in each.
+/// One edit changes a chunk or two. A longer row of changed chunks had more than one edit, and in a long row each
+/// chunk had several.
 const fn edits(chunks: u32) -> u32 {
     match chunks {
         0..=2 => 1,
@@ -67,19 +68,19 @@ const fn edits(chunks: u32) -> u32 {
     }
 }
 
-/// Places in which a chunk differs where many do in a row.
+/// Probable number of edits in each chunk of a long row of changed chunks.
 const MANY_EDITS: u32 = 8;
-/// Bytes of a run that is told, though it may go on.
+/// Length in bytes from which on a run is cut although it may continue.
 const OPEN_BYTES: u64 = 4 << 20;
 
 impl Gaps {
-    /// Gaps that the sender was asked for, or will be soon.
+    /// Number of gaps that the sender was asked for, or will be soon.
     pub(super) fn out(&self) -> u64 {
         self.surveyed + self.asked.len() as u64
     }
 
-    /// Sorts runs of chunks that old lacks, those from `spelled_from` on and what was left open before: those that face
-    /// something in old become gaps, the others are returned.
+    /// Turns runs of missing chunks into gaps if there are old bytes in their places, and returns the other runs.
+    /// `lacked` has the runs from `spelled_from` on; the run left open before is added.
     pub(super) fn find(
         &mut self,
         table: &mut Table,
@@ -96,7 +97,7 @@ impl Gaps {
         let mut rest = Vec::new();
         for run in lacked {
             if goes_on(table, &run) {
-                // What was left open before is noted as part of a gap already.
+                // The part left open before is already marked as part of a gap.
                 let fresh = run.start.max(spelled_from)..run.end;
                 fresh.for_each(|chunk| table.needs_gap(chunk));
                 self.open = Some(run);
@@ -107,7 +108,8 @@ impl Gaps {
         rest
     }
 
-    /// Cuts a run into gaps; what faces nothing and was spelled out just now comes as it is.
+    /// Cuts a run into gaps. A part without old bytes in its place that was spelled out just now goes to `rest`, to
+    /// be sent as it is.
     fn cut(
         &mut self,
         table: &mut Table,
@@ -137,7 +139,7 @@ impl Gaps {
         self.waiting.hold(first, waiting, probes);
     }
 
-    /// The places of the gaps of a run in old; the run may be the rest of one.
+    /// Returns the places of a run in the old versions; the run may continue one that was cut before.
     fn facings<'a>(&mut self, table: &Table, run: &Range<u32>, known: Known<'a>) -> Facings<'a> {
         let (mut bytes, mut between) = (table.bytes_of(run), between(table, run, known));
         if let Some(told) = self.told.filter(|told| told.end == run.start) {
@@ -148,7 +150,7 @@ impl Gaps {
         Facings { run: bytes, between, old: known.old, longest }
     }
 
-    /// Takes at `most` so many gaps to survey together, which face no more than `most_bytes` unless it is one.
+    /// Takes at most `most` gaps to survey together, with at most `most_bytes` old bytes unless it is a single gap.
     pub(super) fn take(&mut self, most: u64, most_bytes: u64) -> Vec<Gap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.found.front() {
@@ -163,7 +165,7 @@ impl Gaps {
         taken
     }
 
-    /// Takes the sums of gaps that were surveyed; the lines that ask for these.
+    /// Takes the sums of surveyed gaps, and returns the lines that request these gaps.
     pub(super) fn ask(&mut self, gaps: Vec<Gap>, sums: Vec<GapSums>) -> Vec<GapLine> {
         self.surveyed -= gaps.len() as u64;
         let line = |(gap, sums): (&Gap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
@@ -172,7 +174,8 @@ impl Gaps {
         lines
     }
 
-    /// Takes gaps that came: what they are to be rebuilt from, and their length in bytes.
+    /// Takes received gaps; returns the gaps, the patches to rebuild them, and their length in bytes. Errors:
+    /// `Unexpected` for a gap that was not requested, `Limit` for too many bytes.
     pub(super) fn receive(
         &mut self,
         table: &mut Table,
@@ -194,7 +197,8 @@ impl Gaps {
         Ok((gaps, patches, bytes))
     }
 
-    /// Notes what was rebuilt of a gap, and what was told wrongly: what was written, and how much of it was copied.
+    /// Notes the rebuilt chunks of a gap, and requests wrong chunks again. Returns the bytes written, and how many of
+    /// them were copied or literal.
     pub(super) fn fill(&mut self, table: &mut Table, gap: &Gap, mended: Mended) -> Filled {
         let Mended { fingerprints, literal } = mended;
         let named: Vec<_> = gap.chunks.clone().zip(fingerprints).collect();
@@ -220,14 +224,14 @@ impl Gaps {
         filled
     }
 
-    /// Asks for chunks as they are that were told wrongly, because sums of blocks are short.
+    /// Requests chunks as they are after a wrong delta: sums of blocks are short.
     fn find_again(&mut self, table: &mut Table, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| table.needs_gap(chunk));
         self.found.push_back(Gap { chunks, len, old: Vec::new(), edits: 0, probes: None });
     }
 }
 
-/// The bytes of new that a gap brought.
+/// The bytes of the new version that a gap brought.
 #[derive(Debug, Default)]
 pub(super) struct Filled {
     pub(super) written: Vec<Range<u64>>,
@@ -235,8 +239,8 @@ pub(super) struct Filled {
     pub(super) literal: u64,
 }
 
-/// True where the group behind a run is still to be spelled out: then the run may be longer, and what faces it is not
-/// known.
+/// True if the group after a run is still to be spelled out. The run may then continue, and the old bytes in its
+/// place are not known.
 fn goes_on(table: &Table, run: &Range<u32>) -> bool {
     let next = table.group_of(run.end).map(|no| &table.groups[no]);
     let lacked = |slot: &Slot| matches!(slot.state, State::Lacked | State::Told(_));
@@ -246,7 +250,8 @@ fn goes_on(table: &Table, run: &Range<u32>) -> bool {
         && u64::from(table.spec.max_len()) <= table.limits.gap_bytes()
 }
 
-/// The places where old goes on behind the neighbour before a run of chunks, and where the neighbour behind it starts.
+/// Returns the offset in the old versions after the neighbour before a run of chunks, and the start of the neighbour
+/// after the run.
 fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, Option<u64>) {
     let Known { index, kept, old } = known;
     let before = match run.start.checked_sub(1) {
@@ -261,9 +266,9 @@ fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, O
     (before, behind)
 }
 
-/// The places of the gaps of one run in old.
+/// The places in the old versions of the gaps of one run.
 pub(super) struct Facings<'a> {
-    /// The run's bytes in new.
+    /// Length of the longest gap in bytes.
     pub(super) run: Range<u64>,
     pub(super) between: (Option<u64>, Option<u64>),
     pub(super) old: &'a OldVersions,
@@ -272,34 +277,34 @@ pub(super) struct Facings<'a> {
 }
 
 impl Facings<'_> {
-    /// By how many bytes what lies between the neighbours has grown or shrunk, where both are known.
+    /// Number of bytes by which the part between the neighbours has grown or shrunk, if both neighbours are known.
     pub(super) fn drift(&self) -> Option<u64> {
         let (from, to) = self.between()?;
         Some((to - from).abs_diff(self.run.end - self.run.start))
     }
 
-    /// Bytes of old between the neighbours, where these are few beside the run; else 0. All of them may be at the run's
-    /// end: chunks of new end where those of old do only some way behind what came in.
+    /// Number of old bytes between the neighbours if they are few beside the run, otherwise 0. All of them may belong
+    /// to the run's end: after an insertion, new chunk boundaries meet the old ones only some way behind it.
     pub(super) fn few_between(&self) -> u64 {
         let bytes = self.between().map_or(0, |(from, to)| to - from);
         if bytes <= (self.run.end - self.run.start) / FEW { bytes } else { 0 }
     }
 
-    /// The place of old between the neighbours, where both are known and still in order.
+    /// Returns the range of the old versions between the neighbours, if both are known and in order.
     fn between(&self) -> Option<(u64, u64)> {
         let (from, to) = (self.between.0?, self.between.1?);
         (from <= to).then_some((from, to))
     }
 
-    /// True if old may repeat itself where this short run is, which has its neighbours right beside each other: the
-    /// next best place of what repeats itself is beside the last one. What came in shows that, and little is told in
-    /// vain.
+    /// True if this run is short enough for repeated content. If its neighbours are adjacent in the old version, the
+    /// old version may repeat itself there. The bytes next to the last match then are the next best match, and sums
+    /// of few bytes are sent in vain.
     fn may_repeat(&self) -> bool {
         self.run.end - self.run.start <= REPEATED_BYTES
     }
 
-    /// What old has between the neighbours of a gap: of much no more than could be of use. Far from a neighbour nobody
-    /// knows how far it moved: there the gaps of a run wait for its probes, and only the neighbour in front counts if
+    /// Returns the old bytes between the neighbours of a gap, and no more than may be of use. Far from a neighbour
+    /// the drift is unknown: there the gaps of a run wait for probes, and only the neighbour in front counts, if
     /// there is one.
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
         let len = gap.end - gap.start;
@@ -311,14 +316,14 @@ impl Facings<'_> {
         if let Some((from, to)) = between
             && self.drift().is_some_and(|drift| drift <= len)
         {
-            // All that came in or went may have done so in front of the gap, or behind it.
+            // The insertions or deletions may lie before the gap, or after it.
             let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
             let start = one.min(other).max(from);
             return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
         let near = |distance: &u64| *distance < GUESSED_BYTES || self.between.0.is_none();
-        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it. But
-        // where old repeats itself, that neighbour may have been found anywhere: of long runs the probes tell.
+        // Bytes beyond the other neighbour matched elsewhere: a large insertion has almost no old bytes in its place.
+        // But in repetitive old versions that neighbour may have matched anywhere: for long runs the probes tell.
         let is_long = self.run.end - self.run.start > GUESSED_BYTES;
         let clip = between.filter(|(from, to)| !is_long || to - from > GUESSED_BYTES);
         let after = self.between.0.map(|from| {
@@ -333,15 +338,17 @@ impl Facings<'_> {
     }
 }
 
-/// The ranges that are not empty; none is longer than two gaps.
+/// Returns the ranges that are not empty; each is at most as long as two gaps.
 fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
     let ranges = ranges.into_iter().filter(|range| !range.is_empty());
     ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
 }
 
-/// Distance of a gap from the neighbour behind it up to which it is told against what was there before.
+/// Largest distance in bytes between a gap and the neighbour after it at which the old bytes before that neighbour
+/// are used.
 const GUESSED_BYTES: u64 = 1 << 20;
-/// Bytes of old between two neighbours are few, where the run between them is at least so many times as long.
+/// Divisor of a run's length: old bytes between its neighbours are few up to this share.
 const FEW: u64 = 16;
-/// Bytes that may come in between neighbours and are still told against what lies beyond them.
+/// Most bytes inserted between adjacent neighbours that are still sent as a delta against the bytes beyond the
+/// neighbours.
 const REPEATED_BYTES: u64 = 128 << 10;

@@ -1,4 +1,4 @@
-//! Cutting old: before `Start` by what the list lets expect, then by what `Start` says.
+//! The cutting of old versions: before `Start` by the expected chunker, then by the chunker of `Start`.
 
 use std::ops::Range;
 
@@ -13,30 +13,30 @@ use crate::work::Setback;
 use super::file_context::FileContext;
 use super::old::{IndexPart, Old};
 
-/// A transfer that the sender was asked for and has not started.
+/// A transfer that was requested and has not started.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// The chunker that the sender was asked to use, as in an earlier session.
+    /// The chunker that the sender was asked to use, from an earlier session.
     pub(crate) spec: Option<ChunkerSpec>,
-    /// Chunks of an interrupted transfer that goes on.
+    /// Chunks of an interrupted transfer that resumes.
     pub(crate) kept: Option<Box<Kept>>,
-    /// The index of old, cut by what `Start` most likely says.
+    /// The index of the old versions, cut by the expected chunker.
     pub(crate) ahead: Option<Box<Old>>,
-    /// The base that the sender was told of.
+    /// The base that the sender was told.
     pub(crate) base: Option<Digest>,
-    /// The runs of data that the sender has told of the new version so far.
+    /// The data runs of the new version received so far.
     pub(crate) data: Option<Vec<Range<u64>>>,
 }
 
 impl Expected {
-    /// Goes on indexing old, if it is to be cut ahead.
+    /// Continues to index old versions, if they are cut before `Start`.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
         if let Some(old) = &mut self.ahead {
             ask_more(old, fx);
         }
     }
 
-    /// Takes a part of an old version.
+    /// Takes the chunks of a segment of an old version.
     pub(crate) fn indexed(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -49,7 +49,7 @@ impl Expected {
     }
 }
 
-/// Asks for the segments of old that may be read now.
+/// Asks for the segments of old versions that may be read now.
 pub(super) fn ask_more(old: &mut Old, fx: &mut FileContext<'_>) {
     let handle = fx.handle;
     for (part, segment) in old.next_segments(&fx.old.lens) {

@@ -1,6 +1,6 @@
-//! Chunks that an interrupted transfer left in place: they neither travel nor are read again (docs/decisions/0016).
+//! Chunks that an interrupted transfer left in place: they are neither sent nor read again (docs/decisions/0016).
 //!
-//! A kept chunk counts in its own place only. To copy it to another would read a file that is being written.
+//! A kept chunk counts only in its own place. A copy to another place would read a file that is being written.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, PrefixLen, Span};
 
 use crate::message::{ChunkLine, GroupLine};
 
-/// Chunks in their places, ascending, of which none overlaps another.
+/// Kept chunks in their places, ascending and without overlaps.
 #[derive(Debug, Default)]
 pub(super) struct Keeping(Chunks);
 
 impl Keeping {
-    /// Takes those of `chunks`, which ascend, that can all be true of a file of `len` bytes.
+    /// Takes the ascending `chunks`, without chunks that overlap others or do not fit a file of `len` bytes.
     pub(super) fn new(chunks: Chunks, len: u64) -> Self {
         let is_apart = |end: &mut u64, span: Span| {
             let apart = span.len > 0 && *end <= span.start && span.end() <= len;
             *end = if apart { span.end() } else { *end };
             apart
         };
-        // All of them, unless somebody lies: a second list would take as much memory.
+        // Honest records need no second list, which would take as much memory.
         let mut end = 0;
         if chunks.iter().all(|(span, _)| is_apart(&mut end, span)) {
             return Self(chunks);
@@ -31,14 +31,14 @@ impl Keeping {
         Self(apart.map(|(span, fingerprint)| (span.start, chunk(span, fingerprint))).collect())
     }
 
-    /// The kept chunk that starts at `start`, if one does.
+    /// Returns the kept chunk that starts at `start`, if there is one.
     fn at(&self, start: u64) -> Option<(ChunkNo, Chunk)> {
         let no = self.0.first_from(start);
         let (span, fingerprint) = self.0.get(no)?;
         (span.start == start).then_some((no, chunk(span, fingerprint)))
     }
 
-    /// The kept chunks that are the group of `line`, which starts at `start`.
+    /// Returns the kept chunks that form the group of `line` at `start`.
     pub(super) fn group(&self, start: u64, line: &GroupLine) -> Option<Range<ChunkNo>> {
         let (first, _) = self.at(start)?;
         let range = first..first.plus(line.chunks);
@@ -55,7 +55,7 @@ impl Keeping {
         (is_it && group.fingerprint.group_prefix() == line.short).then_some(range)
     }
 
-    /// The kept chunk that is the one of `line`, which starts at `start`.
+    /// Returns the kept chunk that equals the chunk of `line` at `start`.
     pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
         let (no, Chunk { len, fingerprint }) = self.at(start)?;
         (len == line.len && line.brief.is_prefix_of(&fingerprint)).then_some(no)
@@ -65,12 +65,13 @@ impl Keeping {
         self.0.is_empty()
     }
 
-    /// All of them; nothing is known of them any more.
+    /// Takes all kept chunks, and leaves none.
     pub(super) fn give_away(&mut self) -> Chunks {
         std::mem::take(&mut self.0)
     }
 
-    /// The place of kept chunk `no` in old, if it is there as well: it may be the neighbour of a gap.
+    /// Returns the chunk of the old versions that equals kept chunk `no`, if there is one: it may be the neighbour of
+    /// a gap.
     pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
         let (span, fingerprint) = self.0.get(no)?;
         index.find_chunk(fingerprint.chunk_prefix(PrefixLen::MAX), span.len, None)

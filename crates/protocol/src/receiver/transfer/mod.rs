@@ -1,7 +1,7 @@
-//! The content of one file: from the sender's `Start` until the new version is proved.
+//! The content of one file, from the sender's `Start` until the new version is proved.
 //!
-//! A transfer knows no path decision, no directory and no other file. Frames and answers come in; frames and work go
-//! out through its [`FileContext`], which also takes the end of the transfer.
+//! A transfer decides about no path, and knows no directory and no other file. Frames and answers come in; frames and
+//! work go out through its [`FileContext`], which also takes the end of the transfer.
 //!
 //! ```text
 //! Coming ──► every byte found, asked for or here, and End ──► Ended ──► Commit, Confirm or Replace ──► Settling
@@ -66,7 +66,7 @@ pub(crate) struct Transfer {
     is_restless: bool,
 }
 
-/// The way on which content comes, and what is known of it.
+/// The way of transferring the content, with its state.
 #[derive(Debug)]
 enum Method {
     Recipe(Box<Recipe>),
@@ -76,7 +76,7 @@ enum Method {
 }
 
 impl Method {
-    /// The copies that were kept and lie before `place`, where copies and literals follow each other.
+    /// Takes the waiting copies that lie before `place`, if copies and literals alternate.
     fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         match self {
             Self::Preset(preset) => preset.take_before(place),
@@ -85,7 +85,7 @@ impl Method {
         }
     }
 
-    /// The copies that were kept to the end, if there are any.
+    /// Takes the copies that wait for the end, if there are any.
     fn take_late(&mut self) -> Option<Vec<DeltaOp>> {
         match self {
             Self::Preset(preset) => preset.take_late(),
@@ -99,11 +99,11 @@ impl Method {
 /// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// More may be told of it.
+    /// Further frames may arrive for the transfer.
     Coming,
-    /// All of it was told; this proves the whole.
+    /// The sender has told all content; holds the digest that proves the whole.
     Ended(Digest),
-    /// Its result is being put in place.
+    /// The result is being put in place.
     Settling,
 }
 
@@ -133,7 +133,7 @@ impl Transfer {
         Self { meta, build, method, phase: Phase::Coming, is_restless: false }
     }
 
-    /// The beginning of a transfer of what the version `meta` has changed since a base of `old` bytes.
+    /// Begins a transfer of the changes of the version `meta` since a base of `old` bytes.
     pub(crate) fn since(meta: Meta, (base, old): (Digest, u64)) -> Self {
         let spec = Limits::changed_blocks();
         let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
@@ -142,17 +142,17 @@ impl Transfer {
         Self { meta, build, method, phase: Phase::Coming, is_restless: false }
     }
 
-    /// The new version, as it was opened.
+    /// The metadata of the new version, as the sender opened it.
     pub(crate) const fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Replaces what is known of the new version but its content.
+    /// Replaces the metadata of the new version.
     pub(crate) fn set_meta(&mut self, meta: Meta) {
         self.meta = meta;
     }
 
-    /// Takes the first `from` bytes as they are; false where the new version is shorter.
+    /// Takes the first `from` bytes as they are; returns false if the new version is shorter.
     pub(crate) fn begin_at(&mut self, from: u64) -> bool {
         let fits = from <= self.meta.len;
         if fits {
@@ -162,7 +162,7 @@ impl Transfer {
         fits
     }
 
-    /// Begins to match against the old versions, with what is known of them and of an interrupted transfer.
+    /// Begins to match against the old versions, with the index and the interrupted transfer known so far.
     pub(crate) fn begin(&mut self, fx: &mut FileContext<'_>, expected: Expected) {
         let Expected { kept, ahead, .. } = expected;
         self.build.left_at(fx.old.left_at);
@@ -194,7 +194,7 @@ impl Transfer {
         }
     }
 
-    /// Goes on with old versions, whose order of reading is known now.
+    /// Continues with the old versions once their order of reading is known.
     pub(crate) fn viewed(&mut self, fx: &mut FileContext<'_>) {
         self.build.left_at(fx.old.left_at);
         if let Method::Recipe(recipe) = &mut self.method {
@@ -202,8 +202,8 @@ impl Transfer {
         }
     }
 
-    /// True where none of it may overtake what else is told of it: it goes by another strategy, or in blocks that were
-    /// not asked for.
+    /// True if no frame of the transfer may overtake another: for preset strategies, changes, and blocks that were
+    /// not requested.
     pub(crate) const fn comes_in_order(&self) -> bool {
         match &self.method {
             Method::Recipe(_) => false,
@@ -212,7 +212,7 @@ impl Transfer {
         }
     }
 
-    /// True while its result is being put in place.
+    /// True while the result is being put in place.
     pub(crate) fn is_settling(&self) -> bool {
         self.phase == Phase::Settling
     }
@@ -222,18 +222,18 @@ impl Transfer {
         self.is_restless
     }
 
-    /// Bytes that were sent, those that were matched, and those of these that an interrupted run had left.
+    /// Numbers of bytes sent, bytes matched, and matched bytes that an interrupted run left.
     pub(crate) fn amounts(&self) -> (u64, u64, u64) {
         let (literal, matched, holes) =
             (self.build.literal, &self.build.matched, self.build.hole_bytes());
-        // Zeros are content: where nothing was matched they count as what was sent.
+        // Holes are content too: if nothing was matched, they count as sent.
         match matched.bytes {
             0 => (literal + holes, 0, matched.resumed),
             bytes => (literal, bytes + holes, matched.resumed),
         }
     }
 
-    /// Its share of what is under way.
+    /// The transfer's share of the work under way.
     pub(crate) fn share(&self) -> Share {
         match &self.method {
             Method::Recipe(recipe) => recipe.share(),
@@ -241,7 +241,7 @@ impl Transfer {
         }
     }
 
-    /// The recipe, while more of it may come.
+    /// Returns the recipe while more of it may arrive. Errors: `Unexpected` otherwise.
     fn coming(&mut self, what: &'static str) -> Result<(&mut Recipe, &mut Assembly), PeerError> {
         match &mut self.method {
             Method::Recipe(recipe) if self.phase == Phase::Coming => Ok((recipe, &mut self.build)),
@@ -249,7 +249,7 @@ impl Transfer {
         }
     }
 
-    /// Takes groups that were told unasked.
+    /// Takes groups of an offer.
     pub(crate) fn offer_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
         let (recipe, build) = self.coming("groups")?;
         recipe.hear_groups(build, lines)?;
@@ -257,7 +257,7 @@ impl Transfer {
         if fits { Ok(()) } else { Err(PeerError::Limit("groups of an offer")) }
     }
 
-    /// Takes chunks that were told unasked.
+    /// Takes chunks of an offer.
     pub(crate) fn offer_recipe(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         self.coming("recipe")?.0.hear_chunks(lines)
     }
@@ -293,7 +293,7 @@ impl Transfer {
         }
     }
 
-    /// Marks a chunk as arrived; its place.
+    /// Marks a chunk as received, and returns its place.
     fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
         match &mut self.method {
             Method::Recipe(recipe) => recipe.receive(chunk),
@@ -306,7 +306,7 @@ impl Transfer {
         }
     }
 
-    /// Takes runs of blocks that the base has elsewhere.
+    /// Takes runs of blocks that are elsewhere in the base.
     pub(crate) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         match &mut self.method {
             Method::Changes(changes) if self.phase == Phase::Coming => changes.moved(runs),
@@ -343,7 +343,7 @@ impl Transfer {
                 return Ok(());
             }
             (method, [first, .., last] | [first @ last]) => {
-                // Those of changes are long, and go in any order.
+                // Copies between changed blocks are long, and may be made in any order.
                 let is_ordered = matches!(method, Method::Preset(_));
                 let until = if is_ordered { first.span.start } else { last.span.start };
                 let earlier = method.take_before(until);
@@ -360,7 +360,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Takes gaps that were told against old.
+    /// Takes gaps sent as deltas against the old versions.
     pub(crate) fn mend(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -373,7 +373,7 @@ impl Transfer {
         }
     }
 
-    /// Takes which sums the sender's storage keeps.
+    /// Takes the kind of sums that the sender's storage keeps.
     pub(crate) fn keeps(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -385,7 +385,7 @@ impl Transfer {
         }
     }
 
-    /// Takes the sums of new, by a strategy that tells them.
+    /// Takes sums of the new version, for a strategy that sends them.
     pub(crate) fn sums(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -425,7 +425,7 @@ impl Transfer {
         }
     }
 
-    /// Notes that the source is not at rest. `Restless` comes once, before the proof of the file.
+    /// Notes that the source is not at rest. `Restless` arrives at most once, before the proof of the file.
     pub(crate) fn disturb(&mut self) -> Result<(), PeerError> {
         if self.phase != Phase::Coming || std::mem::replace(&mut self.is_restless, true) {
             return Err(PeerError::Unexpected("restless"));
@@ -433,7 +433,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Takes what proves the whole, behind all of it.
+    /// Takes the digest that proves the whole file, after all of its content was told.
     pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
         let is_told = match &mut self.method {
             Method::Recipe(recipe) => recipe.is_told(),
@@ -452,21 +452,21 @@ impl Transfer {
         Ok(())
     }
 
-    /// Surveys as many gaps as the window has room for.
+    /// Surveys at most `most` gaps, as the window has room for.
     pub(crate) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
         if let Method::Recipe(recipe) = &mut self.method {
             recipe.survey(fx, most);
         }
     }
 
-    /// Goes on indexing the old versions, of which there may be more than before.
+    /// Continues to index the old versions, of which there may be more now.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
         if let Method::Recipe(recipe) = &mut self.method {
             recipe.index_more(fx, &mut self.build);
         }
     }
 
-    /// Takes the answer to work of its kind.
+    /// Takes the answer to work of the transfer.
     pub(crate) fn answer(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -521,9 +521,9 @@ impl Transfer {
         fx.advance(self.build.settled());
     }
 
-    /// True once nothing more is to come and nothing is under way; then its result may be put in place. Work that
-    /// nobody waits for, as that on the rest of an old version of which some cannot be read, must have ended: with this
-    /// the driver lets go of all versions.
+    /// True once nothing more is to arrive and no work is under way, so that the result may be put in place. This
+    /// includes work without a waiting step, such as reads of an unreadable old version: after the last work the
+    /// driver closes all versions.
     pub(crate) fn is_complete(&mut self, fx: &mut FileContext<'_>) -> bool {
         while matches!(self.phase, Phase::Ended(_))
             && !fx.cx.jobs.is_busy(fx.handle)
@@ -557,12 +557,12 @@ impl Transfer {
     }
 }
 
-/// True for a chunker that every session agrees on. Others cost the receiver more time for each byte.
+/// True for a chunker that every session agrees on. Other chunkers cost the receiver more time for each byte.
 pub(crate) const fn is_agreed(spec: &ChunkerSpec) -> bool {
     matches!(spec, ChunkerSpec::Fixed(_) | ChunkerSpec::ByContent(Algorithm::Sieve, _))
 }
 
-/// True for a chunker that a sender may use by a strategy of the papers: it alone knows how fast its link is.
+/// True for a chunker that a sender may use by a preset strategy. Only the sender knows the rate of its link.
 pub(crate) fn may_cut(strategy: &Strategy, len: u64, spec: ChunkerSpec) -> bool {
     let rates = [None, Some(1), Some(20_000_000), Some(u64::MAX)];
     rates.into_iter().any(|rate| strategy.chunker(len, rate) == spec)

@@ -8,7 +8,7 @@ use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
 use crate::work::Setback;
 
-/// Chunks that room is made for beforehand; more take theirs when they come.
+/// Most chunks to reserve memory for; further chunks grow the index as they arrive.
 const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
 
 /// The index of the old versions, laid end to end.
@@ -16,7 +16,7 @@ const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
 pub(crate) struct Old {
     spec: ChunkerSpec,
     index: Box<Index>,
-    /// True once all of them is in it.
+    /// True once all old versions are indexed.
     is_known: bool,
     /// Order in which old versions are read.
     view: View,
@@ -27,7 +27,7 @@ pub(crate) struct Old {
 #[derive(Debug)]
 struct Indexing {
     version: usize,
-    /// Start of its next chunk, all versions laid end to end.
+    /// Offset of its next chunk, with all versions laid end to end.
     at: u64,
     cutting: Cutting<Chunk>,
 }
@@ -37,9 +37,9 @@ struct Indexing {
 enum View {
     /// From the first byte to the last.
     AsTheyAre,
-    /// In the order of the new data, whose places are not known yet.
+    /// The order of the new data, which is not known yet.
     Awaited,
-    /// In the order of the new data: bytes in the places of new data first.
+    /// The order of the new data: bytes in the places of new data first.
     Facing,
 }
 
@@ -53,18 +53,19 @@ pub(crate) struct IndexPart {
 }
 
 impl Old {
-    /// An index of nothing.
+    /// Creates an empty index.
     pub(crate) fn new(spec: ChunkerSpec) -> Self {
         let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
         Self { spec, index, is_known: false, view: View::AsTheyAre, indexing: None }
     }
 
-    /// The first version's recipe is known: these chunks, `len` bytes in all; `None` where they are not all of it.
+    /// Creates the index from the known recipe of the first version. Returns `None` if the chunks do not cover
+    /// exactly `len` bytes.
     pub(crate) fn of(spec: ChunkerSpec, chunks: Chunks, len: u64) -> Option<Self> {
         let mut at = 0;
         let all =
             chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
-        // As if it had been cut.
+        // The state is as if the version had been cut.
         let indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
         let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
         (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
@@ -74,7 +75,7 @@ impl Old {
         &self.index
     }
 
-    /// All chunks, to prove a file by; nothing is known of them any more.
+    /// Takes the index to prove a file, and leaves an empty one.
     pub(super) fn give_away(&mut self) -> Box<Index> {
         std::mem::replace(&mut self.index, Box::new(Index::new(0)))
     }
@@ -87,7 +88,8 @@ impl Old {
         self.spec == *spec
     }
 
-    /// Parts of the versions to read now, whose lengths are `lens`; nothing more is behind the last one.
+    /// Returns the parts of the versions to read now; `lens` are the lengths of all versions in bytes. The last
+    /// version must be the last in `lens`.
     pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
         if self.is_known || self.view == View::Awaited {
             return Vec::new();
@@ -116,7 +118,7 @@ impl Old {
         Vec::new()
     }
 
-    /// Takes what was cut of the versions, whose lengths are `lens`.
+    /// Takes the chunks of a part; `lens` are the lengths of all versions in bytes.
     pub(super) fn take(
         &mut self,
         IndexPart { version, spec, view, part }: IndexPart,
@@ -124,7 +126,7 @@ impl Old {
         lens: &[u64],
     ) {
         let Some(indexing) = &mut self.indexing else { return };
-        // Reads that were asked for before the order of reading was known have other places.
+        // Places of reads that were asked for before the order of reading was known are wrong.
         let is_same = self.spec == spec && self.view == view;
         if self.is_known || indexing.version != version || !is_same {
             return;
@@ -136,7 +138,7 @@ impl Old {
                     indexing.at += u64::from(chunk.len);
                 }
             }
-            // An old version that cannot be read is only a version less to match against.
+            // An unreadable old version is only one version less to match against.
             Err(_) => {
                 indexing.at = lens[..=version].iter().sum();
                 indexing.cutting = Cutting::new(&self.spec, 0);
@@ -164,27 +166,27 @@ impl Old {
         self.view = View::Facing;
     }
 
-    /// Takes what is known for all of it.
+    /// Counts the index as complete.
     pub(super) const fn knows_all(&mut self) {
         self.is_known = true;
     }
 }
 
-/// Lengths of the old versions, and which of them stands in the file's place.
+/// The lengths of the old versions, and facts about the version in place.
 #[derive(Clone, Debug)]
 pub(crate) struct OldVersions {
-    /// Their lengths in bytes.
+    /// Lengths in bytes.
     pub(crate) lens: Vec<u64>,
-    /// The place from which on they are what killed runs left.
+    /// The offset at which leftovers of killed runs begin.
     pub(crate) left_at: u64,
-    /// True where the first is the one in place, or one of a reference directory that may do as well.
+    /// True if the first version is in place, or in a reference directory and may serve in its stead.
     pub(crate) in_place: bool,
-    /// True where the one in place is replaced even if it has the content of the new version: it has other names, which
-    /// would get the attributes of a file that is separate at the sender.
+    /// True if the version in place is replaced even with equal content. Its other hard links would get the
+    /// attributes of a file that is separate at the sender.
     pub(crate) leaves_names: bool,
-    /// True where the first is one of a reference directory.
+    /// True if the first version is one of a reference directory.
     pub(crate) is_beside: bool,
-    /// The sums that storage keeps of the first version that holds anything.
+    /// The sums that storage keeps of the first version that is not empty.
     pub(crate) keeps: Option<BlockSumSpec>,
     /// True if an old version has large holes.
     pub(crate) has_holes: bool,
@@ -209,7 +211,7 @@ impl Default for OldVersions {
 }
 
 impl OldVersions {
-    /// Takes the lengths of the versions in the new order of reading. The new version is a file of `file_len` bytes.
+    /// Takes the lengths of the versions in the new order of reading, for a new version of `file_len` bytes.
     pub(crate) fn view_as(&mut self, lens: Vec<u64>, file_len: u64) {
         // A version of another length is not the new version, even with the same data.
         self.in_place &= self.lens.first() == Some(&file_len);
@@ -220,12 +222,12 @@ impl OldVersions {
         (self.lens, self.is_viewed) = (lens, true);
     }
 
-    /// The first version that holds anything: one that begins where all do.
+    /// Index of the first version that is not empty; it begins at offset 0 of all versions.
     pub(crate) fn first_part(&self) -> usize {
         self.lens.iter().position(|len| *len > 0).unwrap_or(0)
     }
 
-    /// Length in bytes of one version.
+    /// Length of a version in bytes.
     pub(crate) fn len_of(&self, part: usize) -> u64 {
         self.lens.get(part).copied().unwrap_or(0)
     }
@@ -235,7 +237,7 @@ impl OldVersions {
         self.lens.first().copied().filter(|_| self.in_place)
     }
 
-    /// Length in bytes of the version in place, if that may be the new one already.
+    /// Length in bytes of the version in place, if that version may stay.
     pub(crate) fn len_that_stays(&self) -> Option<u64> {
         self.len_in_place().filter(|_| !self.leaves_names)
     }

@@ -1,13 +1,13 @@
-//! Long runs of chunks that old lacks: what faces them is told where some of it turns out to be of use.
+//! Probes in long runs of missing chunks: few gaps show whether the old bytes in the run's place are of use.
 //!
-//! Sums of old cost a byte for sixteen. Where much was put in place of what was there, or nearly nothing is as it was,
-//! no block of old is found, and all of them were sent for nothing. So of a long run a few short gaps are asked for
-//! first, its *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is sent
-//! against old; when none did, all comes as it is.
+//! Sums of old bytes cost one byte for sixteen. If most of the old content was replaced or changed, no old block is found
+//! and all sums were sent for nothing. So for a long run a few short gaps are requested first, its *probes*, and the other
+//! gaps wait. Once a probe copied more from the old bytes than its sums cost, the whole run is sent as deltas. If no probe
+//! did, the run is sent as it is.
 //!
-//! 1. The ends of a run, where it does not go on, are sent at once and prove nothing: of the chunks there some bytes
-//!    are old ones whatever lies between. Where old has little between the neighbours, its last part is as long.
-//! 2. No other gap waits, of this file or another: only what was found to belong to the run.
+//! 1. The ends of a run are requested at once and prove nothing: their chunks hold some old bytes in any case. If few old
+//!    bytes lie between the neighbours, the last part is as long as these. An end where the run continues is left out.
+//! 2. No other gap of this file or another waits for a probe.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -16,22 +16,22 @@ use super::gap::{Gap, bytes_of};
 use super::gaps::Facings;
 use super::table::Table;
 
-/// The fate of a part of a run.
+/// The treatment of a part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Told against old at once.
+    /// Requested as a delta at once.
     Told,
-    /// The same, and shows whether old is of use.
+    /// Requested as a delta at once, to show whether the old bytes are of use.
     Probe,
-    /// Waits for what the probes show.
+    /// Waits for the result of the probes.
     Waits,
 }
 
-/// Gaps that wait for the probes of their runs, by the first chunks of these.
+/// Gaps that wait for the probes of their runs, by the first chunks of the runs.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(HashMap<u32, Run>);
 
-/// The gaps of a run that wait, and how many of its probes have not come.
+/// The waiting gaps of a run, and the number of its probes that have not arrived.
 #[derive(Debug)]
 struct Run {
     gaps: VecDeque<Gap>,
@@ -39,14 +39,15 @@ struct Run {
 }
 
 impl Waiting {
-    /// Lets these wait for so many probes of the run that starts at `run`.
+    /// Makes gaps wait for `probes` probes of the run that starts at `run`.
     pub(super) fn hold(&mut self, run: u32, gaps: VecDeque<Gap>, probes: usize) {
         if !gaps.is_empty() {
             self.0.insert(run, Run { gaps, probes });
         }
     }
 
-    /// A probe of this run came: what need not wait any more, and how it is to be told.
+    /// Takes the result of a probe of this run, and returns the gaps that no longer wait. If no probe was of use, the
+    /// gaps lose their old bytes.
     pub(super) fn release(&mut self, run: u32, was_of_use: bool) -> VecDeque<Gap> {
         let Some(held) = self.0.get_mut(&run) else { return VecDeque::new() };
         held.probes -= 1;
@@ -62,7 +63,7 @@ impl Waiting {
 }
 
 impl Table {
-    /// Cuts a run of chunks into gaps, none longer than allowed unless it is a single chunk.
+    /// Cuts a run of chunks into gaps; only a gap of a single chunk may be longer than allowed.
     fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
         for chunk in run.clone() {
@@ -79,7 +80,7 @@ impl Table {
         gaps
     }
 
-    /// Cuts a run of chunks into gaps, and says what is done with each.
+    /// Cuts a run of chunks into gaps, each with its treatment.
     pub(super) fn parts_of(
         &self,
         run: Range<u32>,
@@ -100,7 +101,7 @@ impl Table {
         }
     }
 
-    /// The first chunk of a run that ends in its last `bytes`.
+    /// Returns the first chunk of a run that ends in the run's last `bytes`.
     fn end_before(&self, run: &Range<u32>, bytes: u64) -> u32 {
         let from = self.place_of(run.end).saturating_sub(bytes);
         run.clone()
@@ -109,7 +110,8 @@ impl Table {
             .map_or(run.start, |chunk| chunk + 1)
     }
 
-    /// The inner part of a run cut into probes and what waits for them, where they are little of what would be told.
+    /// Cuts the inner part of a run into probes and waiting gaps. Returns `None` if the probes would not be a small
+    /// share of the old bytes.
     fn probed(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Option<Vec<(Range<u32>, Role)>> {
         if inner.is_empty() {
             return None;
@@ -119,7 +121,7 @@ impl Table {
             |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Waits));
         let faced = |gap: &Range<u32>| bytes_of(&facings.of(&self.bytes_of(gap)));
         for probe in self.probes(inner, facings) {
-            // Long chunks are more than a gap may have, and face nothing.
+            // Chunks longer than a gap have no old bytes in their places.
             if probe.start >= at && faced(&probe) > 0 {
                 parts.extend(waits(at..probe.start));
                 at = probe.end;
@@ -133,8 +135,8 @@ impl Table {
         (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
     }
 
-    /// Picks the places that show most: all over the run, if what faces each place is known; else at its ends, for the
-    /// further from a neighbour, the less is known of what moved.
+    /// Picks probes all over the run if the drift between the neighbours is small, otherwise at the ends of the run:
+    /// the further from a neighbour, the less certain is the place in the old version.
     fn probes(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Vec<Range<u32>> {
         let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
         let up_to = |start: u32, bytes| {
@@ -151,17 +153,19 @@ impl Table {
     }
 }
 
-/// Chunks at the start of a run that may begin with bytes of old.
+/// Number of chunks at the start of a run that may begin with old bytes.
 const FIRST_CHUNKS: u32 = 1;
-/// Chunks at its end that may be old ones in part: as many as it takes until chunks of new end where those of old do.
+/// Number of chunks at the end of a run that may hold old bytes: so many pass until new chunk boundaries meet the old
+/// ones.
 const LAST_CHUNKS: u32 = 4;
-/// Length of a probe in bytes of new, but for its last chunk.
+/// Length in bytes of a probe in the new version, without its last chunk.
 const PROBE_BYTES: u64 = 4 << 10;
-/// The same of one at an end, where what faces it may lie some way off.
+/// Length in bytes of a probe at an end of a run, where the old bytes may lie some way off.
 const END_PROBE_BYTES: u64 = 16 << 10;
-/// Probes of one run, all over it.
+/// Number of probes all over one run.
 const PROBES: u32 = 6;
-/// Probes are worth a round trip where so many times as much waits for them.
+/// Factor for the old bytes that wait: probes are worth a round trip if these are more than this many times the old
+/// bytes of the probes.
 const WORTH: u64 = 3;
-/// Bytes of old that must wait, at least.
+/// Number of old bytes that must wait at least.
 const WORTH_BYTES: u64 = 192 << 10;

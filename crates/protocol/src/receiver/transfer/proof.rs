@@ -9,7 +9,7 @@ use deltic_core::{
     ChunkNo, Chunks, DataMap, Fingerprint, Index, Span, digest_of_changes, digest_of_data,
 };
 
-/// The evidence that a rebuilt file is the sender's, to the last bit.
+/// The evidence that a rebuilt file equals the sender's file in every bit.
 #[derive(Debug)]
 pub struct Proof {
     pub(super) digest: Digest,
@@ -18,32 +18,32 @@ pub struct Proof {
     pub(super) map: Option<Arc<DataMap>>,
 }
 
-/// The input of its digest.
+/// The input of the digest.
 #[derive(Debug)]
 pub(super) enum ProofOf {
-    /// The chunks of new.
+    /// The chunks of the new version.
     Chunks(Box<ProofChunks>),
-    /// The bytes of new.
+    /// The bytes of the new version.
     Bytes,
-    /// A base, the length of new in bytes, the runs that the base has elsewhere, and the blocks that are others, by
-    /// their numbers.
+    /// A base, the length of the new version in bytes, the runs that are elsewhere in the base, and the changed
+    /// blocks by number.
     Changes(Digest, u64, Vec<MovedRun>, Vec<(u32, Chunk)>),
 }
 
-/// The new version's chunks, which are known from several sources.
+/// The chunks of the new version, which are known from several sources.
 #[derive(Debug)]
 pub(super) struct ProofChunks {
     old: Box<Index>,
     kept: Chunks,
     came: Chunks,
-    /// Runs of them in order, each of one source.
+    /// Runs of chunks in order, each from one source.
     parts: Vec<(Source, Range<ChunkNo>)>,
 }
 
-/// The source of chunks of new.
+/// The source of chunks of the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Copied from old.
+    /// Copied from an old version.
     Old,
     /// Kept in place since an interrupted transfer.
     Kept,
@@ -52,12 +52,12 @@ pub(super) enum Source {
 }
 
 impl ProofChunks {
-    /// No chunks of new yet, but what is known of old, was kept and came.
+    /// Creates a list without chunks of the new version, from the chunks known of old versions, kept and received.
     pub(super) const fn new(old: Box<Index>, kept: Chunks, came: Chunks) -> Self {
         Self { old, kept, came, parts: Vec::new() }
     }
 
-    /// All chunks of new came, in order.
+    /// Creates the list of a new version of which all chunks were received, in order.
     pub(super) fn all(came: Chunks) -> Self {
         let (first, count) = (ChunkNo::FIRST, came.len() as u32);
         let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), came);
@@ -65,7 +65,7 @@ impl ProofChunks {
         all
     }
 
-    /// Takes the next chunks of new.
+    /// Adds the next chunks of the new version.
     pub(super) fn push(&mut self, source: Source, chunks: Range<ChunkNo>) {
         match self.parts.last_mut() {
             Some((last, range)) if *last == source && range.end == chunks.start => {
@@ -100,11 +100,10 @@ impl ProofChunks {
 }
 
 impl Proof {
-    /// True if the digest is the one that the sender took: over the chunks that were copied and written, which hashes
-    /// about 1 % of the file's length; or else the one that `of_bytes` takes of the bytes themselves.
+    /// True if the digest equals the sender's. The digest is computed over the chunks copied and written, which
+    /// hashes about 1 % of the file's length, or returned by `of_bytes` over the bytes themselves.
     ///
-    /// # Errors
-    /// Those of `of_bytes`.
+    /// # Errors The errors of `of_bytes`.
     pub fn holds<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
         let digest = match &self.of {
             ProofOf::Bytes => of_bytes()?,
@@ -117,7 +116,7 @@ impl Proof {
         Ok(digest == self.digest)
     }
 
-    /// The digest, where it is that of the bytes themselves.
+    /// Returns the digest, if it is over the bytes themselves.
     #[must_use]
     pub const fn digest_of_bytes(&self) -> Option<&Digest> {
         match self.of {
@@ -132,20 +131,20 @@ impl Proof {
         self.map.as_deref()
     }
 
-    /// True where it goes by what changed since a base.
+    /// True if the proof is over the changes since a base.
     #[must_use]
     pub const fn is_of_base(&self) -> bool {
         matches!(self.of, ProofOf::Changes(..))
     }
 
-    /// The digest: of the bytes, of the chunks, or of a base and what changed since. Once it holds both ends can call
-    /// the version by it.
+    /// The digest: over the bytes, over the chunks, or over a base and its changes. Once the proof holds, both ends
+    /// can name the version by this digest.
     #[must_use]
     pub const fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// The chunks of new, in order, where they are what its digest is taken of.
+    /// Returns the chunks of the new version in order, if the digest is over them.
     pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
         match &self.of {
             ProofOf::Chunks(chunks) => Some(chunks.iter()),
@@ -158,7 +157,7 @@ const fn chunk((span, fingerprint): (Span, Fingerprint)) -> Chunk {
     Chunk { len: span.len, fingerprint }
 }
 
-/// The chunks of new, as they come.
+/// The digest of chunks in order, as it is computed.
 #[derive(Default)]
 struct Sequence {
     grouper: Grouper,
@@ -178,7 +177,8 @@ impl Sequence {
         chunks.range(range).for_each(|known| self.take(&chunk(known)));
     }
 
-    /// Groups that `index` knows whole are not hashed again: most of a large file, while nothing else can go on.
+    /// Takes chunks of `index`. Groups that `index` knows as a whole are not hashed again: that saves most of the
+    /// time for a large file, during which nothing else continues.
     fn take_old(&mut self, index: &Index, mut range: Range<ChunkNo>) {
         while !range.is_empty() {
             let known = self.grouper.is_at_start().then(|| index.first_group(range.clone()));

@@ -1,4 +1,4 @@
-//! A file that comes by its recipe: groups and chunks are matched against old, and the rest is asked for.
+//! A file sent by its recipe: groups and chunks are matched against the old versions, and the rest is requested.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,40 +29,40 @@ use super::old::{IndexPart, Old};
 use super::proof::ProofChunks;
 use super::table::{By, Origin, State, Table};
 
-/// Bytes around the place of a group in which old must be known before the group is looked for.
+/// Bytes around the place of a group in which the old versions must be indexed before the group is looked for.
 const AROUND_BYTES: u64 = 256 << 10;
 
-/// Most unanswered groups of a file that waits for another: of the window enough is left for that one.
+/// Most unanswered groups of a file that waits for another file, so that the window has room for the other.
 const MAX_WAITING_GROUPS: u64 = GROUP_WINDOW / 8;
 
-/// A recipe, and what is known of old.
+/// A recipe, and the index of the old versions.
 #[derive(Debug)]
 pub(super) struct Recipe {
     old: Old,
     /// Chunks of an interrupted transfer that are in place.
     kept: Keeping,
     table: Table,
-    /// True until the first group that is not in place: a resumed transfer may never read the old file.
+    /// True until the first group that is not in place: a resumed transfer may never read the old version.
     unread: bool,
-    /// Number of groups that have been looked for, and those of them that were not found where old was known by then.
+    /// Number of groups looked for, followed by the groups not found in the old bytes indexed by then.
     looked: usize,
     missing: Vec<u32>,
-    /// Groups told and not answered, a range for each frame.
+    /// Unanswered groups, a range for each frame.
     told: VecDeque<Range<u32>>,
-    /// Groups that the sender has been asked to spell out, in order.
+    /// Groups that the sender was asked to spell out, in order.
     lacked: VecDeque<u32>,
-    /// Groups of which the sender told the chunks unasked, while old was not known: a range for each frame.
+    /// Groups spelled out unasked before the old versions were indexed, a range for each frame.
     unmatched: VecDeque<Range<u32>>,
     gaps: Gaps,
     again: Again,
     /// The last match, for locality.
     after: Option<ChunkNo>,
-    /// Fingerprints that were compared since the last report.
+    /// Fingerprints compared since the last report.
     compared: u64,
 }
 
 impl Recipe {
-    /// No group of a new version of `len` bytes.
+    /// Creates a recipe without groups for a new version of `len` bytes.
     pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         Self {
             old: Old::new(spec),
@@ -81,7 +81,7 @@ impl Recipe {
         }
     }
 
-    /// Takes what was cut ahead of old, if it is cut in the same way.
+    /// Takes the index built before `Start`, if it is cut by the same chunker.
     pub(super) fn go_on_from(&mut self, ahead: Old) {
         if ahead.is_cut_by(&self.table.spec) && !self.old.is_waiting() {
             self.old = ahead;
@@ -93,7 +93,7 @@ impl Recipe {
         self.old.wait();
     }
 
-    /// Goes on with old versions, whose order of reading is known now.
+    /// Continues with the old versions once their order of reading is known.
     pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         self.old.go_on();
         if !self.unread {
@@ -101,7 +101,7 @@ impl Recipe {
         }
     }
 
-    /// Goes on with an interrupted transfer, which left `chunks` in place; old need not be read yet, or there is none.
+    /// Resumes an interrupted transfer, which left `chunks` in place. Old versions, if any, need not be read yet.
     pub(super) fn resume(&mut self, chunks: Chunks, has_old: bool) {
         self.kept = Keeping::new(chunks, self.table.len);
         self.unread = has_old;
@@ -110,7 +110,7 @@ impl Recipe {
         }
     }
 
-    /// True where an interrupted transfer goes on.
+    /// True if an interrupted transfer resumes.
     fn is_resumed(&self) -> bool {
         self.unread || !self.kept.is_empty()
     }
@@ -121,19 +121,19 @@ impl Recipe {
         Share { groups_out, groups_held, gaps_out: self.gaps.out() }
     }
 
-    /// True once all of the recipe was told.
+    /// True once the whole recipe was told.
     pub(super) const fn is_told(&self) -> bool {
         self.table.is_told()
     }
 
-    /// True while the sender owes something, or old is being read.
+    /// True while the sender owes something, or old versions are being read.
     pub(super) fn is_busy(&self) -> bool {
         let told = !self.told.is_empty() || !self.unmatched.is_empty();
         let asked = told || !self.lacked.is_empty() || self.table.needed > 0;
         asked || !self.old.is_known() && !self.unread
     }
 
-    /// Copies of the chunks that come again, from where they are now, if there are any.
+    /// Takes the copies of repeated chunks, from the places that hold them now.
     pub(super) fn take_repeats(&mut self) -> Vec<DeltaOp> {
         let mut copies = Copies::default();
         for (chunk, of) in self.again.take() {
@@ -143,7 +143,7 @@ impl Recipe {
         copies.finish()
     }
 
-    /// The chunks that prove the file; of old they take all that is known.
+    /// Returns the chunks that prove the file, and takes the index of the old versions for it.
     pub(super) fn prove(&mut self) -> ProofChunks {
         let (kept, came) = (self.kept.give_away(), std::mem::take(&mut self.table.came));
         let mut chunks = ProofChunks::new(self.old.give_away(), kept, came);
@@ -151,18 +151,18 @@ impl Recipe {
         chunks
     }
 
-    /// Goes on indexing the old versions, one after the other, and matches what can be matched by now.
+    /// Continues to index the old versions, one after the other, and matches all that can be matched by now.
     pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         ask_more(&mut self.old, fx);
         self.match_more(fx, build);
     }
 
-    /// The chunks of old.
+    /// The index of the old versions.
     pub(super) const fn index(&self) -> &Index {
         self.old.index()
     }
 
-    /// Takes the answer to work of its kind.
+    /// Takes the answer to work of a recipe.
     pub(super) fn answer(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -189,7 +189,7 @@ impl Recipe {
         }
     }
 
-    /// Takes a part of an old version.
+    /// Takes the chunks of a segment of an old version.
     fn indexed(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -200,7 +200,7 @@ impl Recipe {
         self.index_more(fx, build);
     }
 
-    /// Takes the next groups of a recipe that is told by them.
+    /// Takes the next groups of a recipe told by groups.
     pub(super) fn hear_groups(
         &mut self,
         build: &mut Assembly,
@@ -226,8 +226,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may
-    /// be.
+    /// Takes the next chunks of a short file's recipe, to be matched once the old versions are indexed. Each group
+    /// has as many chunks as allowed.
     pub(super) fn hear_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
             return Err(PeerError::Unexpected("recipe"));
@@ -241,7 +241,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Takes groups that are to be answered.
+    /// Takes groups that need an answer.
     pub(super) fn groups(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -263,7 +263,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// True where old must be read now, for the first time: some of the groups told last are not kept.
+    /// True if old versions must be read now, for the first time, because some of the last groups are not kept.
     fn needs_old(&mut self) -> bool {
         let told = self.told.back().map_or(0, |told| told.start as usize);
         let mut last = self.table.groups[told..].iter();
@@ -271,7 +271,7 @@ impl Recipe {
         self.unread && lacks && std::mem::take(&mut self.unread)
     }
 
-    /// Takes a recipe that is told by chunks.
+    /// Takes chunks of a recipe told by chunks.
     pub(super) fn recipe(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -310,7 +310,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Matches what can be matched by now; answers what it can.
+    /// Matches all that can be matched by now, and sends the answers that are complete.
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         let mut copies = Copies::default();
         let missed = self.match_groups(build, &mut copies);
@@ -330,11 +330,11 @@ impl Recipe {
         }
     }
 
-    /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that
-    /// were not found once more when all of old is; what is not found then is missing. True where any was not found:
-    /// then the old version in place is not the new one.
+    /// Looks for groups as far as the old versions are indexed. Each group is looked for once when the bytes around
+    /// its own place are indexed, and again, if not found, when all old versions are. Returns true if a group was not
+    /// found at first: the version in place then differs from the new one.
     ///
-    /// An earlier look would find one of several equal groups far away and not the one in its own place.
+    /// An earlier look would find one of several equal groups far away, not the one in the group's own place.
     fn match_groups(&mut self, build: &mut Assembly, copies: &mut Copies) -> bool {
         let is_known = self.old.is_known();
         let known = if is_known { u64::MAX } else { self.old.index().groups_end() };
@@ -359,7 +359,8 @@ impl Recipe {
         missed
     }
 
-    /// Lacks what is missing once all of old is known, unless it waits for another file of the run that has some of it.
+    /// Marks missing groups as lacked once all old versions are indexed, unless the file waits for another file of
+    /// the run with some of these groups.
     fn lack_missing(&mut self, fx: &mut FileContext<'_>) {
         let sources = &mut fx.cx.sources;
         if sources.is_waiting(fx.file) && self.share().groups_out > MAX_WAITING_GROUPS {
@@ -380,7 +381,7 @@ impl Recipe {
         }
     }
 
-    /// Keeps locality where the recipe goes on behind a group that was found.
+    /// Keeps locality if the recipe continues after a group that was found.
     fn go_on_behind(&mut self, no: u32) {
         let before = no.checked_sub(1).map(|no| &self.table.groups[no as usize].state);
         if let Some(State::Matched(found)) = before {
@@ -388,7 +389,7 @@ impl Recipe {
         }
     }
 
-    /// Looks for one group; true if it was found.
+    /// Looks for one group; returns true if it was found.
     fn find_group(&mut self, build: &mut Assembly, no: usize, copies: &mut Copies) -> bool {
         let (index, slot) = (self.old.index(), &mut self.table.groups[no]);
         let State::Open(short) = slot.state else { return true };
@@ -403,7 +404,7 @@ impl Recipe {
         true
     }
 
-    /// The answers that are complete, in the order of their frames.
+    /// Returns the answers that are complete, in the order of their frames.
     fn lacks(&mut self) -> Vec<(Range<u32>, Vec<Range<u32>>)> {
         let (groups, mut answers) = (&self.table.groups, Vec::new());
         while let Some(range) = self.told.front() {
@@ -421,7 +422,7 @@ impl Recipe {
         answers
     }
 
-    /// Looks for the chunks that were told of these groups, and answers with those that old lacks.
+    /// Looks for the told chunks of these groups, and requests the chunks that the old versions lack.
     fn match_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -434,7 +435,7 @@ impl Recipe {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
-        // Where a group was lacked that is known already: nothing is held back any more.
+        // A lacked group may prove to be known by its chunks: then nothing is held back any more.
         let differs = !needed.is_empty() || self.again.waiting() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
@@ -446,7 +447,7 @@ impl Recipe {
         build.copy(fx, copies.finish(), differs, Some(self.old.index()));
     }
 
-    /// Looks for the chunks of one group that were told; those that old lacks.
+    /// Looks for the told chunks of one group; returns the chunks that the old versions lack.
     fn find_chunks(&mut self, build: &mut Assembly, no: u32, copies: &mut Copies) -> Vec<u32> {
         self.go_on_behind(no);
         let max_len = self.table.spec.max_len();
@@ -485,7 +486,7 @@ impl Recipe {
         needed
     }
 
-    /// Marks a chunk as arrived; its place.
+    /// Marks a chunk as received, and returns its place.
     pub(super) fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
         self.table.receive(chunk, By::Itself)
     }
@@ -495,7 +496,7 @@ impl Recipe {
         self.table.wrote(chunk, fingerprint);
     }
 
-    /// Surveys as many gaps as the window has room for.
+    /// Surveys at most `most` gaps.
     pub(super) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
         let gaps = self.gaps.take(most, fx.cx.setting.limits.mended_bytes());
         if gaps.is_empty() {
@@ -508,13 +509,13 @@ impl Recipe {
         fx.cx.ask(Work::Survey { handle, gaps: facing }, FilePending::Survey { handle, gaps });
     }
 
-    /// Asks for gaps whose sums are known by now.
+    /// Requests gaps whose sums are known by now.
     fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<Gap>, sums: Vec<GapSums>) {
         let gaps = self.gaps.ask(gaps, sums);
         fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });
     }
 
-    /// Takes gaps that were told against old, in `bytes` of a payload.
+    /// Takes gaps sent as deltas, which unpack to `bytes` bytes.
     pub(super) fn mend(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -536,8 +537,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Takes gaps that were rebuilt. What was rebuilt of a chunk is the sender's if its fingerprint begins as it
-    /// should.
+    /// Takes rebuilt gaps. A rebuilt chunk is accepted if its fingerprint begins with the announced prefix.
     fn mended(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -560,7 +560,8 @@ impl Recipe {
     }
 }
 
-/// Fingerprints that a look-up behind `after` compared: that of the next one, and that which the table had.
+/// Number of fingerprints that a look-up with locality compared: the chunk after `after`, and the chunk found in the
+/// table.
 fn compared(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
     let next = after.map(ChunkNo::next);
     u64::from(next.is_some()) + u64::from(found.is_some() && found != next)

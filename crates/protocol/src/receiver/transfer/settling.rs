@@ -34,7 +34,7 @@ impl Transfer {
             let path = path.clone();
             fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
         } else {
-            // Of a prefix of the one in place: what was held back is needed after all.
+            // The new version is a prefix of the version in place: the held-back copies are needed after all.
             if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
                 self.copy_held(fx);
                 if fx.is_over() || self.build.is_busy() {
@@ -60,7 +60,7 @@ impl Transfer {
         }
     }
 
-    /// Takes the facts that prove the new version, together with the index of old versions.
+    /// Takes the evidence that proves the new version, together with the index of old versions.
     fn prove(&mut self, digest: Digest) -> Proof {
         let all = |chunks| ProofOf::Chunks(Box::new(chunks));
         let of = match &mut self.method {

@@ -1,4 +1,4 @@
-//! The recipe of the new version as it comes: its groups, their chunks, and the source of each.
+//! The recipe of the new version as it arrives: its groups, their chunks, and the source of each.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::receiver::ask::Piece;
 use super::keeping::Keeping;
 use super::proof::{ProofChunks, Source};
 
-/// The groups that were told so far.
+/// The groups told so far.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) spec: ChunkerSpec,
@@ -22,12 +22,12 @@ pub(super) struct Table {
     /// Length of the new version in bytes.
     pub(super) len: u64,
     pub(super) groups: Vec<Slot>,
-    /// Start and first chunk of the next group.
+    /// Offset of the next group, followed by the number of its first chunk.
     pub(super) next_start: u64,
     pub(super) next_chunk: u32,
-    /// Chunks asked for and not received.
+    /// Number of chunks requested and not received.
     pub(super) needed: u64,
-    /// Chunks that came, in the order in which they were written.
+    /// Received chunks, in the order in which they were written.
     pub(super) came: Chunks,
 }
 
@@ -44,17 +44,17 @@ pub(super) struct Slot {
 /// The source of a group.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Told; not found yet.
+    /// Told, and not found yet.
     Open(GroupPrefix),
-    /// Found in old.
+    /// Found in an old version.
     Matched(Range<ChunkNo>),
-    /// Kept in place since an interrupted transfer: these of what it left.
+    /// Kept in place since an interrupted transfer; holds the kept chunks.
     Kept(Range<ChunkNo>),
-    /// Missing from old: to be spelled out.
+    /// Missing from the old versions: to be spelled out.
     Lacked,
     /// Spelled out, and not matched yet.
     Told(Vec<ChunkLine>),
-    /// Spelled out.
+    /// Spelled out and matched.
     Spelled(Vec<(u32, Origin)>),
 }
 
@@ -67,25 +67,25 @@ pub(super) enum Origin {
     Needed(ChunkPrefix),
     /// Part of a gap.
     Gap(ChunkPrefix),
-    /// The same as a chunk before it: it is copied once that one is here.
+    /// Equal to an earlier chunk, and copied from it once that chunk has arrived.
     Repeat,
     Writing(ChunkPrefix),
     /// Received.
     New(ChunkNo),
 }
 
-/// The way on which the bytes of a chunk arrive.
+/// The form in which the bytes of a chunk arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Itself,
     Gap,
 }
 
-/// Refuses a chunk that nobody asked for.
+/// The error for a chunk that was not requested.
 pub(super) const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
 
 impl Slot {
-    /// Adds its chunks.
+    /// Adds the chunks of the group to a proof.
     pub(super) fn prove(&self, proof: &mut ProofChunks) {
         match &self.state {
             State::Matched(range) => proof.push(Source::Old, range.clone()),
@@ -110,7 +110,7 @@ impl Slot {
 }
 
 impl Table {
-    /// No group of a new version of `len` bytes.
+    /// Creates a table without groups for a new version of `len` bytes.
     pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         let (groups, came) = (Vec::new(), Chunks::default());
         Self { spec, limits, len, groups, next_start: 0, next_chunk: 0, needed: 0, came }
@@ -121,12 +121,12 @@ impl Table {
         self.groups.len() as u32
     }
 
-    /// True once all of the new version was told.
+    /// True once the whole new version was told.
     pub(super) const fn is_told(&self) -> bool {
         self.next_start == self.len
     }
 
-    /// Adds the next group; the groups and chunks add up.
+    /// Adds the next group. The caller has checked its lengths.
     pub(super) fn push(&mut self, chunks: u32, len: u64, state: State) {
         let (start, first_chunk) = (self.next_start, self.next_chunk);
         self.groups.push(Slot { start, first_chunk, chunks, len, state });
@@ -134,7 +134,7 @@ impl Table {
         self.next_chunk += chunks;
     }
 
-    /// Refuses a line that cannot be the next group.
+    /// Checks that a line can be the next group. Errors: `Limit`.
     pub(super) fn check_group(&self, line: &GroupLine) -> Result<(), PeerError> {
         let most = u64::from(line.chunks) * u64::from(self.spec.max_len());
         let fits = line.len <= self.len - self.next_start;
@@ -148,7 +148,7 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that these chunks may begin at `start`; their length in bytes.
+    /// Checks that these chunks may begin at `start`, and returns their length in bytes. Errors: `Limit`.
     pub(super) fn check_chunks(&self, start: u64, lines: &[ChunkLine]) -> Result<u64, PeerError> {
         let mut end = start;
         for line in lines {
@@ -161,15 +161,15 @@ impl Table {
         Ok(end - start)
     }
 
-    /// Name and length in bytes of a group that was told, and that another file may have. Chunks that end nowhere are
-    /// mostly zeros, which do not travel: nobody need wait for them.
+    /// Returns the name and length in bytes of a told group that another file may have. Groups of chunks of the
+    /// longest length are mostly zeros, which are not sent: no file need wait for them.
     pub(super) fn shareable(&self, no: u32) -> Option<(GroupPrefix, u64)> {
         let Slot { chunks, len, state, .. } = &self.groups[no as usize];
         let State::Open(name) = *state else { return None };
         (*len < u64::from(*chunks) * u64::from(self.spec.max_len())).then_some((name, *len))
     }
 
-    /// Takes the chunks of one group that was lacked.
+    /// Takes the chunks of a group that was lacked.
     pub(super) fn spell(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
         let (start, len) = (self.groups[no as usize].start, self.groups[no as usize].len);
         if self.check_chunks(start, lines)? != len {
@@ -179,12 +179,12 @@ impl Table {
         Ok(())
     }
 
-    /// The number of the group that a chunk is in; of the last one, for chunks behind all.
+    /// Returns the number of the group that holds a chunk, or of the last group for a chunk after all groups.
     pub(super) fn group_of(&self, chunk: u32) -> Option<usize> {
         self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1)
     }
 
-    /// Marks a chunk as arrived, by itself or in its gap; its place.
+    /// Marks a chunk as received, by itself or in its gap, and returns its place. Errors: `UNASKED`.
     pub(super) fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         let slot = self.group_of(chunk).ok_or(UNASKED)?;
         let slot = &mut self.groups[slot];
@@ -207,12 +207,12 @@ impl Table {
         let slot = &mut self.groups[slot];
         if let State::Spelled(chunks) = &mut slot.state {
             let (len, origin) = &mut chunks[(chunk - slot.first_chunk) as usize];
-            // Where it starts is known by its group.
+            // The offset of the chunk is known from its group.
             *origin = Origin::New(self.came.push(0, Chunk { len: *len, fingerprint }));
         }
     }
 
-    /// Leaves a chunk to its gap; what arrived for it, if anything did, was not the chunk.
+    /// Leaves a chunk to a gap. Bytes that arrived for this chunk before were wrong.
     pub(super) fn needs_gap(&mut self, chunk: u32) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
@@ -229,7 +229,8 @@ impl Table {
         }
     }
 
-    /// Takes a chunk for what one before it is, which came: the place of that one, and where it comes again.
+    /// Takes a chunk as a copy of the earlier chunk `of`; returns the place of that chunk, and the offset of the
+    /// copy.
     pub(super) fn repeat(&mut self, chunk: u32, of: u32) -> (Span, u64) {
         let (from, start) = (self.place_of(of), self.place_of(chunk));
         let came = *self.spelled(of);
@@ -247,7 +248,7 @@ impl Table {
         }
     }
 
-    /// Start of a chunk that was spelled out, or follows one that was.
+    /// Offset of a chunk that was spelled out, or follows such a chunk.
     pub(super) fn place_of(&self, chunk: u32) -> u64 {
         let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
         let slot = &self.groups[slot];
@@ -260,12 +261,12 @@ impl Table {
         }
     }
 
-    /// The bytes of these chunks in new.
+    /// Returns the range of these chunks' bytes in the new version.
     pub(super) fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
         self.place_of(chunks.start)..self.place_of(chunks.end)
     }
 
-    /// The place of this chunk in old, if it was found there.
+    /// Returns the place of this chunk in the old versions, if it was found there.
     pub(super) fn found_in_old(&self, chunk: u32, kept: &Keeping, index: &Index) -> Option<Span> {
         let slot = &self.groups[self.group_of(chunk)?];
         let nth = chunk - slot.first_chunk;

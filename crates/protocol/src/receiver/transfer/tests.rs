@@ -18,12 +18,12 @@ use crate::work::Handle;
 
 const CHUNK: u32 = 4096;
 
-/// Bytes of which no two chunks are equal.
+/// Returns bytes in which all chunks differ.
 fn bytes(len: u32, seed: u32) -> Vec<u8> {
     (0..len / 4).flat_map(|n| (n * 2 + seed).to_le_bytes()).collect()
 }
 
-/// A driver that holds both versions in memory, and how the work was done.
+/// A driver that holds both versions in memory, and counts the work done.
 #[derive(Default)]
 struct Driver {
     old: Vec<u8>,
@@ -93,7 +93,7 @@ impl Driver {
     }
 }
 
-/// Drives a transfer of `new` where `old` stands; the driver, and the frames that the sender got.
+/// Drives a transfer of `new` with `old` in place; returns the driver, and the frames sent to the sender.
 fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToSender>) {
     let len = new.len() as u64;
     let mut cx = Context::new(Setting::default());

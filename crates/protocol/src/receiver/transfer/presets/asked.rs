@@ -1,4 +1,4 @@
-//! A question about a match, as the receiver knows it.
+//! A question about a match, as the receiver stores it.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use deltic_core::{ChunkMatch, ChunkNo, MatchRun, StrongSum};
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::sums::Over;
 
-/// A token as the receiver knows it.
+/// A token, as the receiver stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(super) chunks: Range<u32>,
     pub(super) over: Over,
-    /// The first chunk of old, or the only one.
+    /// The first chunk of the old versions, or the only one.
     pub(super) old: ChunkNo,
-    /// Bytes of all its chunks.
+    /// Length of all its chunks in bytes.
     pub(super) len: u64,
-    /// The number of its sum in its batch.
+    /// The number of its sum in the batch.
     pub(super) hashed: usize,
     pub(super) strong: StrongSum,
 }
@@ -34,7 +34,7 @@ impl Asked {
         }
     }
 
-    /// Takes one more chunk that equals those before it in everything that is known.
+    /// Adds one more chunk that equals the chunks before it in all known facts; returns true if it was added.
     pub(super) fn repeat(&mut self, next: &ChunkMatch) -> bool {
         let len = self.len + u64::from(next.len);
         let repeats = (self.chunks.end, self.old) == (next.new, next.old);

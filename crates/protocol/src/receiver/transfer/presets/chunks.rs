@@ -1,4 +1,4 @@
-//! The chunks of new that the sender told, and the source of each.
+//! The chunks of the new version that the sender told, and the source of each.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::limits::MAX_SUMS;
 use crate::message::Extent;
 use crate::sums::Sum;
 
-/// The chunks of new, in order, as far as they were told; or its bytes, as far as patches came.
+/// The chunks of the new version told so far, in order; for patches, the end of the bytes received so far.
 #[derive(Debug)]
 pub(super) struct PeerChunks {
     spec: ChunkerSpec,
@@ -30,7 +30,7 @@ enum Source {
 }
 
 impl PeerChunks {
-    /// No chunk of a new version of `len` bytes.
+    /// Creates the state without chunks for a new version of `len` bytes.
     pub(super) const fn new(spec: ChunkerSpec, len: u64) -> Self {
         Self { spec, len, end: 0, chunks: Vec::new(), complete: false, needed: 0 }
     }
@@ -40,12 +40,13 @@ impl PeerChunks {
         self.needed > 0
     }
 
-    /// Lengths of all chunks, in order.
+    /// Lengths of all chunks in bytes, in order.
     pub(super) fn lens(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().map(|(span, _)| span.len)
     }
 
-    /// Takes the end of the sums, if it is there.
+    /// Notes whether the sums are complete. Errors: `Unexpected` for a wrong extent, or an end before all bytes were
+    /// told.
     pub(super) fn end_by(&mut self, extent: Extent) -> Result<(), PeerError> {
         if matches!(extent, Extent::Part | Extent::Empty) {
             return Err(PeerError::Unexpected("a part of the sums"));
@@ -73,7 +74,7 @@ impl PeerChunks {
         self.chunks[chunk as usize].0
     }
 
-    /// Takes the next chunk.
+    /// Adds the next chunk. Errors: `Limit` for a wrong length or too many chunks.
     pub(super) fn push(&mut self, len: u32) -> Result<(), PeerError> {
         let is_last = self.end + u64::from(len) == self.len;
         let least = if is_last { 1 } else { self.spec.min_len() };
@@ -89,14 +90,14 @@ impl PeerChunks {
         Ok(())
     }
 
-    /// The sender is asked for these chunks.
+    /// Notes that these chunks are requested from the sender.
     pub(super) fn need(&mut self, chunks: Range<u32>) {
         self.needed += u64::from(chunks.end - chunks.start);
         let chunks = &mut self.chunks[chunks.start as usize..chunks.end as usize];
         chunks.iter_mut().for_each(|(_, source)| *source = Source::Needed);
     }
 
-    /// Marks a chunk as arrived; its place, if it was asked for.
+    /// Marks a chunk as received; returns its place if it was requested.
     pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
         let (span, source) = self.chunks.get_mut(chunk as usize)?;
         if *source != Source::Needed {
@@ -108,7 +109,7 @@ impl PeerChunks {
     }
 }
 
-/// The sum of a chunk of which only the weak one travels.
+/// Returns the sum of a chunk of which only the weak sum is sent.
 pub(super) const fn weak_sum(len: u32, weak: u32) -> Sum {
     Sum { len, weak, strong: StrongSum::NONE }
 }

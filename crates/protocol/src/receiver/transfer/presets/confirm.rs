@@ -1,7 +1,7 @@
-//! Chunks of new that are looked for by weak sums, and confirmed by strong ones (dsync, NetSync §4.3, ParaSync §3.2).
+//! Chunks of the new version, found by weak sums and confirmed by strong sums (dsync, NetSync §4.3, ParaSync §3.2).
 //!
-//! Each chunk is looked for once, with one candidate at most. What is refuted comes as literals, or is asked about once
-//! more where a long run was refuted: each chunk of it by itself.
+//! Each chunk is looked for once, with at most one candidate. Refuted chunks are sent as literals. The chunks of a
+//! long refuted run are asked about once more, each by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -20,29 +20,29 @@ use super::asked::Asked;
 use super::chunks::{PeerChunks, weak_sum};
 use super::known::Known;
 
-/// Matches that were looked for, asked about and judged.
+/// The matches found, asked about and judged.
 #[derive(Debug)]
 pub(super) struct Confirm {
     old: Known,
     merge: MatchMerging,
-    /// Weak sums of the chunks of new.
+    /// Weak sums of the chunks of the new version.
     weak: Vec<u32>,
-    /// Their names, where these are the proof.
+    /// Fingerprints of these chunks, if the recipe is the proof.
     names: Option<Vec<Fingerprint>>,
-    /// Numbers of those that were looked for, and named to the sender.
+    /// Number of chunks that were looked for, and number of chunks named to the sender.
     looked: u32,
     named: u32,
     after: Option<ChunkNo>,
     hashing: usize,
-    /// Tokens that the sender has not judged, those of each match.
+    /// Tokens that the sender has not judged, a list for each match.
     asked: VecDeque<Vec<Asked>>,
 }
 
-/// Bytes of the chunks that are asked about at a time where the sender judges meanwhile: the less, the sooner it
+/// Bytes of chunks to ask about at a time while the sender judges concurrently: the smaller, the sooner the sender
 /// begins.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// Chunks that were looked for: the first are not in old, the others may be.
+/// Chunks that were looked for: the first list is missing from the old versions, the second may be there.
 pub(super) type Batch = (Vec<Range<u32>>, Vec<Asked>);
 
 impl Confirm {
@@ -65,8 +65,8 @@ impl Confirm {
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
-    /// Takes the next chunks of old. One of the old versions ends at `end`, of all laid end to end, if that is said,
-    /// and that is the last one if it is `complete`.
+    /// Takes the next chunks of the old versions. If `end` is given, one old version ends at that offset of all
+    /// versions laid end to end; if `complete`, that is the last version.
     pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
         if let Some(end) = end {
@@ -81,7 +81,7 @@ impl Confirm {
         weak_sum(told.span(no).len, self.weak[no as usize])
     }
 
-    /// Takes the sum of the next chunk of new.
+    /// Takes the sum of the next chunk of the new version.
     pub(super) fn hear(&mut self, sum: &Sum) -> Result<(), PeerError> {
         if !sum.strong.as_bytes().is_empty() {
             return Err(PeerError::Unexpected("a strong sum of another length"));
@@ -93,7 +93,7 @@ impl Confirm {
         Ok(())
     }
 
-    /// Refuses chunks that were told although many are not named: one segment of them is let through.
+    /// Checks that not too many told chunks are unnamed; one segment above the window is allowed. Errors: `Limit`.
     pub(super) fn check_window(&self, told: &PeerChunks) -> Result<(), PeerError> {
         let most = SUM_WINDOW + (SEGMENT_BYTES / 512) as u32;
         let fits = told.count() - self.named <= most;
@@ -110,8 +110,8 @@ impl Confirm {
         self.names.iter().flatten().copied()
     }
 
-    /// The spans of old whose strong sums a batch needs, each once: chunks of new with one weak sum are all looked for
-    /// in the same chunk of old.
+    /// Returns the spans of the old versions to hash for a batch, each once. Chunks of the new version with one weak
+    /// sum are all looked for in the same old chunk.
     fn spans(&self, tokens: &mut [Asked]) -> Vec<Span> {
         let (mut spans, mut places) = (Vec::new(), HashMap::new());
         for token in tokens {
@@ -124,7 +124,7 @@ impl Confirm {
         spans
     }
 
-    /// The place of a token's bytes in old, to be hashed in one go.
+    /// Returns the place of a token's bytes in the old versions, to be hashed in one go.
     fn span(&self, token: &Asked) -> Span {
         let first = self.old.span(token.old);
         if token.over == Over::Each { first } else { Span::new(first.start, token.len as u32) }
@@ -132,8 +132,8 @@ impl Confirm {
 }
 
 impl Confirm {
-    /// Looks for the next chunks, if it is their time, and gives no more than `most_items` needs or tokens; also the
-    /// number of weak sums that were compared.
+    /// Looks for the next chunks, if they may be looked for now, with at most `most_items` needs or tokens. Also
+    /// returns the number of weak sums compared.
     pub(super) fn next_batch(
         &mut self,
         told: &mut PeerChunks,
@@ -176,7 +176,8 @@ impl Confirm {
         Some(((needs, tokens), compared))
     }
 
-    /// Takes the sender's judgement of the oldest match: copies, and the runs that are to be asked about again.
+    /// Takes the sender's judgement of the oldest match: adds copies to `found`, and returns the runs to be asked
+    /// about again.
     pub(super) fn judged(
         &mut self,
         told: &mut PeerChunks,
@@ -235,13 +236,13 @@ impl Confirm {
         }
         if denied.peek().is_some() { Err(UNFIT) } else { Ok(verdict) }
     }
-    /// Begins to take the strong sums of what may be in old; the spans to hash.
+    /// Begins the hashing of chunks that the old versions may have; returns the spans to hash.
     pub(super) fn hash(&mut self, tokens: &mut [Asked]) -> Vec<Span> {
         self.hashing += 1;
         self.spans(tokens)
     }
 
-    /// Takes the strong sums of a batch; its tokens as they are sent, with `bytes` of each sum.
+    /// Takes the strong sums of a batch; returns the batch's tokens as they are sent, with `bytes` bytes of each sum.
     pub(super) fn hashed(
         &mut self,
         needs: &[Range<u32>],
@@ -269,9 +270,9 @@ impl Confirm {
 /// The result of a judgement.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Bytes that were confirmed.
+    /// Number of confirmed bytes.
     pub(super) bytes: u64,
-    /// True where a chunk is to come as it is.
+    /// True if a chunk is to be sent as it is.
     pub(super) needs: bool,
     /// Chunks of refuted runs, to be asked about by themselves.
     pub(super) again: Vec<Asked>,

@@ -1,4 +1,4 @@
-//! The chunks of old by their weak sums, for conversations in which the receiver looks for the sender's.
+//! The chunks of old versions by weak sum, for conversations in which the receiver looks for the sender's chunks.
 
 use std::cell::Cell;
 
@@ -8,15 +8,15 @@ use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::MAX_SUMS;
 
-/// Candidates of one weak sum that are looked at: equal sums of chunks of different lengths are chance, or ill will.
+/// Most candidates of one weak sum to look at. Equal sums of chunks of different lengths are chance or malice.
 const CANDIDATES: usize = 16;
 
-/// The chunks of old.
+/// The chunks of the old versions.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// True where the chunk behind the last match is tried first: for its own sake, or to make runs longer.
+    /// True if the chunk after the last match is tried first, for locality or for longer runs.
     tries_neighbour: bool,
-    /// A bit for each 16-bit tag, where the strategy has that level.
+    /// A bit for each 16-bit tag, if the strategy filters by tags.
     tags: Option<Vec<u64>>,
     index: CuckooIndex<u32>,
     chunks: Vec<(Span, u32)>,
@@ -39,12 +39,12 @@ impl Known {
         }
     }
 
-    /// Takes the next chunk of old. Those over budget are not found.
+    /// Adds the next chunk of the old versions. Chunks over the budget are not found.
     pub(super) fn push(&mut self, len: u32, weak: u32) {
         if self.chunks.len() < MAX_SUMS {
             self.chunks.push((Span::new(self.end, len), weak));
             self.index.push(weak);
-            // The first chunk is the first with its sum.
+            // The first chunk has the first index entry with its sum.
             self.first = self.first.or_else(|| self.index.find(weak));
             if let Some(tags) = &mut self.tags {
                 tags[tag(weak) / 64] |= 1 << (tag(weak) % 64);
@@ -53,12 +53,12 @@ impl Known {
         self.end += u64::from(len);
     }
 
-    /// Goes on behind one of the old versions, whatever was known of it.
+    /// Continues after the end of an old version, whatever was known of that version.
     pub(super) fn skip_to(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// Old has no more.
+    /// Marks the end of the old versions.
     pub(super) const fn complete(&mut self) {
         self.complete = true;
     }
@@ -71,8 +71,8 @@ impl Known {
         self.chunks[no.at()].0
     }
 
-    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a
-    /// guess at its bytes. Adds to `compared` how many sums were.
+    /// Returns a chunk with this weak sum and the length of the new chunk; equal bytes are no more than a guess. Adds
+    /// the number of compared sums to `compared`.
     pub(super) fn find(
         &self,
         (number, new): (u32, Span),
@@ -98,7 +98,7 @@ impl Known {
             compared.set(compared.get() + u64::from(chunk.is_some()));
             chunk.is_some_and(|(_, sum)| *sum == weak)
         };
-        // Of equal chunks the one in the same place: so an unchanged file is seen to be one.
+        // Prefer the equal chunk in the same place, so that an unchanged file is recognised.
         let same = self.first.map(|first| first.plus(number));
         let same = same.filter(|no| fits(no) && self.span(*no) == new);
         let neighbour = after.filter(|_| self.tries_neighbour).map(ChunkNo::next).filter(fits);
@@ -117,7 +117,7 @@ impl Known {
 
 const TAGS: usize = 1 << 16;
 
-/// Both halves of a weak sum in 16 bits, as rsync has it.
+/// Folds both halves of a weak sum into 16 bits, as rsync does.
 const fn tag(weak: u32) -> usize {
     (weak as u16).wrapping_add((weak >> 16) as u16) as usize
 }

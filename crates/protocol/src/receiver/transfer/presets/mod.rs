@@ -1,6 +1,6 @@
-//! Transfers by the strategies of the papers: the chunks that were told, and which of them are still to come.
+//! Transfers by strategies from papers (presets): the chunks told by the sender, and the chunks still to arrive.
 //!
-//! [`PresetState`] is the one door: the default's steps know no more of a preset than its methods.
+//! [`PresetState`] is the single interface: the default strategy's steps know no more of a preset than its methods.
 
 pub(crate) mod asked;
 mod chunks;
@@ -37,22 +37,22 @@ use confirm::{Batch, Confirm, Verdict};
 use patched::Patched;
 use roll::Roll;
 
-/// A transfer by a strategy of the papers.
+/// A transfer by a strategy from a paper.
 #[derive(Debug)]
 pub(super) struct PresetState {
     config: Ways,
     spec: ChunkerSpec,
     chunks: PeerChunks,
     side: Side,
-    /// The sender owes which sums its storage keeps.
+    /// True while the sender must still tell the sums that its storage keeps.
     awaits_keeps: bool,
     /// The old version that is being summed.
     reading: Option<Reading>,
-    /// Copies that wait for literals, by their places in new.
+    /// Copies that wait for literals, by their offsets in the new version.
     late: BTreeMap<u64, DeltaOp>,
 }
 
-/// An old version on its way to being sums.
+/// An old version that is being summed.
 #[derive(Debug)]
 struct Reading {
     part: usize,
@@ -62,16 +62,16 @@ struct Reading {
 /// The use of the sums.
 #[derive(Debug)]
 enum Side {
-    /// Sums of new, to be looked for among chunks of old and confirmed.
+    /// Sums of the new version, to be looked for among chunks of the old versions and confirmed.
     Confirm(Box<Confirm>),
-    /// Sums of new, to be rolled for over old.
+    /// Sums of the new version, to be searched for in the old version by rolling sums.
     Roll(Box<Roll>),
-    /// Sums of old, which go to the sender.
+    /// Sums of the old version, to be sent to the sender.
     Patched(Patched),
 }
 
 impl PresetState {
-    /// A transfer of `len` bytes by `strategy`, where that is not the default.
+    /// Creates a transfer of `len` bytes by `strategy`; `None` for the default strategy.
     pub(super) fn new(
         strategy: Strategy,
         (how, spec): (How, ChunkerSpec),
@@ -98,13 +98,13 @@ impl PresetState {
         self.config.strategy.delivery == Delivery::Pipelined
     }
 
-    /// True once all of new was told.
+    /// True once the whole new version was told.
     pub(super) fn is_told(&self) -> bool {
         let complete = self.chunks.is_complete() || matches!(self.side, Side::Patched(_));
         complete && self.chunks.end == self.chunks.len()
     }
 
-    /// True while the sender owes something, or something is looked for.
+    /// True while the sender owes something, or a search is under way.
     pub(super) fn is_busy(&self) -> bool {
         let found = match &self.side {
             Side::Confirm(confirm) => confirm.is_done(&self.chunks),
@@ -114,7 +114,7 @@ impl PresetState {
         !found || !self.is_told() || self.chunks.is_owed()
     }
 
-    /// Marks a chunk as arrived; its place, if it was asked for.
+    /// Marks a chunk as received; returns its place if it was requested.
     pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
         self.chunks.receive(chunk)
     }
@@ -126,8 +126,8 @@ impl PresetState {
         }
     }
 
-    /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what
-    /// lies before them in the file is written; patches come in order by themselves.
+    /// Returns the copies that may begin now. A strategy in phases keeps copies until nothing else is left. A
+    /// strategy in order keeps each copy until all before it in the file is written; patches are in order anyway.
     fn ripe(&mut self, found: Copies) -> Vec<DeltaOp> {
         let ops = found.finish();
         let is_patched = matches!(self.side, Side::Patched(_));
@@ -143,7 +143,7 @@ impl PresetState {
         Vec::new()
     }
 
-    /// The copies that were kept and lie before `place`, for a strategy whose copies and literals follow each other.
+    /// Takes the waiting copies that lie before `place`, for a strategy that writes in order.
     pub(super) fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         if self.config.strategy.delivery != Delivery::InOrder {
             return Vec::new();
@@ -152,18 +152,18 @@ impl PresetState {
         std::mem::replace(&mut self.late, later).into_values().collect()
     }
 
-    /// The copies that were kept, if there are any.
+    /// Takes the waiting copies, if there are any.
     pub(super) fn take_late(&mut self) -> Option<Vec<DeltaOp>> {
         let late = std::mem::take(&mut self.late);
         Some(late.into_values().collect()).filter(|late: &Vec<_>| !late.is_empty())
     }
 
-    /// The strong sums that are taken of all chunks of old: those that are told.
+    /// The kind of strong sums to compute of all chunks of the old version, if these are sent.
     fn strong_of_old(&self) -> Option<StrongKind> {
         matches!(self.side, Side::Patched(_)).then_some(self.config.strong)
     }
 
-    /// The facts that prove the file.
+    /// Returns the evidence that proves the file.
     pub(super) fn prove(&self) -> ProofOf {
         match (&self.side, self.config.strategy.proof()) {
             (Side::Confirm(confirm), FileProof::Recipe) => {
@@ -175,7 +175,7 @@ impl PresetState {
         }
     }
 
-    /// Takes the answer to work of its kind.
+    /// Takes the answer to work of the preset.
     pub(super) fn answer(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -197,7 +197,7 @@ impl PresetState {
         }
     }
 
-    /// Begins to sum old, where its sums are needed before those of new.
+    /// Begins to sum old versions, if their sums are needed before those of the new version.
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
         match self.side {
             Side::Confirm(_) => self.sum_old(fx, 0),
@@ -211,7 +211,8 @@ impl PresetState {
         }
     }
 
-    /// Takes which sums the sender's storage keeps, says which ones those of old will be, and begins with them.
+    /// Takes the kind of sums that the sender's storage keeps, announces the kind for the old version, and begins to
+    /// sum.
     pub(super) fn keeps(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -221,7 +222,7 @@ impl PresetState {
             return Err(PeerError::Unexpected("what storage keeps"));
         }
         let part = fx.old.first_part();
-        // Blocks that the user asked for have that length.
+        // If the user chose a block length, kept sums must have that length.
         let is_asked = fx.cx.setting.options.block_bytes.is_some();
         let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
         let both = (fx.old.keeps.filter(asked), theirs.filter(asked));
@@ -243,7 +244,7 @@ impl PresetState {
         self.sum_more_of_old(fx);
     }
 
-    /// Goes on with what may be summed by now.
+    /// Asks for all portions that may be summed by now.
     fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
         let (Ways { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
         let summing = Summing { chunker: self.spec, weak, strong, keying };
@@ -255,8 +256,8 @@ impl PresetState {
         }
     }
 
-    /// Takes the sums of a portion of old. What of old cannot be read, or is too much, is only so much less to match
-    /// against.
+    /// Takes the sums of a portion of an old version. A part that is unreadable or beyond the budget is only not
+    /// matched against.
     fn summed_old(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -280,7 +281,7 @@ impl PresetState {
                 confirm.learn(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
                 at_end && part + 1 >= parts
             }
-            // A rolling search is for one version.
+            // A rolling search uses one old version only.
             Side::Patched(patched) => {
                 let most = fx.cx.setting.limits.batch();
                 fx.cx.frames.extend(patched.tell((fx.file, most), &sums, at_end));
@@ -300,7 +301,7 @@ impl PresetState {
         }
     }
 
-    /// Takes the next sums of new.
+    /// Takes the next sums of the new version.
     pub(super) fn sums(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -350,7 +351,7 @@ impl PresetState {
         }
     }
 
-    /// Looks for what can be looked for by now.
+    /// Looks for all chunks that can be looked for by now.
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.batch());
         while !fx.is_over()
@@ -362,7 +363,7 @@ impl PresetState {
         }
     }
 
-    /// Takes the strong sums of what may be in old, and tells the sender.
+    /// Asks for strong sums of the chunks that the old versions may have, to tell the sender.
     fn ask_about(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -386,7 +387,7 @@ impl PresetState {
         fx.cx.jobs.ask_as(self.config.matching_turn(), work, pending.into());
     }
 
-    /// Takes the strong sums of a batch, and tells the sender.
+    /// Takes the strong sums of a batch, and sends the match.
     fn hashed_old(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -429,7 +430,8 @@ impl PresetState {
         Ok(())
     }
 
-    /// Takes what a search through old found: copies it at the end, and asks for the rest.
+    /// Takes the matches of a search through the old version. At the end of the version, copies them and requests the
+    /// rest.
     fn rolled(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -437,7 +439,7 @@ impl PresetState {
         rolled: Result<Rolled, Setback>,
     ) {
         let Side::Roll(roll) = &mut self.side else { return };
-        // What of old cannot be read is only so much less to match against.
+        // An unreadable part of the old version is only not matched against.
         if let Ok(Rolled { found, consumed, at_end, searcher }) = rolled {
             let start = roll.take(&found, consumed, self.spec.max_len());
             if !at_end {
@@ -456,7 +458,7 @@ impl PresetState {
         build.copy(fx, ops, !missing.is_empty(), None);
     }
 
-    /// Takes the next steps of a patch, and the literals of them.
+    /// Takes the next steps of a patch, with their literals.
     pub(super) fn patch(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -493,13 +495,13 @@ impl PresetState {
     }
 }
 
-/// Searches the first old version that holds anything, from `start` on.
+/// Asks for a search from `start` in the first old version that is not empty.
 fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
     let (handle, part) = (fx.handle, fx.old.first_part());
     fx.cx.ask(Work::Roll { handle, part, start, search }, FilePending::Roll(handle));
 }
 
-/// The place in new of an operation's bytes.
+/// Returns the offset of an operation's bytes in the new version.
 const fn place_of(op: &DeltaOp) -> u64 {
     match op {
         DeltaOp::Copy { new_start, .. } => *new_start,

@@ -1,5 +1,5 @@
-//! The signature conversation: the sums of the blocks of old go to the sender, and patches come back
-//! (rsync; SkySync §3.3).
+//! The signature conversation: sums of the old version's blocks go to the sender, and patches come back (rsync;
+//! SkySync §3.3).
 
 use deltic_core::Span;
 use deltic_core::chunk::ChunkerSpec;
@@ -13,13 +13,13 @@ use crate::sums::{PatchStep, Sum, SumLine, Teller};
 use super::super::copies::Copies;
 use super::chunks::PeerChunks;
 
-/// The blocks of old as the sender knows them.
+/// The blocks of the old version, as told to the sender.
 #[derive(Debug)]
 pub(super) struct Patched {
     block: u32,
     old_len: u64,
     teller: Teller,
-    /// The first block with the same sums, for each.
+    /// For each block, the first block with the same sums.
     firsts: Vec<u32>,
     pub(super) told_all: bool,
 }
@@ -30,7 +30,7 @@ impl Patched {
         Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
     }
 
-    /// Frames about a file that tell the next blocks of old, at `most` so many each.
+    /// Returns the frames that tell the next blocks of the old version, with at most `most` blocks each.
     pub(super) fn tell(
         &mut self,
         (file, most): (FileNo, usize),
@@ -61,8 +61,8 @@ impl Patched {
         line
     }
 
-    /// The place of a block in old; of equal ones the one that is in the same place as in new, so that an unchanged
-    /// file is seen to be one.
+    /// Returns the place of a block in the old version. Of equal blocks, the one at the new offset is preferred, so
+    /// that an unchanged file is recognised.
     fn span(&self, no: u32, new_start: u64) -> Span {
         let block = u64::from(self.block);
         let own = (new_start / block) as usize;
@@ -71,7 +71,8 @@ impl Patched {
         Span::new(no * block, block.min(self.old_len - no * block) as u32)
     }
 
-    /// Takes the next steps: copies are noted, and where literals go is returned.
+    /// Takes the next steps: adds their copies to `copies`, and returns the places of their literals. Errors:
+    /// `Limit`.
     pub(super) fn take(
         &self,
         told: &mut PeerChunks,

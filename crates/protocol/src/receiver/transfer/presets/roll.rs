@@ -1,4 +1,4 @@
-//! The blocks of new, rolled for over old (WebR2sync+ §5.1).
+//! The blocks of the new version, searched for in the old version by rolling sums (WebR2sync+ §5.1).
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ use super::super::assembly::Matched;
 use super::super::copies::{Copies, runs};
 use super::chunks::PeerChunks;
 
-/// The blocks of new, and where old has them.
+/// The blocks of the new version, and their places in the old one.
 #[derive(Debug)]
 pub(super) struct Roll {
-    /// Until the search begins.
+    /// Sums of the blocks, until the search begins.
     pub(super) sums: Option<Box<BlockSums>>,
     locality: search::Locality,
-    /// The first block with the same sums, for each.
+    /// For each block, the first block with the same sums.
     firsts: Vec<u32>,
-    /// The place in old of each that was found.
+    /// For each block, its offset in the old version, if found.
     found: Vec<Option<u64>>,
-    /// End of what was searched of old.
+    /// End of the searched part of the old version.
     searched: u64,
     done: bool,
 }
@@ -39,7 +39,7 @@ impl Roll {
         self.done
     }
 
-    /// Takes the sums of the next block.
+    /// Takes the sums of the next block. Errors: `Unexpected`.
     pub(super) fn hear(&mut self, line: SumLine, sum: &Sum) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a block that cannot follow");
         let sums = self.sums.as_mut().ok_or(UNFIT)?;
@@ -53,7 +53,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Notes copies from blocks of new to places in old.
+    /// Notes copies from blocks of the new version to places in the old one.
     fn find(&mut self, ops: &[DeltaOp], block: u32) {
         for op in ops {
             let DeltaOp::Copy { old, new_start } = *op else { continue };
@@ -64,7 +64,8 @@ impl Roll {
                 let class = self.firsts[no];
                 self.found[no].get_or_insert(place);
                 self.found[class as usize].get_or_insert(place);
-                // Of equal blocks each is taken from its own place: so an unchanged file is seen to be one.
+                // Each of several equal blocks is copied from its own place if possible, so that an unchanged file is
+                // recognised.
                 let own = (place / u64::from(block)) as usize;
                 let is_own = place.is_multiple_of(u64::from(block));
                 if is_own && self.firsts.get(own) == Some(&class) {
@@ -74,26 +75,26 @@ impl Roll {
         }
     }
 
-    /// The place of a block in old, or of one that equals it.
+    /// Returns the place in the old version of a block, or of an equal block.
     fn place(&self, no: u32) -> Option<u64> {
         let first = self.firsts[no as usize];
         self.found[no as usize].or(self.found[first as usize])
     }
 
-    /// The search, once all of new was told: only once.
+    /// Returns the search once all blocks were told; the second call returns `None`.
     pub(super) fn begin(&mut self, told: &PeerChunks) -> Option<Search> {
         let sums = self.sums.take_if(|_| told.is_complete())?;
         Some(Search::New(*sums, self.locality, Keying::Session))
     }
 
-    /// Takes what a search found; the start of the next one.
+    /// Takes the matches of a search; returns the start of the next one.
     pub(super) fn take(&mut self, found: &[DeltaOp], consumed: u64, block: u32) -> u64 {
         self.find(found, block);
         self.searched += consumed;
         self.searched
     }
 
-    /// Ends the search: copies what was found, and asks for the rest.
+    /// Ends the search: adds copies of the matches to `copies`, and returns the blocks to request.
     pub(super) fn finish(
         &mut self,
         told: &mut PeerChunks,
