@@ -1,6 +1,6 @@
-//! Entries that are here as listed: other names of their files may be linked to them (`-H`), and their sources may go
-//! (`--remove-source-files`), once they are flushed: many at a time, so that the sender need not hold all of them;
-//! where a source may be looked at again, or what arrived waits for its name, all at the end.
+//! Arrived entries, which are in place as listed. Other names of their files may be linked to them (`-H`). Once they
+//! are flushed, their sources may be removed (`--remove-source-files`), many at a time, so that the sender need not
+//! hold all of them. All are reported at the end if a source may be looked at again or commits are delayed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,55 +19,56 @@ use crate::receiver::pending::TreePending;
 
 use super::sections::Section;
 
-/// Entries that are here, or will be.
+/// Entries that have arrived or may arrive.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Entries that are here; if their sources are to go.
+    /// Arrived entries whose sources will be removed.
     here: Vec<FileNo>,
-    /// Entries that may still arrive, where sources go before the end.
+    /// Entries that may still arrive, if sources are removed before the end.
     open: BTreeSet<FileNo>,
-    /// Below this the sender was told all that arrived.
+    /// All arrivals below this number were reported to the sender.
     upto: FileNo,
-    /// True while entries are being flushed, to be reported.
+    /// True while a flush is under way, to report arrivals.
     flushing: bool,
-    /// True if that ever failed: what was lost may be of what arrived since, and a later one does not say so again.
+    /// True once a flush has failed: entries that arrived since may be lost, and a later flush does not report that
+    /// again.
     is_lost: bool,
-    /// True once any were reported.
+    /// True once an arrival was reported.
     begun: bool,
-    /// Entries that will be here once a change is done.
+    /// Entries that arrive once the change at a path is done.
     coming: HashMap<RelPath, FileNo>,
-    /// Entries that are here and wait for their names.
+    /// Arrived entries whose commits are delayed, by path.
     unnamed: HashMap<RelPath, FileNo>,
-    /// True while the sender removes what arrived.
+    /// True while the sender removes the sources of arrived entries.
     pub(super) leaving: bool,
-    /// Number of those it was told of and has not reported as removed.
+    /// Number of reported arrivals that the sender has not reported as removed.
     unreported: u64,
 }
 
 impl Arrivals {
-    /// Takes the entry that a change at `path` was to bring.
+    /// Takes the entry that arrives by a change at `path`.
     pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
         self.coming.remove(path)
     }
 
-    /// The number below which nothing will arrive that did not.
+    /// Returns the number below which no further entry will arrive.
     fn next(&self, told: u64) -> FileNo {
         self.open.first().copied().unwrap_or(FileNo(told))
     }
 }
 
 impl Arrivals {
-    /// Notes an entry that need not be brought again, though it is not here.
+    /// Notes an entry as arrived, in place or left out because a reference directory has it.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
         let Options { remove, dry_run, .. } = &cx.setting.options;
         let leaves = remove.sources && !dry_run;
-        // What was given up stays.
+        // An entry that was given up keeps its source.
         if leaves && (self.open.remove(&file) || !cx.setting.options.sources_go_early()) {
             self.here.push(file);
         }
     }
 
-    /// Entries may arrive that are listed.
+    /// Notes that the entries of a section may arrive.
     pub(super) fn expect(&mut self, cx: &mut Context, section: &Section) {
         if cx.setting.options.sources_go_early() {
             let numbered = (section.first..).zip(&section.entries);
@@ -76,13 +77,12 @@ impl Arrivals {
         }
     }
 
-    /// An entry does not arrive.
+    /// Notes that an entry will not arrive, so that its source stays.
     pub(super) fn stays_there(&mut self, file: FileNo) {
         self.open.remove(&file);
     }
 
-    /// Makes what arrived so far safe, so that the sender may let go of it, once that is much or the sender holds much
-    /// that stays.
+    /// Flushes and reports arrivals so far, once there are many or the sender holds many entries whose sources stay.
     pub(super) fn let_go(&mut self, cx: &mut Context, told: u64) {
         let Self { here, upto, flushing, .. } = &*self;
         let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;
@@ -97,7 +97,7 @@ impl Arrivals {
         }
     }
 
-    /// Lets entries go that are safe now; if the flush failed, they stay.
+    /// Reports flushed arrivals, so that their sources may be removed; if the flush failed, the sources stay.
     pub(super) fn flushed_arrived(
         &mut self,
         cx: &mut Context,
@@ -131,7 +131,7 @@ impl Arrivals {
         }
     }
 
-    /// Without a flush nothing is safe.
+    /// Takes the result of the last flush; if it failed, no source may be removed.
     pub(super) fn flushed(&mut self, cx: &mut Context, flushed: Result<(), Setback>) {
         if flushed.is_err() {
             self.is_lost = true;
@@ -140,14 +140,14 @@ impl Arrivals {
         cx.closed(flushed);
     }
 
-    /// Notes an entry that is here and may still wait for its name.
+    /// Notes an arrived entry whose commit may be delayed.
     pub(super) fn waits(&mut self, cx: &mut Context, file: FileNo, path: &RelPath) {
         if cx.setting.options.writing.delay && cx.setting.options.remove.sources {
             self.unnamed.insert(path.clone(), file);
         }
     }
 
-    /// Takes back entries that did not get their names.
+    /// Takes back entries that could not be committed.
     pub(super) fn landed(&mut self, cx: &mut Context, failed: Vec<(RelPath, Trouble)>) {
         let mut stay_away = HashSet::new();
         for (path, trouble) in failed {
@@ -158,7 +158,7 @@ impl Arrivals {
         self.unnamed.clear();
     }
 
-    /// Reports all that arrived, behind the last flush: what goes at the source must be safe here.
+    /// Reports all arrivals after the last flush: an entry must be safe here before its source is removed.
     pub(super) fn tell_arrived(&mut self, cx: &mut Context, told: u64) {
         let files = std::mem::take(&mut self.here);
         if files.is_empty() && !self.begun {
@@ -170,7 +170,7 @@ impl Arrivals {
         self.leaving = true;
     }
 
-    /// Takes the report of a source that is gone at the sender.
+    /// Takes the report of a source that the sender removed. Errors: `Unexpected` if no reported arrival is left.
     pub(super) fn removed_source(
         &mut self,
         cx: &mut Context,
@@ -183,7 +183,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Takes the sender's answer: all that arrived is gone there, but for these.
+    /// Takes the sender's final answer: all sources of arrivals are removed, except those in `troubles`.
     pub(super) fn gone(
         &mut self,
         cx: &mut Context,
@@ -197,7 +197,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Notes that an entry is here as listed once the change at `path` is done.
+    /// Notes that an entry arrives once the change at `path` is done.
     pub(super) fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
         self.coming.insert(path.clone(), file);
     }

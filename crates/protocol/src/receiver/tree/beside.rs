@@ -1,4 +1,4 @@
-//! An entry in a reference directory, and how much of it is as it should be.
+//! An entry in a reference directory, and how far it agrees with the listed entry.
 
 use deltic_tree::meta::HardLink;
 use deltic_tree::{Kind, Meta};
@@ -11,22 +11,22 @@ use super::compare::{Quick, attributes, quick};
 /// An entry in a reference directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside {
-    /// The number of the directory.
+    /// Index of the reference directory.
     pub(crate) alternate: usize,
     pub(crate) is: Meta,
     pub(super) likeness: Likeness,
 }
 
-/// The share of an entry that is as it should be.
+/// The parts of an entry that agree with the listed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Likeness {
-    /// Its kind.
+    /// The kind.
     Kind,
-    /// Its attributes as well, and perhaps its content.
+    /// The kind and attributes, and perhaps the content.
     Unproven,
-    /// Its content.
+    /// The content.
     Content,
-    /// Its content and its attributes.
+    /// The content and the attributes.
     All,
 }
 
@@ -36,29 +36,29 @@ impl Beside {
         self.likeness == Likeness::All
     }
 
-    /// True where nothing but its content is left to prove.
+    /// True if only the content is still to be proved.
     pub(crate) fn is_unproven(&self) -> bool {
         self.likeness == Likeness::Unproven
     }
 
-    /// Takes its content for proved, and its attributes for others.
+    /// Takes the content as proved, and the attributes as different.
     pub(crate) const fn proves(&mut self) {
         self.likeness = Likeness::Content;
     }
 
-    /// True where its bytes may be the new version, and are to be compared.
+    /// True if the bytes may be the new version, and are to be compared.
     pub(crate) fn may_be_it(&self, checksum: bool, meta: &Meta) -> bool {
         checksum && self.is.len == meta.len && meta.len > 0
     }
 }
 
-/// True where what stands in a place is known to be a name of the file in the reference directory.
+/// True if the entry seen at the path is known to be a hard link of the file in the reference directory.
 pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
     let inode = |meta: &Meta| meta.linked().and_then(HardLink::inode);
     seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
 }
 
-/// The first of the entries in reference directories that come nearest.
+/// Returns the entry in reference directories that agrees most; of equally good entries, the first.
 pub(super) fn best(options: &Options, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
     let mut best: Option<Beside> = None;
     for (alternate, is) in found.into_iter().enumerate() {
@@ -73,7 +73,7 @@ pub(super) fn best(options: &Options, meta: &Meta, found: Vec<Option<Meta>>) -> 
             },
             (new, old) if new == old && same_attributes => Likeness::All,
             (new, old) if new == old => Likeness::Content,
-            // Another target, another number.
+            // The kinds are equal, but for the target of a link or the number of a device.
             (new, old) if EntryType::of(new) == EntryType::of(old) => Likeness::Kind,
             _ => continue,
         };

@@ -1,5 +1,5 @@
-//! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
-//! their limit allows it. A dry run sees whether it would.
+//! Making way: a directory with entries that stands in the place of a file or link is removed first, if deletions are
+//! asked for and their limit allows it. A dry run checks whether it would be removed.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -19,14 +19,13 @@ use super::looked::Placed;
 use super::removal::{NO_LIMIT, Removal};
 
 impl Entries {
-    /// True if what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real
-    /// run.
+    /// True if the entry `seen` at a path is a directory that is to give way, or would be in the way of the real run.
     pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;
         (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
     }
 
-    /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
+    /// Removes the directory in an entry's place, once its names are counted.
     pub(super) fn clear(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -46,14 +45,14 @@ impl Entries {
         path: RelPath,
         names: u64,
     ) {
-        // How long the list will be is not known yet.
+        // The final length of the list is not known yet.
         let most = self.most_cleared(tx);
         if !tx.cx.setting.options.clears() && names > 1 {
             let words = |path: &str| format!("cannot replace {path}: directory not empty");
             let trouble = Trouble::at(TroubleKind::Failed, &path, words);
             return self.not_cleared(tx, file, vec![trouble]);
         }
-        // What is empty gives way whatever the limit: nothing is lost.
+        // An empty directory gives way whatever the limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
         if !tx.deleting.clear(lost, most) {
             let words = |path: &str| {
@@ -65,7 +64,7 @@ impl Entries {
             let trouble = Trouble::at(TroubleKind::DeleteLimit, &path, words);
             return self.not_cleared(tx, file, vec![trouble]);
         }
-        // Where nothing is to be, what is protected stays.
+        // If no entry takes the place, protected names stay.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let names = names.saturating_sub(u64::from(!is_deleted));
         let removal = Removal { path, gives_way: !is_deleted, names, ..Removal::default() };
@@ -85,7 +84,7 @@ impl Entries {
             Delete::AtMost(most) => most,
             Delete::Guarded(_) => GUARDED_DELETES,
             Delete::Never if options.remove.force => GUARDED_DELETES,
-            // Only what is empty.
+            // Only an empty directory may.
             Delete::Never => 0,
         }
     }
@@ -110,7 +109,7 @@ impl Entries {
             }
             troubles.push(removal.refilled("replace"));
         }
-        // Names that were not there any more, or stayed.
+        // Take back the count of names that stayed or were gone already.
         tx.deleting.spare_cleared(removal.names);
         if !troubles.is_empty() {
             return self.not_cleared(tx, file, troubles);
@@ -134,7 +133,7 @@ impl Entries {
         }
     }
 
-    /// Whatever kept the directory, the entry cannot come.
+    /// Gives up an entry because the directory in its place stays.
     fn not_cleared(&mut self, tx: &mut TreeContext<'_>, file: FileNo, troubles: Vec<Trouble>) {
         match self.clearing.remove(&file) {
             Some(Cleared::File(candidate)) => {
@@ -158,7 +157,7 @@ impl Entries {
     }
 }
 
-/// An entry that waits until the directory in its place is gone.
+/// An entry that waits until the directory in its place is removed.
 #[derive(Debug)]
 pub(super) enum Cleared {
     File(Box<Candidate>),
@@ -170,8 +169,8 @@ pub(super) enum Cleared {
         name: LaterName,
         change: Change,
     },
-    /// A file that comes from an alternate.
+    /// A file to be taken from a reference directory.
     Beside(Box<(Placed, Beside)>),
-    /// No entry is to be there: a reference directory has it.
+    /// No entry takes the place: a reference directory has it.
     Nothing,
 }

@@ -1,7 +1,7 @@
-//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete,
-//! sweep, set directories, flush, let sources go that have arrived, say so.
+//! The end of a run, in an order that is safe against crashes: land delayed commits, delete, sweep, set directories,
+//! flush, report arrivals, finish.
 //!
-//! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
+//! Directories are set after the last name in them has changed; otherwise their times would be those of the sync.
 
 use crate::message::ToSender;
 use crate::receiver::ask::{Answer, Work};
@@ -25,17 +25,17 @@ pub(super) enum Closing {
 }
 
 impl Tree {
-    /// True once everything is in place and that was said.
+    /// True once everything is in place and `Finished` was sent.
     pub(crate) fn is_finished(&self) -> bool {
         self.closing == Some(Closing::Finished)
     }
 
-    /// True while names are deleted: then there may be more room.
+    /// True while names are deleted, which may make room.
     pub(crate) fn is_deleting(&self) -> bool {
         self.closing == Some(Closing::Deleting)
     }
 
-    /// True where the next step towards the end may be taken, if no file is under way.
+    /// True if the next closing step may be taken, once no file is under way.
     pub(crate) fn may_close(&self, cx: &Context) -> bool {
         let waits = !cx.jobs.idle()
             || !self.dirs.sections.is_empty()
@@ -46,7 +46,7 @@ impl Tree {
         self.dirs.list.is_complete() && !waits && !self.is_finished()
     }
 
-    /// Takes the next step towards the end.
+    /// Takes the next closing step.
     pub(crate) fn close(&mut self, cx: &mut Context) {
         let Some(intact) = self.dirs.list.is_intact() else { return };
         let next = match self.closing {
@@ -91,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Takes the answer to work of the end, and of deletions.
+    /// Takes the answer to work of closing steps and deletions.
     pub(super) fn answer_end(
         &mut self,
         cx: &mut Context,

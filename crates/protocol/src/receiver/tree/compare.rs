@@ -1,14 +1,14 @@
-//! Pure comparisons of listed entries with those that are here.
+//! Comparisons of listed entries with local entries, without IO.
 
 use deltic_tree::{Kind, Meta};
 
 use crate::options::{Compare, Metadata, Options};
 use crate::report::{Differs, PassedOver};
 
-/// The verdict of size and time on two files' contents.
+/// The result of comparing two files by size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
-    /// Equal, for all that is asked.
+    /// Equal, as far as the options ask.
     Same,
     /// Different.
     Differs,
@@ -30,19 +30,19 @@ pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> Quick {
     }
 }
 
-/// True where both are known, and not the same.
+/// True if both are known and different.
 fn differ(new: Option<u32>, old: Option<u32>) -> bool {
     new.zip(old).is_some_and(|(new, old)| new != old)
 }
 
-/// The carried attributes in which two entries of one kind differ.
+/// Returns the carried attributes in which two entries of one kind differ.
 pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let asked = &options.metadata;
     let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
     let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
     let executes = |meta: &Meta| meta.mode & deltic_tree::meta::EXECUTE_BITS != 0;
     let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
-    // As rsync, which keeps whole seconds of it.
+    // Like rsync, compare access times in whole seconds.
     let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
     let is_read = !new.is_partly_unread();
     let acls_differ = !match (new.access_acl(), old.access_acl()) {
@@ -63,19 +63,20 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     }
 }
 
-/// True if modes differ in more than what is not set here.
+/// True if modes differ in bits that are set here.
 fn modes_differ(asked: &Metadata, new: &Meta, old: &Meta) -> bool {
     (new.mode ^ old.mode) & !asked.withheld(new.mode, old.mode) != 0
 }
 
-/// The attributes in which an entry of one kind differs from what `is` in its place, or in a reference directory.
+/// Returns the attributes in which a listed entry differs from the entry `is` of the same kind, in its place or in a
+/// reference directory.
 pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs {
     let size = meta.is_file() && is.len != meta.len;
     Differs { size, ..attributes(options, meta, is) }
 }
 
-/// True if what `is` in a place is what `new` was to make of it, as far as that shows without reading it: another run
-/// may have put it there.
+/// True if the entry `is` agrees with the listed entry `new`, as far as that shows without reading: another run may
+/// have put it there.
 #[must_use]
 pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
     let is_same = if new.is_file() {
@@ -87,7 +88,7 @@ pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
 }
 
 impl Compare {
-    /// Why an entry is passed over, if it is because of what stands in its place, or because nothing does.
+    /// Returns the reason to pass an entry over because of the entry in its place, or because there is none.
     pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         match old {
             None => self.existing.then_some(PassedOver::New),
@@ -96,7 +97,7 @@ impl Compare {
         }
     }
 
-    /// Why a file is passed over, if it is because of its length, or because the old one is newer.
+    /// Returns the reason to pass a file over because of its length, or because the old file is newer.
     pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
         match () {

@@ -1,4 +1,5 @@
-//! Files of one length whose contents both ends take the digest of (`-c`): equal ones are settled, others are wanted.
+//! Files of equal length that both ends compare by digest (`-c`): files with equal digests are settled, the others
+//! are wanted.
 
 use std::collections::BTreeMap;
 
@@ -19,22 +20,22 @@ use crate::receiver::pending::TreePending;
 pub(super) struct Comparing {
     pairs: BTreeMap<FileNo, Pair>,
     digesting: Digesting,
-    /// Files that the sender is to be asked for.
+    /// Files whose digests are still to be requested from the sender.
     unasked: Vec<FileNo>,
 }
 
-/// Two contents.
+/// The two contents of a file.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) candidate: Candidate,
     pub(super) ours: Side,
     pub(super) theirs: Side,
-    /// True if ours was asked for twice.
+    /// True if the local digest was asked for a second time.
     is_again: bool,
 }
 
 impl Pair {
-    /// True if only ours could not be read, and may be another time.
+    /// True if only the local content could not be read, and a second attempt is allowed.
     pub(super) fn lacks_ours(&self) -> bool {
         !self.is_again && self.ours == Side::Unreadable && self.theirs != Side::Unreadable
     }
@@ -55,12 +56,12 @@ impl Side {
 }
 
 impl Comparing {
-    /// The lowest number of a file that may be wanted yet.
+    /// Returns the lowest number of a file under comparison, which may still be wanted.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.pairs.keys().next().copied()
     }
 
-    /// Takes what is said of a file.
+    /// Notes digests of a file; returns the pair once both are known.
     fn say(&mut self, file: FileNo, ours: Option<Side>, theirs: Option<Side>) -> Option<Pair> {
         let pair = self.pairs.get_mut(&file)?;
         pair.ours = ours.unwrap_or(pair.ours);
@@ -69,7 +70,7 @@ impl Comparing {
         if both { self.pairs.remove(&file) } else { None }
     }
 
-    /// Only the contents can tell whether this file is what it should be.
+    /// Begins to compare a file by content.
     pub(super) fn compare(&mut self, candidate: Candidate) {
         let Candidate { file, path, meta, .. } = &candidate;
         let file = *file;
@@ -79,7 +80,7 @@ impl Comparing {
         self.pairs.insert(file, pair);
     }
 
-    /// Takes the digest of our content once more.
+    /// Asks for the digest of the local content once more.
     pub(super) fn compare_again(&mut self, pair: Pair) {
         let Candidate { file, path, meta, .. } = &pair.candidate;
         let file = *file;
@@ -87,7 +88,7 @@ impl Comparing {
         self.pairs.insert(file, Pair { ours: Side::Unsaid, is_again: true, ..pair });
     }
 
-    /// Asks the sender, and the driver as far as not enough is under way.
+    /// Requests digests from the sender, and from the driver unless enough are under way.
     pub(super) fn compare_more(&mut self, cx: &mut Context) {
         for files in std::mem::take(&mut self.unasked).chunks(MAX_BATCH) {
             cx.frames.push_back(ToSender::Digest(files.to_vec()));
@@ -97,7 +98,8 @@ impl Comparing {
         }
     }
 
-    /// Takes the digests of the sender's contents; the pairs of which both are known.
+    /// Takes the sender's digests; returns the pairs that are now complete. Errors: `Unexpected` for a digest that
+    /// was not requested.
     pub(super) fn told_digests(&mut self, lines: Vec<DigestLine>) -> Result<Vec<Pair>, PeerError> {
         let mut both = Vec::new();
         for DigestLine { file, digest } in lines {
@@ -110,7 +112,7 @@ impl Comparing {
         Ok(both)
     }
 
-    /// Takes the digests of contents here; the pairs of which both are known.
+    /// Takes the local digests; returns the pairs that are now complete.
     pub(super) fn digested(
         &mut self,
         files: Vec<FileNo>,

@@ -1,4 +1,4 @@
-//! From a listed entry and what stands in its place to what is done with it.
+//! The decision about a listed entry, from the entry that stands in its place.
 
 use deltic_tree::links::{MUNGED, leaves_root};
 use deltic_tree::path::printable;
@@ -22,7 +22,7 @@ use super::looked::{Looked, Placed};
 use super::sections::{Lost, Section};
 
 impl Entries {
-    /// Decides what is done with the entries of a section.
+    /// Decides about the entries of a section.
     pub(super) fn looked(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -85,7 +85,7 @@ impl Entries {
         }
     }
 
-    /// Decides what is done with an entry that is no other name of something.
+    /// Decides about an entry that is not linked to another name.
     pub(super) fn decide_alone(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
         let Placed { file, path, meta, seen } = &placed;
         let compare = &tx.cx.setting.options.compare;
@@ -102,7 +102,7 @@ impl Entries {
         }
     }
 
-    /// Decides what is done where the reference directories have nothing to say, or only something to match against.
+    /// Decides about an entry that the reference directories do not have, or only as data to match against.
     pub(super) fn decide_here(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -110,7 +110,7 @@ impl Entries {
         beside: Option<Beside>,
     ) {
         match &placed.meta.kind {
-            // Listed so that what stands in its place is not removed.
+            // Entries of this kind are listed so that the entries in their places are not deleted.
             kind if !tx.cx.setting.options.takes(kind) => self.miss(placed.file),
             Kind::Dir => decide_dir(tx, placed),
             Kind::File => self.decide_file(tx, placed, beside),
@@ -123,7 +123,7 @@ impl Entries {
         }
     }
 
-    /// Decides what is done with a link, a FIFO, a socket or a device: it has no content to be sent.
+    /// Decides about a link, a FIFO, a socket or a device, none of which has content to send.
     fn decide_other(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -158,7 +158,8 @@ impl Entries {
         }
     }
 
-    /// The attributes in which an entry differs from the old version, or else from what a reference directory has.
+    /// Returns the attributes in which an entry differs from the old version, or else from the version in a reference
+    /// directory.
     fn differs_from_known(
         &self,
         tx: &TreeContext<'_>,
@@ -251,8 +252,8 @@ impl Entries {
         }
     }
 
-    /// Names a file that is to come; a dry run reports it, unless a reference directory may have it: then it goes by
-    /// its content.
+    /// Adds a file to the wanted files. A dry run reports the file instead, unless a reference directory may have its
+    /// content: then the content is compared.
     pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
         let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);
@@ -263,13 +264,13 @@ impl Entries {
         }
     }
 
-    /// Keeps a file whose size and time agree, or that has no content to compare: at most its attributes are set.
+    /// Keeps a file with the same size and time, or without content to compare; at most its attributes are set.
     fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
         tx.cx.report_settled(placed.meta.len);
         self.keep(tx, placed, differs);
     }
 
-    /// Keeps what is here, but for its attributes.
+    /// Keeps the entry in place, and sets its attributes if they differ.
     fn keep(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
         let Placed { file, path, mut meta, seen } = placed;
         let old = seen.expect("what is kept is here");
@@ -279,11 +280,11 @@ impl Entries {
             return self.arrive(tx.cx, file);
         }
         if !differs.time {
-            // Near enough stays as it is.
+            // A time within the window stays as it is.
             meta.modified = old.modified;
         }
         let Options { dry_run, metadata, remove, .. } = &tx.cx.setting.options;
-        // A source goes only once its own name is done.
+        // With `--remove-source-files`, a source is removed only once its own name is done.
         let may_be_again = !(*dry_run || metadata.hard_links || remove.sources);
         if may_be_again && self.touched.is_again(&old, &meta) {
             tx.cx.unchanged(&path, &meta, None);
@@ -317,7 +318,7 @@ impl Entries {
     pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: Pair) {
         let touched = |old| self.touched.knows(old);
         if pair.lacks_ours() && pair.candidate.old.as_ref().is_some_and(touched) {
-            // It got its attributes by another name while it was read.
+            // The file got other attributes by another hard link while it was read.
             return self.comparing.compare_again(pair);
         }
         let Pair { candidate, ours, theirs, .. } = pair;
@@ -329,14 +330,14 @@ impl Entries {
         } else if known && tx.cx.setting.options.dry_run {
             self.would_replace(tx, candidate);
         } else {
-            // What cannot be read says so when it is wanted.
+            // An unreadable content is reported when the file is wanted.
             let candidate = Candidate { compared: known, ..candidate };
             self.wanted.push(candidate);
         }
     }
 }
 
-/// Decides what is done with a directory.
+/// Decides about a directory.
 fn decide_dir(tx: &mut TreeContext<'_>, Placed { path, meta, seen, .. }: Placed) {
     match seen {
         Some(old) if old.is_dir() => tx.dirs.existing_dir(tx.cx, path, meta, &old),

@@ -1,4 +1,4 @@
-//! Names that stand here and not in the list: they go once the list is complete, and within the limits.
+//! Deletion of destination names that are not listed: once the list is complete, and within the limits.
 
 use std::collections::BTreeMap;
 
@@ -21,53 +21,54 @@ use super::extras::{Extras, Taken};
 use super::new_files::NewFiles;
 use super::removal::{NO_LIMIT, Removal};
 
-/// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what
-/// is in each is kept while it is being removed.
+/// Most names to remove at once, as far as they are counted. A directory counts as at most [`LARGE`] names; its
+/// listing is held while it is being removed.
 const REMOVALS_AT_ONCE: usize = 256;
 const LARGE: usize = 32;
-/// Most names that nobody counted and may go in a step.
+/// Most uncounted names that may be removed in one step.
 const MORE_AT_ONCE: u64 = 256;
 
-/// Names that are to go, as far as they are known.
+/// The names to be deleted, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Deleting {
-    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the
-    /// moment.
+    /// Destination names that are not listed, followed by whether they are being removed, and the weight of the
+    /// removals under way.
     extras: Extras,
     removing: bool,
     out: usize,
-    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files
-    /// that there was no room for.
+    /// Number of failed files that deletions need not wait for: sources that vanished or kept changing, and files
+    /// that found no room.
     pub(super) excused: u64,
     /// Progress of the second count.
     recounted: Taken,
-    /// Files that are new here; how far names that go were compared with them, and how many have only moved.
+    /// New files, followed by the progress of comparing names to be deleted with them, and the number of names that
+    /// only moved.
     new: NewFiles,
     compared: Taken,
     moved: u64,
-    /// Names that may go besides those that were counted, if more are there when it comes to that.
+    /// Number of names that may go besides the counted ones, if there are more by then.
     spare: u64,
-    /// Names that may still go, where not all do.
+    /// Number of names that may still go, if not all may.
     ration: Option<u64>,
-    /// Names that had to go to make way, and count as deletions.
+    /// Number of names removed to make way, which count as deletions.
     cleared: u64,
-    /// True while the user is being asked if they go.
+    /// True while the user is asked about deletions.
     pub(super) asked: bool,
-    /// Empty sources, and how many names stay for each: there is nothing in one that is not mounted.
+    /// Empty sources, with the number of names that stay for each: an unmounted source is empty.
     empty: BTreeMap<RelPath, u64>,
     /// Number of names in the list, once deletions begin.
     known: u64,
-    /// True in a dry run that names what goes, where another run would remove none of it.
+    /// True in a dry run that only reports names because a real run would delete none.
     names_only: bool,
 }
 
 impl Deleting {
-    /// True while more is to be removed.
+    /// True while names remain to be removed.
     pub(super) const fn is_removing(&self) -> bool {
         self.removing && !self.extras.is_empty()
     }
 
-    /// Counts names that make way, unless they are more than `most` with those before.
+    /// Counts names that make way. Returns false, and counts none, if all of them would exceed `most`.
     pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
         let cleared = self.cleared + names;
         let fits = cleared <= most;
@@ -77,7 +78,7 @@ impl Deleting {
         fits
     }
 
-    /// Counts more names that may make way within `most`, as many as go in a call.
+    /// Counts more names that may make way within `most`, at most `MORE_AT_ONCE`; returns their number.
     pub(super) fn clear_more(&mut self, most: u64) -> u64 {
         let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
         self.cleared += more;
@@ -89,7 +90,7 @@ impl Deleting {
         self.cleared = self.cleared.saturating_sub(names);
     }
 
-    /// Grants as many of these `names` as may go; true where they are rationed.
+    /// Grants up to `names` names, and returns their number; true if a ration applies.
     fn grant(&mut self, names: u64) -> (u64, bool) {
         let Some(ration) = &mut self.ration else { return (names, false) };
         let granted = names.min(*ration);
@@ -97,14 +98,15 @@ impl Deleting {
         (granted, true)
     }
 
-    /// Number of names that go in all, those included that made way.
+    /// Number of names to be removed in all, including names that made way.
     const fn names_to_go(&self) -> u64 {
         self.extras.names().saturating_add(self.cleared)
     }
 }
 
-/// How many names may be removed where so many are `listed`, and `going` are not. A number or a share is said of what
-/// goes day by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
+/// Returns the most names that may be removed, with `listed` names in the list and `going` names to be removed. A
+/// number or a share is meant for daily deletions, not for a source that is not mounted: if nothing is listed,
+/// nothing goes unless there is no limit.
 fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
     match delete {
         Delete::Never => 0,
@@ -115,12 +117,12 @@ fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
     }
 }
 
-/// The words before what a run without the dry run would do.
+/// Returns the words that introduce the effect of a run without `-n`.
 const fn if_dry_run(options: &Options) -> &'static str {
     if options.dry_run { "without -n " } else { "" }
 }
 
-/// The empty source that is `dir`, or what it is in, if there is one.
+/// Returns the empty source that is or contains `dir`, if there is one.
 fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
     let mut at = dir.clone();
     while !empty.contains_key(&at) {
@@ -130,12 +132,12 @@ fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
 }
 
 impl Deleting {
-    /// Notes an empty source: what stands in its place is spared.
+    /// Notes an empty source, so that names in its place stay.
     pub(super) fn note_empty(&mut self, dir: RelPath) {
         self.empty.insert(dir, 0);
     }
 
-    /// Takes names of `dir` that are not in the list, and asks for those that are left.
+    /// Takes names of `dir` that are not listed, and asks for the rest.
     pub(super) fn extra(
         &mut self,
         cx: &mut Context,
@@ -155,7 +157,7 @@ impl Deleting {
             if let Some(staying) = &mut staying {
                 **staying = staying.saturating_add(names);
             }
-            // A dry run lists it all the same.
+            // A dry run reports a staying name all the same.
             if staying.is_none() || dry_run {
                 going.push(&path, names);
                 going.spare(if staying.is_some() { names } else { 0 });
@@ -167,7 +169,7 @@ impl Deleting {
         }
     }
 
-    /// Removes what is not in the list, if nothing speaks against it.
+    /// Removes the names that are not listed, unless errors or limits forbid it.
     pub(super) fn delete(&mut self, cx: &mut Context, intact: bool, known: u64) {
         self.known = known;
         let stay = self.empty.values().any(|names| *names > 0);
@@ -197,7 +199,7 @@ impl Deleting {
         self.delete_within_limits(cx);
     }
 
-    /// Counts what goes by the rules that came with this run, and the links that were kept in it.
+    /// Counts the names to be removed again, with the rules that came with this run and the links kept in it.
     fn recount(&mut self, cx: &mut Context) {
         let Self { out, extras, recounted, .. } = self;
         while *out < REMOVALS_AT_ONCE
@@ -211,7 +213,7 @@ impl Deleting {
         }
     }
 
-    /// Takes the second count of a name: of so many `names` these go `now`.
+    /// Takes the second count of a name: `now` of its `names` names are to be removed.
     pub(super) fn recounted(&mut self, cx: &mut Context, names: u64, now: u64) {
         let now = now.min(names);
         self.out -= 1;
@@ -219,7 +221,7 @@ impl Deleting {
         self.recount(cx);
     }
 
-    /// Names that count for the limits: a number counts all that go, the guard those that are lost.
+    /// Number of names that count for the limits: for a number all that go, for the guard all that did not only move.
     fn going(&self) -> u64 {
         self.names_to_go().saturating_sub(self.moved)
     }
@@ -250,14 +252,14 @@ impl Deleting {
         }
     }
 
-    /// Takes in a file that came, or in a dry run would: the guard counts one like it that goes as moved.
+    /// Notes a file that arrived, or would in a dry run: the guard counts a similar name to be removed as moved.
     pub(super) fn note_new(&mut self, cx: &mut Context, Candidate { meta, old, .. }: &Candidate) {
         if old.is_none() && matches!(cx.setting.options.delete, Delete::Guarded(_)) {
             self.new.note(meta);
         }
     }
 
-    /// Compares some more of what goes with what is new; whether there is more of both.
+    /// Compares more names to be removed with new files; returns false if there are no more of either.
     fn count_moved(&mut self, cx: &mut Context) -> bool {
         let Self { extras, compared, new, .. } = self;
         if new.is_empty() {
@@ -285,7 +287,7 @@ impl Deleting {
         self.remove_more(cx);
     }
 
-    /// Removes names until they are as many as may go.
+    /// Removes names up to the limit.
     fn remove_some(&mut self, cx: &mut Context, most: u64) {
         let (names, would) = (self.names_to_go(), if_dry_run(&cx.setting.options));
         let stay = names.saturating_sub(most);
@@ -298,7 +300,7 @@ impl Deleting {
         self.remove_more(cx);
     }
 
-    /// Removes some of those that go.
+    /// Removes more of the names, as many at once as allowed.
     pub(super) fn remove_more(&mut self, cx: &mut Context) {
         while self.removing
             && self.out < REMOVALS_AT_ONCE
@@ -308,13 +310,13 @@ impl Deleting {
             let (names, is_rationed) = self.grant(names);
             self.remove_granted(cx, path, names, is_rationed);
         }
-        // What does not go after all gives its part back.
+        // A removal that falls short gives its part of the ration back.
         if self.ration == Some(0) && self.out == 0 {
             self.removing = false;
         }
     }
 
-    /// Removes what stands here, so many names with all below, or tells what would go.
+    /// Removes a path and all below it, up to `names` names; a dry run reports them.
     pub(super) fn remove(&mut self, cx: &mut Context, path: RelPath, names: u64) {
         self.remove_granted(cx, path, names, false);
     }
@@ -331,7 +333,7 @@ impl Deleting {
         cx.ask(removal.work(dry_run, most), TreePending::Remove(removal));
     }
 
-    /// Tells what stays in places of empty sources.
+    /// Reports the names that stay in the places of empty sources.
     fn hold_back_empty(&self, cx: &mut Context) {
         for (source, &names) in &self.empty {
             let (of, below) = match source.is_root() {
@@ -344,7 +346,7 @@ impl Deleting {
         }
     }
 
-    /// Tells that all stays that was to go.
+    /// Reports that all names to be removed stay.
     fn hold_back(&mut self, cx: &mut Context) {
         let (names, listed) = (self.names_to_go(), self.known);
         if listed == 0 {
@@ -356,7 +358,7 @@ impl Deleting {
             moved => format!(" besides {moved} that moved"),
         };
         let (there, hint) = match cx.setting.options.delete {
-            // A watch takes the answer itself.
+            // With a known number of names, a watch takes the answer itself.
             Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
             _ => {
                 let hint = format!("; --max-delete {names} or --force-delete goes on");
@@ -368,11 +370,11 @@ impl Deleting {
         cx.tell_trouble(held_back(&cx.setting.options, "", &why));
     }
 
-    /// Leaves it to the user, wherever that is.
+    /// Asks the user about deletions, at either end.
     fn ask(&mut self, cx: &mut Context) {
         let names = self.names_to_go();
         let first = self.extras.first(MAX_ASKED);
-        // All that is listed is in place by now.
+        // All listed entries are in place by now.
         let question = Question { names, of: self.known.saturating_add(names), first };
         self.asked = true;
         if cx.setting.user_is_here {
@@ -382,7 +384,7 @@ impl Deleting {
         }
     }
 
-    /// The answer of a user at the other end.
+    /// Takes the answer of a user at the other end. Errors: `Unexpected` if no question is open.
     pub(super) fn allow(&mut self, cx: &mut Context, allowed: bool) -> Result<(), PeerError> {
         if cx.setting.user_is_here || !self.asked {
             return Err(PeerError::Unexpected("the answer to no question"));
@@ -406,7 +408,7 @@ impl Deleting {
         if self.names_only || held_by(&self.empty, &removal.path).is_some() {
             cx.totals.deleted = counted;
         }
-        // What rules protect stays as the user wishes.
+        // Names that rules protect stay, as the user wishes.
         removed.troubles.into_iter().for_each(|trouble| cx.found(trouble));
         if removed.goes_on && self.may_go_on(cx, &mut removal) {
             return self.ask_removal(cx, removal);
@@ -420,7 +422,7 @@ impl Deleting {
         }
     }
 
-    /// True where more may go: what was counted of it, and else what the limits leave.
+    /// True if more of a removal may go: the rest of its count, or else what the limits leave.
     fn may_go_on(&mut self, cx: &mut Context, removal: &mut Removal) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);
@@ -430,7 +432,7 @@ impl Deleting {
     }
 }
 
-/// Reports what went, or would; what gives way is replaced itself, not deleted.
+/// Reports names that went, or would go. A name that gives way is replaced, not deleted.
 pub(super) fn report_gone(cx: &mut Context, removal: &Removal, gone: Vec<(RelPath, EntryType)>) {
     let (action, differs) = (Action::Deleted, Differs::default());
     for (path, item) in gone {
@@ -445,18 +447,18 @@ fn tell_empty(cx: &mut Context, below: &str, source: &str, names: u64) {
     let would = if names == 1 { "name" } else { "names" };
     let why = format!("{source} is empty, and {names} {would} would be removed");
     let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
-    // Its side tells it from a limit.
+    // Its side distinguishes it from a trouble about a limit.
     cx.tell_trouble(held.on(Side::Sender));
 }
 
-/// The trouble of names that stay, those `below` what is said, or would without the dry run.
+/// Returns the trouble of names that stay, or would stay without the dry run. `below` tells the place of these names.
 fn held_back(options: &Options, below: &str, why: &str) -> Trouble {
     let Options { dry_run, delete, .. } = options;
     let nothing = match dry_run {
         true => "a run without -n would delete nothing",
         false => "nothing deleted",
     };
-    // A number that was said decides how the dry run ends, too.
+    // A number from the user also decides the status of a dry run.
     let kind = match delete {
         Delete::Guarded(_) | Delete::Never if *dry_run => TroubleKind::Warned,
         _ => TroubleKind::DeleteLimit,
@@ -500,7 +502,7 @@ mod tests {
         assert!(!deleting.clear(3, 5));
         assert!(deleting.clear(2, 5));
         assert_eq!(deleting.names_to_go(), 5);
-        // What is in a directory beyond what was counted, when it goes.
+        // The second call covers names beyond the count of a directory.
         assert_eq!([deleting.clear_more(7), deleting.clear_more(7)], [2, 0]);
         deleting.spare_cleared(1);
         assert_eq!(deleting.names_to_go(), 6);

@@ -1,4 +1,4 @@
-//! The digests of directories that the sender told: which are compared, alike, or owed as listings.
+//! The digests of directories told by the sender: directories being compared, found alike, or owed as listings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -12,20 +12,20 @@ use crate::report::{Trouble, TroubleKind};
 
 use super::final_dirs::FinalMeta;
 
-/// DirDigests that were told.
+/// Digests of directories told by the sender.
 #[derive(Debug, Default)]
 pub(super) struct DirDigests {
     pub(super) compared: Option<ComparedAttributes>,
     pub(super) next: u32,
-    /// Directories that are being compared, or that no listing has named yet.
+    /// Directories being compared, or not named by a listing yet.
     pub(super) open: HashMap<RelPath, Told>,
-    /// Directories that are being compared.
+    /// Directories being compared, by the number of their digest.
     pub(super) comparing: BTreeMap<u32, RelPath>,
-    /// Directories that were found to be unlike and whose listings have not begun.
+    /// Directories found to differ, whose listings have not begun.
     pub(super) owed: HashSet<RelPath>,
     pub(super) alike: Vec<u32>,
     pub(super) unlike: Vec<u32>,
-    /// Names of users and groups at the sender, until more of them are told.
+    /// Names of users and groups at the sender, until more names are told.
     pub(super) owners: Option<Arc<[Vec<NameLine>; 2]>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct DirDigests {
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) state: State,
-    /// True once the directory is known to be one; and the metadata that it gets at the end if it is listed.
+    /// True once a listing has named the directory; then the metadata that it gets at the end if it is listed.
     pub(super) named: bool,
     pub(super) meta: Option<FinalMeta>,
 }
@@ -54,17 +54,17 @@ impl DirDigests {
         self.open.is_empty()
     }
 
-    /// Names of users or groups were told: what was told before is not all.
+    /// Drops the list of owner names, because more names were told.
     pub(super) fn forget_owners(&mut self) {
         self.owners = None;
     }
 
-    /// The listing of a directory begins.
+    /// Notes that the listing of a directory begins.
     pub(super) fn pay(&mut self, dir: &RelPath) {
         self.owed.remove(dir);
     }
 
-    /// The answers that wait to be said.
+    /// Takes the answers that wait to be sent.
     pub(super) fn verdicts(&mut self) -> Option<ToSender> {
         const { assert!(TALLY_WINDOW <= MAX_BATCH, "all answers fit a frame") };
         let (alike, unlike) = (ranges(&mut self.alike), ranges(&mut self.unlike));
@@ -73,7 +73,7 @@ impl DirDigests {
     }
 }
 
-/// Numbers as ascending ranges; takes them.
+/// Takes numbers as ascending ranges.
 fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
     numbers.sort_unstable();
     let ranges = numbers.chunk_by(|one, next| one + 1 == *next);
@@ -82,7 +82,7 @@ fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
     ranges
 }
 
-/// The report of a directory that was alike and went away meanwhile.
+/// Returns the trouble of a directory that was alike and vanished meanwhile.
 pub(super) fn gone(path: &RelPath) -> Trouble {
     let words = |path: &str| format!("cannot write {path}: what was there went away meanwhile");
     Trouble::at(TroubleKind::Failed, path, words)

@@ -1,4 +1,5 @@
-//! Directories, from their listing until they are in place: what is listed of each waits until it may be looked at.
+//! Directories, from their listing until they are in place. The entries listed in a directory wait until they may be
+//! looked at.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ use super::list::List;
 use super::owners::Owners;
 use super::sections::{Lost, Sections};
 
-/// All directories of the list.
+/// The directories of the list.
 #[derive(Debug)]
 pub(super) struct Dirs {
     pub(super) list: List,
@@ -34,34 +35,34 @@ pub(super) struct Dirs {
     /// Directories that get their times and modes at the end.
     pub(super) last: FinalDirs,
     pub(super) root: Root,
-    /// Number of listed names that take no part for their kind.
+    /// Number of listed names that are left out because of their kind.
     pub(super) left_out: u64,
-    /// Entries that were given up with their directory, and the first names of their files.
+    /// Entries given up with their directory, each with the first name of its file.
     given_up: Vec<(FileNo, Option<FileNo>)>,
 }
 
-/// The names listed of directories: all of them while deletions are asked for.
+/// The names listed in directories; all names if deletions are asked for.
 #[derive(Debug, Default)]
 pub(super) struct ListedNames {
     /// Names of the directory being listed.
     pub(super) keep: Names,
-    /// Names of directories that are not in place yet: what is there now may be a link, or closed to us.
+    /// Names of directories that are not in place yet: the present entry may be a symlink, or not readable.
     pub(super) keep_later: HashMap<RelPath, Names>,
-    /// Names of the directory being listed, to find two names that are one name to some file systems.
+    /// Names of the directory being listed, to find names that some file systems treat as one.
     pub(super) folded: FoldedNames,
 }
 
 /// The root of the transfer.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// True where all of it is part of the transfer.
+    /// True if the whole root is part of the transfer.
     pub(super) is_whole: bool,
-    /// True where it is new and nothing came that goes into it.
+    /// True if the root is new and no entry for it was listed yet.
     pub(super) is_bare: bool,
 }
 
 impl Dirs {
-    /// No directory but the root.
+    /// Creates the state with only the root.
     pub(super) fn new(setting: &Setting) -> Self {
         Self {
             list: List::new(),
@@ -81,17 +82,17 @@ impl Dirs {
         self.given_up.push((file, first_of(file, meta)));
     }
 
-    /// Entries that were given up since the last call, and the first names of their files.
+    /// Takes the entries given up since the last call, each with the first name of its file.
     pub(super) fn take_given_up(&mut self) -> Vec<(FileNo, Option<FileNo>)> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Directories that are brought over, and that no other holds.
+    /// Returns the topmost directories that are brought over.
     pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
         if self.root.is_whole {
             return vec![RelPath::root()];
         }
-        // One that is on the way to a source says nothing of what is in it.
+        // An implied directory says nothing about its other entries.
         match cx.setting.options.select.relative {
             true => Vec::new(),
             false => self.last.topmost(),
@@ -104,7 +105,7 @@ impl Dirs {
             return self.give_up_section(cx, no, lost);
         }
         if section.own.is_none() && section.entries.is_empty() {
-            // An empty directory: no window bounds how many of these would be looked at.
+            // An empty directory is not looked at: no window bounds the number of empty directories.
             self.sections.take(no);
             return;
         }
@@ -112,7 +113,7 @@ impl Dirs {
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
         let (users, groups) = self.owners.strangers(section);
-        // Where a symlink stands in their place, it may be kept.
+        // A symlink in the place of one of these directories may be kept.
         let keeps = cx.setting.options.follow.keep_dirs;
         let may_be_link = |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied();
         let dirs = section.entries.iter().filter(may_be_link);
@@ -121,7 +122,7 @@ impl Dirs {
         cx.ask(Work::Look { paths, dirs, alike, users, groups }, TreePending::Look(no));
     }
 
-    /// Gives up a section whose directory is lost, and with it all below; it was said once.
+    /// Gives up a section of a lost directory and all below it; the loss was reported already.
     fn give_up_section(&mut self, cx: &mut Context, no: u64, lost: Lost) {
         let Some(section) = self.sections.take(no) else { return };
         for (nth, entry) in section.entries.into_iter().enumerate() {
@@ -142,20 +143,20 @@ impl Dirs {
             .for_each(|no| self.give_up_section(cx, no, lost));
     }
 
-    /// Lets what waited for a directory go on that is in place, once it is known what else stands in it.
+    /// Continues with the entries of a directory in place, once the unlisted names in it are known.
     pub(super) fn release(&mut self, cx: &mut Context, path: &RelPath) {
         if !self.ask_extra_later(cx, path) {
             self.enter(cx, path);
         }
     }
 
-    /// Lets what waited for the directory go on.
+    /// Continues with the entries that waited for a directory.
     pub(super) fn enter(&mut self, cx: &mut Context, path: &RelPath) {
         self.sections.release(path).into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// A directory is in place: what stands in it may be looked at, and is before anything comes into it, for it may
-    /// hold rules. Whether that is asked for.
+    /// Asks for the unlisted names in a directory now in place, before any entry is made in it, because it may hold
+    /// filter rules. Returns true if the names are asked for.
     pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
         let keep = self.names.keep_later.remove(dir);
         keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()
@@ -166,7 +167,7 @@ impl Dirs {
         cx.ask(extra, TreePending::Extra(dir));
     }
 
-    /// Makes a directory, which is told so.
+    /// Makes a directory and reports it.
     pub(super) fn new_dir(
         &mut self,
         cx: &mut Context,
@@ -190,7 +191,7 @@ impl Dirs {
         }
     }
 
-    /// Tells that the root was made: as a new directory, or like what differs from the alternates' root.
+    /// Reports that the root was made: as a new directory, or by its difference from the alternates' root.
     fn new_root(&mut self, cx: &mut Context, meta: Meta) {
         if cx.setting.options.compare.alternates.dirs.is_empty() {
             return self.made_root(cx, &meta, Vec::new());
@@ -207,20 +208,20 @@ impl Dirs {
         cx.changed(Change { path, item, action, differs, facts });
     }
 
-    /// Makes a directory, or makes ready one that is there. Its mode and times come last.
+    /// Makes a directory, or prepares an existing one. Its mode and times are set last.
     pub(super) fn make_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta) {
         self.last.push(&path, (&meta).into());
         let (meta, carries) = match meta.is_implied() {
             true => (on_the_way(&meta), Carries::Nothing),
             false => (meta, Carries::All),
         };
-        // No window bounds how many wait: each holds its path and a work.
+        // No window bounds the number of waiting directories: count the path and the work of each.
         let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
         let pending = TreePending::MakeDir { path: path.clone(), bytes };
         cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, pending);
     }
 
-    /// Sets directories that are there.
+    /// Sets the metadata of existing directories.
     pub(super) fn set_dirs_now(
         &mut self,
         cx: &mut Context,
@@ -279,7 +280,7 @@ impl Dirs {
         self.release(cx, &path);
     }
 
-    /// A directory of this path is in the list. It may have been told already.
+    /// Notes that a listing names a directory, of which a digest may have come before.
     pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
         let Some(told) = self.digests.open.get_mut(path) else {
             return self.list.announce(path, meta);
@@ -294,7 +295,7 @@ impl Dirs {
         }
     }
 
-    /// True where a directory, as named by a listing, was found to be alike.
+    /// True if a directory named by a listing was found to be alike.
     pub(super) fn is_alike(&self, path: &RelPath) -> bool {
         self.digests.compared.is_some()
             && !path.is_root()
@@ -303,8 +304,8 @@ impl Dirs {
             && !self.sections.has_begun(path)
     }
 
-    /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not,
-    /// nothing changes in it.
+    /// Keeps the final metadata of a directory that is up to date, for the case that the directory is listed. If it
+    /// is not listed, nothing changes in it. Returns false if the metadata is not kept.
     pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
         if self.is_alike(path) {
             return true;
@@ -322,8 +323,8 @@ impl Dirs {
         }
     }
 
-    /// Sets some more directories. They get their times last and from the leaves up: every change inside one touches
-    /// them.
+    /// Sets the next batch of directories. Times are set last and from the leaves up, because every change in a
+    /// directory changes its time.
     pub(super) fn set_more(&mut self, cx: &mut Context) {
         if cx.setting.options.dry_run {
             self.last = FinalDirs::default();
@@ -333,18 +334,18 @@ impl Dirs {
     }
 }
 
-/// About the memory that a directory takes while it waits to be made, besides its path and attributes.
+/// Approximate memory in bytes of a directory that waits to be made, besides its path and attributes.
 const WORK_BYTES: usize = 256;
 
-/// True where the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the
-/// list.
+/// True if the root is reported as a new directory. As in rsync, a root made by `--mkpath` counts as present before
+/// the list.
 const fn root_is_new(cx: &Context) -> bool {
     let Setting { options, made_dirs, .. } = &cx.setting;
     *made_dirs > 0 && (!options.select.mkpath || options.dry_run)
 }
 
-/// With what a directory is made of which it is not known yet whether it is on the way only, and so nobody's but ours:
-/// it lets others do no more than it will, whoever they will be.
+/// Returns the metadata with which an implied directory is made, while it is not known whether the directory is only
+/// implied. This end's user owns it; other users get no more rights than they will have under any final owner.
 fn on_the_way(meta: &Meta) -> Meta {
     let all = meta.mode & meta.mode >> 3 & 7;
     let others = match (meta.access_acl(), meta.user, meta.group) {

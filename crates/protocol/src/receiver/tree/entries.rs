@@ -1,4 +1,4 @@
-//! Entries, from the decision what is done with each until it is here or given up.
+//! Entries, from the decision about each until it is in place or given up.
 //!
 //! The steps are in files of their own: [`deciding`](super::deciding), [`linking`](super::linking),
 //! [`references`](super::references) and [`clearing`](super::clearing).
@@ -20,7 +20,7 @@ use super::hard_links::{HardLinks, first_of};
 use super::looked::Placed;
 use super::touched::Touched;
 
-/// All entries that are not settled, and what waits for each.
+/// The entries that are not settled.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) links: HardLinks,
@@ -28,14 +28,14 @@ pub(super) struct Entries {
     pub(super) comparing: Comparing,
     /// Entries that wait for the reference directories.
     pub(super) beside: BTreeMap<FileNo, Placed>,
-    /// Entries in whose place a directory stands that is being removed.
+    /// Entries that wait for the removal of a directory in their place.
     pub(super) clearing: BTreeMap<FileNo, Cleared>,
     pub(super) touched: Touched,
-    /// Files that are to come, until they are taken.
+    /// Wanted files, until they are taken.
     pub(super) wanted: Vec<Candidate>,
 }
 
-/// All that a step of an entry may touch besides the entries.
+/// The state that a step of an entry may touch besides the entries.
 #[derive(Debug)]
 pub(super) struct TreeContext<'a> {
     pub(super) cx: &'a mut Context,
@@ -44,7 +44,7 @@ pub(super) struct TreeContext<'a> {
 }
 
 impl Entries {
-    /// The lowest number of an entry that waits.
+    /// Returns the lowest number of a waiting entry.
     pub(super) fn first(&self) -> Option<FileNo> {
         let clearing = self.clearing.keys().next().copied();
         let beside = self.beside.keys().next().copied();
@@ -52,31 +52,31 @@ impl Entries {
         waiting.into_iter().flatten().min()
     }
 
-    /// Notes that an entry is here as listed, or would be in a dry run.
+    /// Notes that an entry is in place as listed, or would be in a dry run.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
         self.links.came(file);
         if cx.partial_meta.is_last {
-            // Its source has what could not be set.
+            // The source stays: only there are the attributes that could not be set.
             self.arrivals.stays_there(file);
         } else {
             self.arrivals.arrive(cx, file);
         }
     }
 
-    /// Notes that an entry is here as listed once a change of it is done.
+    /// Notes that an entry will be in place once a change is done.
     pub(super) fn will_arrive(&mut self, cx: &Context, file: FileNo, path: &RelPath) {
         if cx.setting.options.remove.sources || self.links.leads(file) {
             self.arrivals.will_arrive(file, path);
         }
     }
 
-    /// Notes that an entry does not come.
+    /// Notes that an entry will not arrive.
     pub(super) fn miss(&mut self, file: FileNo) {
         self.arrivals.stays_there(file);
         self.links.miss(file);
     }
 
-    /// Notes that an entry is given up that was not decided yet.
+    /// Notes that an undecided entry is given up.
     pub(super) fn miss_undecided(&mut self, file: FileNo, meta: &Meta) {
         self.miss(file);
         self.links.miss_undecided(first_of(file, meta));
@@ -90,7 +90,7 @@ impl Entries {
         }
     }
 
-    /// Takes a file that was wanted and is settled.
+    /// Takes a wanted file that is settled.
     pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: Settled) {
         let Settled { candidate, end, is_restless } = settled;
         let file = candidate.file;
@@ -102,7 +102,7 @@ impl Entries {
                 tx.deleting.excused += u64::from(is_excused);
                 self.miss(file);
             }
-            // Its source stays; other names of it are linked to what came.
+            // The source stays, but other names are linked to the new file.
             End::Same | End::Replaced if is_restless => {
                 self.arrivals.stays_there(file);
                 self.links.came(file);

@@ -1,5 +1,5 @@
-//! What stands at the destination and not in the list. Whether it goes is known when all is listed, and it may be
-//! millions of names: so they are kept in few bytes, and removed some at a time.
+//! Destination names that are not listed. They can be removed only once the list is complete, and may be millions: so they
+//! are stored in few bytes each, and removed some at a time.
 //!
 //! ```text
 //! dir/old-1   0 9 "dir/old-1" 1
@@ -12,14 +12,15 @@ use deltic_tree::RelPath;
 /// Names to be removed, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
-    /// For each, the length that it shares with the path before, the rest of it, and the names that go with it.
+    /// For each name: length of the prefix shared with the path before, the rest of the path, and the number of names
+    /// to be removed with it.
     bytes: Vec<u8>,
     last: Vec<u8>,
     names: u64,
     taken: Taken,
 }
 
-/// Progress of reading them.
+/// Progress of reading the names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     at: usize,
@@ -27,7 +28,7 @@ pub(super) struct Taken {
 }
 
 impl Extras {
-    /// Adds `path`, with which so many `names` go, itself included unless it stays.
+    /// Adds `path`, with the number of names to be removed with it; this includes `path` itself unless it stays.
     pub(super) fn push(&mut self, path: &RelPath, names: u64) {
         let path = path.as_bytes();
         let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();
@@ -39,27 +40,27 @@ impl Extras {
         self.names = self.names.saturating_add(names);
     }
 
-    /// Number of names that go in all, also those that were taken.
+    /// Number of names to be removed in all, including those already taken.
     pub(super) const fn names(&self) -> u64 {
         self.names
     }
 
-    /// Takes back names that do not go after all.
+    /// Takes back names that are not to be removed.
     pub(super) fn spare(&mut self, names: u64) {
         self.names = self.names.saturating_sub(names);
     }
 
-    /// The next one, of those that were not taken before `seen` began.
+    /// Returns the next name after those that `seen` has passed.
     pub(super) fn see(&self, seen: &mut Taken) -> Option<<Self as Iterator>::Item> {
         seen.next(&self.bytes)
     }
 
-    /// True where there is none, or none that was not taken.
+    /// True if all names were taken, or there are none.
     pub(super) const fn is_empty(&self) -> bool {
         self.taken.at == self.bytes.len()
     }
 
-    /// The paths of the first that were not taken.
+    /// Returns the paths of the first names that were not taken.
     pub(super) fn first(&self, count: usize) -> Vec<RelPath> {
         let mut taken = self.taken.clone();
         std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, _)| path).take(count).collect()
@@ -115,7 +116,7 @@ mod tests {
         assert!(extras.is_empty());
     }
 
-    /// Bounds the memory that the removal of a million names takes.
+    /// Bounds the memory for the removal of a million names.
     #[test]
     fn numbered_names_take_few_bytes() {
         let mut extras = Extras::default();

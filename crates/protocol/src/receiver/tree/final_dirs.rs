@@ -1,27 +1,28 @@
-//! Directories that get their time and mode at the end of a run, held as parent and name: a tree has many of them.
+//! Directories that get their times and modes at the end of a run. They are stored as parent and name, because a tree
+//! has many of them.
 
 use deltic_core::packed::{StringSlab, StringSlot};
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::receiver::ask::Carries;
 
-/// Most directories that are set by one work.
+/// Most directories set by one piece of work.
 const BATCH: usize = 1024;
 
-/// All directories that are set at the end.
+/// The directories to be set at the end.
 #[derive(Debug, Default)]
 pub(super) struct FinalDirs {
     own: Vec<FinalDir>,
-    /// Those on the way to a source only.
+    /// Directories that are only implied as parents of a source.
     implied: Vec<FinalDir>,
     names: StringSlab,
-    /// Number of those whose names there was no room for.
+    /// Number of directories whose names found no room.
     unset: u64,
-    /// The parent of the last one: its siblings share it.
+    /// The parent of the last directory, shared by its siblings.
     parent: RelPath,
 }
 
-/// Those ordered by parent have in reverse every directory after those below it.
+/// A directory to be set. In descending order of parents, each directory comes after all directories below it.
 #[derive(Debug)]
 struct FinalDir {
     parent: RelPath,
@@ -30,14 +31,14 @@ struct FinalDir {
     meta: FinalMeta,
 }
 
-/// The share of a directory's metadata that it gets at the end.
+/// The share of a directory's metadata that is set at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FinalMeta {
     modified: Timestamp,
     mode: u32,
     user: Option<u32>,
     group: Option<u32>,
-    /// Gets nothing of the sender's (`--no-implied-dirs`).
+    /// True if the directory gets none of the sender's metadata (`--no-implied-dirs`).
     is_implied: bool,
 }
 
@@ -67,7 +68,7 @@ impl FinalDirs {
         }
     }
 
-    /// Takes out a directory that could not be made. It is one of the last.
+    /// Removes a directory that could not be made, which is among the last ones.
     pub(super) fn remove(&mut self, path: &RelPath) {
         for dirs in [&mut self.own, &mut self.implied] {
             if let Some(at) = dirs.iter().rposition(|dir| dir.is(path, &self.names)) {
@@ -77,19 +78,19 @@ impl FinalDirs {
         }
     }
 
-    /// The directories right below the root.
+    /// Returns the directories directly below the root.
     pub(super) fn topmost(&self) -> Vec<RelPath> {
         let all = self.own.iter().chain(&self.implied);
         let all = all.filter(|dir| dir.parent.is_root());
         all.filter_map(|dir| path_of(&dir.parent, self.names.get(dir.name?))).collect()
     }
 
-    /// Number of directories that are not set: there was no room for their names.
+    /// Number of directories that are not set because their names found no room.
     pub(super) const fn unset(&self) -> u64 {
         self.unset
     }
 
-    /// Puts all in the order in which they are set. No more are to come.
+    /// Sorts the directories in the order of setting; none may be added afterwards.
     pub(super) fn sort(&mut self) {
         let name = |dir: &FinalDir| dir.name.map(|name| self.names.get(name));
         for dirs in [&mut self.own, &mut self.implied] {
@@ -103,7 +104,7 @@ impl FinalDirs {
         self.own.is_empty() && self.implied.is_empty()
     }
 
-    /// Takes the next ones to set, from the leaves up, and what they get.
+    /// Takes the next directories to set, from the leaves up, and the share of metadata that they get.
     pub(super) fn pop_batch(&mut self) -> Option<(Vec<(RelPath, Meta)>, Carries)> {
         let (dirs, carries) = match self.own.is_empty() {
             false => (&mut self.own, Carries::Late),
@@ -130,7 +131,7 @@ impl FinalDir {
     }
 }
 
-/// The path of a directory, which was one when it was pushed.
+/// Returns the path of a directory.
 fn path_of(parent: &RelPath, name: &[u8]) -> Option<RelPath> {
     parent.join(&Name::new(name).ok()?).ok()
 }

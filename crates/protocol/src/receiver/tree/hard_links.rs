@@ -1,18 +1,18 @@
-//! Files of several names (`-H`): one name is brought over, and the others become other names of what it is here.
+//! Files of several names (`-H`): one name is brought over, and the other names are hard-linked to it.
 //!
 //! ```text
 //! the first name told ──► leads: is decided as any other entry
-//! a later one         ──► the leader is on its way:  waits for it
-//!                     ──► the leader is here:        linked to it, unless it is already
-//!                     ──► no name is here or coming: leads itself
-//! a leader that does not come ──► the first of those that wait leads
+//! a later name        ──► the leader is on its way:  waits for it
+//!                     ──► the leader is in place:    linked to it, unless it is already
+//!                     ──► no leader:                 leads itself
+//! a leader that fails ──► the first waiting name leads
 //! ```
 //!
-//! Of names that were looked at together the one leads of which most is here: nothing is sent if one of them is what it
-//! shall be, whichever comes first in the list. Nor is it if an alternate has one of them.
+//! Of names that are looked at together, the name leads whose local version is best: nothing is sent if one of them is up
+//! to date, whichever name is first in the list. The same holds if an alternate has one of the names.
 //!
-//! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still
-//! be wanted, and so that no more wait than the window lets in.
+//! A name that cannot be linked is transferred by itself. The entry of each waiting name stays unsettled, so that its file
+//! may still be wanted, and the window bounds the number of waiting names.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,44 +31,44 @@ use super::looked::{Looked, Placed};
 use super::resting::Resting;
 use super::sections::Section;
 
-/// Files of several names, by the number of the first that was told.
+/// Files of several names, by the number of the first name told.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     files: HashMap<FileNo, Shared>,
-    /// Files for which nothing is to be done until another name is told.
+    /// Files that need no step until another name is told.
     resting: Resting,
-    /// Number of files of which more names may be told, and the bytes of their first names and targets.
+    /// Number of files with names still to be told, and the bytes of their first names and targets.
     open: usize,
     open_bytes: usize,
-    /// The names that lead and are on their way, and which file each is of.
+    /// Leading names that are on their way, each with the first name of its file.
     leaders: HashMap<FileNo, FileNo>,
     /// Names that wait for their leader, or are being linked.
     names: BTreeMap<FileNo, LaterName>,
-    /// Leaders that are here by now.
+    /// Files whose leaders are now in place.
     came: VecDeque<FileNo>,
-    /// Names that lead since their leader did not come.
+    /// Names that lead because their leader failed.
     promoted: VecDeque<FileNo>,
 }
 
-/// A later name of a file, and what stands in its place.
+/// A later name of a file, and the entry in its place.
 #[derive(Debug)]
 pub(super) struct LaterName {
     pub(super) path: RelPath,
     pub(super) meta: Meta,
     pub(super) more: Option<Arc<ExtraMeta>>,
     pub(super) seen: Option<Meta>,
-    /// True where the reference directories are known not to have it.
+    /// True if the reference directories are known not to have the name.
     pub(super) is_not_beside: bool,
 }
 
 impl LaterName {
-    /// The entry, where it brings everything itself.
+    /// Returns the entry as it would be transferred by itself.
     pub(super) fn placed(self, file: FileNo) -> Placed {
         let meta = self.alone();
         Placed { file, path: self.path, meta, seen: self.seen }
     }
 
-    /// Its metadata, where it brings everything itself.
+    /// Returns the metadata of the name as it would be transferred by itself.
     pub(super) fn alone(&self) -> Meta {
         let more = self.more.as_deref().cloned().map(Box::new);
         let mut meta = Meta { more, ..self.meta.clone() };
@@ -77,7 +77,7 @@ impl LaterName {
     }
 }
 
-/// The number of the first name that was told of the file that an entry is a later name of.
+/// Returns the number of the first name of a file, if the entry is a later name of it.
 pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
     match meta.linked() {
         Some(HardLink::Back(back)) => file.0.checked_sub(back).map(FileNo),
@@ -90,31 +90,31 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
 pub(super) enum Next {
     /// Waits for its leader, which is on its way.
     Wait,
-    /// Becomes a link to its leader, which is here.
+    /// Becomes a link to its leader, which is in place.
     Link(LaterName),
     /// Leads itself.
     Lead(LaterName),
 }
 
-/// Names to go on with.
+/// Names for which a step is possible.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// These are linked to their leader, which is here: the first name of their file.
+    /// These names are linked to their leader, which is in place; holds the first name of their file.
     Link(FileNo, Vec<(FileNo, LaterName)>),
-    /// This one leads, for the leader of its file did not come.
+    /// This name leads, because the leader of its file failed.
     Lead((FileNo, FileNo), LaterName),
 }
 
-/// The version of a listed name that is here.
+/// The local version of a listed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// No version that it could keep, or it is passed over.
+    /// No usable version, or the name is passed over.
     Nothing,
-    /// Another version of it.
+    /// Another version.
     Old,
-    /// A version that may be it, as far as size tells.
+    /// A version of the same size, which may be up to date.
     Unproven,
-    /// The version that it shall be, but perhaps for attributes.
+    /// The listed version, perhaps with other attributes.
     Here,
 }
 
@@ -140,12 +140,12 @@ impl Standing {
 }
 
 impl HardLinks {
-    /// The lowest number that waits.
+    /// Returns the lowest number of a waiting name.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.names.keys().next().copied()
     }
 
-    /// True where this entry is the one name of a file that the others wait for.
+    /// True if this entry is the leader that other names of its file wait for.
     pub(super) fn leads(&self, file: FileNo) -> bool {
         self.leaders.contains_key(&file)
     }
@@ -171,7 +171,7 @@ impl HardLinks {
         self.leaders.insert(file, file);
     }
 
-    /// Notes a later name of the file whose first is `first`; what was said of it.
+    /// Notes a later name of the file with first name `first`; returns the metadata told with the first name.
     fn meet(&mut self, first: FileNo) -> Option<Meta> {
         if let Some(shared) = self.resting.take(first) {
             self.files.insert(first, shared);
@@ -186,7 +186,7 @@ impl HardLinks {
         Some(shared.meta.clone())
     }
 
-    /// Leaves it to another name to lead. The first one, which was to, is decided as a later one.
+    /// Leaves the lead to another name. The first name, which was to lead, is then decided as a later name.
     fn stand_back(&mut self, first: FileNo) {
         self.leaders.remove(&first);
         if let Some(shared) = self.files.get_mut(&first) {
@@ -195,7 +195,7 @@ impl HardLinks {
         }
     }
 
-    /// Forgets a file that nothing more will be asked about, and lays one aside of which more names may be told.
+    /// Drops a file that needs no further step, and stores a file compactly if only names are still to be told.
     pub(super) fn forget(&mut self, first: FileNo) {
         let is_over = |shared: &Shared| {
             shared.untold == 0 && shared.undecided == 0 && shared.state != State::Coming
@@ -206,8 +206,8 @@ impl HardLinks {
         }
     }
 
-    /// Notes the names of a section that share a file with others, and says of the later ones what was said of the
-    /// first.
+    /// Notes the names of a section that share a file with other names, and copies the metadata of first names to
+    /// later names. Errors: `Unexpected` for an unknown file, `Limit` for too many files.
     pub(super) fn take(&mut self, section: &mut Section) -> Result<(), PeerError> {
         for (nth, entry) in section.entries.iter_mut().enumerate() {
             let file = FileNo(section.first + nth as u64);
@@ -234,7 +234,7 @@ impl HardLinks {
         Ok(())
     }
 
-    /// Keeps what the first names of a section bring as this end understands it: whom their ACLs name.
+    /// Updates the metadata shared with later names after owners in ACLs were mapped to local ones.
     pub(super) fn know(&mut self, section: &Section) {
         for (nth, entry) in section.entries.iter().enumerate() {
             if matches!(entry.meta.linked(), Some(HardLink::First(_)))
@@ -245,10 +245,10 @@ impl HardLinks {
         }
     }
 
-    /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It
-    /// takes the first one's place in `looked`, with what was said of that alone.
+    /// Makes the name with the best local version lead, if the first name is among those looked at. The leader takes
+    /// the first name's place in `looked`, and the metadata that only the first name has.
     pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [Looked]) {
-        // The first names, and which name has most.
+        // For each first name: its place, and the name with the best local version.
         let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
         for (nth, Looked { file, entry, old }) in looked.iter().enumerate() {
             let old = || old.as_ref().ok().and_then(Option::as_ref);
@@ -282,14 +282,14 @@ impl HardLinks {
         }
     }
 
-    /// An entry is here, or would be in a dry run.
+    /// Notes that an entry is in place, or would be in a dry run.
     pub(super) fn came(&mut self, file: FileNo) {
         if let Some(first) = self.leaders.remove(&file) {
             self.came.push_back(first);
         }
     }
 
-    /// A leader comes from an alternate: its other names are not told as new.
+    /// Notes that a leader is taken from an alternate, so that its other names are not reported as new.
     pub(super) fn comes_from_beside(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -297,7 +297,7 @@ impl HardLinks {
         }
     }
 
-    /// A leader stays what it `is`: names of that need nothing more.
+    /// Notes that a leader stays the file that it `is`, so that other local names of that file need no step.
     pub(super) fn stays(&mut self, file: FileNo, is: &Meta) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -305,8 +305,8 @@ impl HardLinks {
         }
     }
 
-    /// Takes a later name that was looked at, and says what is to be done with it; then the file may be
-    /// [forgotten](Self::forget).
+    /// Takes a later name that was looked at, and returns its next step. The file may be [forgotten](Self::forget)
+    /// afterwards.
     pub(super) fn decide(&mut self, first: FileNo, placed: Placed) -> Next {
         let Placed { file, path, meta, seen } = placed;
         let shared = self.files.get_mut(&first).expect("a name is to be decided");
@@ -324,7 +324,7 @@ impl HardLinks {
         }
     }
 
-    /// Has a name lead: it brings what the first name said.
+    /// Makes a name lead, with the metadata that the first name told.
     pub(super) fn lead(&mut self, (file, first): (FileNo, FileNo), name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = State::Coming;
@@ -333,8 +333,8 @@ impl HardLinks {
         self.leaders.insert(file, first);
     }
 
-    /// Has a leader without an old version give way that is in no reference directory, if others wait that may be; else
-    /// it is returned.
+    /// Replaces a leader that has no old version and is in no reference directory, if other names wait that may be in
+    /// one. Otherwise returns the leader.
     pub(super) fn give_way(&mut self, placed: Placed) -> Option<Placed> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));
@@ -350,13 +350,13 @@ impl HardLinks {
         let more = shared.more.clone();
         names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });
         shared.waiting.push_back(file);
-        // The first one, if none of them has it.
+        // If no other name may be there, the first one leads.
         let next = shared.waiting.iter().position(|name| !names[name].is_not_beside).unwrap_or(0);
         promoted.extend(shared.waiting.remove(next));
         None
     }
 
-    /// Notes that an entry does not come: if others wait for it, one of them leads.
+    /// Notes that an entry failed; if other names wait for it, one of them leads.
     pub(super) fn miss(&mut self, file: FileNo) {
         let Some(first) = self.leaders.remove(&file) else { return };
         let Some(shared) = self.files.get_mut(&first) else { return };
@@ -369,7 +369,7 @@ impl HardLinks {
         }
     }
 
-    /// Notes that a name is given up that was not decided yet.
+    /// Notes that an undecided name is given up.
     pub(super) fn miss_undecided(&mut self, first: Option<FileNo>) {
         if let Some(first) = first
             && let Some(shared) = self.files.get_mut(&first)
@@ -379,7 +379,7 @@ impl HardLinks {
         }
     }
 
-    /// The next names to go on with: those that waited for leaders that came, or did not.
+    /// Returns the next names with a possible step: their leader is in place, or has failed.
     pub(super) fn next_step(&mut self) -> Option<Step> {
         loop {
             if let Some(first) = self.came.pop_front() {
@@ -397,7 +397,7 @@ impl HardLinks {
         }
     }
 
-    /// The leader of a file, which is here.
+    /// Returns a file whose leader is in place.
     pub(super) fn leader(&self, first: FileNo) -> &Shared {
         &self.files[&first]
     }
@@ -407,12 +407,12 @@ impl HardLinks {
         self.names.insert(file, name);
     }
 
-    /// Takes a name that was linked, or could not be.
+    /// Takes a name after its link succeeded or failed.
     pub(super) fn linked(&mut self, file: FileNo) -> Option<LaterName> {
         self.names.remove(&file)
     }
 
-    /// True where nothing is kept of any file.
+    /// True if no file is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.leaders.is_empty()
@@ -423,7 +423,7 @@ fn plain(meta: &Meta) -> Meta {
     Meta::plain(meta.kind.clone(), meta.len, meta.modified, meta.mode)
 }
 
-/// The metadata that a first name says besides, if it says anything but that it is one.
+/// Returns the extra metadata of a first name, if there is any besides the hard link.
 fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
     let mut meta = meta.clone();
     meta.set_linked(None);
@@ -433,32 +433,32 @@ fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
 /// A file of several names.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The metadata that was said of it, but for what its first name brings to all of them.
+    /// Metadata of the file, without the extra metadata of the first name.
     pub(super) meta: Meta,
-    /// The metadata that its first name brings to all of them: a name that comes by itself brings it too.
+    /// Extra metadata of the first name, which also applies to a name transferred by itself.
     pub(super) more: Option<Arc<ExtraMeta>>,
-    /// The name that leads.
+    /// Path of the leader.
     pub(super) path: RelPath,
-    /// Bytes of the first name, and of what it points at.
+    /// Length in bytes of the first name and the link target.
     pub(super) path_bytes: usize,
-    /// Names that are still to be told, and names that were told and are to be decided.
+    /// Number of names still to be told, and number of told names still to be decided.
     pub(super) untold: u32,
     pub(super) undecided: u32,
     pub(super) state: State,
-    /// The inode that its leader was a name of here before, if it stays that.
+    /// Inode of the leader here, if the leader stays the file that it was.
     pub(super) inode: Option<Inode>,
-    /// True where its leader comes from a reference directory.
+    /// True if the leader is taken from a reference directory.
     pub(super) is_beside: bool,
     pub(super) waiting: VecDeque<FileNo>,
 }
 
-/// The fate of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// No name of it is here or on its way.
+    /// No name of the file is in place or on its way.
     Nowhere,
-    /// Its leader is on its way.
+    /// The leader is on its way.
     Coming,
-    /// Its leader is here.
+    /// The leader is in place.
     Here,
 }

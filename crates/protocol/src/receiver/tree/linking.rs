@@ -1,4 +1,4 @@
-//! Names that are made other names of a file that is here, or lead in its place.
+//! Names that are hard-linked to a file in place, or lead instead.
 
 use deltic_tree::meta::HardLink;
 use deltic_tree::{Meta, RelPath};
@@ -17,7 +17,7 @@ use super::hard_links::{LaterName, Next, Step};
 use super::looked::Placed;
 
 impl Entries {
-    /// Has a later name wait, links it, or has it lead.
+    /// Makes a later name wait, links it, or makes it lead.
     pub(super) fn decide_linked(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -48,15 +48,15 @@ impl Entries {
         }
     }
 
-    /// Decides what is done with an entry that the reference directories do not have: where other names of its file
-    /// wait for it, they are looked for there before anything is sent.
+    /// Decides about an entry that the reference directories do not have. If other names of its file wait, these are
+    /// looked for there before anything is sent.
     pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
         if let Some(placed) = self.links.give_way(placed) {
             self.decide_here(tx, placed, None);
         }
     }
 
-    /// Goes on with the names that waited for leaders that came, or did not.
+    /// Continues with the names whose leaders are in place or have failed.
     pub(super) fn link_more(&mut self, tx: &mut TreeContext<'_>) {
         while let Some(step) = self.links.next_step() {
             match step {
@@ -71,7 +71,7 @@ impl Entries {
         }
     }
 
-    /// The report of a name that is linked, by `action` if it is new.
+    /// Returns the report of a linked name, with `action` if the name is new.
     fn change_of(
         &self,
         tx: &TreeContext<'_>,
@@ -81,7 +81,7 @@ impl Entries {
     ) -> Change {
         let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind));
-        // As by rsync, ACLs and extended attributes are told of the name that leads.
+        // As in rsync, differences of ACLs and extended attributes are reported only for the leader.
         let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
             size: old.len != meta.len,
@@ -115,7 +115,7 @@ impl Entries {
         self.links.link(file, name);
     }
 
-    /// Takes the end of a link; a name that could not be linked comes by itself.
+    /// Takes the result of a link; a name that could not be linked is transferred by itself.
     pub(super) fn linked_name(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -142,7 +142,7 @@ impl Entries {
         }
     }
 
-    /// Makes a name another one of its file, whose leader is here.
+    /// Links a name to the leader of its file, which is in place.
     fn link_name(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -160,7 +160,7 @@ impl Entries {
         }
         let action = match (shared.is_beside, tx.cx.setting.options.compare.alternates.usage) {
             _ if name.is_not_beside => Action::Created,
-            // As in rsync it is told that it was linked here.
+            // As in rsync, the name is reported as linked here.
             (true, AlternateUse::Copy) => Action::Updated,
             (true, _) => Action::Copied,
             (false, _) => Action::Created,

@@ -1,4 +1,4 @@
-//! The sender's list, as far as it has come: which directories it may tell, in which order, and how much at once.
+//! The sender's list so far: the directories that may be told, their order, and the bounds on unsettled entries.
 
 use deltic_tree::{Entry, Name, PathMap, RelPath};
 
@@ -14,17 +14,17 @@ use super::sections::Section;
 #[derive(Debug)]
 pub(super) struct List {
     state: State,
-    /// Entries told so far.
+    /// Number of entries told so far.
     told: u64,
     settled: u64,
-    /// Bytes of the entries between.
+    /// Bytes of the unsettled entries.
     bytes: ListedBytes,
     /// Entries listed, or in directories that are alike.
     known: u64,
-    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where
-    /// nothing in them need change.
+    /// Directories whose own listing is still to come. The metadata is set at the end if the listing comes; `None` if
+    /// it is set in any case.
     announced: PathMap<Option<FinalMeta>>,
-    /// The directory in the midst of being listed, and its last name so far.
+    /// The directory being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
 }
 
@@ -35,7 +35,7 @@ enum State {
 }
 
 impl List {
-    /// A list of which only the root may be told.
+    /// Creates a list of which only the root may be told.
     pub(super) fn new() -> Self {
         let mut announced = PathMap::default();
         announced.insert(&RelPath::root(), None);
@@ -50,7 +50,7 @@ impl List {
         }
     }
 
-    /// Refuses more behind its end.
+    /// Checks that the list is not complete. Errors: `Unexpected`.
     pub(super) fn growing(&self) -> Result<(), PeerError> {
         match self.state {
             State::Growing => Ok(()),
@@ -58,7 +58,7 @@ impl List {
         }
     }
 
-    /// Ends the list; `intact`, if all could be listed.
+    /// Ends the list; `intact` if all entries could be listed.
     pub(super) fn end(&mut self, intact: bool) {
         self.state = State::Complete { intact };
     }
@@ -67,7 +67,7 @@ impl List {
         self.state != State::Growing
     }
 
-    /// Once it is complete: whether all could be listed.
+    /// Returns whether all entries could be listed, once the list is complete.
     pub(super) const fn is_intact(&self) -> Option<bool> {
         match self.state {
             State::Growing => None,
@@ -75,27 +75,27 @@ impl List {
         }
     }
 
-    /// Number of entries that were told, and of the next one.
+    /// Number of entries told, which is the number of the next entry.
     pub(super) const fn told(&self) -> u64 {
         self.told
     }
 
-    /// Entries of lower numbers are settled: nothing more will be asked about them.
+    /// Number below which all entries are settled: nothing more will be asked about them.
     pub(super) const fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Number of entries in the list by now, those that were not told one by one included.
+    /// Number of entries in the list by now, including those in directories that are alike.
     pub(super) const fn known(&self) -> u64 {
         self.known
     }
 
-    /// Counts entries that are told all at once.
+    /// Counts entries that are not told one by one.
     pub(super) fn know(&mut self, entries: u64) {
         self.known += entries;
     }
 
-    /// Takes so many entries, if the window has room for them.
+    /// Counts told entries. Errors: `Limit` if the window has no room for them.
     pub(super) fn take_entries(&mut self, listed: &[Entry]) -> Result<(), PeerError> {
         let entries = listed.len() as u64;
         self.told += entries;
@@ -103,7 +103,7 @@ impl List {
         if !self.bytes.take(listed, self.told) {
             return Err(PeerError::Limit("attributes of unsettled entries"));
         }
-        // The last frame that fitted the window may reach past it by its own entries.
+        // The last frame that fitted the window may exceed it by its own entries.
         let most = ENTRY_WINDOW + MAX_BATCH as u64;
         if self.told - self.settled > most {
             Err(PeerError::Limit("unsettled entries"))
@@ -112,8 +112,8 @@ impl List {
         }
     }
 
-    /// All entries below `waiting`, the lowest that is still asked about, are settled; up to where, if those are more
-    /// than before.
+    /// Settles all entries below `waiting`, the lowest number still asked about. Returns the new bound if it has
+    /// grown.
     pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
         let upto = waiting.unwrap_or(self.told);
         self.bytes.settle(upto);
@@ -122,12 +122,12 @@ impl List {
         is_more.then_some(upto)
     }
 
-    /// A directory's own listing may come; `meta`, if it is to get that at the end in case it does.
+    /// Notes that a directory's own listing may come; `meta` is set at the end if it does.
     pub(super) fn announce(&mut self, dir: &RelPath, meta: Option<FinalMeta>) {
         self.announced.insert(dir, meta);
     }
 
-    /// The listing of a directory will not come; what it was to get, if it was announced.
+    /// Notes that the listing of a directory will not come; returns its metadata if it was announced.
     pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<FinalMeta>> {
         self.announced.remove(dir)
     }
@@ -136,29 +136,29 @@ impl List {
         self.announced.contains(dir)
     }
 
-    /// The metadata that an announced directory gets at the end.
+    /// Returns the metadata that an announced directory gets at the end.
     pub(super) fn kept(&mut self, dir: &RelPath) -> Option<&mut Option<FinalMeta>> {
         self.announced.get_mut(dir)
     }
 
-    /// True once all directories have come that were announced.
+    /// True once all announced directories were listed.
     pub(super) fn has_all(&self) -> bool {
         self.announced.is_empty()
     }
 
-    /// True while a directory is in the midst of being listed.
+    /// True while a directory is being listed.
     pub(super) fn is_listing(&self, dir: &RelPath) -> bool {
         self.listing.as_ref().is_some_and(|(listed, _)| listed == dir)
     }
 
-    /// True where `name` may still come, if `dir` is in the midst of being listed: names ascend.
+    /// Returns whether `name` may still come, if `dir` is being listed; names ascend.
     pub(super) fn may_bring(&self, dir: &RelPath, name: &Name) -> Option<bool> {
         let (_, last) = self.listing.as_ref().filter(|(listed, _)| listed == dir)?;
         Some(last.as_ref().is_none_or(|last| last < name))
     }
 
-    /// Refuses directories that were not announced, names twice, and sections that say nothing. Whether it is the first
-    /// of its directory.
+    /// Checks the order of a section, and returns whether it is the first of its directory. Errors: `Unexpected` for
+    /// a directory that was not announced, repeated or descending names, and an empty section.
     pub(super) fn check_order(&self, section: &Section, extent: Extent) -> Result<bool, PeerError> {
         let (last, begins) = match &self.listing {
             Some((dir, last)) if *dir == section.dir => (last.as_ref(), false),
@@ -178,7 +178,7 @@ impl List {
         Ok(begins)
     }
 
-    /// Goes on behind a section that is in order; what its directory gets at the end, if that was kept until it came.
+    /// Notes a section as told; returns the kept final metadata if the section is the first of its directory.
     pub(super) fn go_on(&mut self, section: &Section, extent: Extent) -> Option<FinalMeta> {
         let before = self.listing.take();
         let begun = self.announced.get_mut(&section.dir).filter(|_| before.is_none());
@@ -194,7 +194,7 @@ impl List {
     }
 }
 
-/// True where nothing more of a directory is listed behind a section of this extent.
+/// True if a section of this extent is the last of its directory.
 pub(super) fn ends(extent: Extent) -> bool {
     extent != Extent::More
 }

@@ -1,4 +1,4 @@
-//! The sender's listings: checked, counted, and handed on a section at a time, once its directory is in place.
+//! The sender's listings: checked, counted, and passed on in sections once their directories are in place.
 
 use deltic_tree::fold::FoldedNames;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
@@ -41,15 +41,15 @@ impl Dirs {
         self.list.take_entries(&section.entries)
     }
 
-    /// Takes a section that was checked, with the metadata that this end makes of it.
+    /// Adapts the metadata of a checked section to this end, and counts its entries.
     pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut Section) {
         section.metas_mut().for_each(|meta| adopt(cx, meta));
         self.count(cx, section);
         self.rename(cx, section);
     }
 
-    /// Announces a section's directories, and looks at its entries once its own is in place; true where its directory
-    /// is empty at the source, and deletions are to spare what is here.
+    /// Announces a section's directories, and looks at its entries once its own directory is in place. Returns true
+    /// if the directory is empty at the source and its names here are to stay.
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
@@ -57,7 +57,7 @@ impl Dirs {
         extent: Extent,
     ) -> Result<bool, PeerError> {
         self.announce(&section);
-        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
+        // A root without listed metadata only holds the named sources: its other names are not part of the transfer.
         self.root.is_whole |= section.own.is_some();
         if section.own.is_some() || !section.entries.is_empty() {
             self.show_new_root(cx, section.own.is_some());
@@ -71,8 +71,8 @@ impl Dirs {
         Ok(is_empty)
     }
 
-    /// Collects a directory's names; at its end asks which others stand in it. True where the directory is empty at the
-    /// source, and deletions are to spare what is here.
+    /// Collects a directory's names, and asks for the unlisted names at its end. Returns true if the directory is
+    /// empty at the source and its names here are to stay.
     fn note_names(
         &mut self,
         cx: &mut Context,
@@ -102,7 +102,7 @@ impl Dirs {
         Ok(extent == Extent::Empty && delete != Delete::AtMost(NO_LIMIT))
     }
 
-    /// Finds names of a section that are, to some file systems, the same name as an earlier one of the directory.
+    /// Returns names of a section that some file systems treat as the same as an earlier name of the directory.
     fn alike_names(&mut self, section: &Section, extent: Extent) -> Vec<AlikeNames> {
         let (folded, mut found) = (&mut self.names.folded, Vec::new());
         for Entry { name, .. } in &section.entries {
@@ -116,7 +116,7 @@ impl Dirs {
         found
     }
 
-    /// Takes what stands at the names of a section; the section, if it is one of entries.
+    /// Takes the entries found at the names of a section; returns the section if it has entries.
     pub(super) fn looked(
         &mut self,
         cx: &mut Context,
@@ -143,7 +143,8 @@ impl Dirs {
         None
     }
 
-    /// Takes the names of users and groups at the sender.
+    /// Takes the names of users and groups at the sender. Errors: `Unexpected` for names that were not asked for or
+    /// told before.
     pub(super) fn learn_owners(
         &mut self,
         cx: &Context,
@@ -161,7 +162,7 @@ impl Dirs {
         learn(&mut self.owners.groups, groups)
     }
 
-    /// Ends the list: what was announced must have come.
+    /// Ends the list. Errors: `Unexpected` if announced directories were not listed.
     pub(super) fn end_list(&mut self, cx: &mut Context, intact: bool) -> Result<(), PeerError> {
         if !self.list.has_all() || !self.digests.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
@@ -174,15 +175,15 @@ impl Dirs {
         Ok(())
     }
 
-    /// Tells this end's user how much is listed.
+    /// Reports the size of the list to this end's user.
     pub(super) fn report_listed(&mut self, cx: &mut Context) {
         let (names, files) = (cx.totals.listed() + self.left_out, cx.totals.files);
         let (bytes, complete) = (cx.progress.listed(), self.list.is_complete());
         cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }
 
-    /// What is listed of the root waits, as in other directories, until its owner may work in it and it is known what
-    /// else stands in it.
+    /// Looks at the root. As in other directories, its listed entries wait until its owner may work in it and its
+    /// unlisted names are known.
     fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
         let root = RelPath::root();
         let no = self.sections.push(Section::new(root.clone(), Some(own), Vec::new()));
@@ -190,7 +191,7 @@ impl Dirs {
         no.into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// A new root is told when the first comes of what goes into it. Without metadata of its own it gets a mode then.
+    /// Reports a new root once it is to get its first entry. A root without listed metadata gets its mode now.
     pub(super) fn show_new_root(&mut self, cx: &mut Context, has_own: bool) {
         if !std::mem::take(&mut self.root.is_bare) {
             return;
@@ -203,7 +204,7 @@ impl Dirs {
         }
     }
 
-    /// Tells entries, and does nothing else with them.
+    /// Reports entries without any further step.
     pub(super) fn list_only(&mut self, cx: &mut Context, section: Section) {
         for (nth, entry) in section.entries.iter().enumerate() {
             self.give_up(FileNo(section.first + nth as u64), &entry.meta);
@@ -219,8 +220,8 @@ impl Dirs {
         }
     }
 
-    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if
-    /// the options leave them out.
+    /// Checks that the sender may list these names. Errors: `BadName` for too deep paths, `Unexpected` for names at
+    /// the root that were not asked for, and for directories that the options leave out.
     fn check_names(&self, cx: &Context, section: &Section) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(cx, section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
@@ -242,14 +243,14 @@ impl Dirs {
         Ok(())
     }
 
-    /// True where a listing of the root is of what was asked for.
+    /// True if a listing of the root has only names that were asked for.
     fn expects(&self, cx: &Context, section: &Section) -> bool {
         let Some(expect) = &cx.setting.expect else { return true };
         (expect.own || section.own.is_none())
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
-    /// True where this listing is of one entry that nothing is listed in, and the first to name any.
+    /// True if this listing has a single entry that is not to be descended into, and is the first to name an entry.
     fn is_one_file(&self, cx: &Context, section: &Section) -> bool {
         let entries = section.entries.as_slice();
         let is_first = self.list.told() == 0 || entries.is_empty();
@@ -259,7 +260,8 @@ impl Dirs {
             && !(cx.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
     }
 
-    /// Announces the directories of a section: what is listed of them waits until they are in place.
+    /// Announces the directories of a section, so that entries listed in them wait until the directories are in
+    /// place.
     fn announce(&mut self, section: &Section) {
         for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
             if let Ok(path) = section.dir.join(&entry.name) {
@@ -270,7 +272,7 @@ impl Dirs {
     }
 
     fn count(&mut self, cx: &mut Context, section: &Section) {
-        // rsync counts the root too, where it is part of the transfer.
+        // Like rsync, count the root too if it is part of the transfer.
         cx.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
             match &entry.meta.kind {
@@ -292,7 +294,7 @@ impl Dirs {
         self.report_listed(cx);
     }
 
-    /// The destination may name the one entry that is listed.
+    /// Renames the single listed entry, if the destination gives it a name.
     fn rename(&mut self, cx: &mut Context, section: &mut Section) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &cx.setting.rename, section.entries.as_mut_slice())

@@ -1,11 +1,11 @@
-//! Listed entries, and what stands in their places.
+//! Listed entries, and the entries that stand in their places.
 
 use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::report::Trouble;
 
-/// An entry, and what stands in its place.
+/// A listed entry, and the entry that stands in its place.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) file: FileNo,
@@ -13,7 +13,7 @@ pub(super) struct Looked {
     pub(super) old: Result<Option<Meta>, Trouble>,
 }
 
-/// An entry on its way to its place, and what was seen to stand there.
+/// An entry on its way to its path, and the entry seen there.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) file: FileNo,
@@ -23,7 +23,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// True where a regular file stands in its place.
+    /// True if a regular file stands at the path.
     pub(super) fn has_old(&self) -> bool {
         self.seen.as_ref().is_some_and(Meta::is_file)
     }

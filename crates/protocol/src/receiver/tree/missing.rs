@@ -1,4 +1,4 @@
-//! Sources that are not there, and are to go here as well (`--delete-missing-args`).
+//! Missing sources, which are to be deleted here as well (`--delete-missing-args`).
 
 use std::collections::HashMap;
 
@@ -17,26 +17,29 @@ use super::deleting::Deleting;
 use super::removal::NO_LIMIT;
 use super::sections::Section;
 
-/// Most listed paths that are noted for a missing path: of more, no file system takes only the last for the same path.
+/// Most listed paths to note for a missing path. With more, no file system takes only a later path for the missing
+/// one.
 const MAX_ALIKE: usize = 16;
 
-/// The paths of such sources.
+/// The paths of missing sources.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     paths: Vec<RelPath>,
-    /// By the [form](folded_path) of a missing path: listed paths that are the same path to some file systems.
+    /// By the [folded form](folded_path) of a missing path: listed paths that some file systems treat as the same
+    /// path.
     listed: HashMap<Vec<u8>, Vec<RelPath>>,
 }
 
 impl Missing {
-    /// Takes the paths of sources that are not there.
+    /// Takes the paths of missing sources. Errors: `Unexpected` for paths that were not asked for, `Limit` for too
+    /// many.
     pub(super) fn take(&mut self, cx: &Context, paths: Vec<RelPath>) -> Result<(), PeerError> {
         let relative = cx.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
             let name = names.next().and_then(|n| deltic_tree::Name::new(n).ok());
             let expect = cx.setting.expect.as_ref();
-            // A source that was asked for has one name here: what is below it was not asked for.
+            // A requested source has one name here: names below it were not asked for.
             (relative || names.next().is_none())
                 && name.is_some_and(|name| expect.is_none_or(|expect| expect.admits(&name)))
         };
@@ -53,8 +56,8 @@ impl Missing {
         Ok(())
     }
 
-    /// Notes listed paths that may be the paths of missing sources: a listed name keeps the entry that the name finds.
-    /// The sender tells missing sources before names.
+    /// Notes listed paths that may equal the paths of missing sources, because a listed name keeps the entry that it
+    /// finds. The sender tells missing sources before names.
     pub(super) fn note_listed(&mut self, section: &Section) {
         if self.listed.is_empty() {
             return;
@@ -66,7 +69,7 @@ impl Missing {
                 noted.push(path);
             }
         };
-        // Directories above may be unlisted.
+        // Parent directories may be unlisted.
         let mut above = Some(section.dir.clone());
         while let Some(dir) = above {
             above = dir.split_last().map(|(above, _)| above);
@@ -75,7 +78,7 @@ impl Missing {
         section.entries.iter().filter_map(|e| section.dir.join(&e.name).ok()).for_each(note);
     }
 
-    /// Looks which of them are here.
+    /// Asks which missing sources exist here.
     pub(super) fn look(&mut self, cx: &mut Context) {
         let Self { paths, listed } = std::mem::take(self);
         if !paths.is_empty() {
@@ -118,7 +121,7 @@ impl Missing {
             };
             return cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
         }
-        // Where all may go, what comes into it may as well.
+        // If all of a directory may go, so may names added to it.
         let most = if names > 1 { NO_LIMIT } else { names };
         deleting.remove(cx, path, most);
     }

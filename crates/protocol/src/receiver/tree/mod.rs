@@ -1,12 +1,12 @@
-//! The tree: what is listed, what stands in its place, what is done with each entry, and what goes.
+//! The tree: listed entries, the entries in their places, the decision about each, and deletions.
 //!
 //! ```text
 //! Listing ──► Dirs: a section waits for its directory ──► Look ──► Entries: keep, make, link, clear, or want its content
-//! Tally   ──► Dirs: compare with what is here: Tallied
+//! Tally   ──► Dirs: compare with the directory here: Tallied
 //! the list is complete, every entry settled ──► Deleting ──► directories get their times, flush, sources go
 //! ```
 //!
-//! Of the content of files it knows nothing: it names those that are wanted, and is told when each is settled.
+//! The tree knows nothing of the content of files: it names wanted files, and is told when each is settled.
 
 mod arrivals;
 pub(super) mod beside;
@@ -65,13 +65,13 @@ pub(super) struct Tree {
     dirs: Dirs,
     entries: Entries,
     deleting: Deleting,
-    /// Sources that are not there.
+    /// Missing sources.
     missing: Missing,
     closing: Option<Closing>,
 }
 
 impl Tree {
-    /// A tree of which nothing was listed.
+    /// Creates a tree without listed entries.
     pub(super) fn new(setting: &Setting) -> Self {
         Self {
             dirs: Dirs::new(setting),
@@ -82,44 +82,44 @@ impl Tree {
         }
     }
 
-    /// The entries, and all that a step of theirs may touch besides.
+    /// Splits the tree into the entries and the state that their steps may touch besides.
     const fn split<'a>(&'a mut self, cx: &'a mut Context) -> (&'a mut Entries, TreeContext<'a>) {
         let Self { dirs, entries, deleting, .. } = self;
         (entries, TreeContext { cx, dirs, deleting })
     }
 
-    /// The answers to digests of directories that wait to be sent.
+    /// Returns the answers to digests of directories that wait to be sent.
     pub(super) fn poll_verdicts(&mut self) -> Option<ToSender> {
         self.dirs.digests.verdicts()
     }
 
-    /// Numbers of the entries that are not settled: of those listed, the lowest and the one behind the last.
+    /// Numbers of the listed entries that are not settled.
     pub(super) const fn unsettled(&self) -> Range<u64> {
         self.dirs.list.settled()..self.dirs.list.told()
     }
 
-    /// Number of entries that are in the list by now.
+    /// Number of entries in the list by now.
     pub(super) const fn known(&self) -> u64 {
         self.dirs.list.known()
     }
 
-    /// Directories that are brought over, and that no other holds.
+    /// Returns the topmost directories that are brought over.
     pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
         self.dirs.near(cx)
     }
 
-    /// Files that are to come, named since the last call.
+    /// Takes the files wanted since the last call.
     pub(super) fn take_wanted(&mut self) -> Vec<Candidate> {
         std::mem::take(&mut self.entries.wanted)
     }
 
-    /// Takes a file that was wanted and is settled.
+    /// Takes a wanted file that is settled.
     pub(super) fn settled(&mut self, cx: &mut Context, settled: Settled) {
         let (entries, tx) = &mut self.split(cx);
         entries.settled(tx, settled);
     }
 
-    /// Takes a frame about the tree.
+    /// Takes a frame about the tree. Errors: `Unexpected` for a frame that is not allowed now.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
@@ -140,7 +140,7 @@ impl Tree {
             }
             ToReceiver::Trouble(trouble) => {
                 self.dirs.list.growing()?;
-                // What vanished before it was listed is not here, and is no failure.
+                // An entry that vanished before it was listed is no failure.
                 let failed = !trouble.kind.is_harmless() && trouble.kind != TroubleKind::Vanished;
                 cx.totals.failed += u64::from(failed);
                 cx.notices.push_back(Notice::Trouble(trouble));
@@ -189,7 +189,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes the answer to work.
+    /// Takes the answer to work of the tree.
     pub(super) fn answer(
         &mut self,
         cx: &mut Context,
@@ -270,14 +270,15 @@ impl Tree {
         self.deleting.extra(cx, dir, unlisted);
     }
 
-    /// Starts what has become possible: names that wait for others, contents to compare.
+    /// Starts the steps that have become possible: links to leaders, comparisons of contents.
     pub(super) fn go_on(&mut self, cx: &mut Context) {
         let (entries, tx) = &mut self.split(cx);
         entries.link_more(tx);
         entries.comparing.compare_more(tx.cx);
     }
 
-    /// Tells the sender up to where nothing more will be wanted, of files from `files` on.
+    /// Tells the sender the number below which nothing more will be wanted; `files` is the lowest number of an open
+    /// file.
     pub(super) fn settle(&mut self, cx: &mut Context, files: Option<FileNo>) {
         let looking = self.dirs.sections.first().map(FileNo);
         let waiting = [looking, self.entries.first(), files];

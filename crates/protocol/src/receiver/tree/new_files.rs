@@ -1,12 +1,12 @@
-//! Files that moved, as the guard on deletion counts them: a name that goes is no loss where a file that came has its
-//! length and its time. Content is not compared: in an accident nothing new comes.
+//! Moved files, as the guard on deletion counts them: a deleted name is no loss if a new file has the same length and
+//! time. Content is not compared, because in an accident no new file arrives.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use deltic_tree::Meta;
 
-/// Lengths and times of the files that came and were not at the destination.
+/// Lengths and times of the files that arrived and were not at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewFiles {
     /// By the hash of both, how many are so.
@@ -17,7 +17,7 @@ pub struct NewFiles {
 const MOST_KEPT: usize = 1 << 18;
 
 impl NewFiles {
-    /// Takes in a new file.
+    /// Notes a new file.
     pub(super) fn note(&mut self, meta: &Meta) {
         let key = key(meta);
         if self.counts.len() < MOST_KEPT || self.counts.contains_key(&key) {
@@ -26,13 +26,13 @@ impl NewFiles {
         }
     }
 
-    /// Pairs a new file with this one, which goes; true where there is one. Each new file is the like of one.
+    /// Pairs a file to be deleted with a new file; true if there is one. Each new file is paired only once.
     pub fn take(&mut self, gone: &Meta) -> bool {
         let count = self.counts.get_mut(&key(gone)).filter(|count| gone.is_file() && **count > 0);
         count.map(|count| *count -= 1).is_some()
     }
 
-    /// True where there is none.
+    /// True if no file was noted.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

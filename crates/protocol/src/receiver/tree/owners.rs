@@ -1,4 +1,4 @@
-//! Owners and other metadata of entries: checked, and turned into what this end may make of it.
+//! Owners and other metadata of entries: checked, and mapped to the owners and rights of this end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,12 +22,12 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Number of names that are known.
+    /// Number of known names.
     pub(super) fn len(&self) -> usize {
         self.users.len() + self.groups.len()
     }
 
-    /// All users, then all groups, in no order.
+    /// Returns all users and all groups, in no order.
     pub(super) fn lines(&self) -> [Vec<NameLine>; 2] {
         let lines = |names: &HashMap<u32, Box<[u8]>>| {
             names.iter().map(|(id, name)| NameLine { id: *id, name: name.clone() }).collect()
@@ -35,7 +35,7 @@ impl Owners {
         [lines(&self.users), lines(&self.groups)]
     }
 
-    /// The sender's names of the users and groups of a section.
+    /// Returns the users and groups that a section refers to, with the sender's names.
     pub(super) fn strangers(&self, section: &Section) -> (Vec<NameLine>, Vec<NameLine>) {
         let mut asked = Asked::default();
         section.metas().for_each(|meta| asked.add(meta));
@@ -47,21 +47,21 @@ impl Owners {
     }
 }
 
-/// Numbers of the sender's, each once.
+/// User and group numbers of the sender, each once.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
 }
 
-/// Users and groups here, by the sender's numbers.
+/// Local users and groups, by the sender's numbers.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     users: BTreeMap<u32, Ours>,
     groups: BTreeMap<u32, Ours>,
 }
 
-/// Refuses what was not asked for.
+/// Checks that an entry has no metadata that was not asked for. Errors: `Unexpected`.
 pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
     let asked = &cx.setting.options.metadata;
     let more = meta.more.as_deref();
@@ -80,7 +80,7 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
     if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not asked for")) }
 }
 
-/// Turns an entry's metadata into what this end makes of it, as far as it needs to look nothing up.
+/// Adapts an entry's metadata to this end, as far as that needs no look-up.
 pub(super) fn adopt(cx: &Context, meta: &mut Meta) {
     if cx.setting.options.tells_owners {
         meta.keep_owner();
@@ -126,7 +126,7 @@ impl Asked {
 }
 
 impl Known {
-    /// Takes the answers about the numbers of a section, in order.
+    /// Takes the local users and groups for the numbers of a section, in order.
     pub(super) fn of(section: &Section, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
         let mut asked = Asked::default();
         section.metas().for_each(|meta| asked.add(meta));
@@ -136,7 +136,7 @@ impl Known {
         }
     }
 
-    /// Gives an entry the numbers of this end; one that may not be given here is left alone.
+    /// Maps an entry's owners to local numbers; owners that may not be given here are dropped.
     pub(super) fn translate(&self, meta: &mut Meta) {
         let ours = |ids: &BTreeMap<u32, Ours>, id: u32| {
             ids.get(&id).filter(|ours| ours.may_give).map(|ours| ours.id)

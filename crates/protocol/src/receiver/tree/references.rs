@@ -1,4 +1,4 @@
-//! Alternates: other trees of the receiver that may have a file already, or something like it (`--compare-dest`,
+//! Alternates: other trees at the receiver that may have a file already, or a similar one (`--compare-dest`,
 //! `--copy-dest`, `--link-dest`).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                       ──► nothing:         as if there were no alternates
 //! ```
 //!
-//! Where content is compared (`-c`) nothing agrees before it was: the file goes by recipe, and is dealt with once the
-//! alternate's bytes have proved to be the sender's.
+//! If contents are compared (`-c`), no file agrees before its comparison: the file is transferred by recipe, and is
+//! linked, copied or left out once the alternate's bytes prove to equal the sender's.
 
 use deltic_tree::{Kind, Meta};
 
@@ -27,7 +27,7 @@ use super::entries::{Entries, TreeContext};
 use super::looked::Placed;
 
 impl Entries {
-    /// True where the reference directories matter to an entry in whose place `seen` stands.
+    /// True if the reference directories matter to an entry with `seen` in its place.
     pub(super) fn asks_alternates(
         &self,
         tx: &TreeContext<'_>,
@@ -40,7 +40,7 @@ impl Entries {
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
-                // It is made here all the same, and told like what differs from there.
+                // A directory is made here in any case, and reported by its difference from the alternate.
                 Kind::Dir => seen.is_none_or(gives_way),
                 Kind::Device(_) if !tx.cx.setting.is_privileged => false,
                 ref kind => seen.is_none() && tx.cx.setting.options.takes(kind),
@@ -133,7 +133,8 @@ impl Entries {
         tx.cx.ask(work, TreePending::LinkBeside { file, beside });
     }
 
-    /// Takes the end of a link; a file that cannot be linked is copied, one that has an old version brought up to date.
+    /// Takes the result of a link. A file that cannot be linked is copied; a file with an old version is brought up
+    /// to date.
     pub(super) fn linked(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -176,7 +177,7 @@ impl Entries {
         tx.cx.ask(work, TreePending::CopyBeside { file, change });
     }
 
-    /// A file that comes from an alternate where it `is` so: told like what differs from there.
+    /// Returns the report of a file copied from the alternate entry `is`: its difference from that entry.
     fn copy_of(
         &self,
         tx: &TreeContext<'_>,
@@ -188,7 +189,7 @@ impl Entries {
         Change { path: path.clone(), item: EntryType::File, action, differs, facts }
     }
 
-    /// Takes the end of a copy; a file that cannot be copied after all comes from the sender.
+    /// Takes the result of a copy; a file that cannot be copied is transferred by the sender.
     pub(super) fn copied_beside(
         &mut self,
         tx: &mut TreeContext<'_>,

@@ -12,29 +12,30 @@ pub(super) const NO_LIMIT: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Removal {
     pub(super) path: RelPath,
-    /// True where something else is to be in its place.
+    /// True if another entry is to take its place.
     pub(super) gives_way: bool,
-    /// Its share of what is removed at once.
+    /// Its weight among the removals under way.
     pub(super) weight: usize,
-    /// Names that may still go with it: those that were counted, or the count would bind what was there then only.
+    /// Number of names that may still be removed with it: at most as many as were counted, even if names were added
+    /// since.
     pub(super) names: u64,
-    /// True where these names are a part of the ration.
+    /// True if these names are part of the ration.
     pub(super) is_rationed: bool,
 }
 
 impl Removal {
-    /// The next step of it, in which `most` names go.
+    /// Returns the work of its next step, which removes at most `most` names.
     pub(super) fn work(&self, dry_run: bool, most: u64) -> Work {
         Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
     }
 
-    /// Counts what went.
+    /// Subtracts names that were removed.
     pub(super) fn take(&mut self, removed: &Removed) {
         let gone = removed.gone.iter().filter(|(path, _)| !self.gives_way || *path != self.path);
         self.names = self.names.saturating_sub(gone.count() as u64);
     }
 
-    /// Why no more of it goes.
+    /// Returns the trouble of a removal that exceeds its count.
     pub(super) fn refilled(&self, action: &str) -> Trouble {
         Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
             format!(

@@ -1,5 +1,5 @@
-//! Files of several names of which one is here and others may come, in as few bytes as will do: of a tree that is
-//! linked to another one there may be half a million.
+//! Files of several names with one name in place and other names to be told, stored in few bytes: a tree linked to
+//! another tree may have half a million of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::wire::{Bad, Wire};
 
 use super::hard_links::{Shared, State};
 
-/// Files that nothing is to be done for until another name is told.
+/// Files that need no step until another name is told.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     places: BTreeMap<FileNo, StringSlot>,
@@ -21,7 +21,7 @@ pub(super) struct Resting {
 }
 
 impl Resting {
-    /// Keeps a file, if it may rest; whether it does.
+    /// Stores a file, if it needs no step; returns whether it was stored.
     pub(super) fn keep(&mut self, file: FileNo, shared: &Shared) -> bool {
         let is_idle = shared.state == State::Here
             && (shared.undecided, shared.more.is_none()) == (0, true)

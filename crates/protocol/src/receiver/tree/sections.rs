@@ -1,4 +1,4 @@
-//! Listed entries that wait to be looked at: those of a directory until it is in place, or given up with it.
+//! Listed entries that wait to be looked at, until their directory is in place or given up.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::receiver::ask::AlikeNames;
 
-/// Some entries of one directory, waiting to be compared with what stands in their places.
+/// Entries of one directory that wait to be compared with the entries in their places.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) dir: RelPath,
@@ -14,28 +14,28 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
-    /// Names of the section that are, to some file systems, the same name as an earlier one of the directory.
+    /// Names of the section that some file systems treat as the same as an earlier name of the directory.
     pub(super) alike: Vec<AlikeNames>,
 }
 
-/// Why a directory is not made.
+/// The reason why a directory is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// Failed, and with it all below.
+    /// The directory failed, and with it all below.
     Failed,
-    /// Passed over: it is not asked for.
+    /// The directory is passed over: it is not asked for.
     PassedOver,
 }
 
-/// All of them, and the directories that they wait for.
+/// The waiting sections, and the directories that they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
-    /// By their numbers, which ascend with those of their first entries.
+    /// By section number; these ascend with the numbers of first entries.
     waiting: BTreeMap<u64, Section>,
     next: u64,
-    /// Directories that were listed and are not in place yet, and the sections that wait for each.
+    /// Listed directories that are not in place yet, each with its waiting sections.
     making: HashMap<RelPath, Vec<u64>>,
-    /// Directories that are not made: what is below them is given up.
+    /// Directories that are not made; all below them is given up.
     lost: HashMap<RelPath, Lost>,
 }
 
@@ -54,12 +54,12 @@ impl Section {
 }
 
 impl Sections {
-    /// Has what is listed of this directory wait until it is in place.
+    /// Makes the entries listed in this directory wait until it is in place.
     pub(super) fn wait_for(&mut self, dir: RelPath) {
         self.making.entry(dir).or_default();
     }
 
-    /// Takes a section; its number, unless it has to wait for its directory.
+    /// Adds a section; returns its number, unless the section has to wait for its directory.
     pub(super) fn push(&mut self, section: Section) -> Option<u64> {
         let no = self.next;
         self.next += 1;
@@ -77,7 +77,7 @@ impl Sections {
         self.waiting.remove(&no)
     }
 
-    /// The lowest number of an entry that waits.
+    /// Returns the lowest number of a waiting entry.
     pub(super) fn first(&self) -> Option<u64> {
         self.waiting.values().next().map(|section| section.first)
     }
@@ -86,29 +86,29 @@ impl Sections {
         self.waiting.is_empty()
     }
 
-    /// The directory is in place, or will be; the sections that waited for it.
+    /// Notes that a directory is in place, or will be; returns the sections that waited for it.
     pub(super) fn release(&mut self, dir: &RelPath) -> Vec<u64> {
         self.making.remove(dir).unwrap_or_default()
     }
 
-    /// The directory is not made; the sections that waited for it, which are to be given up.
+    /// Notes that a directory is not made; returns the sections that waited for it, to be given up.
     pub(super) fn lose(&mut self, dir: RelPath, lost: Lost) -> Vec<u64> {
         let waiting = self.release(&dir);
         self.lost.insert(dir, lost);
         waiting
     }
 
-    /// Why the directory is not made, if it is given up.
+    /// Returns the reason why a directory is given up, if it is.
     pub(super) fn why_lost(&self, dir: &RelPath) -> Option<Lost> {
         self.lost.get(dir).copied()
     }
 
-    /// True where the directory was listed and is not in place yet.
+    /// True if the directory was listed and is not in place yet.
     pub(super) fn awaits(&self, dir: &RelPath) -> bool {
         self.making.contains_key(dir)
     }
 
-    /// True where some of a directory was listed before it was known to be in place.
+    /// True if entries of a directory were listed, or the directory does not wait to be in place.
     pub(super) fn has_begun(&self, dir: &RelPath) -> bool {
         self.making.get(dir).is_none_or(|waiting| !waiting.is_empty())
     }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(sections.lose(lost.clone(), Lost::Failed), [2]);
         assert_eq!([&made, &lost].map(|dir| sections.why_lost(dir)), [None, Some(Lost::Failed)]);
         assert!(!sections.awaits(&made) && !sections.awaits(&lost));
-        // What comes behind does not wait.
+        // Later sections do not wait.
         assert_eq!([&made, &lost].map(|dir| sections.push(section(dir))), [Some(3), Some(4)]);
         (0..5).for_each(|no| drop(sections.take(no).unwrap()));
         assert!(sections.is_empty());

@@ -1,4 +1,4 @@
-//! Trees that are driven without a chunk: entries without content, and files that are only named.
+//! Trees driven without content: entries without content, and files that are only named.
 
 use deltic_tree::{Entry, Follow, Kind, Meta, Name, RelPath, Timestamp};
 
@@ -29,7 +29,7 @@ fn link(no: u64) -> Entry {
 struct Driver {
     cx: Context,
     tree: Tree,
-    /// The first so many flushes fail.
+    /// Number of flushes that still fail.
     failures: u32,
 }
 
@@ -58,7 +58,7 @@ impl Driver {
     }
 }
 
-/// The frames that a sender gets for links, of which some cannot be made; the first so many flushes fail.
+/// Returns the frames sent to the sender for links, of which some cannot be made; the first `failures` flushes fail.
 fn heard(options: Options, failures: u32) -> Vec<ToSender> {
     let mut driver = Driver::new(options, failures);
     for no in 0..=SECTIONS {
@@ -93,8 +93,8 @@ fn fails(path: &RelPath) -> bool {
     path.as_bytes().ends_with(b"7")
 }
 
-/// Of each frame that says so how many arrived, below which number nothing else will, and whether it was heard before
-/// the last entry was settled.
+/// Returns, for each `Arrived` frame, the number of arrivals, the bound below which nothing else will arrive, and
+/// whether the frame came before the last entry was settled.
 fn arrivals(heard: &[ToSender]) -> Vec<(usize, u64, bool)> {
     let all = ToSender::Settled { upto: FileNo(SECTIONS * ENTRIES) };
     let settled = heard.iter().position(|frame| *frame == all).unwrap();
@@ -115,7 +115,7 @@ fn sources_go_long_before_all_have_arrived() {
     let early: usize = told.iter().filter(|(.., early)| *early).map(|(count, ..)| count).sum();
     assert!(early > made / 2, "{told:?}");
     assert!(told.is_sorted_by_key(|(_, upto, _)| upto), "{told:?}");
-    // What did not arrive does not wait for the end either.
+    // Entries that failed do not delay the bound until the end.
     assert!(told.iter().any(|(_, upto, early)| *early && *upto >= 3 * ENTRIES), "{told:?}");
     let last =
         ToSender::Arrived { files: Vec::new(), upto: FileNo(SECTIONS * ENTRIES), last: true };
@@ -140,7 +140,7 @@ fn what_may_be_looked_at_again_or_waits_for_its_name_goes_at_the_end() {
 
 #[test]
 fn nothing_goes_that_could_not_be_flushed() {
-    // A later flush does not say again what an earlier one lost.
+    // A later flush does not report the loss of an earlier one again.
     for (delay, failures) in [(false, 1), (false, u32::MAX), (true, u32::MAX)] {
         let writing = Writing { delay, ..Writing::default() };
         let told = arrivals(&heard(Options { writing, ..options() }, failures));
@@ -189,7 +189,7 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
     assert!(driver.tree.is_finished());
 }
 
-/// No window counts them, so all might wait at once.
+/// No window counts empty directories, so all might wait at once.
 #[test]
 fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
     let mut driver = Driver::new(Options { recursive: true, ..Options::default() }, 0);

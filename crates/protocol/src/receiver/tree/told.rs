@@ -1,7 +1,9 @@
-//! Directories that the sender tells by their tallies: compared with what is here, and asked for where they differ.
+//! Directories that the sender tells by their tallies: compared with the directories here, and requested as listings
+//! if they differ.
 //!
-//! A tally may come before the listing that names its directory: the sender walks on while the directory above is still
-//! compared, or on its way as a listing. What is compared changes nothing, so it need not wait; but the name must come.
+//! A tally may come before the listing that names its directory: the sender walks on while the directory above is
+//! still compared, or its listing is on its way. A comparison changes nothing, so it need not wait; but the name must
+//! come.
 
 use std::sync::Arc;
 
@@ -56,7 +58,7 @@ impl Dirs {
         Ok(())
     }
 
-    /// True while the directory above is still to be listed.
+    /// True while a listing of the directory above may still name this directory.
     fn may_be_named(&self, dir: &RelPath) -> bool {
         let Some((above, name)) = dir.split_last() else { return false };
         if let Some(may_come) = self.list.may_bring(&above, &name) {
@@ -66,7 +68,7 @@ impl Dirs {
             || self.digests.open.get(&above).is_some_and(|told| told.state != State::Alike)
     }
 
-    /// Names of users and groups at the sender; `None`, if they are too many to look through them.
+    /// Returns the names of users and groups at the sender; `None` if there are too many to look through.
     fn sender_owners(&mut self) -> Option<Arc<[Vec<NameLine>; 2]>> {
         if self.owners.len() > TALLIED_NAMES {
             return None;
@@ -99,7 +101,7 @@ impl Dirs {
         }
     }
 
-    /// All in a directory is up to date; what is in the directories below is still to be told.
+    /// Counts the entries of a directory that is up to date; the directories below it are still to be told.
     fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: Alike) {
         self.list.know(alike.entries());
         cx.totals.files += alike.files;

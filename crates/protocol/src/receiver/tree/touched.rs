@@ -1,22 +1,23 @@
-//! Files that are here and get other attributes, by inode: where hard links are not carried (no `-H`), another name of
-//! one was looked at before they were set, and lacks nothing once they are.
+//! Files here that get other attributes, by inode. Without `-H`, another name of such a file may have been looked at
+//! before the attributes were set, and lacks nothing afterwards.
 
 use std::collections::HashMap;
 
 use deltic_tree::Meta;
 use deltic_tree::meta::{HardLink, Inode};
 
-/// The last files of several names that got other attributes, and what they got.
+/// The latest files of several names that got other attributes, with these attributes.
 #[derive(Debug, Default)]
 pub(super) struct Touched(HashMap<Inode, Meta>);
 
 impl Touched {
-    /// True if what is here as `old` got other attributes.
+    /// True if the entry that was here as `old` got other attributes.
     pub(super) fn knows(&self, old: &Meta) -> bool {
         old.linked().and_then(HardLink::inode).is_some_and(|inode| self.0.contains_key(&inode))
     }
 
-    /// Notes that what is here as `old` gets `meta`. True if it gets just that by another name already.
+    /// Notes that the entry that is here as `old` gets `meta`. Returns true if it got the same attributes by another
+    /// name already.
     pub(super) fn is_again(&mut self, old: &Meta, meta: &Meta) -> bool {
         let Some(inode) = old.linked().and_then(HardLink::inode) else { return false };
         let mut meta = meta.clone();
@@ -24,7 +25,7 @@ impl Touched {
         if self.0.get(&inode) == Some(&meta) {
             return true;
         }
-        // Names that were looked at longer ago were looked at again. Of long attributes nothing is kept.
+        // Older entries are no longer needed: their names were looked at again. Long attributes are not kept.
         if self.0.len() == MOST {
             self.0.clear();
         }
@@ -36,7 +37,7 @@ impl Touched {
     }
 }
 
-/// Files at once: the names of one directory that are looked at together.
+/// Most files to keep: the names of one directory that are looked at together.
 const MOST: usize = 8 << 10;
 
 #[cfg(test)]
