@@ -28,9 +28,9 @@ use super::tree::new_files::NewFiles;
 pub enum Carries {
     /// No metadata.
     Nothing,
-    /// All metadata that the options carry over, but for attributes and ACLs, which the directories have already.
+    /// Metadata that the options carry over, without attributes and ACLs, which the directories have already.
     Late,
-    /// All metadata that the options carry over.
+    /// Metadata that the options carry over.
     All,
 }
 
@@ -53,8 +53,8 @@ pub enum Work {
     LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
     /// Return the digest of all bytes of each file, known or computed; answer with [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
-    /// List a directory as deletions see it, and compare its tally with `tally`. `owners` maps local owners to the
-    /// names that the sender uses. Answer with [`Answer::Compared`].
+    /// List a directory as deletions see it, and compare its tally with `tally`; `owners` has the sender's names of
+    /// users and groups. Answer with [`Answer::Compared`].
     Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
     /// Look at this path in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
@@ -93,7 +93,7 @@ pub enum Work {
     /// and reports the names. At most `most` names go now, not counting a name that gives way. Answer with
     /// [`Answer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
-    /// Ask the user at this end, whose answer may take any time; answer with [`Answer::Asked`].
+    /// Ask the user at this end; the answer may take any time. Answer with [`Answer::Asked`].
     Ask(Question),
     /// Look at about `names` more names of the destination, and note where regular files are. Names below the
     /// directories `near` come first; each of these directories is named once. Answer with [`Answer::Charted`].
@@ -141,8 +141,8 @@ pub enum Work {
     },
     /// Read these places of the old versions and compute the sums of their blocks; answer with [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
-    /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the chunks
-    /// of the gap and write them. Answer with [`Answer::Mended`].
+    /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the gap's
+    /// chunks and write them. Answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
     /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
@@ -170,7 +170,7 @@ pub enum Work {
     Flush,
 }
 
-/// Two listed names of one directory that are one name to some file systems.
+/// Two listed names of one directory that some file systems treat as one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlikeNames {
     /// The directory.
@@ -450,7 +450,7 @@ pub enum Answer {
     },
     /// The files that could not be put in place, with the reasons.
     Landed(Vec<(RelPath, Trouble)>),
-    /// The directories whose metadata could not be set.
+    /// The directories that could not be set, with the reasons.
     SetDirs(Vec<Trouble>),
     /// The extent of the chart after more names were looked at.
     Charted(Charted),
@@ -458,7 +458,7 @@ pub enum Answer {
     Opened(Result<Box<OldLens>, Setback>),
     /// The lengths of the old versions in bytes, in the order of reading from now on.
     Viewed(Result<Vec<u64>, Setback>),
-    /// The length of one more old version in bytes, if it could be opened.
+    /// The length in bytes of one more old version, if that version could be opened.
     OpenedMore(Option<u64>),
     /// The chunks of a segment, all of which could be read.
     Indexed(Result<SegmentChunks<Chunk>, Setback>),

@@ -1,4 +1,5 @@
-//! The window of literal bytes that this end grants the sender, if it grants one (docs/protocol.md, "Credit").
+//! The window of literal bytes that this end grants the sender, if the session uses credit (docs/protocol.md,
+//! "Credit").
 //!
 //! A byte is given back once it no longer waits for the disk: the bytes received, less the bytes that wait to be
 //! written, are due. So no path of a literal through the receiver can lose credit.

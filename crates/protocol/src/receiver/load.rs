@@ -67,7 +67,7 @@ impl Load {
         self.groups_held > MAX_GROUPS as u64
     }
 
-    /// Adds the share of a transfer whose groups arrived before the transfer began.
+    /// Adds the share of a transfer that began with an offer.
     pub(super) const fn begin(&mut self, share: Share) {
         self.groups_out += share.groups_out;
         self.groups_held += share.groups_held;

@@ -64,7 +64,7 @@ impl Setting {
 pub struct Expect {
     /// The allowed names.
     pub names: Names,
-    /// Patterns whose matches are allowed too (`deltic_tree::glob`).
+    /// Patterns of further allowed names (`deltic_tree::glob`).
     pub globs: Vec<Box<[u8]>>,
     /// True if the entry that the root itself is, is allowed.
     pub own: bool,

@@ -44,7 +44,7 @@ struct Source {
 
 /// Most groups in the newer half of the table; both halves take some megabytes.
 const MAX_NOTED: usize = 1 << 16;
-/// Most files whose groups are noted.
+/// Most files with noted groups.
 const MAX_FILES: usize = 4096;
 /// Most files of the run that one file is matched against; one fewer for a file with an old version. These files take
 /// the place of missing old versions, so that no more files are open at once.

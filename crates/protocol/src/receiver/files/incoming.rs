@@ -167,8 +167,8 @@ impl Incoming {
         self.similar.as_ref().is_some_and(|similar| similar.kinship.is_some())
     }
 
-    /// Returns the version whose interrupted transfer may resume. A file to be sent whole anyway resumes only if it
-    /// is large. A file of which only the content may differ is compared.
+    /// Returns the version to resume an interrupted transfer of, if any. A file to be sent whole anyway resumes only
+    /// if it is large. A file of which only the content may differ is compared.
     pub(super) fn may_go_on(&self) -> Option<Meta> {
         let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
@@ -196,7 +196,7 @@ impl Incoming {
         strategy.chunker(self.candidate.meta.len, None)
     }
 
-    /// Returns other places of old versions; none if a version is in place, or nothing is to be matched.
+    /// Returns other places of old versions: none if a version is in place, or nothing is to be matched.
     pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
         let Candidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {

@@ -42,7 +42,7 @@ use repeats::{Repeats, may_share};
 use start::Offer;
 use under_way::{Lent, UnderWay};
 
-/// All wanted files.
+/// The wanted files.
 #[derive(Debug)]
 pub(super) struct Files {
     queue: Queue,

@@ -34,7 +34,7 @@ pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u6
         && cx.sources.have_room((len, is_new), options.compress);
     if shares {
         cx.sources.begin(candidate.file, (len, is_new));
-        // All further old versions arrived in this run: none is a leftover.
+        // Further old versions arrived in this run: none is a leftover.
         incoming.old.left_at = u64::MAX;
     }
     shares

@@ -96,7 +96,7 @@ impl Index<&FileNo> for UnderWay {
 pub(super) struct Lent {
     /// Lent paths, each with the number of files matched against it.
     places: HashMap<RelPath, usize>,
-    /// Complete files whose paths are lent.
+    /// Complete files that wait for a lent path.
     held: BTreeSet<Handle>,
 }
 

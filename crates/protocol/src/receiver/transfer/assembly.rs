@@ -77,7 +77,7 @@ impl Assembly {
         self.matched.left_at = left_at;
     }
 
-    /// Takes the first `from` bytes as they are, so that only the bytes after them are transferred.
+    /// Takes the first `from` bytes as they are: only the bytes after these are transferred.
     pub(super) fn begin_at(&mut self, from: u64) {
         (self.new.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");

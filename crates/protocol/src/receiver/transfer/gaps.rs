@@ -174,7 +174,7 @@ impl Gaps {
         lines
     }
 
-    /// Takes received gaps; returns the gaps, the patches to rebuild them, and their length in bytes. Errors:
+    /// Takes received gaps; returns the gaps, the patches to rebuild them, and the length of all in bytes. Errors:
     /// `Unexpected` for a gap that was not requested, `Limit` for too many bytes.
     pub(super) fn receive(
         &mut self,

@@ -226,7 +226,7 @@ impl Transfer {
     pub(crate) fn amounts(&self) -> (u64, u64, u64) {
         let (literal, matched, holes) =
             (self.build.literal, &self.build.matched, self.build.hole_bytes());
-        // Holes are content too: if nothing was matched, they count as sent.
+        // Holes are content too: they count as sent if nothing was matched.
         match matched.bytes {
             0 => (literal + holes, 0, matched.resumed),
             bytes => (literal, bytes + holes, matched.resumed),

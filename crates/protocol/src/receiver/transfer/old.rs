@@ -88,8 +88,8 @@ impl Old {
         self.spec == *spec
     }
 
-    /// Returns the parts of the versions to read now; `lens` are the lengths of all versions in bytes. The last
-    /// version must be the last in `lens`.
+    /// Returns the parts of the versions to read now; `lens` are the lengths of all versions in bytes. Once the last
+    /// of them is read, the index is complete.
     pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
         if self.is_known || self.view == View::Awaited {
             return Vec::new();

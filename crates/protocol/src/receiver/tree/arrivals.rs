@@ -22,11 +22,11 @@ use super::sections::Section;
 /// Entries that have arrived or may arrive.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Arrived entries whose sources will be removed.
+    /// Arrived entries with sources to be removed.
     here: Vec<FileNo>,
     /// Entries that may still arrive, if sources are removed before the end.
     open: BTreeSet<FileNo>,
-    /// All arrivals below this number were reported to the sender.
+    /// The number below which every arrival was reported to the sender.
     upto: FileNo,
     /// True while a flush is under way, to report arrivals.
     flushing: bool,
@@ -37,7 +37,7 @@ pub(super) struct Arrivals {
     begun: bool,
     /// Entries that arrive once the change at a path is done.
     coming: HashMap<RelPath, FileNo>,
-    /// Arrived entries whose commits are delayed, by path.
+    /// Arrived entries with delayed commits, by path.
     unnamed: HashMap<RelPath, FileNo>,
     /// True while the sender removes the sources of arrived entries.
     pub(super) leaving: bool,
@@ -82,7 +82,7 @@ impl Arrivals {
         self.open.remove(&file);
     }
 
-    /// Flushes and reports arrivals so far, once there are many or the sender holds many entries whose sources stay.
+    /// Flushes and reports arrivals so far, once there are many, or the sender holds many entries that stay there.
     pub(super) fn let_go(&mut self, cx: &mut Context, told: u64) {
         let Self { here, upto, flushing, .. } = &*self;
         let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;
@@ -140,7 +140,7 @@ impl Arrivals {
         cx.closed(flushed);
     }
 
-    /// Notes an arrived entry whose commit may be delayed.
+    /// Notes an arrived entry, in case its commit is delayed.
     pub(super) fn waits(&mut self, cx: &mut Context, file: FileNo, path: &RelPath) {
         if cx.setting.options.writing.delay && cx.setting.options.remove.sources {
             self.unnamed.insert(path.clone(), file);
@@ -183,7 +183,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Takes the sender's final answer: all sources of arrivals are removed, except those in `troubles`.
+    /// Takes the sender's final answer: the sources of arrivals are removed, except for the sources in `troubles`.
     pub(super) fn gone(
         &mut self,
         cx: &mut Context,

@@ -31,7 +31,7 @@ pub(super) enum Likeness {
 }
 
 impl Beside {
-    /// True where all of it is as it should be.
+    /// True if the whole entry agrees.
     pub(super) fn is_it(&self) -> bool {
         self.likeness == Likeness::All
     }

@@ -52,7 +52,7 @@ impl Entries {
             let trouble = Trouble::at(TroubleKind::Failed, &path, words);
             return self.not_cleared(tx, file, vec![trouble]);
         }
-        // An empty directory gives way whatever the limit: nothing is lost.
+        // An empty directory gives way under any limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
         if !tx.deleting.clear(lost, most) {
             let words = |path: &str| {
@@ -64,7 +64,7 @@ impl Entries {
             let trouble = Trouble::at(TroubleKind::DeleteLimit, &path, words);
             return self.not_cleared(tx, file, vec![trouble]);
         }
-        // If no entry takes the place, protected names stay.
+        // Protected names stay if no entry takes the place.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let names = names.saturating_sub(u64::from(!is_deleted));
         let removal = Removal { path, gives_way: !is_deleted, names, ..Removal::default() };

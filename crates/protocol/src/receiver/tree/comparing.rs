@@ -20,7 +20,7 @@ use crate::receiver::pending::TreePending;
 pub(super) struct Comparing {
     pairs: BTreeMap<FileNo, Pair>,
     digesting: Digesting,
-    /// Files whose digests are still to be requested from the sender.
+    /// Files for which digests are still to be requested from the sender.
     unasked: Vec<FileNo>,
 }
 

@@ -123,7 +123,7 @@ impl Entries {
         }
     }
 
-    /// Decides about a link, a FIFO, a socket or a device, none of which has content to send.
+    /// Decides about a link, a FIFO, a socket or a device. These have no content to send.
     fn decide_other(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -270,7 +270,7 @@ impl Entries {
         self.keep(tx, placed, differs);
     }
 
-    /// Keeps the entry in place, and sets its attributes if they differ.
+    /// Keeps the entry in place, and sets differing attributes.
     fn keep(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
         let Placed { file, path, mut meta, seen } = placed;
         let old = seen.expect("what is kept is here");

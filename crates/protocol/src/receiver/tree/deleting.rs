@@ -316,7 +316,7 @@ impl Deleting {
         }
     }
 
-    /// Removes a path and all below it, up to `names` names; a dry run reports them.
+    /// Removes a path and everything below, up to `names` names; a dry run reports the names.
     pub(super) fn remove(&mut self, cx: &mut Context, path: RelPath, names: u64) {
         self.remove_granted(cx, path, names, false);
     }
@@ -374,7 +374,7 @@ impl Deleting {
     fn ask(&mut self, cx: &mut Context) {
         let names = self.names_to_go();
         let first = self.extras.first(MAX_ASKED);
-        // All listed entries are in place by now.
+        // Every listed entry is in place by now.
         let question = Question { names, of: self.known.saturating_add(names), first };
         self.asked = true;
         if cx.setting.user_is_here {
@@ -422,7 +422,7 @@ impl Deleting {
         }
     }
 
-    /// True if more of a removal may go: the rest of its count, or else what the limits leave.
+    /// True if more of a removal may go: the rest of its count, or else as many names as the limits leave.
     fn may_go_on(&mut self, cx: &mut Context, removal: &mut Removal) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);
@@ -447,7 +447,7 @@ fn tell_empty(cx: &mut Context, below: &str, source: &str, names: u64) {
     let would = if names == 1 { "name" } else { "names" };
     let why = format!("{source} is empty, and {names} {would} would be removed");
     let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
-    // Its side distinguishes it from a trouble about a limit.
+    // The side of the trouble distinguishes an empty source from a limit.
     cx.tell_trouble(held.on(Side::Sender));
 }
 

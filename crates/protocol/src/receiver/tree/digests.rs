@@ -21,7 +21,7 @@ pub(super) struct DirDigests {
     pub(super) open: HashMap<RelPath, Told>,
     /// Directories being compared, by the number of their digest.
     pub(super) comparing: BTreeMap<u32, RelPath>,
-    /// Directories found to differ, whose listings have not begun.
+    /// Directories found to differ, with listings that have not begun.
     pub(super) owed: HashSet<RelPath>,
     pub(super) alike: Vec<u32>,
     pub(super) unlike: Vec<u32>,
@@ -33,7 +33,7 @@ pub(super) struct DirDigests {
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) state: State,
-    /// True once a listing has named the directory; then the metadata that it gets at the end if it is listed.
+    /// True once a listing has named the directory, followed by the directory's final metadata in case it is listed.
     pub(super) named: bool,
     pub(super) meta: Option<FinalMeta>,
 }

@@ -155,8 +155,8 @@ impl Dirs {
         self.sections.release(path).into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// Asks for the unlisted names in a directory now in place, before any entry is made in it, because it may hold
-    /// filter rules. Returns true if the names are asked for.
+    /// Asks for the unlisted names in a directory now in place, before any entry is made there, because the directory
+    /// may hold filter rules. Returns true if the names are asked for.
     pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
         let keep = self.names.keep_later.remove(dir);
         keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()

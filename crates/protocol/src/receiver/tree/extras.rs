@@ -40,7 +40,7 @@ impl Extras {
         self.names = self.names.saturating_add(names);
     }
 
-    /// Number of names to be removed in all, including those already taken.
+    /// Number of names to be removed in all, including names already taken.
     pub(super) const fn names(&self) -> u64 {
         self.names
     }
@@ -50,7 +50,7 @@ impl Extras {
         self.names = self.names.saturating_sub(names);
     }
 
-    /// Returns the next name after those that `seen` has passed.
+    /// Returns the next name that `seen` has not passed.
     pub(super) fn see(&self, seen: &mut Taken) -> Option<<Self as Iterator>::Item> {
         seen.next(&self.bytes)
     }

@@ -16,7 +16,7 @@ pub(super) struct FinalDirs {
     /// Directories that are only implied as parents of a source.
     implied: Vec<FinalDir>,
     names: StringSlab,
-    /// Number of directories whose names found no room.
+    /// Number of directories that are not set, because there was no room for their names.
     unset: u64,
     /// The parent of the last directory, shared by its siblings.
     parent: RelPath,
@@ -38,7 +38,7 @@ pub(super) struct FinalMeta {
     mode: u32,
     user: Option<u32>,
     group: Option<u32>,
-    /// True if the directory gets none of the sender's metadata (`--no-implied-dirs`).
+    /// True if the directory gets no metadata of the sender (`--no-implied-dirs`).
     is_implied: bool,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct HardLinks {
     leaders: HashMap<FileNo, FileNo>,
     /// Names that wait for their leader, or are being linked.
     names: BTreeMap<FileNo, LaterName>,
-    /// Files whose leaders are now in place.
+    /// Files with a leader that is now in place, by first name.
     came: VecDeque<FileNo>,
     /// Names that lead because their leader failed.
     promoted: VecDeque<FileNo>,
@@ -88,20 +88,20 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
 /// The next step of a later name.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Waits for its leader, which is on its way.
+    /// The name waits for its leader, which is on its way.
     Wait,
-    /// Becomes a link to its leader, which is in place.
+    /// The name becomes a link to its leader, which is in place.
     Link(LaterName),
-    /// Leads itself.
+    /// The name leads itself.
     Lead(LaterName),
 }
 
 /// Names for which a step is possible.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// These names are linked to their leader, which is in place; holds the first name of their file.
+    /// The names to link to their leader, which is in place; holds the first name of the file.
     Link(FileNo, Vec<(FileNo, LaterName)>),
-    /// This name leads, because the leader of its file failed.
+    /// The name that leads, because the leader of its file failed.
     Lead((FileNo, FileNo), LaterName),
 }
 
@@ -245,8 +245,8 @@ impl HardLinks {
         }
     }
 
-    /// Makes the name with the best local version lead, if the first name is among those looked at. The leader takes
-    /// the first name's place in `looked`, and the metadata that only the first name has.
+    /// Makes the name with the best local version lead, if the first name of the file is in `looked`. The leader
+    /// takes the first name's place in `looked`, and the metadata that only the first name has.
     pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [Looked]) {
         // For each first name: its place, and the name with the best local version.
         let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
@@ -350,13 +350,13 @@ impl HardLinks {
         let more = shared.more.clone();
         names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });
         shared.waiting.push_back(file);
-        // If no other name may be there, the first one leads.
+        // Without another name that may be there, the first one leads.
         let next = shared.waiting.iter().position(|name| !names[name].is_not_beside).unwrap_or(0);
         promoted.extend(shared.waiting.remove(next));
         None
     }
 
-    /// Notes that an entry failed; if other names wait for it, one of them leads.
+    /// Notes that an entry failed. If other names wait for this entry, one of them leads.
     pub(super) fn miss(&mut self, file: FileNo) {
         let Some(first) = self.leaders.remove(&file) else { return };
         let Some(shared) = self.files.get_mut(&first) else { return };
@@ -397,7 +397,7 @@ impl HardLinks {
         }
     }
 
-    /// Returns a file whose leader is in place.
+    /// Returns a file that has its leader in place.
     pub(super) fn leader(&self, first: FileNo) -> &Shared {
         &self.files[&first]
     }

@@ -56,7 +56,7 @@ impl Entries {
         }
     }
 
-    /// Continues with the names whose leaders are in place or have failed.
+    /// Continues with the names of leaders that are in place or have failed.
     pub(super) fn link_more(&mut self, tx: &mut TreeContext<'_>) {
         while let Some(step) = self.links.next_step() {
             match step {
@@ -81,7 +81,7 @@ impl Entries {
     ) -> Change {
         let LaterName { path, meta, seen, .. } = name;
         let old = seen.as_ref().filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind));
-        // As in rsync, differences of ACLs and extended attributes are reported only for the leader.
+        // Differences of ACLs and extended attributes are reported only for the leader, as in rsync.
         let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
             size: old.len != meta.len,
@@ -160,7 +160,7 @@ impl Entries {
         }
         let action = match (shared.is_beside, tx.cx.setting.options.compare.alternates.usage) {
             _ if name.is_not_beside => Action::Created,
-            // As in rsync, the name is reported as linked here.
+            // The name is reported as linked here, as in rsync.
             (true, AlternateUse::Copy) => Action::Updated,
             (true, _) => Action::Copied,
             (false, _) => Action::Created,

@@ -10,7 +10,7 @@ use crate::message::Extent;
 use super::final_dirs::FinalMeta;
 use super::sections::Section;
 
-/// The entries that were told, and those that may be told next.
+/// The entries told so far, and the directories that may be listed next.
 #[derive(Debug)]
 pub(super) struct List {
     state: State,
@@ -19,10 +19,10 @@ pub(super) struct List {
     settled: u64,
     /// Bytes of the unsettled entries.
     bytes: ListedBytes,
-    /// Entries listed, or in directories that are alike.
+    /// Number of entries listed, or in directories that are alike.
     known: u64,
-    /// Directories whose own listing is still to come. The metadata is set at the end if the listing comes; `None` if
-    /// it is set in any case.
+    /// Directories that are still to be listed. The metadata is set at the end if the listing comes; `None` if it is
+    /// set in any case.
     announced: PathMap<Option<FinalMeta>>,
     /// The directory being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
@@ -80,7 +80,7 @@ impl List {
         self.told
     }
 
-    /// Number below which all entries are settled: nothing more will be asked about them.
+    /// Number below which all entries are settled: no file below it will be requested.
     pub(super) const fn settled(&self) -> u64 {
         self.settled
     }
@@ -103,7 +103,7 @@ impl List {
         if !self.bytes.take(listed, self.told) {
             return Err(PeerError::Limit("attributes of unsettled entries"));
         }
-        // The last frame that fitted the window may exceed it by its own entries.
+        // The last frame that fitted the window may exceed the window by the frame's own entries.
         let most = ENTRY_WINDOW + MAX_BATCH as u64;
         if self.told - self.settled > most {
             Err(PeerError::Limit("unsettled entries"))
@@ -157,8 +157,8 @@ impl List {
         Some(last.as_ref().is_none_or(|last| last < name))
     }
 
-    /// Checks the order of a section, and returns whether it is the first of its directory. Errors: `Unexpected` for
-    /// a directory that was not announced, repeated or descending names, and an empty section.
+    /// Checks the order of a section; returns true if the section is the first of its directory. Errors: `Unexpected`
+    /// for a directory that was not announced, repeated or descending names, and an empty section.
     pub(super) fn check_order(&self, section: &Section, extent: Extent) -> Result<bool, PeerError> {
         let (last, begins) = match &self.listing {
             Some((dir, last)) if *dir == section.dir => (last.as_ref(), false),

@@ -191,7 +191,7 @@ impl Dirs {
         no.into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// Reports a new root once it is to get its first entry. A root without listed metadata gets its mode now.
+    /// Reports a new root before its first entry. A root without listed metadata gets its mode now.
     pub(super) fn show_new_root(&mut self, cx: &mut Context, has_own: bool) {
         if !std::mem::take(&mut self.root.is_bare) {
             return;

@@ -121,7 +121,7 @@ impl Missing {
             };
             return cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
         }
-        // If all of a directory may go, so may names added to it.
+        // A limit on a directory that may go entirely would only spare names added to it.
         let most = if names > 1 { NO_LIMIT } else { names };
         deleting.remove(cx, path, most);
     }

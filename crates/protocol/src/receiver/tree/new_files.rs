@@ -9,11 +9,11 @@ use deltic_tree::Meta;
 /// Lengths and times of the files that arrived and were not at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewFiles {
-    /// By the hash of both, how many are so.
+    /// Number of files by the hash of length and time.
     counts: HashMap<u64, u32>,
 }
 
-/// Most lengths and times that are kept; files beyond count as new and deleted.
+/// Most pairs of length and time to keep; further files count as new and deleted.
 const MOST_KEPT: usize = 1 << 18;
 
 impl NewFiles {

@@ -1,5 +1,5 @@
 //! Files of several names with one name in place and other names to be told, stored in few bytes: a tree linked to
-//! another tree may have half a million of them.
+//! another tree may have half a million of these files.
 
 use std::collections::{BTreeMap, VecDeque};
 

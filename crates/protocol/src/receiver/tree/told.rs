@@ -1,5 +1,5 @@
 //! Directories that the sender tells by their tallies: compared with the directories here, and requested as listings
-//! if they differ.
+//! if the tallies differ.
 //!
 //! A tally may come before the listing that names its directory: the sender walks on while the directory above is
 //! still compared, or its listing is on its way. A comparison changes nothing, so it need not wait; but the name must

@@ -222,7 +222,7 @@ impl PresetState {
             return Err(PeerError::Unexpected("what storage keeps"));
         }
         let part = fx.old.first_part();
-        // If the user chose a block length, kept sums must have that length.
+        // Kept sums must have the block length that the user chose, if any.
         let is_asked = fx.cx.setting.options.block_bytes.is_some();
         let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
         let both = (fx.old.keeps.filter(asked), theirs.filter(asked));

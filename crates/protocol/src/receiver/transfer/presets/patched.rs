@@ -71,8 +71,7 @@ impl Patched {
         Span::new(no * block, block.min(self.old_len - no * block) as u32)
     }
 
-    /// Takes the next steps: adds their copies to `copies`, and returns the places of their literals. Errors:
-    /// `Limit`.
+    /// Takes the next steps: adds copies to `copies`, and returns the places of literals. Errors: `Limit`.
     pub(super) fn take(
         &self,
         told: &mut PeerChunks,
