@@ -1,4 +1,4 @@
-//! Work that the receiver asks of its driver, and the answers.
+//! The work that the receiver asks of the driver, and the answers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -139,7 +139,8 @@ pub enum Work {
         payload: Payload,
         between: Vec<CopyRun>,
     },
-    /// Read these places of the old versions and compute the sums of their blocks; answer with [`Answer::Surveyed`].
+    /// Read these places of the old versions and compute the sums of the blocks there; answer with
+    /// [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the gap's
     /// chunks and write them. Answer with [`Answer::Mended`].
@@ -153,16 +154,16 @@ pub enum Work {
     /// Check the proof and that the old versions did not change. Put the new version in the place where `seen` stood,
     /// or prepare it for `Land` if the options delay commits. Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
-    /// Check a whole file, empty or of one block, against its digest; put it in the place where `seen` stood. Answer
-    /// with [`Answer::Done`].
+    /// Check a whole file, empty or of a single block, against its digest. Put the file in the place where `seen`
+    /// stood. Answer with [`Answer::Done`].
     Replace(Small),
-    /// Check the proof and that the old version, which equals the new one, did not change. Answer with
+    /// Check the proof, and that the old version, which equals the new version, did not change. Answer with
     /// [`Answer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
     /// Close all that `handle` holds, and drop any bytes written; answer with [`Answer::Done`]. Always the last work
     /// of its handle. A file that was committed, or confirmed and touched, needs no such work.
     Abandon { handle: Handle },
-    /// Give all new versions with delayed commits their final names; answer with [`Answer::Landed`].
+    /// Give the final names to all new versions with delayed commits; answer with [`Answer::Landed`].
     Land,
     /// Remove the files that killed runs left; answer with [`Answer::Done`].
     Sweep,
@@ -170,7 +171,7 @@ pub enum Work {
     Flush,
 }
 
-/// Two listed names of one directory that some file systems treat as one name.
+/// Two listed names of a directory that some file systems treat as the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlikeNames {
     /// The directory.
@@ -181,7 +182,7 @@ pub struct AlikeNames {
     pub earlier: Name,
 }
 
-/// The path of a missing source and a listed path that are one path to some file systems.
+/// The path of a missing source and a listed path that some file systems treat as the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlikePaths {
     /// The path of the missing source.
@@ -190,10 +191,10 @@ pub struct AlikePaths {
     pub listed: RelPath,
 }
 
-/// A whole file: empty, or of one block.
+/// A whole file: empty, or of a single block.
 #[derive(Debug)]
 pub struct Small {
-    /// Its path.
+    /// The path of the file.
     pub path: RelPath,
     /// The metadata that the file gets.
     pub meta: Meta,
@@ -210,7 +211,7 @@ pub struct Small {
 pub struct Elsewhere {
     /// Path of a file of the same length that arrived in this run.
     pub repeated: Option<RelPath>,
-    /// Index of the reference directory that has the file under its own name.
+    /// Index of the reference directory that has the file under the same name.
     pub alternate: Option<usize>,
     /// The search for similar names in the file's directory.
     pub fuzzy: Fuzzy,
@@ -253,12 +254,13 @@ pub enum Unseen {
     Nothing,
 }
 
-/// The new version and how it is cut. All fields must be the same for its transfer to resume in another session.
+/// The new version and its chunker. An interrupted transfer resumes in another session only if all fields are the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Data map of the new version, if its holes are not transferred. All places then count through the packed data.
+    /// Data map of the new version, if holes are not transferred. All places then count through the packed data.
     pub map: Option<Arc<DataMap>>,
     /// Modification time.
     pub modified: Timestamp,
@@ -289,24 +291,24 @@ pub struct Kept {
     pub chunks: Chunks,
 }
 
-/// A chunk in its place in a version.
+/// A chunk, and its place in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptChunk {
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub start: u64,
-    /// Its length and name.
+    /// Length and name of the chunk.
     pub chunk: Chunk,
 }
 
 impl KeptChunk {
-    /// The offset after its last byte.
+    /// The offset after the last byte.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.chunk.len.into())
     }
 }
 
-/// Bytes of the old versions, or of the new one, and their place in the new version.
+/// Bytes of the old versions, or of the new version, and their place in the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRun {
     /// Source place in the old versions; for a repeat, in the new version.
@@ -315,7 +317,7 @@ pub struct CopyRun {
     pub new_start: u64,
 }
 
-/// A chunk of a payload and its place; `brief` is the start of its fingerprint, if a recipe gave one.
+/// A chunk of a payload and its place; `brief` is the start of the chunk's fingerprint, if a recipe gave a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Place in the new version.
@@ -349,7 +351,8 @@ pub struct Patch {
 /// A rebuilt gap, of which the right chunks were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
-    /// Names of its chunks, in order; `None` for a chunk that differs from the announced one and was not written.
+    /// Names of the gap's chunks, in order; `None` for a chunk that differs from the announced chunk and was not
+    /// written.
     pub fingerprints: Vec<Option<Fingerprint>>,
     /// Literal bytes among the written bytes; the other bytes came from the old versions.
     pub literal: u64,
@@ -358,7 +361,7 @@ pub struct Mended {
 /// The contents of a directory with the same digest as the sender's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike {
-    /// Its directories, in any order.
+    /// The subdirectories, in any order.
     pub dirs: Vec<(Name, Meta)>,
     /// Number of regular files.
     pub files: u64,
@@ -373,7 +376,7 @@ pub struct Alike {
 }
 
 impl Alike {
-    /// Counts one more entry.
+    /// Counts an entry.
     pub fn add(&mut self, name: &Name, meta: &Meta) {
         match &meta.kind {
             Kind::Dir => self.dirs.push((name.clone(), meta.clone())),
@@ -417,10 +420,10 @@ pub struct Unlisted {
     pub warnings: Vec<Trouble>,
 }
 
-/// The local user or group for one of the sender's.
+/// The local user or group for a user or group of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
-    /// Its number here.
+    /// The local number.
     pub id: u32,
     /// True if entries may be given to this user or group.
     pub may_give: bool,
@@ -464,7 +467,7 @@ pub enum Answer {
     Indexed(Result<SegmentChunks<Chunk>, Setback>),
     /// The copies are written.
     Copied(Result<(), Setback>),
-    /// The fingerprints of the pieces, in order; each begins with its expected prefix.
+    /// The fingerprints of the pieces, in order; each begins with the expected prefix.
     Written(Result<Vec<Fingerprint>, Setback>),
     /// The sums of the gaps, in order.
     Surveyed(Result<Vec<GapSums>, Setback>),
@@ -488,7 +491,7 @@ pub enum Answer {
 /// The result of removing a name with all below it.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Names removed, and the types of their entries; a few hundred at most.
+    /// Names removed, and the types of the removed entries; a few hundred at most.
     pub gone: Vec<(RelPath, EntryType)>,
     /// The reasons why other names were not removed; each name once.
     pub troubles: Vec<Trouble>,
@@ -541,10 +544,10 @@ pub struct OldLens {
 /// A file of another name that may serve as an old version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Similar {
-    /// Its path.
+    /// The path of the file.
     pub path: RelPath,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The reason to take the file, if it was found in the chart.
+    /// The reason to take the file, if the chart found the file.
     pub kinship: Option<Kinship>,
 }

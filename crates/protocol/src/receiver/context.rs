@@ -75,7 +75,7 @@ impl Context {
         self.credit.give(self.load.backlog_bytes())
     }
 
-    /// Asks for a write, which counts as waiting until it is answered.
+    /// Asks for a write, which counts as waiting until the answer.
     pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, pending: impl Into<Pending>) {
         let pending = pending.into();
         self.load.put(&pending);
@@ -178,8 +178,7 @@ impl Context {
         self.setting.rename.as_ref().filter(is_it).and(self.listed_as.as_ref())
     }
 
-    /// Reports a name that is up to date, if the options ask for that; `linked` is the entry that it is a hard link
-    /// of.
+    /// Reports a name that is up to date, if the options ask for that; `linked` is the other name of a hard link.
     pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
         if self.setting.options.tells_unchanged {
             let (path, item, action) = (path.clone(), EntryType::of(&meta.kind), Action::Unchanged);
@@ -196,7 +195,7 @@ impl Context {
         let (item, action, differs) =
             (EntryType::of(&meta.kind), Action::PassedOver(why), Differs::default());
         let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
-        // For these reasons rsync names the destination's entry, not the listed one.
+        // For these reasons rsync names the destination's entry, not the listed entry.
         let change = match why {
             PassedOver::Large | PassedOver::Small => self.as_listed(change),
             PassedOver::New | PassedOver::Exists | PassedOver::Newer => change,

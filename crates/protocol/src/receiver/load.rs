@@ -22,7 +22,7 @@ pub(super) struct Load {
     copies_waiting: usize,
 }
 
-/// The share of one transfer in the load.
+/// A transfer's share of the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) groups_out: u64,
@@ -101,14 +101,14 @@ impl Load {
         self.gaps_out -= gaps as u64;
     }
 
-    /// Counts a pending write as waiting until its answer.
+    /// Counts a pending write as waiting until the answer.
     pub(super) fn put(&mut self, pending: &Pending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
     }
 
-    /// Stops counting a pending write: it is done, or never will be.
+    /// Stops counting a pending write, which is done or never will be.
     pub(super) fn lift(&mut self, pending: &Pending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes -= bytes;

@@ -185,8 +185,8 @@ impl Concerns for Pending {
 }
 
 impl Pending {
-    /// Bytes of literals and of directory attributes, and number of copies plus the chunks that they bring, that wait
-    /// to be written until the answer comes.
+    /// Bytes of literals and of directory attributes, and number of copies and of the chunks in them, that wait to be
+    /// written until the answer comes.
     pub(super) const fn weight(&self) -> (usize, usize) {
         match self {
             Self::File(

@@ -25,7 +25,7 @@ impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
         self.last.insert(key, value);
     }
 
-    /// Returns the latest value of a key, if it is still in the table.
+    /// Returns the latest value of a key, if the table still has the key.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.last.get(key).or_else(|| self.before.get(key))
     }

@@ -24,14 +24,14 @@ pub struct Setting {
     pub root_is_wanted: bool,
     /// The name that the single listed entry gets here, if the destination is the path of that entry.
     pub rename: Option<Name>,
-    /// True if the sender names its offers by the session's rules ([`Terms::offers`](crate::hello::Common::offers)).
+    /// True if the sender names offers by the session's rules ([`Terms::offers`](crate::hello::Common::offers)).
     pub takes_offers: bool,
     /// True if the sender can be told the base that an old version is.
     pub tells_bases: bool,
     /// True if the sender may tell the holes of files instead of sending zeros
     /// ([`Terms::holes`](crate::Terms::holes)).
     pub takes_holes: bool,
-    /// True if the ends may agree on sums that their storage keeps.
+    /// True if the ends may agree on sums kept by storage.
     pub agrees_on_sums: bool,
     /// True if old versions without a base can be summed by the sender's way of summing. Short files then count too.
     pub sums_old: bool,

@@ -25,7 +25,7 @@ pub(super) struct Sources {
     files: HashMap<FileNo, Source>,
     /// The file in which each group was requested.
     groups: Recent<GroupPrefix, FileNo, MAX_NOTED>,
-    /// Waiting files, each with the file that it waits for.
+    /// Waiting files, each with the source that is awaited.
     waits: BTreeMap<FileNo, FileNo>,
     guesses: Guesses,
 }
@@ -34,7 +34,7 @@ pub(super) struct Sources {
 #[derive(Debug)]
 struct Source {
     len: u64,
-    /// True if the file is new and uses a recipe only for content that it may share with other files.
+    /// True if the file is new and uses a recipe only for content shared with other files.
     is_new: bool,
     /// Path of the file, once the file is in place.
     path: Option<RelPath>,
@@ -46,12 +46,12 @@ struct Source {
 const MAX_NOTED: usize = 1 << 16;
 /// Most files with noted groups.
 const MAX_FILES: usize = 4096;
-/// Most files of the run that one file is matched against; one fewer for a file with an old version. These files take
+/// Most files of the run that a file is matched against; one fewer for a file with an old version. These files take
 /// the place of missing old versions, so that no more files are open at once.
 pub const MAX_BORROWED: usize = 2;
 /// Bytes of new files that may come by recipe without a match, unless the user says that the link is slow.
 const WRONG_BYTES_BORNE: u64 = 128 << 20;
-/// A source is read if its length is at most this many times the bytes that it is likely to bring.
+/// A source is read if its length is at most this many times the number of bytes that it is likely to bring.
 const WORTH: u64 = 16;
 
 impl Sources {
@@ -61,7 +61,7 @@ impl Sources {
         pays && self.files.len() < MAX_FILES
     }
 
-    /// Notes a file whose transfer by recipe begins.
+    /// Notes a file that begins a transfer by recipe.
     pub(super) fn begin(&mut self, file: FileNo, (len, is_new): (u64, bool)) {
         if is_new {
             self.guesses.begin(len);
@@ -98,7 +98,7 @@ impl Sources {
         let Some((source, bytes)) = found.into_iter().max_by_key(|(_, bytes)| *bytes) else {
             return false;
         };
-        // For a new file, assume that its rest repeats as much as the part told so far.
+        // For a new file, assume that the rest repeats as much as the part told so far.
         let likely = match own.is_new {
             true => u128::from(bytes) * u128::from(len) / u128::from(all.max(1)),
             false => bytes.into(),
@@ -122,12 +122,12 @@ impl Sources {
         false
     }
 
-    /// True while a file waits for its source.
+    /// True while a file waits for a source.
     pub(super) fn is_waiting(&self, file: FileNo) -> bool {
         self.waits.contains_key(&file)
     }
 
-    /// Returns a file that no longer needs to wait, and the path of its source, unless the source has failed.
+    /// Returns a file that no longer needs to wait, and the path of the source, unless the source has failed.
     pub(super) fn next_ready(&mut self) -> Option<(FileNo, Option<RelPath>)> {
         let is_over = |source: &FileNo| self.files.get(source).is_none_or(|it| it.path.is_some());
         let (file, source) = self.waits.iter().find(|(_, source)| is_over(source))?;

@@ -74,7 +74,7 @@ impl Files {
             && meta.len <= u64::from(cx.setting.limits.block_bytes())
     }
 
-    /// Begins an attempt, and opens the old versions if they are to be matched against.
+    /// Begins an attempt, and opens the old versions if the file is to be matched against them.
     fn begin(&mut self, cx: &mut Context, file: FileNo) {
         let (dry_run, strategy) = (cx.setting.options.dry_run, cx.strategy());
         // Strategies from papers keep no notes.
@@ -88,7 +88,7 @@ impl Files {
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
-        // A file sent in one block is not copied from an old version.
+        // A file sent in a single block is not copied from an old version.
         let least = match cx.setting.sums_old {
             true => u64::from(cx.setting.limits.block_bytes()),
             false => LARGE_FILE_BYTES,
@@ -234,12 +234,12 @@ impl Files {
         }
     }
 
-    /// Fails an attempt; once its work is undone there may be another attempt.
+    /// Fails an attempt. Another attempt may follow, once the work is undone.
     pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: Setback) {
         self.abandon(cx, handle, Some(setback));
     }
 
-    /// Ends an attempt and undoes its work. `why` is `None` for a comparison that found a difference.
+    /// Ends an attempt and undoes its work; `why` is `None` for a comparison that found a difference.
     pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<Setback>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let similar = incoming.similar.take();
@@ -296,7 +296,7 @@ impl Files {
                 incoming.stage = Stage::Over { was_asked, why: Some(setback) };
             }
             Some(setback) => self.give_up(cx, file, setback),
-            // A comparison that found its difference.
+            // A comparison that found a difference.
             None => {
                 let action = Action::Updated;
                 let differs = Differs { content: true, ..incoming.candidate.differs };
@@ -390,7 +390,7 @@ impl Files {
         self.give_back(cx, similar);
     }
 
-    /// Ends an attempt at a file, or the file, for the repeats, and queues files that no longer wait for it.
+    /// Ends an attempt at a file, or the file, for the repeats, and queues files that no longer wait.
     fn end_repeat(
         &mut self,
         cx: &Context,
@@ -412,7 +412,7 @@ impl Files {
     }
 }
 
-/// Reports the change of a settled file to this end's user, and counts it.
+/// Counts the change of a settled file, and reports the change to this end's user.
 fn report(cx: &mut Context, Candidate { path, meta, .. }: &Candidate, done: &Done) {
     let mut facts = Facts::of(meta);
     let (action, differs) = match done {

@@ -1,4 +1,4 @@
-//! A file under way: its attempts, and the stage of the current attempt.
+//! A file under way: the attempts, and the stage of the current attempt.
 
 use deltic_core::strategy::Conversation;
 use deltic_core::{ChunkerSpec, Strategy};
@@ -56,7 +56,7 @@ pub(super) enum Stage {
     Asked(Expected),
     /// The content is arriving.
     Running(Box<Transfer>),
-    /// The attempt is over, and its work is being undone.
+    /// The attempt is over, and the driver undoes its work.
     Over {
         /// True if the sender was asked for the file.
         was_asked: bool,
@@ -92,7 +92,7 @@ impl Incoming {
         self.reported
     }
 
-    /// Counts one more attempt, which has no old version yet.
+    /// Counts a new attempt, which has no old version yet.
     pub(super) fn try_again(&mut self) {
         self.old.lens.clear();
         self.tries.count += 1;
@@ -142,12 +142,12 @@ impl Incoming {
     }
 
     /// Compares the number of an attempt with the current attempt: `Less` for earlier attempts, `Greater` for later
-    /// ones.
+    /// attempts.
     pub(super) fn is_at(&self, attempt: u32) -> std::cmp::Ordering {
         attempt.cmp(&self.tries.wants)
     }
 
-    /// True if the file was requested once, by recipe from its first byte, and has not started yet.
+    /// True if the file was requested a single time, by recipe from the first byte, and has not started yet.
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_special = |expected: &Expected| expected.spec.is_some() || expected.base.is_some();
         let is_special = matches!(&self.stage, Stage::Asked(expected) if is_special(expected));

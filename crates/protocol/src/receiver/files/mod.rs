@@ -129,8 +129,8 @@ impl Files {
         }
     }
 
-    /// True if a frame that may have overtaken others belongs to the current attempt at its file. A frame of an
-    /// earlier attempt is of no use.
+    /// True if a frame that may have overtaken others belongs to the current attempt at the frame's file. A frame of
+    /// an earlier attempt is of no use.
     pub(super) fn admits_aside(&self, aside: &Aside) -> Result<bool, PeerError> {
         let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };
@@ -219,8 +219,8 @@ impl Files {
         if transfer.is_complete(&mut fx) {
             let waits = !transfer.is_identical(&fx) && !is_guest;
             if waits && self.lent.holds(handle, fx.path) {
-                // The borrower of this path may wait for this file, directly or through others: from now on no file
-                // waits for it.
+                // The borrower of this path may wait for this file, directly or through other files: from now on no
+                // file waits for it.
                 fx.cx.sources.end(file, None);
                 return;
             }

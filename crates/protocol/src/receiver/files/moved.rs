@@ -61,12 +61,12 @@ impl Luck {
     }
 }
 
-/// Number of names to look at in one piece of work.
+/// Number of names to look at in each piece of work.
 const NAMES_AT_ONCE: u64 = 8 << 10;
 /// Number of names outside the listed directories that are looked at in any case.
 const FAR_NAMES: u64 = 16 << 10;
-/// Wanted bytes that justify a look at one more name outside the listed directories: a look may take a disk as long
-/// as these bytes take a line.
+/// Wanted bytes that justify a look at another name outside the listed directories: a look may take a disk as long as
+/// these bytes take a line.
 const BYTES_FOR_NAME: u64 = 64 << 10;
 /// Most names looked at outside the listed directories, whatever lengths a sender claims.
 const MOST_FAR_NAMES: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use crate::work::{Handle, Setback, Then};
 use super::Files;
 
 impl Files {
-    /// Settles a file that is up to date in place; its attributes may still differ.
+    /// Settles a file that is up to date in place. The attributes of the file may still differ.
     pub(super) fn proved(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         if incoming.old.is_beside {
@@ -40,7 +40,7 @@ impl Files {
         self.done(cx, file, Done::Same { touched: true, differs });
     }
 
-    /// Links or copies a reference directory's file after its bytes proved to be the new version. The lookup alone
+    /// Links or copies a reference directory's file, after the bytes proved to be the new version. The lookup alone
     /// could not tell that.
     fn proved_beside(&mut self, cx: &mut Context, handle: Handle) {
         let options = &cx.setting.options;

@@ -7,10 +7,11 @@ use crate::message::FileNo;
 
 use super::candidate::Candidate;
 
-/// Most bytes of small files under way at once, which bounds the memory for their indexes.
+/// Most bytes of small files under way at once. This bounds the memory for indexes.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
 
-/// Files that wait for their turn, in listed order. Large files wait apart, so that they hold up no small file.
+/// Files that wait for their turn, in listed order. Large files wait apart, so that small files need not wait for
+/// them.
 #[derive(Debug)]
 pub(super) struct Queue {
     most_small: usize,
@@ -68,7 +69,7 @@ impl Queue {
         self.first().is_none() && self.active.small == 0 && self.active.large == 0
     }
 
-    /// Returns the next file, if one more may be under way.
+    /// Returns the next file, if another file may be under way.
     pub(super) fn pop(&mut self) -> Option<Candidate> {
         if self.alone.is_some() {
             return None;

@@ -20,7 +20,7 @@ use crate::receiver::guesses::Guesses;
 
 use super::candidate::Candidate;
 
-/// The first new file of each length in this run, and the files that wait for one of these.
+/// The first new file of each length in this run, and the files that wait for these first files.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// The first files, by length in bytes.
@@ -67,7 +67,7 @@ impl Repeats {
 }
 
 impl Repeats {
-    /// Returns a file for the queue, unless it may repeat a file under way and has to wait.
+    /// Returns a file for the queue. A file that may repeat a file under way has to wait instead.
     pub(super) fn admit(
         &mut self,
         options: &Options,
@@ -100,8 +100,9 @@ impl Repeats {
         Some(candidate)
     }
 
-    /// Ends an attempt at a file, or the file; `done` is the path of the finished file and its matched bytes. A guess
-    /// about the file ends too. Files that waited for it are then returned by [`next_free`](Self::next_free).
+    /// Ends an attempt at a file, or the file; `done` is the path of the finished file and the number of matched
+    /// bytes. A guess about the file ends too. Files that waited for it are then returned by
+    /// [`next_free`](Self::next_free).
     pub(super) fn end(
         &mut self,
         (file, len): (FileNo, u64),

@@ -57,7 +57,7 @@ impl Files {
         }
     }
 
-    /// Continues a transfer with one more old version, or without.
+    /// Continues a transfer with another old version, or without.
     pub(super) fn opened_more(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         // A file opened late is in its own order, which does not correspond to the packed data of a file with holes.

@@ -112,7 +112,7 @@ impl Files {
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }
-        // A file sent in one piece is put in place without a handle: its base, opened under a handle, would stay
+        // A file sent in a single piece is put in place without a handle: a base opened under a handle would stay
         // open.
         let is_single =
             how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
@@ -137,7 +137,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes a transfer the running one of an attempt, and starts all steps that are possible by now.
+    /// Makes a transfer the running transfer of an attempt, and starts all steps that are possible by now.
     fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<Transfer>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let stage = std::mem::replace(&mut incoming.stage, Stage::Running(transfer));
@@ -208,8 +208,8 @@ impl Files {
     }
 }
 
-/// True if a file listed as small is `len` bytes long when opened: it would be under way among many small files, but
-/// take the memory of a large file.
+/// True if a file listed as small is `len` bytes long when opened. Such a file would be under way among many small
+/// files, but take the memory of a large file.
 fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
 }
@@ -218,6 +218,6 @@ fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) file: FileNo,
-    /// The transfer from the offer, until it is taken or of no use.
+    /// The transfer from the offer, until the transfer is taken or of no use.
     pub(super) transfer: Option<Box<Transfer>>,
 }

@@ -44,7 +44,7 @@ impl UnderWay {
         Some(incoming)
     }
 
-    /// Begins a new attempt at a file; returns its handle and the file.
+    /// Begins a new attempt at a file; returns the new handle and the file.
     pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut Incoming) {
         let handle = self.next_handle();
         self.next_handle += 1;
@@ -59,7 +59,7 @@ impl UnderWay {
         Handle(self.next_handle)
     }
 
-    /// Ends an attempt: later answers to its work are ignored.
+    /// Ends an attempt: later answers to work of the attempt are ignored.
     pub(super) fn close(&mut self, handle: Handle) {
         self.handles.remove(&handle);
     }
@@ -94,7 +94,7 @@ impl Index<&FileNo> for UnderWay {
 /// these paths.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
-    /// Lent paths, each with the number of files matched against it.
+    /// Lent paths, each with the number of files matched against the path.
     places: HashMap<RelPath, usize>,
     /// Complete files that wait for a lent path.
     held: BTreeSet<Handle>,
@@ -108,7 +108,7 @@ impl Lent {
         }
     }
 
-    /// True if a complete file must not take its path yet; the file then waits.
+    /// True if a complete file must not take its path yet. The file then waits.
     pub(super) fn holds(&mut self, handle: Handle, path: &RelPath) -> bool {
         let is_lent = self.places.contains_key(path);
         if is_lent {

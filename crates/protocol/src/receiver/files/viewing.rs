@@ -1,5 +1,5 @@
-//! Files whose holes are not transferred. The sender tells the places of data before `Start`, and the receiver reads
-//! old versions in the order of that data (docs/decisions/0066).
+//! Files with holes that are not transferred. The sender tells the places of data before `Start`, and the receiver
+//! reads old versions in the order of that data (docs/decisions/0066).
 
 use std::ops::Range;
 use std::sync::Arc;

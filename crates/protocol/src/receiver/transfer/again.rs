@@ -14,7 +14,7 @@ pub(super) struct Again {
     /// Numbers of the latest requested chunks; `None` for a chunk that fills the file for long. Zeros are not sent,
     /// and long runs of equal chunks are sent as deltas against the old versions.
     asked: Recent<Name, Option<u32>, MAX_ASKED>,
-    /// Waiting chunks, each with the earlier chunk that it equals.
+    /// Waiting chunks, each with the equal chunk before.
     waiting: Vec<(u32, u32)>,
     /// The chunk that was looked at last.
     last: Option<Name>,
@@ -31,7 +31,8 @@ impl Again {
         }
     }
 
-    /// True if a chunk equals a requested chunk and now waits for it. Otherwise the chunk is remembered as requested.
+    /// True if a chunk equals a requested chunk, and now waits for that chunk. Otherwise the chunk is remembered as
+    /// requested.
     pub(super) fn waits(&mut self, chunk: u32, name: Name) -> bool {
         match self.asked.get(&name) {
             Some(Some(of)) => {
@@ -51,7 +52,7 @@ impl Again {
         self.waiting.len()
     }
 
-    /// Takes the waiting chunks, each with the chunk that it equals.
+    /// Takes the waiting chunks, each with the equal chunk before.
     pub(super) fn take(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.waiting)
     }

@@ -12,7 +12,7 @@ use crate::work::Turn;
 use super::copies::{batches, op_bytes};
 use super::file_context::{FileContext, Outcome};
 
-/// A new version, as far as it is assembled.
+/// A new version, as far as assembled.
 #[derive(Debug)]
 pub(super) struct Assembly {
     pub(super) new: New,
@@ -83,7 +83,7 @@ impl Assembly {
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
-    /// Makes copies at once from now on: the new version is partly written, so it is not the version in place.
+    /// Makes copies at once from now on: the new version is partly written, and so is not the version in place.
     pub(super) fn hold_nothing(&mut self) {
         self.held = None;
     }

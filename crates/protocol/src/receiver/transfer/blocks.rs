@@ -1,4 +1,4 @@
-//! A file that is sent whole, in blocks of one length.
+//! A file that is sent whole, in blocks of equal length.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub(super) struct Blocks {
     len: u64,
     /// Fingerprints by block number; `None` while a block is being written.
     named: HashMap<u32, Option<Fingerprint>>,
-    /// True if the blocks were requested, so that they may arrive in any order, and after `End`.
+    /// True if the blocks were requested. Requested blocks may arrive in any order, and after `End`.
     asked: bool,
-    /// The bytes of a file of one block, until its end arrives.
+    /// The bytes of a file of a single block, until `End` arrives.
     body: Option<Payload>,
     is_whole: bool,
 }
@@ -60,7 +60,7 @@ impl Blocks {
         self.named.len() as u64 == self.count()
     }
 
-    /// True if the file is sent whole and in one piece, and so put in place in one step.
+    /// True if the file is sent whole and in a single piece. Such a file is put in place in a single step.
     pub(super) const fn is_single(&self) -> bool {
         self.is_whole && self.new.map.is_none() && self.len <= self.block()
     }
@@ -70,13 +70,13 @@ impl Blocks {
         self.body = Some(payload);
     }
 
-    /// Takes the bytes of the single block; an empty file has none.
+    /// Takes the bytes of the single block; an empty file has no bytes.
     pub(super) fn take_body(&mut self) -> Payload {
         self.body.take().unwrap_or(Payload::Plain(Vec::new()))
     }
 
-    /// Marks a block as received, and returns its place. Errors: `UNASKED` for a block outside the file or received
-    /// before.
+    /// Marks a block as received, and returns the block's place. Errors: `UNASKED` for a block outside the file or
+    /// received before.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let most = self.block();
         let start = self.new.from + u64::from(block) * most;

@@ -19,7 +19,7 @@ const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
 
 const UNMOVED: PeerError = PeerError::Unexpected("a run of blocks that cannot have moved so");
 
-/// Longest copy in one piece of work, in bytes.
+/// Longest copy in a piece of work, in bytes.
 const COPY_BYTES: u64 = 64 << 20;
 
 /// The changed blocks received so far.
@@ -115,7 +115,7 @@ impl Changes {
         is_there
     }
 
-    /// Marks a block as received, and returns its place. Blocks arrive in ascending order.
+    /// Marks a block as received, and returns the block's place. Blocks arrive in ascending order.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let start = u64::from(block) * BLOCK;
         // A moved run may reach into this block, or begin exactly at it: both are refused.

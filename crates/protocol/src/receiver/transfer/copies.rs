@@ -1,4 +1,4 @@
-//! Copies from the old versions to the new one, as found by steps and as made by a driver.
+//! Copies from the old versions to the new version, as found by steps and as made by a driver.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use deltic_core::delta::{CopyRuns, DeltaOp, MAX_RUN_BYTES};
 
 use crate::receiver::ask::CopyRun;
 
-/// Copies found in one step, merged where one continues the other.
+/// Copies found in a step, merged where they continue each other.
 #[derive(Default)]
 pub(super) struct Copies {
     runs: CopyRuns,

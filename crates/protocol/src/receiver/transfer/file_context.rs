@@ -8,7 +8,7 @@ use crate::work::{Handle, Setback};
 
 use super::old::OldVersions;
 
-/// The context of one file: its numbers, path and old versions, the receiver's context, and the end of the transfer.
+/// The context of a file: numbers, path and old versions, the receiver's context, and the end of the transfer.
 #[derive(Debug)]
 pub(crate) struct FileContext<'a> {
     pub(crate) cx: &'a mut Context,
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
     Failed(Setback),
     /// A dry run found a difference, and needs nothing more.
     Differs,
-    /// The version in place proved to equal the new version; its attributes may still differ.
+    /// The version in place proved to equal the new version; the attributes may still differ.
     Proved,
     /// The new version is in place.
     Committed,
@@ -65,7 +65,7 @@ impl<'a> FileContext<'a> {
         result.map_err(|setback| self.fail(setback)).ok()
     }
 
-    /// True once the transfer has ended: nothing more is asked or sent for it.
+    /// True once the transfer has ended. The receiver then asks and sends nothing more for the transfer.
     pub(super) const fn is_over(&self) -> bool {
         self.outcome.is_some()
     }

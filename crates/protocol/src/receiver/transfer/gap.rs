@@ -1,4 +1,4 @@
-//! A gap: a run of unmatched chunks, and the bytes of the old versions in its place.
+//! A gap: a run of unmatched chunks, and the old bytes in the same place.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
 
 use crate::receiver::ask::{Facing, OldGap};
 
-/// A run of unmatched chunks, and the bytes of the old versions in its place.
+/// A run of unmatched chunks, and the old bytes in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(super) chunks: Range<u32>,

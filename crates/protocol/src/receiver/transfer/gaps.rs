@@ -21,7 +21,7 @@ use super::old::OldVersions;
 use super::probing::{Role, Waiting};
 use super::table::{By, Slot, State, Table};
 
-/// The gaps of one transfer.
+/// The gaps of a transfer.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     /// Gaps found and not yet surveyed.
@@ -30,14 +30,15 @@ pub(super) struct Gaps {
     waiting: Waiting,
     /// The last run that was spelled out, if it may continue.
     open: Option<Range<u32>>,
-    /// The beginning of the last run that was cut, if the run may continue: its rest has the same neighbour in front.
+    /// The beginning of the last run that was cut, if the run may continue: the rest of the run has the same
+    /// neighbour in front.
     told: Option<Told>,
     /// Gaps being surveyed or requested, by their first chunks; requested gaps have an entry here.
     asked: HashMap<u32, Gap>,
     surveyed: u64,
 }
 
-/// The beginning of a run that was cut before its end was known.
+/// The beginning of a run that was cut before the end was known.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     /// The first chunk after the part that was cut.
@@ -79,7 +80,7 @@ impl Gaps {
         self.surveyed + self.asked.len() as u64
     }
 
-    /// Turns runs of missing chunks into gaps if there are old bytes in their places, and returns the other runs.
+    /// Returns the runs of missing chunks without old bytes in their places, and makes gaps of the other runs.
     /// `lacked` has the runs from `spelled_from` on; the run left open before is added.
     pub(super) fn find(
         &mut self,
@@ -139,7 +140,7 @@ impl Gaps {
         self.waiting.hold(first, waiting, probes);
     }
 
-    /// Returns the places of a run in the old versions; the run may continue one that was cut before.
+    /// Returns the places of a run in the old versions; the run may continue a run that was cut before.
     fn facings<'a>(&mut self, table: &Table, run: &Range<u32>, known: Known<'a>) -> Facings<'a> {
         let (mut bytes, mut between) = (table.bytes_of(run), between(table, run, known));
         if let Some(told) = self.told.filter(|told| told.end == run.start) {
@@ -174,7 +175,7 @@ impl Gaps {
         lines
     }
 
-    /// Takes received gaps; returns the gaps, the patches to rebuild them, and the length of all in bytes. Errors:
+    /// Takes received gaps; returns the gaps, the patches to rebuild them, and the total length in bytes. Errors:
     /// `Unexpected` for a gap that was not requested, `Limit` for too many bytes.
     pub(super) fn receive(
         &mut self,
@@ -266,7 +267,7 @@ fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, O
     (before, behind)
 }
 
-/// The places in the old versions of the gaps of one run.
+/// The places in the old versions of the gaps of a run.
 pub(super) struct Facings<'a> {
     /// Length of the longest gap in bytes.
     pub(super) run: Range<u64>,
@@ -322,8 +323,9 @@ impl Facings<'_> {
             return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
         let near = |distance: &u64| *distance < GUESSED_BYTES || self.between.0.is_none();
-        // Bytes beyond the other neighbour matched elsewhere: a large insertion has almost no old bytes in its place.
-        // But in repetitive old versions that neighbour may have matched anywhere: for long runs the probes tell.
+        // Bytes beyond the other neighbour matched elsewhere: a large insertion has almost no corresponding old
+        // bytes. But in repetitive old versions that neighbour may have matched anywhere: for long runs the probes
+        // tell.
         let is_long = self.run.end - self.run.start > GUESSED_BYTES;
         let clip = between.filter(|(from, to)| !is_long || to - from > GUESSED_BYTES);
         let after = self.between.0.map(|from| {

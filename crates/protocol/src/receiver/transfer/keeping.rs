@@ -70,8 +70,8 @@ impl Keeping {
         std::mem::take(&mut self.0)
     }
 
-    /// Returns the chunk of the old versions that equals kept chunk `no`, if there is one: it may be the neighbour of
-    /// a gap.
+    /// Returns the chunk of the old versions that equals kept chunk `no`, if there is such a chunk. It may be the
+    /// neighbour of a gap.
     pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
         let (span, fingerprint) = self.0.get(no)?;
         index.find_chunk(fingerprint.chunk_prefix(PrefixLen::MAX), span.len, None)

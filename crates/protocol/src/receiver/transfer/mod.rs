@@ -66,7 +66,7 @@ pub(crate) struct Transfer {
     is_restless: bool,
 }
 
-/// The way of transferring the content, with its state.
+/// The way of transferring the content, with the state of the transfer.
 #[derive(Debug)]
 enum Method {
     Recipe(Box<Recipe>),
@@ -226,7 +226,7 @@ impl Transfer {
     pub(crate) fn amounts(&self) -> (u64, u64, u64) {
         let (literal, matched, holes) =
             (self.build.literal, &self.build.matched, self.build.hole_bytes());
-        // Holes are content too: they count as sent if nothing was matched.
+        // Holes are content too, and count as sent if nothing was matched.
         match matched.bytes {
             0 => (literal + holes, 0, matched.resumed),
             bytes => (literal, bytes + holes, matched.resumed),
@@ -293,7 +293,7 @@ impl Transfer {
         }
     }
 
-    /// Marks a chunk as received, and returns its place.
+    /// Marks a chunk as received, and returns the chunk's place.
     fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
         match &mut self.method {
             Method::Recipe(recipe) => recipe.receive(chunk),
@@ -385,7 +385,7 @@ impl Transfer {
         }
     }
 
-    /// Takes sums of the new version, for a strategy that sends them.
+    /// Takes sums of the new version, for a strategy that sends sums.
     pub(crate) fn sums(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -433,7 +433,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Takes the digest that proves the whole file, after all of its content was told.
+    /// Takes the digest that proves the whole file, after all content was told.
     pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
         let is_told = match &mut self.method {
             Method::Recipe(recipe) => recipe.is_told(),

@@ -27,7 +27,7 @@ pub(crate) struct Old {
 #[derive(Debug)]
 struct Indexing {
     version: usize,
-    /// Offset of its next chunk, with all versions laid end to end.
+    /// Offset of the next chunk, with all versions laid end to end.
     at: u64,
     cutting: Cutting<Chunk>,
 }
@@ -146,7 +146,7 @@ impl Old {
         }
     }
 
-    /// Waits for one more version.
+    /// Waits for another version.
     pub(super) const fn awaits_more(&mut self) {
         self.is_known = false;
     }
@@ -179,7 +179,8 @@ pub(crate) struct OldVersions {
     pub(crate) lens: Vec<u64>,
     /// The offset at which leftovers of killed runs begin.
     pub(crate) left_at: u64,
-    /// True if the first version is in place, or in a reference directory and may serve in its stead.
+    /// True if the first version is in place, or in a reference directory and may serve in place of a missing
+    /// version.
     pub(crate) in_place: bool,
     /// True if the version in place is replaced even with equal content. Its other hard links would get the
     /// attributes of a file that is separate at the sender.

@@ -27,11 +27,11 @@ pub(super) enum Role {
     Waits,
 }
 
-/// Gaps that wait for the probes of their runs, by the first chunks of the runs.
+/// Gaps that wait for probes, by the first chunks of the runs.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(HashMap<u32, Run>);
 
-/// The waiting gaps of a run, and the number of its probes that have not arrived.
+/// The waiting gaps of a run, and the number of probes that have not arrived.
 #[derive(Debug)]
 struct Run {
     gaps: VecDeque<Gap>,

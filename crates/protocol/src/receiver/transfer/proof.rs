@@ -36,7 +36,7 @@ pub(super) struct ProofChunks {
     old: Box<Index>,
     kept: Chunks,
     came: Chunks,
-    /// Runs of chunks in order, each from one source.
+    /// Runs of chunks in order, each from a single source.
     parts: Vec<(Source, Range<ChunkNo>)>,
 }
 
@@ -144,7 +144,7 @@ impl Proof {
         &self.digest
     }
 
-    /// Returns the chunks of the new version in order, if the digest is over them.
+    /// Returns the chunks of the new version in order, if the digest is over chunks.
     pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
         match &self.of {
             ProofOf::Chunks(chunks) => Some(chunks.iter()),
@@ -157,7 +157,7 @@ const fn chunk((span, fingerprint): (Span, Fingerprint)) -> Chunk {
     Chunk { len: span.len, fingerprint }
 }
 
-/// The digest of chunks in order, as it is computed.
+/// The digest of a sequence of chunks, under computation.
 #[derive(Default)]
 struct Sequence {
     grouper: Grouper,

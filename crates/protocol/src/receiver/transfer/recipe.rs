@@ -1,4 +1,4 @@
-//! A file sent by its recipe: groups and chunks are matched against the old versions, and the rest is requested.
+//! A file sent by recipe: groups and chunks are matched against the old versions, and the rest is requested.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Recipe {
         }
     }
 
-    /// Takes the index built before `Start`, if it is cut by the same chunker.
+    /// Takes the index built before `Start`, if that index is cut by the same chunker.
     pub(super) fn go_on_from(&mut self, ahead: Old) {
         if ahead.is_cut_by(&self.table.spec) && !self.old.is_waiting() {
             self.old = ahead;
@@ -151,7 +151,7 @@ impl Recipe {
         chunks
     }
 
-    /// Continues to index the old versions, one after the other, and matches all that can be matched by now.
+    /// Continues to index the old versions, in order, and matches all that can be matched by now.
     pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         ask_more(&mut self.old, fx);
         self.match_more(fx, build);
@@ -389,7 +389,7 @@ impl Recipe {
         }
     }
 
-    /// Looks for one group; returns true if it was found.
+    /// Looks for a group; returns true if the group was found.
     fn find_group(&mut self, build: &mut Assembly, no: usize, copies: &mut Copies) -> bool {
         let (index, slot) = (self.old.index(), &mut self.table.groups[no]);
         let State::Open(short) = slot.state else { return true };
@@ -435,7 +435,7 @@ impl Recipe {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
-        // A lacked group may prove to be known by its chunks: then nothing is held back any more.
+        // The chunks of a lacked group may all prove to be known: then nothing is held back any more.
         let differs = !needed.is_empty() || self.again.waiting() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
@@ -447,7 +447,7 @@ impl Recipe {
         build.copy(fx, copies.finish(), differs, Some(self.old.index()));
     }
 
-    /// Looks for the told chunks of one group; returns the chunks that the old versions lack.
+    /// Looks for the told chunks of a group; returns the chunks that the old versions lack.
     fn find_chunks(&mut self, build: &mut Assembly, no: u32, copies: &mut Copies) -> Vec<u32> {
         self.go_on_behind(no);
         let max_len = self.table.spec.max_len();
@@ -486,7 +486,7 @@ impl Recipe {
         needed
     }
 
-    /// Marks a chunk as received, and returns its place.
+    /// Marks a chunk as received, and returns the chunk's place.
     pub(super) fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
         self.table.receive(chunk, By::Itself)
     }
@@ -509,7 +509,7 @@ impl Recipe {
         fx.cx.ask(Work::Survey { handle, gaps: facing }, FilePending::Survey { handle, gaps });
     }
 
-    /// Requests gaps whose sums are known by now.
+    /// Takes the sums of surveyed gaps, and requests these gaps.
     fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<Gap>, sums: Vec<GapSums>) {
         let gaps = self.gaps.ask(gaps, sums);
         fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });

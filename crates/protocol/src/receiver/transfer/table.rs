@@ -1,4 +1,4 @@
-//! The recipe of the new version as it arrives: its groups, their chunks, and the source of each.
+//! The recipe of the new version as received so far: groups, chunks, and the source of each.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct Table {
     /// Length of the new version in bytes.
     pub(super) len: u64,
     pub(super) groups: Vec<Slot>,
-    /// Offset of the next group, followed by the number of its first chunk.
+    /// Offset of the next group, followed by the number of the group's first chunk.
     pub(super) next_start: u64,
     pub(super) next_chunk: u32,
     /// Number of chunks requested and not received.
@@ -67,7 +67,7 @@ pub(super) enum Origin {
     Needed(ChunkPrefix),
     /// Part of a gap.
     Gap(ChunkPrefix),
-    /// Equal to an earlier chunk, and copied from it once that chunk has arrived.
+    /// Equal to an earlier chunk, to be copied once that chunk has arrived.
     Repeat,
     Writing(ChunkPrefix),
     /// Received.
@@ -184,7 +184,7 @@ impl Table {
         self.groups.partition_point(|slot| slot.first_chunk <= chunk).checked_sub(1)
     }
 
-    /// Marks a chunk as received, by itself or in its gap, and returns its place. Errors: `UNASKED`.
+    /// Marks a chunk as received, by itself or in a gap, and returns the chunk's place. Errors: `UNASKED`.
     pub(super) fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
         let slot = self.group_of(chunk).ok_or(UNASKED)?;
         let slot = &mut self.groups[slot];

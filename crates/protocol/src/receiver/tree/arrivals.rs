@@ -58,7 +58,7 @@ impl Arrivals {
 }
 
 impl Arrivals {
-    /// Notes an entry as arrived, in place or left out because a reference directory has it.
+    /// Notes an entry as arrived: in place, or left out because a reference directory has the entry.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
         let Options { remove, dry_run, .. } = &cx.setting.options;
         let leaves = remove.sources && !dry_run;
@@ -77,7 +77,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes that an entry will not arrive, so that its source stays.
+    /// Notes that an entry will not arrive, and that the source stays.
     pub(super) fn stays_there(&mut self, file: FileNo) {
         self.open.remove(&file);
     }
@@ -158,7 +158,7 @@ impl Arrivals {
         self.unnamed.clear();
     }
 
-    /// Reports all arrivals after the last flush: an entry must be safe here before its source is removed.
+    /// Reports all arrivals after the last flush: an entry must be safe here before the source is removed.
     pub(super) fn tell_arrived(&mut self, cx: &mut Context, told: u64) {
         let files = std::mem::take(&mut self.here);
         if files.is_empty() && !self.begun {

@@ -1,4 +1,4 @@
-//! An entry in a reference directory, and how far it agrees with the listed entry.
+//! An entry in a reference directory, and the degree of agreement with the listed entry.
 
 use deltic_tree::meta::HardLink;
 use deltic_tree::{Kind, Meta};

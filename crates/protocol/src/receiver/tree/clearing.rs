@@ -1,5 +1,5 @@
-//! Making way: a directory with entries that stands in the place of a file or link is removed first, if deletions are
-//! asked for and their limit allows it. A dry run checks whether it would be removed.
+//! Making way: a directory in the place of a file or link is removed first, with its entries, if deletions are asked
+//! for and their limit allows the removal. A dry run checks the same conditions.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -25,7 +25,7 @@ impl Entries {
         (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
     }
 
-    /// Removes the directory in an entry's place, once its names are counted.
+    /// Removes the directory in an entry's place, once the names in the directory are counted.
     pub(super) fn clear(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -133,7 +133,7 @@ impl Entries {
         }
     }
 
-    /// Gives up an entry because the directory in its place stays.
+    /// Gives up an entry because the directory in the same place stays.
     fn not_cleared(&mut self, tx: &mut TreeContext<'_>, file: FileNo, troubles: Vec<Trouble>) {
         match self.clearing.remove(&file) {
             Some(Cleared::File(candidate)) => {
@@ -157,7 +157,7 @@ impl Entries {
     }
 }
 
-/// An entry that waits until the directory in its place is removed.
+/// An entry that waits for the removal of the directory in the same place.
 #[derive(Debug)]
 pub(super) enum Cleared {
     File(Box<Candidate>),
@@ -171,6 +171,6 @@ pub(super) enum Cleared {
     },
     /// A file to be taken from a reference directory.
     Beside(Box<(Placed, Beside)>),
-    /// No entry takes the place: a reference directory has it.
+    /// No entry takes the place: a reference directory has the entry.
     Nothing,
 }

@@ -75,8 +75,8 @@ pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs
     Differs { size, ..attributes(options, meta, is) }
 }
 
-/// True if the entry `is` agrees with the listed entry `new`, as far as that shows without reading: another run may
-/// have put it there.
+/// True if the entry `is` agrees with the listed entry `new`, as far as that shows without reading. Another run may
+/// have made the entry.
 #[must_use]
 pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
     let is_same = if new.is_file() {
@@ -88,7 +88,7 @@ pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
 }
 
 impl Compare {
-    /// Returns the reason to pass an entry over because of the entry in its place, or because there is none.
+    /// Returns the reason to pass an entry over because of the entry in place, or because there is no such entry.
     pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         match old {
             None => self.existing.then_some(PassedOver::New),
@@ -97,7 +97,7 @@ impl Compare {
         }
     }
 
-    /// Returns the reason to pass a file over because of its length, or because the old file is newer.
+    /// Returns the reason to pass a file over: the length of the file, or a newer old file.
     pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
         match () {

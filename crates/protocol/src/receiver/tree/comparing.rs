@@ -1,4 +1,4 @@
-//! Files of equal length that both ends compare by digest (`-c`): files with equal digests are settled, the others
+//! Files of equal length that both ends compare by digest (`-c`). Files with equal digests are settled; other files
 //! are wanted.
 
 use std::collections::BTreeMap;

@@ -264,7 +264,7 @@ impl Entries {
         }
     }
 
-    /// Keeps a file with the same size and time, or without content to compare; at most its attributes are set.
+    /// Keeps a file with the same size and time, or without content to compare. At most the attributes are set.
     fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
         tx.cx.report_settled(placed.meta.len);
         self.keep(tx, placed, differs);
@@ -318,7 +318,7 @@ impl Entries {
     pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: Pair) {
         let touched = |old| self.touched.knows(old);
         if pair.lacks_ours() && pair.candidate.old.as_ref().is_some_and(touched) {
-            // The file got other attributes by another hard link while it was read.
+            // The file got other attributes through another hard link during the read.
             return self.comparing.compare_again(pair);
         }
         let Pair { candidate, ours, theirs, .. } = pair;

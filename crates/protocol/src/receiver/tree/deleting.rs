@@ -21,8 +21,8 @@ use super::extras::{Extras, Taken};
 use super::new_files::NewFiles;
 use super::removal::{NO_LIMIT, Removal};
 
-/// Most names to remove at once, as far as they are counted. A directory counts as at most [`LARGE`] names; its
-/// listing is held while it is being removed.
+/// Most names to remove at once, as far as names are counted. A directory counts as at most [`LARGE`] names, because
+/// its listing is held during the removal.
 const REMOVALS_AT_ONCE: usize = 256;
 const LARGE: usize = 32;
 /// Most uncounted names that may be removed in one step.
@@ -31,8 +31,8 @@ const MORE_AT_ONCE: u64 = 256;
 /// The names to be deleted, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Deleting {
-    /// Destination names that are not listed, followed by whether they are being removed, and the weight of the
-    /// removals under way.
+    /// Destination names that are not listed, followed by a flag of the removal, and the weight of the removals under
+    /// way.
     extras: Extras,
     removing: bool,
     out: usize,
@@ -41,8 +41,8 @@ pub(super) struct Deleting {
     pub(super) excused: u64,
     /// Progress of the second count.
     recounted: Taken,
-    /// New files, followed by the progress of comparing names to be deleted with them, and the number of names that
-    /// only moved.
+    /// New files, followed by the progress of comparing deletions with new files, and the number of names that only
+    /// moved.
     new: NewFiles,
     compared: Taken,
     moved: u64,
@@ -78,7 +78,7 @@ impl Deleting {
         fits
     }
 
-    /// Counts more names that may make way within `most`, at most `MORE_AT_ONCE`; returns their number.
+    /// Counts further names that may make way within `most`, at most `MORE_AT_ONCE`; returns the number of names.
     pub(super) fn clear_more(&mut self, most: u64) -> u64 {
         let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
         self.cleared += more;
@@ -90,7 +90,7 @@ impl Deleting {
         self.cleared = self.cleared.saturating_sub(names);
     }
 
-    /// Grants up to `names` names, and returns their number; true if a ration applies.
+    /// Grants up to `names` names, and returns the number granted; true if a ration applies.
     fn grant(&mut self, names: u64) -> (u64, bool) {
         let Some(ration) = &mut self.ration else { return (names, false) };
         let granted = names.min(*ration);
@@ -132,7 +132,7 @@ fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
 }
 
 impl Deleting {
-    /// Notes an empty source, so that names in its place stay.
+    /// Notes an empty source, so that names in the same place stay.
     pub(super) fn note_empty(&mut self, dir: RelPath) {
         self.empty.insert(dir, 0);
     }
@@ -213,7 +213,7 @@ impl Deleting {
         }
     }
 
-    /// Takes the second count of a name: `now` of its `names` names are to be removed.
+    /// Takes the second count of a name: `now` of `names` names are to be removed.
     pub(super) fn recounted(&mut self, cx: &mut Context, names: u64, now: u64) {
         let now = now.min(names);
         self.out -= 1;
@@ -422,7 +422,7 @@ impl Deleting {
         }
     }
 
-    /// True if more of a removal may go: the rest of its count, or else as many names as the limits leave.
+    /// True if more of a removal may go: the rest of the count, or else as many names as the limits leave.
     fn may_go_on(&mut self, cx: &mut Context, removal: &mut Removal) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);

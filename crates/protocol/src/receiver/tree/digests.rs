@@ -19,7 +19,7 @@ pub(super) struct DirDigests {
     pub(super) next: u32,
     /// Directories being compared, or not named by a listing yet.
     pub(super) open: HashMap<RelPath, Told>,
-    /// Directories being compared, by the number of their digest.
+    /// Directories being compared, by the number of the digest.
     pub(super) comparing: BTreeMap<u32, RelPath>,
     /// Directories found to differ, with listings that have not begun.
     pub(super) owed: HashSet<RelPath>,

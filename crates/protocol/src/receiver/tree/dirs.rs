@@ -1,5 +1,4 @@
-//! Directories, from their listing until they are in place. The entries listed in a directory wait until they may be
-//! looked at.
+//! Directories from listing to placement. The entries listed in a directory wait until they may be looked at.
 
 use std::collections::HashMap;
 
@@ -37,7 +36,7 @@ pub(super) struct Dirs {
     pub(super) root: Root,
     /// Number of listed names that are left out because of their kind.
     pub(super) left_out: u64,
-    /// Entries given up with their directory, each with the first name of its file.
+    /// Entries given up with their directory, each with the first name of the file.
     given_up: Vec<(FileNo, Option<FileNo>)>,
 }
 
@@ -82,7 +81,7 @@ impl Dirs {
         self.given_up.push((file, first_of(file, meta)));
     }
 
-    /// Takes the entries given up since the last call, each with the first name of its file.
+    /// Takes the entries given up since the last call, each with the first name of the file.
     pub(super) fn take_given_up(&mut self) -> Vec<(FileNo, Option<FileNo>)> {
         std::mem::take(&mut self.given_up)
     }
@@ -92,7 +91,7 @@ impl Dirs {
         if self.root.is_whole {
             return vec![RelPath::root()];
         }
-        // An implied directory says nothing about its other entries.
+        // An implied directory says nothing about other entries in it.
         match cx.setting.options.select.relative {
             true => Vec::new(),
             false => self.last.topmost(),
@@ -122,7 +121,7 @@ impl Dirs {
         cx.ask(Work::Look { paths, dirs, alike, users, groups }, TreePending::Look(no));
     }
 
-    /// Gives up a section of a lost directory and all below it; the loss was reported already.
+    /// Gives up a section of a lost directory and everything below; the loss was reported already.
     fn give_up_section(&mut self, cx: &mut Context, no: u64, lost: Lost) {
         let Some(section) = self.sections.take(no) else { return };
         for (nth, entry) in section.entries.into_iter().enumerate() {
@@ -143,7 +142,7 @@ impl Dirs {
             .for_each(|no| self.give_up_section(cx, no, lost));
     }
 
-    /// Continues with the entries of a directory in place, once the unlisted names in it are known.
+    /// Continues with the entries of a directory in place, once the unlisted names there are known.
     pub(super) fn release(&mut self, cx: &mut Context, path: &RelPath) {
         if !self.ask_extra_later(cx, path) {
             self.enter(cx, path);
@@ -167,7 +166,7 @@ impl Dirs {
         cx.ask(extra, TreePending::Extra(dir));
     }
 
-    /// Makes a directory and reports it.
+    /// Makes and reports a directory.
     pub(super) fn new_dir(
         &mut self,
         cx: &mut Context,
@@ -334,7 +333,7 @@ impl Dirs {
     }
 }
 
-/// Approximate memory in bytes of a directory that waits to be made, besides its path and attributes.
+/// Approximate memory in bytes of a directory that waits to be made, without path and attributes.
 const WORK_BYTES: usize = 256;
 
 /// True if the root is reported as a new directory. As in rsync, a root made by `--mkpath` counts as present before

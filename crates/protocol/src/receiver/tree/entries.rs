@@ -1,4 +1,4 @@
-//! Entries, from the decision about each until it is in place or given up.
+//! Entries, from the decision until each is in place or given up.
 //!
 //! The steps are in files of their own: [`deciding`](super::deciding), [`linking`](super::linking),
 //! [`references`](super::references) and [`clearing`](super::clearing).
@@ -28,10 +28,10 @@ pub(super) struct Entries {
     pub(super) comparing: Comparing,
     /// Entries that wait for the reference directories.
     pub(super) beside: BTreeMap<FileNo, Placed>,
-    /// Entries that wait for the removal of a directory in their place.
+    /// Entries that wait for the removal of a directory in the same place.
     pub(super) clearing: BTreeMap<FileNo, Cleared>,
     pub(super) touched: Touched,
-    /// Wanted files, until they are taken.
+    /// Wanted files that the caller has not taken yet.
     pub(super) wanted: Vec<Candidate>,
 }
 

@@ -9,11 +9,11 @@
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
 
-/// Names to be removed, in the order in which they were found.
+/// Names to be removed, in the order of discovery.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     /// For each name: length of the prefix shared with the path before, the rest of the path, and the number of names
-    /// to be removed with it.
+    /// to be removed there.
     bytes: Vec<u8>,
     last: Vec<u8>,
     names: u64,
@@ -28,7 +28,8 @@ pub(super) struct Taken {
 }
 
 impl Extras {
-    /// Adds `path`, with the number of names to be removed with it; this includes `path` itself unless it stays.
+    /// Adds `path`, with the number of names to be removed there. The number includes `path` itself unless `path`
+    /// stays.
     pub(super) fn push(&mut self, path: &RelPath, names: u64) {
         let path = path.as_bytes();
         let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();

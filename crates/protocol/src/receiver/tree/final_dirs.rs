@@ -6,7 +6,7 @@ use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::receiver::ask::Carries;
 
-/// Most directories set by one piece of work.
+/// Most directories set by a piece of work.
 const BATCH: usize = 1024;
 
 /// The directories to be set at the end.
@@ -18,7 +18,7 @@ pub(super) struct FinalDirs {
     names: StringSlab,
     /// Number of directories that are not set, because there was no room for their names.
     unset: u64,
-    /// The parent of the last directory, shared by its siblings.
+    /// The parent of the last directory, shared with sibling directories.
     parent: RelPath,
 }
 

@@ -40,17 +40,17 @@ pub(super) struct HardLinks {
     /// Number of files with names still to be told, and the bytes of their first names and targets.
     open: usize,
     open_bytes: usize,
-    /// Leading names that are on their way, each with the first name of its file.
+    /// Leading names that are on the way, each with the first name of the file.
     leaders: HashMap<FileNo, FileNo>,
-    /// Names that wait for their leader, or are being linked.
+    /// Names that wait for a leader, or are being linked.
     names: BTreeMap<FileNo, LaterName>,
     /// Files with a leader that is now in place, by first name.
     came: VecDeque<FileNo>,
-    /// Names that lead because their leader failed.
+    /// Names that lead after a leader failed.
     promoted: VecDeque<FileNo>,
 }
 
-/// A later name of a file, and the entry in its place.
+/// A later name of a file, and the entry in place.
 #[derive(Debug)]
 pub(super) struct LaterName {
     pub(super) path: RelPath,
@@ -62,13 +62,13 @@ pub(super) struct LaterName {
 }
 
 impl LaterName {
-    /// Returns the entry as it would be transferred by itself.
+    /// Returns the entry for a transfer without the leader.
     pub(super) fn placed(self, file: FileNo) -> Placed {
         let meta = self.alone();
         Placed { file, path: self.path, meta, seen: self.seen }
     }
 
-    /// Returns the metadata of the name as it would be transferred by itself.
+    /// Returns the metadata for a transfer without the leader.
     pub(super) fn alone(&self) -> Meta {
         let more = self.more.as_deref().cloned().map(Box::new);
         let mut meta = Meta { more, ..self.meta.clone() };
@@ -77,7 +77,7 @@ impl LaterName {
     }
 }
 
-/// Returns the number of the first name of a file, if the entry is a later name of it.
+/// Returns the number of the first name of a file, if the entry is a later name.
 pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
     match meta.linked() {
         Some(HardLink::Back(back)) => file.0.checked_sub(back).map(FileNo),
@@ -88,9 +88,9 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
 /// The next step of a later name.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The name waits for its leader, which is on its way.
+    /// The name waits for the leader, which is on the way.
     Wait,
-    /// The name becomes a link to its leader, which is in place.
+    /// The name becomes a link to the leader, which is in place.
     Link(LaterName),
     /// The name leads itself.
     Lead(LaterName),
@@ -99,9 +99,9 @@ pub(super) enum Next {
 /// Names for which a step is possible.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The names to link to their leader, which is in place; holds the first name of the file.
+    /// The names to link to a leader in place; holds the first name of the file.
     Link(FileNo, Vec<(FileNo, LaterName)>),
-    /// The name that leads, because the leader of its file failed.
+    /// The name that leads, because the leader of the file failed.
     Lead((FileNo, FileNo), LaterName),
 }
 
@@ -145,7 +145,7 @@ impl HardLinks {
         self.names.keys().next().copied()
     }
 
-    /// True if this entry is the leader that other names of its file wait for.
+    /// True if this entry is the leader that other names of the same file wait for.
     pub(super) fn leads(&self, file: FileNo) -> bool {
         self.leaders.contains_key(&file)
     }
@@ -289,7 +289,7 @@ impl HardLinks {
         }
     }
 
-    /// Notes that a leader is taken from an alternate, so that its other names are not reported as new.
+    /// Notes that a leader is taken from an alternate, so that the other names are not reported as new.
     pub(super) fn comes_from_beside(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -305,7 +305,7 @@ impl HardLinks {
         }
     }
 
-    /// Takes a later name that was looked at, and returns its next step. The file may be [forgotten](Self::forget)
+    /// Takes a later name that was looked at, and returns the next step. The file may be [forgotten](Self::forget)
     /// afterwards.
     pub(super) fn decide(&mut self, first: FileNo, placed: Placed) -> Next {
         let Placed { file, path, meta, seen } = placed;
@@ -350,7 +350,7 @@ impl HardLinks {
         let more = shared.more.clone();
         names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });
         shared.waiting.push_back(file);
-        // Without another name that may be there, the first one leads.
+        // If no other name may be there, the first name leads.
         let next = shared.waiting.iter().position(|name| !names[name].is_not_beside).unwrap_or(0);
         promoted.extend(shared.waiting.remove(next));
         None
@@ -379,7 +379,7 @@ impl HardLinks {
         }
     }
 
-    /// Returns the next names with a possible step: their leader is in place, or has failed.
+    /// Returns the next names with a possible step, because the leader is in place or has failed.
     pub(super) fn next_step(&mut self) -> Option<Step> {
         loop {
             if let Some(first) = self.came.pop_front() {
@@ -397,7 +397,7 @@ impl HardLinks {
         }
     }
 
-    /// Returns a file that has its leader in place.
+    /// Returns a file with its leader in place.
     pub(super) fn leader(&self, first: FileNo) -> &Shared {
         &self.files[&first]
     }
@@ -407,7 +407,7 @@ impl HardLinks {
         self.names.insert(file, name);
     }
 
-    /// Takes a name after its link succeeded or failed.
+    /// Takes a name after the link succeeded or failed.
     pub(super) fn linked(&mut self, file: FileNo) -> Option<LaterName> {
         self.names.remove(&file)
     }
@@ -445,7 +445,7 @@ pub(super) struct Shared {
     pub(super) untold: u32,
     pub(super) undecided: u32,
     pub(super) state: State,
-    /// Inode of the leader here, if the leader stays the file that it was.
+    /// Local inode of the leader, if the leader stays the same file.
     pub(super) inode: Option<Inode>,
     /// True if the leader is taken from a reference directory.
     pub(super) is_beside: bool,
@@ -455,9 +455,9 @@ pub(super) struct Shared {
 /// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// No name of the file is in place or on its way.
+    /// No name of the file is in place or on the way.
     Nowhere,
-    /// The leader is on its way.
+    /// The leader is on the way.
     Coming,
     /// The leader is in place.
     Here,

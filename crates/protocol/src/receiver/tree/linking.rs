@@ -17,7 +17,7 @@ use super::hard_links::{LaterName, Next, Step};
 use super::looked::Placed;
 
 impl Entries {
-    /// Makes a later name wait, links it, or makes it lead.
+    /// Makes a later name wait, links the name, or makes the name lead.
     pub(super) fn decide_linked(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -142,7 +142,7 @@ impl Entries {
         }
     }
 
-    /// Links a name to the leader of its file, which is in place.
+    /// Links a name to the leader, which is in place.
     fn link_name(
         &mut self,
         tx: &mut TreeContext<'_>,

@@ -24,7 +24,7 @@ pub(super) struct List {
     /// Directories that are still to be listed. The metadata is set at the end if the listing comes; `None` if it is
     /// set in any case.
     announced: PathMap<Option<FinalMeta>>,
-    /// The directory being listed, and its last name so far.
+    /// The directory being listed, and the last name so far.
     listing: Option<(RelPath, Option<Name>)>,
 }
 
@@ -80,17 +80,17 @@ impl List {
         self.told
     }
 
-    /// Number below which all entries are settled: no file below it will be requested.
+    /// Number below which all entries are settled: no such file will be requested.
     pub(super) const fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Number of entries in the list by now, including those in directories that are alike.
+    /// Number of entries in the list by now. Entries in directories that are alike count too.
     pub(super) const fn known(&self) -> u64 {
         self.known
     }
 
-    /// Counts entries that are not told one by one.
+    /// Counts entries that are told together.
     pub(super) fn know(&mut self, entries: u64) {
         self.known += entries;
     }
@@ -122,12 +122,12 @@ impl List {
         is_more.then_some(upto)
     }
 
-    /// Notes that a directory's own listing may come; `meta` is set at the end if it does.
+    /// Notes that a directory's own listing may come; `meta` is then set at the end.
     pub(super) fn announce(&mut self, dir: &RelPath, meta: Option<FinalMeta>) {
         self.announced.insert(dir, meta);
     }
 
-    /// Notes that the listing of a directory will not come; returns its metadata if it was announced.
+    /// Notes that the listing of a directory will not come; returns the metadata if the directory was announced.
     pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<FinalMeta>> {
         self.announced.remove(dir)
     }

@@ -1,4 +1,4 @@
-//! The sender's listings: checked, counted, and passed on in sections once their directories are in place.
+//! The sender's listings: checked, counted, and passed on in sections once the directories are in place.
 
 use deltic_tree::fold::FoldedNames;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
@@ -17,7 +17,7 @@ use super::removal::NO_LIMIT;
 use super::sections::Section;
 
 impl Dirs {
-    /// Checks a section, and numbers its entries.
+    /// Checks a section, and numbers the entries.
     pub(super) fn check(
         &mut self,
         cx: &Context,
@@ -41,15 +41,15 @@ impl Dirs {
         self.list.take_entries(&section.entries)
     }
 
-    /// Adapts the metadata of a checked section to this end, and counts its entries.
+    /// Adapts the metadata of a checked section to this end, and counts the entries.
     pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut Section) {
         section.metas_mut().for_each(|meta| adopt(cx, meta));
         self.count(cx, section);
         self.rename(cx, section);
     }
 
-    /// Announces a section's directories, and looks at its entries once its own directory is in place. Returns true
-    /// if the directory is empty at the source and its names here are to stay.
+    /// Announces a section's directories, and looks at the entries once the section's directory is in place. Returns
+    /// true if the directory is empty at the source and its names here are to stay.
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
@@ -71,8 +71,8 @@ impl Dirs {
         Ok(is_empty)
     }
 
-    /// Collects a directory's names, and asks for the unlisted names at its end. Returns true if the directory is
-    /// empty at the source and its names here are to stay.
+    /// Collects a directory's names, and asks for the unlisted names at the end of the directory. Returns true if the
+    /// directory is empty at the source and its names here are to stay.
     fn note_names(
         &mut self,
         cx: &mut Context,
@@ -116,7 +116,7 @@ impl Dirs {
         found
     }
 
-    /// Takes the entries found at the names of a section; returns the section if it has entries.
+    /// Takes the entries found at the names of a section; returns a section with entries.
     pub(super) fn looked(
         &mut self,
         cx: &mut Context,
@@ -191,7 +191,7 @@ impl Dirs {
         no.into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// Reports a new root before its first entry. A root without listed metadata gets its mode now.
+    /// Reports a new root before the first entry in the root. A root without listed metadata gets its mode now.
     pub(super) fn show_new_root(&mut self, cx: &mut Context, has_own: bool) {
         if !std::mem::take(&mut self.root.is_bare) {
             return;

@@ -1,11 +1,11 @@
-//! Listed entries, and the entries that stand in their places.
+//! Listed entries, and the entries in the same places.
 
 use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::report::Trouble;
 
-/// A listed entry, and the entry that stands in its place.
+/// A listed entry, and the entry in the same place.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) file: FileNo,
@@ -13,7 +13,7 @@ pub(super) struct Looked {
     pub(super) old: Result<Option<Meta>, Trouble>,
 }
 
-/// An entry on its way to its path, and the entry seen there.
+/// An entry on the way to a path, and the entry seen there.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) file: FileNo,

@@ -56,8 +56,8 @@ impl Missing {
         Ok(())
     }
 
-    /// Notes listed paths that may equal the paths of missing sources, because a listed name keeps the entry that it
-    /// finds. The sender tells missing sources before names.
+    /// Notes listed paths that may equal the paths of missing sources, because a listed name keeps the found entry.
+    /// The sender tells missing sources before names.
     pub(super) fn note_listed(&mut self, section: &Section) {
         if self.listed.is_empty() {
             return;

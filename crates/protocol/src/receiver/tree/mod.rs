@@ -59,7 +59,7 @@ use entries::{Entries, TreeContext};
 use missing::Missing;
 use sections::Section;
 
-/// The tree of one session.
+/// The tree of a session.
 #[derive(Debug)]
 pub(super) struct Tree {
     dirs: Dirs,

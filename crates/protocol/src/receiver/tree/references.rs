@@ -40,7 +40,7 @@ impl Entries {
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
-                // A directory is made here in any case, and reported by its difference from the alternate.
+                // A directory is made here in any case, and reported by the difference from the alternate.
                 Kind::Dir => seen.is_none_or(gives_way),
                 Kind::Device(_) if !tx.cx.setting.is_privileged => false,
                 ref kind => seen.is_none() && tx.cx.setting.options.takes(kind),
@@ -177,7 +177,7 @@ impl Entries {
         tx.cx.ask(work, TreePending::CopyBeside { file, change });
     }
 
-    /// Returns the report of a file copied from the alternate entry `is`: its difference from that entry.
+    /// Returns the report of a file copied from the alternate entry `is`: the difference from that entry.
     fn copy_of(
         &self,
         tx: &TreeContext<'_>,

@@ -12,19 +12,18 @@ pub(super) const NO_LIMIT: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Removal {
     pub(super) path: RelPath,
-    /// True if another entry is to take its place.
+    /// True if another entry is to take the place of the name.
     pub(super) gives_way: bool,
-    /// Its weight among the removals under way.
+    /// Weight among the removals under way.
     pub(super) weight: usize,
-    /// Number of names that may still be removed with it: at most as many as were counted, even if names were added
-    /// since.
+    /// Number of names that may still be removed: at most as many as were counted, even if names were added since.
     pub(super) names: u64,
     /// True if these names are part of the ration.
     pub(super) is_rationed: bool,
 }
 
 impl Removal {
-    /// Returns the work of its next step, which removes at most `most` names.
+    /// Returns the work of the next step, which removes at most `most` names.
     pub(super) fn work(&self, dry_run: bool, most: u64) -> Work {
         Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
     }
@@ -35,7 +34,7 @@ impl Removal {
         self.names = self.names.saturating_sub(gone.count() as u64);
     }
 
-    /// Returns the trouble of a removal that exceeds its count.
+    /// Returns the trouble of a removal that exceeds the count.
     pub(super) fn refilled(&self, action: &str) -> Trouble {
         Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
             format!(

@@ -21,7 +21,7 @@ pub(super) struct Resting {
 }
 
 impl Resting {
-    /// Stores a file, if it needs no step; returns whether it was stored.
+    /// Stores a file that needs no step; returns true if the file was stored.
     pub(super) fn keep(&mut self, file: FileNo, shared: &Shared) -> bool {
         let is_idle = shared.state == State::Here
             && (shared.undecided, shared.more.is_none()) == (0, true)

@@ -6,13 +6,13 @@ use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::receiver::ask::AlikeNames;
 
-/// Entries of one directory that wait to be compared with the entries in their places.
+/// Entries of a directory that wait to be compared with the entries in the same places.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) dir: RelPath,
     pub(super) own: Option<Meta>,
     pub(super) entries: Vec<Entry>,
-    /// The number of its first entry.
+    /// The number of the first entry.
     pub(super) first: u64,
     /// Names of the section that some file systems treat as the same as an earlier name of the directory.
     pub(super) alike: Vec<AlikeNames>,
@@ -21,7 +21,7 @@ pub(super) struct Section {
 /// The reason why a directory is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// The directory failed, and with it all below.
+    /// The directory failed, with everything below.
     Failed,
     /// The directory is passed over: it is not asked for.
     PassedOver,
@@ -33,9 +33,9 @@ pub(super) struct Sections {
     /// By section number; these ascend with the numbers of first entries.
     waiting: BTreeMap<u64, Section>,
     next: u64,
-    /// Listed directories that are not in place yet, each with its waiting sections.
+    /// Listed directories that are not in place yet, each with the waiting sections.
     making: HashMap<RelPath, Vec<u64>>,
-    /// Directories that are not made; all below them is given up.
+    /// Directories that are not made; everything below is given up.
     lost: HashMap<RelPath, Lost>,
 }
 
@@ -59,7 +59,7 @@ impl Sections {
         self.making.entry(dir).or_default();
     }
 
-    /// Adds a section; returns its number, unless the section has to wait for its directory.
+    /// Adds a section; returns its number, unless the section has to wait for a directory.
     pub(super) fn push(&mut self, section: Section) -> Option<u64> {
         let no = self.next;
         self.next += 1;
@@ -86,12 +86,12 @@ impl Sections {
         self.waiting.is_empty()
     }
 
-    /// Notes that a directory is in place, or will be; returns the sections that waited for it.
+    /// Notes that a directory is in place, or will be; returns the sections that waited.
     pub(super) fn release(&mut self, dir: &RelPath) -> Vec<u64> {
         self.making.remove(dir).unwrap_or_default()
     }
 
-    /// Notes that a directory is not made; returns the sections that waited for it, to be given up.
+    /// Notes that a directory is not made; returns the sections that waited, to be given up.
     pub(super) fn lose(&mut self, dir: RelPath, lost: Lost) -> Vec<u64> {
         let waiting = self.release(&dir);
         self.lost.insert(dir, lost);

@@ -25,7 +25,8 @@ impl Touched {
         if self.0.get(&inode) == Some(&meta) {
             return true;
         }
-        // Older entries are no longer needed: their names were looked at again. Long attributes are not kept.
+        // Older entries are no longer needed: the names of these files were looked at again. Long attributes are not
+        // kept.
         if self.0.len() == MOST {
             self.0.clear();
         }

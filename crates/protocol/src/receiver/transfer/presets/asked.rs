@@ -14,9 +14,9 @@ pub(crate) struct Asked {
     pub(super) over: Over,
     /// The first chunk of the old versions, or the only one.
     pub(super) old: ChunkNo,
-    /// Length of all its chunks in bytes.
+    /// Length of all chunks in bytes.
     pub(super) len: u64,
-    /// The number of its sum in the batch.
+    /// The number of the token's sum in the batch.
     pub(super) hashed: usize,
     pub(super) strong: StrongSum,
 }
@@ -34,7 +34,8 @@ impl Asked {
         }
     }
 
-    /// Adds one more chunk that equals the chunks before it in all known facts; returns true if it was added.
+    /// Adds another chunk, if the chunk repeats the chunks before in all known facts. Returns true if the chunk was
+    /// added.
     pub(super) fn repeat(&mut self, next: &ChunkMatch) -> bool {
         let len = self.len + u64::from(next.len);
         let repeats = (self.chunks.end, self.old) == (next.new, next.old);

@@ -97,7 +97,7 @@ impl PeerChunks {
         chunks.iter_mut().for_each(|(_, source)| *source = Source::Needed);
     }
 
-    /// Marks a chunk as received; returns its place if it was requested.
+    /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
     pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
         let (span, source) = self.chunks.get_mut(chunk as usize)?;
         if *source != Source::Needed {

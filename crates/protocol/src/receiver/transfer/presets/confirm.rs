@@ -124,7 +124,7 @@ impl Confirm {
         spans
     }
 
-    /// Returns the place of a token's bytes in the old versions, to be hashed in one go.
+    /// Returns the place of a token's bytes in the old versions, to be hashed in a single step.
     fn span(&self, token: &Asked) -> Span {
         let first = self.old.span(token.old);
         if token.over == Over::Each { first } else { Span::new(first.start, token.len as u32) }

@@ -8,7 +8,7 @@ use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::MAX_SUMS;
 
-/// Most candidates of one weak sum to look at. Equal sums of chunks of different lengths are chance or malice.
+/// Most candidates to look at for a weak sum. Equal sums of chunks of different lengths are chance or malice.
 const CANDIDATES: usize = 16;
 
 /// The chunks of the old versions.
@@ -44,7 +44,7 @@ impl Known {
         if self.chunks.len() < MAX_SUMS {
             self.chunks.push((Span::new(self.end, len), weak));
             self.index.push(weak);
-            // The first chunk has the first index entry with its sum.
+            // The first chunk has the first index entry with this sum.
             self.first = self.first.or_else(|| self.index.find(weak));
             if let Some(tags) = &mut self.tags {
                 tags[tag(weak) / 64] |= 1 << (tag(weak) % 64);
@@ -53,7 +53,7 @@ impl Known {
         self.end += u64::from(len);
     }
 
-    /// Continues after the end of an old version, whatever was known of that version.
+    /// Continues after the end of an old version, whether or not all of the version was known.
     pub(super) fn skip_to(&mut self, end: u64) {
         self.end = end;
     }

@@ -44,7 +44,7 @@ pub(super) struct PresetState {
     spec: ChunkerSpec,
     chunks: PeerChunks,
     side: Side,
-    /// True while the sender must still tell the sums that its storage keeps.
+    /// True while the sender must still tell the sums kept by its storage.
     awaits_keeps: bool,
     /// The old version that is being summed.
     reading: Option<Reading>,
@@ -114,7 +114,7 @@ impl PresetState {
         !found || !self.is_told() || self.chunks.is_owed()
     }
 
-    /// Marks a chunk as received; returns its place if it was requested.
+    /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
     pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
         self.chunks.receive(chunk)
     }
@@ -197,7 +197,7 @@ impl PresetState {
         }
     }
 
-    /// Begins to sum old versions, if their sums are needed before those of the new version.
+    /// Begins to sum the old versions, if the old sums are needed before the new sums.
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
         match self.side {
             Side::Confirm(_) => self.sum_old(fx, 0),

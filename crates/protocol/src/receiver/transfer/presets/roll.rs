@@ -13,7 +13,7 @@ use super::super::assembly::Matched;
 use super::super::copies::{Copies, runs};
 use super::chunks::PeerChunks;
 
-/// The blocks of the new version, and their places in the old one.
+/// The blocks of the new version, and the old places of these blocks.
 #[derive(Debug)]
 pub(super) struct Roll {
     /// Sums of the blocks, until the search begins.
@@ -21,7 +21,7 @@ pub(super) struct Roll {
     locality: search::Locality,
     /// For each block, the first block with the same sums.
     firsts: Vec<u32>,
-    /// For each block, its offset in the old version, if found.
+    /// For each block, the offset in the old version, if found.
     found: Vec<Option<u64>>,
     /// End of the searched part of the old version.
     searched: u64,
@@ -53,7 +53,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Notes copies from blocks of the new version to places in the old one.
+    /// Notes copies from blocks of the new version to places in the old version.
     fn find(&mut self, ops: &[DeltaOp], block: u32) {
         for op in ops {
             let DeltaOp::Copy { old, new_start } = *op else { continue };
@@ -64,8 +64,8 @@ impl Roll {
                 let class = self.firsts[no];
                 self.found[no].get_or_insert(place);
                 self.found[class as usize].get_or_insert(place);
-                // Each of several equal blocks is copied from its own place if possible, so that an unchanged file is
-                // recognised.
+                // Each of several equal blocks is copied from the same place if possible, so that an unchanged file
+                // is recognised.
                 let own = (place / u64::from(block)) as usize;
                 let is_own = place.is_multiple_of(u64::from(block));
                 if is_own && self.firsts.get(own) == Some(&class) {
