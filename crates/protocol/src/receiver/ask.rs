@@ -88,9 +88,9 @@ pub enum Work {
     /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
     /// directories get their mode alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
-    /// Remove a name and all below it, or a part of that; the next [`Work::Remove`] with the same fields continues.
-    /// If the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing
-    /// and reports the names. At most `most` names go now, not counting a name that gives way. Answer with
+    /// Remove a name and all below it, or a part of that; the next [`Work::Remove`] of the same path continues. If
+    /// the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing and
+    /// reports the names. At most `most` names go now, not counting a name that gives way. Answer with
     /// [`Answer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
     /// Ask the user at this end; the answer may take any time. Answer with [`Answer::Asked`].

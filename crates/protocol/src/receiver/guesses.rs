@@ -1,6 +1,6 @@
 //! The balance of guesses about new files. Wrong guesses cost reading, so the bytes of wrong guesses are bounded.
 
-/// Lengths in bytes of the files that were guessed about.
+/// Lengths in bytes of the files with guesses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
     open: u64,
@@ -12,8 +12,8 @@ pub(super) struct Guesses {
 const RIGHT_SHARE: u64 = 8;
 
 impl Guesses {
-    /// True if a file of `len` bytes may be guessed about, where `borne` bytes of wrong guesses are allowed. Each
-    /// byte of right guesses allows two more.
+    /// True if a guess about a file of `len` bytes may be made, where `borne` bytes of wrong guesses are allowed.
+    /// Each byte of right guesses allows two more.
     pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
         let borne = self.right.saturating_mul(2).saturating_add(borne);
         self.wrong.saturating_add(self.open).saturating_add(len) <= borne

@@ -175,7 +175,7 @@ impl Files {
         }
     }
 
-    /// Has a file sent whole: no old version is matched, so none stays open.
+    /// Requests a file whole. No old version is matched, so no old version stays open.
     fn match_nothing(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         incoming.how = How::Whole;
@@ -390,7 +390,7 @@ impl Files {
         self.give_back(cx, similar);
     }
 
-    /// Ends an attempt at a file, or the file, for the repeats, and queues files that no longer wait.
+    /// Tells the repeats that an attempt at a file, or the file, has ended. Queues files that no longer wait.
     fn end_repeat(
         &mut self,
         cx: &Context,

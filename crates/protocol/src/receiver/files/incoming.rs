@@ -177,8 +177,8 @@ impl Incoming {
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
 
-    /// True if the base of the old version is worth asking for: for whole files, above `least` bytes. A doubted match
-    /// has no base.
+    /// True if the base of the old version is worth asking for: for a file sent whole, only above `least` bytes. A
+    /// doubted match has no base.
     pub(super) fn may_hold_base(&self, least: u64) -> bool {
         let Candidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;

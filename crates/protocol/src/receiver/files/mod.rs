@@ -1,8 +1,8 @@
 //! Wanted files: when each is transferred, the data that it is matched against, and its attempts.
 //!
 //! ```text
-//! a candidate ──► (waits for the chart, or for a twin) ──► the queue ──► an attempt: Opening ──► Asked ──► Running
-//!     done: Settled                                           failed: Over ──► the next attempt, or Settled
+//! a candidate ──► (waits for the chart, or as a repeat) ──► the queue ──► an attempt: Opening ──► Asked ──► Running
+//!     done: Settled                                            failed: Over ──► the next attempt, or Settled
 //! ```
 
 mod attempts;

@@ -6,9 +6,10 @@
 //!     none is found          ──► the file is sent whole
 //! ```
 //!
-//! The chart is drawn a few thousand names at a time, as ordinary work, once the first such file appears. Files with an
-//! old version do not wait for the chart. Names below the listed directories are always looked at, as they were for the
-//! list. The number of other names is bounded by the bytes of wanted files (docs/decisions/0022).
+//! The chart is drawn a few thousand names at a time, as ordinary work, once the first file without an old version
+//! appears. Files with an old version do not wait for the chart. Names below the listed directories are always looked
+//! at, as they were for the list. The number of other names is bounded by the number of listed names and the bytes of
+//! wanted files (docs/decisions/0022).
 
 use std::collections::BTreeMap;
 

@@ -126,7 +126,7 @@ impl Queue {
         std::mem::take(&mut self.parked)
     }
 
-    /// Counts a parked file as under way again; with `has_more` room, the file waits for its turn.
+    /// Counts a parked file as under way again. If there `has_more` room, the file waits for room once more.
     pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
         self.active.add(candidate);
         if has_more {

@@ -5,8 +5,8 @@
 //!     another of that length ──────────────────────────► waits until then, and is matched against it by recipe
 //! ```
 //!
-//! A guess is never trusted: content that the first file lacks is sent, and all content is proven. A wrong guess costs a
-//! recipe, so the bytes of wrong guesses are bounded (docs/decisions/0028).
+//! A guess is never trusted: content that the first file lacks is sent, and all content is proven. A wrong guess
+//! costs a recipe, so the bytes of wrong guesses are bounded (docs/decisions/0028).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,7 +38,7 @@ enum First {
 /// Bytes of wrong guesses allowed.
 const WRONG_BYTES_BORNE: u64 = 256 << 20;
 
-/// True if a file of `len` bytes may be guessed about. The first guess is free, however long the file is.
+/// True if a guess about a file of `len` bytes may be made. The first guess is free, however long the file is.
 const fn have_room(guesses: &Guesses, len: u64) -> bool {
     guesses.are_free() || guesses.have_room(len, WRONG_BYTES_BORNE)
 }

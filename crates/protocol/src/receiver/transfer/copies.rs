@@ -33,7 +33,7 @@ pub(super) fn op_bytes(op: &DeltaOp) -> u64 {
     }
 }
 
-/// Returns the copies in the form that a driver makes.
+/// Returns the copies in the form that a driver takes.
 pub(super) fn copy_runs(ops: &[DeltaOp]) -> Vec<CopyRun> {
     let run = |op: &DeltaOp| match *op {
         DeltaOp::Copy { old, new_start } => Some(CopyRun { old, new_start }),

@@ -1,12 +1,13 @@
-//! Probes in long runs of missing chunks: few gaps show whether the old bytes in the run's place are of use.
+//! Probes in long runs of missing chunks: few gaps show if the old bytes in the run's place are of use.
 //!
-//! Sums of old bytes cost one byte for sixteen. If most of the old content was replaced or changed, no old block is found
-//! and all sums were sent for nothing. So for a long run a few short gaps are requested first, its *probes*, and the other
-//! gaps wait. Once a probe copied more from the old bytes than its sums cost, the whole run is sent as deltas. If no probe
-//! did, the run is sent as it is.
+//! Sums of old bytes cost one byte for sixteen. If most of the old content was replaced or changed, no old block is
+//! found and all sums were sent for nothing. So for a long run a few short gaps are requested first, its *probes*,
+//! and the other gaps wait. Once a probe copied more from the old bytes than its sums cost, the whole run is sent as
+//! deltas. If no probe did, the run is sent as it is.
 //!
-//! 1. The ends of a run are requested at once and prove nothing: their chunks hold some old bytes in any case. If few old
-//!    bytes lie between the neighbours, the last part is as long as these. An end where the run continues is left out.
+//! 1. The ends of a run are requested at once and prove nothing: their chunks hold some old bytes in any case. If few
+//!    old bytes lie between the neighbours, the last part is as long as these. An end where the run continues is left
+//!    out.
 //! 2. No other gap of this file or another waits for a probe.
 
 use std::collections::{HashMap, VecDeque};

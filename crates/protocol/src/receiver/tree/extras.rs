@@ -1,5 +1,5 @@
-//! Destination names that are not listed. They can be removed only once the list is complete, and may be millions: so they
-//! are stored in few bytes each, and removed some at a time.
+//! Destination names that are not listed. They can be removed only once the list is complete, and may be millions: so
+//! they are stored in few bytes each, and removed some at a time.
 //!
 //! ```text
 //! dir/old-1   0 9 "dir/old-1" 1

@@ -1,4 +1,5 @@
-//! Files of several names (`-H`): one name is brought over, and the other names are hard-linked to it.
+//! Files of several names (`-H`): the first suitable name is brought over (it leads), and the other names are
+//! hard-linked to the leader.
 //!
 //! ```text
 //! the first name told ──► leads: is decided as any other entry
@@ -8,11 +9,11 @@
 //! a leader that fails ──► the first waiting name leads
 //! ```
 //!
-//! Of names that are looked at together, the name leads whose local version is best: nothing is sent if one of them is up
-//! to date, whichever name is first in the list. The same holds if an alternate has one of the names.
+//! Of names that are looked at together, the name with the best local version leads: nothing is sent if any of them
+//! is up to date, whichever name is first in the list. Nothing is sent either if an alternate has one of the names.
 //!
-//! A name that cannot be linked is transferred by itself. The entry of each waiting name stays unsettled, so that its file
-//! may still be wanted, and the window bounds the number of waiting names.
+//! A name that cannot be linked is transferred by itself. The entry of each waiting name stays unsettled, so that its
+//! file may still be wanted, and the window bounds the number of waiting names.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The tree: listed entries, the entries in their places, the decision about each, and deletions.
 //!
 //! ```text
-//! Listing ──► Dirs: a section waits for its directory ──► Look ──► Entries: keep, make, link, clear, or want its content
+//! Listing ──► Dirs: a section waits for its directory ──► Look ──► Entries: keep, make, link, clear, or want content
 //! Tally   ──► Dirs: compare with the directory here: Tallied
 //! the list is complete, every entry settled ──► Deleting ──► directories get their times, flush, sources go
 //! ```
