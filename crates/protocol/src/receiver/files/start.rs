@@ -126,7 +126,7 @@ impl Files {
         }
         let old = &incoming.old;
         if map.is_some() {
-            // What other files of the run have of it would be looked for by length.
+            // A file with a data map shares no parts with other files of the run (docs/decisions/0066).
             cx.sources.end(file, None);
         }
         if how.0 == How::Recipe && !old.lens.is_empty() && (map.is_some() || old.has_holes) {
