@@ -20,13 +20,9 @@ from pathlib import Path
 AIM = (2.0, 3.0, 3.0)
 # Crates that nobody has rewritten yet, with the figures that they must not exceed. A crate leaves this table when it meets the aim.
 CEILINGS = {
-    "crates/carrier": (6.0, 10.0, 3.1),
-    "crates/cli": (7.1, 15.0, 6.2),
+    # Help texts are doc comments of options.
+    "crates/cli": (2.6, 3.0, 3.0),
     "crates/net": (8.3, 21.6, 13.2),
-    "crates/protocol": (7.8, 17.9, 4.8),
-    "crates/serve": (8.2, 18.9, 7.7),
-    "crates/store": (8.7, 25.2, 20.0),
-    "crates/store-local": (9.1, 27.1, 20.2),
 }
 # Ceilings of the workspace: functions that take a tuple, one-word types in percent, types that several files define in percent.
 TUPLES, ONE_WORD, SEVERAL = 236, 48, 14
