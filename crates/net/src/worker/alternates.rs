@@ -1,4 +1,5 @@
-//! The receiver's other trees: looked at, copied from, linked to, and searched for old versions of similar names.
+//! The alternate trees of the receiver. Files in these trees are compared, copied or linked into the destination, and
+//! searched for old versions with similar names.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,25 +11,25 @@ use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::lock::lock;
 
-/// Other trees; one that cannot be opened has nothing.
+/// Alternate trees (such as `--link-dest`). A tree that could not be opened is `None` and counts as empty.
 pub(crate) struct Alternates<S> {
     trees: Vec<Option<S>>,
     /// The directory that was searched last, of the destination and of each alternate.
     listed: Mutex<Option<(RelPath, Arc<Candidates>)>>,
 }
 
-/// A file of another name, held open.
+/// The path of a file with a similar name, and an open snapshot of that file.
 type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 
-/// A file of an alternate that is to be copied.
+/// A file of an alternate that is to be copied into the destination.
 pub(super) struct Beside<'a> {
     pub(super) path: &'a RelPath,
     pub(super) alternate: usize,
-    /// Its metadata, as it was seen: nothing else is copied.
+    /// Metadata of the file in the alternate, as seen earlier. The copy fails if the file differs by now.
     pub(super) is: &'a Meta,
     /// The metadata that the copy gets.
     pub(super) meta: &'a Meta,
-    /// The metadata of what stands in its place.
+    /// Metadata of the destination entry that the copy replaces.
     pub(super) seen: Option<&'a Meta>,
 }
 
@@ -37,7 +38,7 @@ impl<S: Store> Alternates<S> {
         Self { trees, listed: Mutex::default() }
     }
 
-    /// Looks at `path` in each.
+    /// Returns the metadata of `path` in each alternate.
     pub(super) fn look(&self, path: &RelPath) -> Vec<Option<Meta>> {
         let look = |tree: &Option<S>| tree.as_ref()?.look(path).ok()?;
         self.trees.iter().map(look).collect()
@@ -48,7 +49,7 @@ impl<S: Store> Alternates<S> {
         tree.ok_or_else(|| StoreError::Changed { path: path.clone() })
     }
 
-    /// Links `path` of `store` to what the alternate has there.
+    /// Links `path` of `store` to the entry at the same path in the alternate.
     pub(super) fn link(
         &self,
         store: &S,
@@ -75,7 +76,8 @@ impl<S: Store> Alternates<S> {
         rebuild.commit(Commit { meta, keep, replaces }).map(drop)
     }
 
-    /// Old versions of `path` that are not in place: that of the alternate, or one of a similar name, and that name.
+    /// Opens old versions of `path` outside its own place: the version in the alternate, or else a file with a
+    /// similar name, together with the path of that file.
     pub(super) fn open(
         &self,
         store: &S,

@@ -1,9 +1,9 @@
-//! Sums of blocks of bases: without reading a file, they tell which of its changed blocks the base has elsewhere
-//! (docs/decisions/0060).
+//! Sums of the blocks of bases. With these sums the sender finds, without reading a file, which of its changed blocks
+//! the base holds at another offset (docs/decisions/0060).
 //!
-//! A table has the sums of the blocks of one version. Later bases that were made from this version refer to the same table;
-//! the note of each base has the ranges that differ from the table. So a sync that changes little writes no table. Once
-//! too much differs, a new table is made.
+//! A table holds the sums of the blocks of one version. Later bases that were made from this version refer to the
+//! same table; the note of each base lists the ranges that differ from the table. So a sync that changes little
+//! writes no table. Once too much differs, a new table is made.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,17 +16,18 @@ use deltic_protocol::known::Changed;
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, MAX_MOVED_RUNS};
 use deltic_store::{BaseNote, Extents, FactStore, Snapshot};
 
-/// Least share of a file that must have changed before it is asked where that was: a table has a share of this order,
-/// so it would be read for as little.
+/// Divisor: moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has a size
+/// of about this share of the file, so reading the table would not pay for less.
 const FEW_SHARE: u64 = 1024;
-/// A table is made anew where more than this share of the file is not that of its version.
+/// Divisor: a table is made anew if more than `len / OLD_SHARE` bytes of the file differ from the table's version.
 const OLD_SHARE: u64 = 16;
-/// Ranges that are noted as others at most.
+/// Most ranges that a note may list as different from the table.
 const MAX_OTHERS: usize = 1 << 14;
-/// Bytes of a file whose sums are asked for at once: of SHA-256 they take eight megabytes.
+/// Bytes of a file whose sums are requested at once. SHA-256 sums of a window take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// Most bytes of memory for tables, of all sessions of this process together: two of the longest files and their index.
+/// Most bytes of memory for the tables of all sessions of this process together: room for two of the longest files
+/// and their index.
 const MAX_BYTES: u64 = 160 << 20;
 /// Bytes of a block in a table in memory.
 const ROW_BYTES: u64 = 16;
@@ -36,12 +37,12 @@ const INDEX_BYTES: u64 = 8 << 20;
 /// A reservation of memory for tables, which ends when this value is dropped.
 struct Room(u64);
 
-/// Bytes that are reserved.
+/// Reserved bytes.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 impl Room {
-    /// Reserves memory for tables of files of so many bytes together. `None` if other sessions have reserved the memory:
-    /// then moved blocks are not looked for.
+    /// Reserves memory for tables of files with `file_bytes` bytes together. Returns `None` if other sessions have
+    /// reserved the memory; moved blocks are then not searched.
     fn take(file_bytes: u64) -> Option<Self> {
         let bytes = file_bytes / u64::from(CHANGED_BLOCK_BYTES) * ROW_BYTES + INDEX_BYTES;
         let more = |taken: u64| taken.checked_add(bytes).filter(|all| *all <= MAX_BYTES);
@@ -55,49 +56,49 @@ impl Drop for Room {
     }
 }
 
-/// The table that has the sums of a base.
+/// A note that names the table with the sums of a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SumsNote {
     /// Name of the table, which is random.
     pub(super) table: Digest,
-    /// Ranges whose sums in the table are not of this base, encoded.
+    /// Encoded ranges of the base that differ from the table.
     others: Vec<u8>,
 }
 
 impl SumsNote {
-    /// The note that is kept about `base`.
+    /// Returns the stored note about `base`.
     pub(super) fn find(facts: &dyn FactStore, base: &Digest) -> Option<Self> {
         let note = facts.base_note(BaseNote::Sums, base)?;
         let (table, others) = note.split_first_chunk()?;
         Some(Self { table: Digest::from_bytes(*table), others: others.to_vec() })
     }
 
-    /// Keeps this note about `base`.
+    /// Stores this note about `base`.
     pub(super) fn keep(&self, facts: &dyn FactStore, base: &Digest) {
         let note = [&self.table.as_bytes()[..], &self.others].concat();
         facts.keep_base_note(BaseNote::Sums, base, note);
     }
 }
 
-/// Decides which kinds of sums prove that blocks are equal.
+/// Decides which kinds of stored sums prove that blocks are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deciding {
-    /// The user trusts both stores.
+    /// True if the user trusts the sums of both stores.
     pub(super) trusts: bool,
 }
 
-/// A base, as it is noted.
+/// A base and the notes about it.
 pub(super) struct Base<'a> {
     pub(super) kept: &'a dyn FactStore,
-    /// The table that has its sums.
+    /// Names the table with the sums of the base.
     pub(super) note: Option<&'a SumsNote>,
-    /// Its length in bytes.
+    /// Length of the base in bytes.
     pub(super) len: u64,
 }
 
 impl Deciding {
-    /// The kind of the sums that decide for this version: a hash does, and sums of 64 bits where the user trusts both
-    /// stores.
+    /// Returns the kind of the sums that prove equality for this version: hashes always, and sums of 64 bits if the
+    /// user trusts both stores.
     pub(super) fn kind(self, snapshot: &impl Snapshot) -> Option<SumKind> {
         snapshot.sum_kind().filter(|kind| match kind.strength() {
             SumStrength::Proof => true,
@@ -106,8 +107,9 @@ impl Deciding {
         })
     }
 
-    /// The parts of these ranges of a version that are no blocks of a base, and the runs that the base has elsewhere.
-    /// All outside of the ranges is that of the base. Else, why nobody knows.
+    /// Returns the parts of `ranges` that match no block of the base, and the runs of blocks that the base holds at
+    /// another offset. Bytes outside of `ranges` are equal to the base. Errors: the reason why the moved blocks are
+    /// not known.
     pub(super) fn moved(
         self,
         snapshot: &impl Snapshot,
@@ -132,7 +134,7 @@ impl Deciding {
         told(ranges, &runs, of_base.block_bytes()).ok_or("too many pieces of it moved")
     }
 
-    /// Why no sums of this version decide.
+    /// Returns the reason why the sums of this version do not prove equality.
     fn lack(self, snapshot: &impl Snapshot) -> &'static str {
         match snapshot.sum_kind().map(SumKind::strength) {
             None => "its file system keeps no sums of blocks",
@@ -142,7 +144,8 @@ impl Deciding {
     }
 }
 
-/// The sums of this kind that a base still has of its table, if that is no longer than the room for it.
+/// Returns the table of a base without the ranges that differ from the base. Returns `None` if the table is longer
+/// than `room`, is missing, or holds another kind of sums.
 fn table(
     (kept, note): (&dyn FactStore, &SumsNote),
     kind: SumKind,
@@ -158,8 +161,8 @@ fn table(
     Some(table)
 }
 
-/// Runs as they are told, and what is left of the ranges that they are of. `None` where they are too many, or of no
-/// whole blocks.
+/// Converts found runs into a message: the moved runs, and the parts of `ranges` outside of all runs. Returns `None`
+/// if there are too many runs, or the block size is no multiple of [`CHANGED_BLOCK_BYTES`].
 fn told(ranges: &[Range<u64>], runs: &[MovedRun], block: u32) -> Option<Changed> {
     let each = block.is_multiple_of(CHANGED_BLOCK_BYTES).then_some(block / CHANGED_BLOCK_BYTES)?;
     let has_moved = runs.iter().filter(|run| run.to != run.from);
@@ -174,7 +177,7 @@ fn told(ranges: &[Range<u64>], runs: &[MovedRun], block: u32) -> Option<Changed>
     is_little.then(|| Changed { ranges: without(ranges, known), moved })
 }
 
-/// Parts of ranges that are not known; both ascend.
+/// Returns the parts of `ranges` that lie outside of `known`. Both arguments ascend.
 fn without(ranges: &[Range<u64>], known: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let (mut rest, mut known) = (Vec::new(), known.peekable());
     for range in ranges {
@@ -193,7 +196,7 @@ fn without(ranges: &[Range<u64>], known: impl Iterator<Item = Range<u64>>) -> Ve
     rest
 }
 
-/// Calls `take` with the sums of ranges, in windows. `None` where the store does not tell.
+/// Calls `take` with the sums of each range, window by window. Returns `None` if the store does not supply sums.
 fn each_window(
     snapshot: &impl Snapshot,
     ranges: &[Range<u64>],
@@ -216,8 +219,8 @@ fn each_window(
     Some(())
 }
 
-/// Notes the table that has the sums of the version that was just sent: that of its base, but for what has changed
-/// since. If there is none one is made, of a version that did not change while it was read since it had these extents.
+/// Returns the note that names the table for the version just sent: `of_base` if given, else a new table. A new table
+/// covers only bytes that stayed at the same place on the disk since `extents` were read.
 pub(super) fn note(
     (deciding, kept): (Deciding, &dyn FactStore),
     (snapshot, extents): (&impl Snapshot, &Extents),
@@ -227,7 +230,7 @@ pub(super) fn note(
     if of_base.is_some() {
         return of_base;
     }
-    // The table, and the same as it is written.
+    // Room for the table and for its encoded copy.
     let _room = Room::take(extents.len().saturating_mul(2))?;
     let sums = made(snapshot, kind, extents)?;
     let mut name = [0; 32];
@@ -237,16 +240,16 @@ pub(super) fn note(
     Some(SumsNote { table, others: Vec::new() })
 }
 
-/// The note of a base, as one of a version in which these ranges are others. `None` where too little is left of the
-/// table.
+/// Turns the note of a base into the note of a version that differs from the base in `ranges`. Returns `None` if too
+/// little of the table is still valid.
 pub(super) fn carried(note: SumsNote, ranges: &[Range<u64>], len: u64) -> Option<SumsNote> {
     let others = joined(&decode(&note.others)?, ranges);
     let is_good = bytes_of(&others) <= len / OLD_SHARE && others.len() <= MAX_OTHERS;
     is_good.then(|| SumsNote { others: encode(&others), ..note })
 }
 
-/// The sums of a version which was read since it had these extents. Of what lies elsewhere by now nobody knows whether
-/// it was read before or after: that is not known.
+/// Returns the sums of a version that was read after `extents` were taken. Ranges that changed their place on the
+/// disk since then are left out: their sums may be those of older or of newer bytes.
 fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<KeptSums> {
     let (len, mut key, mut sums) = (extents.len(), [0; 32], None::<KeptSums>);
     if len / u64::from(CHANGED_BLOCK_BYTES) > MAX_BLOCKS as u64 {
@@ -263,7 +266,7 @@ fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<Ke
     Some(sums)
 }
 
-/// All of two lists of ranges that ascend.
+/// Returns the union of two lists of ranges, sorted and merged.
 fn joined(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut all: Vec<_> = one.iter().chain(other).cloned().collect();
     all.sort_unstable_by_key(|range| range.start);
@@ -277,7 +280,7 @@ fn joined(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     joined
 }
 
-/// Ranges as they are noted: how far each is behind the last, and how long it is.
+/// Encodes ranges: for each range, the distance from the end of the previous range, then the length.
 fn encode(ranges: &[Range<u64>]) -> Vec<u8> {
     let (mut bytes, mut end) = (Vec::new(), 0);
     for range in ranges {

@@ -1,5 +1,5 @@
-//! Bases: versions that both ends have, and call by one digest. A sender that noted where the bytes of a base lay on its disk
-//! sees which ranges of the file changed since, without reading the file (docs/decisions/0037).
+//! Bases: versions that both ends have, and identify by the same digest. A sender that noted the extents of a base on
+//! its disk sees which ranges of the file changed since, without reading the file (docs/decisions/0037).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,23 +17,23 @@ use crate::lock::lock;
 use crate::old_sums::OldSums;
 use crate::reasons::{Reason, Reasons};
 
-/// If at most one part in so many of a file changed, only the changed ranges are sent. Of a larger change, a recipe may find
-/// that bytes only moved.
+/// Divisor: only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger
+/// change, a recipe may find that bytes only moved.
 const LEAST_SHARE: u64 = 4;
 
-/// The bases that are known.
+/// The known bases, and the files that are being sent or confirmed.
 #[derive(Debug)]
 pub(super) struct Bases {
     facts: Arc<dyn FactStore>,
-    /// Told of each file that is sent.
+    /// Receives the reason why each sent file is read whole or not.
     reasons: Option<Reasons>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
-    /// Files whose content is that of the new version, and which get its metadata next.
+    /// Files whose content already equals the new version, and whose metadata is set next.
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
-    /// Knows bases that no earlier run noted.
+    /// Source of bases that no earlier run noted.
     old_sums: Option<Arc<dyn OldSums>>,
-    /// The sums of blocks that prove equality.
+    /// Decides which sums of blocks prove equality.
     deciding: Deciding,
 }
 
@@ -41,21 +41,21 @@ pub(super) struct Bases {
 #[derive(Debug)]
 struct Sending {
     extents: Extents,
-    /// The base that it goes by, and the one before that.
+    /// The base that the file is compared with, and the base before that.
     since: Option<Since>,
 }
 
-/// The base that a file goes by.
+/// The base that a file is compared with.
 #[derive(Debug)]
 struct Since {
     base: Digest,
-    /// The one before it.
+    /// The base that preceded `base`.
     before: Option<Digest>,
-    /// The tables that have its sums, and those of the version that is sent.
+    /// The notes that name the tables with sums: of the base, and of the version that is sent.
     sums: [Option<SumsNote>; 2],
 }
 
-/// A note of a sender about a base.
+/// The stored note of a sender about a base.
 struct Noted {
     /// The extents of the base.
     extents: Extents,
@@ -76,11 +76,11 @@ impl Noted {
     }
 }
 
-/// Stands in a note for no base.
+/// Placeholder in a note for a missing earlier base.
 const NO_BASE: Digest = Digest::from_bytes([0; 32]);
 
 impl Bases {
-    /// Bases that are kept in `facts`; `old_sums` knows bases besides.
+    /// Returns bases that are stored in `facts`; `old_sums` supplies further bases.
     pub(super) fn new(
         facts: Arc<dyn FactStore>,
         options: &Options,
@@ -96,24 +96,24 @@ impl Bases {
         }
     }
 
-    /// Tells `reasons` why each file is read whole, or not.
+    /// Reports to `reasons` why each file is read whole or not.
     pub(super) fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { reasons, ..self }
     }
 
-    /// True if bases are kept, of files longer than [`LARGE_FILE_BYTES`].
+    /// True if the store keeps bases (of files longer than [`LARGE_FILE_BYTES`]).
     pub(super) fn may_be_kept(&self) -> bool {
         self.facts.keeps_bases()
     }
 
-    /// The facts, if they have bases of files of this length.
+    /// Returns the facts, if bases of files of `len` bytes are kept.
     fn kept(&self, len: u64) -> Option<&dyn FactStore> {
         (len > LARGE_FILE_BYTES && self.facts.keeps_bases()).then_some(&*self.facts)
     }
 
-    /// Differences of a file that is to be sent from `base`, if they are known and are not too much of it. Where the
-    /// other end `can_copy` what the base has elsewhere, that is told as such. What the file's store says of it is kept
-    /// until it is [sent](Self::sent).
+    /// Returns the differences between `base` and a file that is about to be sent, if they are known and few enough.
+    /// If the other end `can_copy` blocks that the base holds at another offset, moved blocks are listed as such. The
+    /// extents of the file are remembered until [`sent`](Self::sent).
     pub(super) fn begin(
         &self,
         handle: Handle,
@@ -125,7 +125,7 @@ impl Bases {
         if kept.is_none() && (self.old_sums.is_none() || base.is_none()) {
             return None;
         }
-        // Without them it goes as any other. What changed meanwhile will be tried again.
+        // A file without extents is sent like any other file. A file that changed meanwhile is tried again.
         let extents = snapshot.extents().ok()?;
         let found = match (&extents, base) {
             (None, _) => Err(Reason::NoFacts(
@@ -152,7 +152,7 @@ impl Bases {
         changed
     }
 
-    /// Differences from `base`, or why they are not known, or of no use.
+    /// Returns the differences from `base`. Errors: the reason why the differences are unknown or too large.
     fn since(
         &self,
         kept: Option<&dyn FactStore>,
@@ -161,7 +161,7 @@ impl Bases {
     ) -> Result<(Changed, Since), Reason> {
         let (old, before) = self.noted(kept, base).ok_or(Reason::ForgottenBase)?;
         let changed = now.changed_since(&old);
-        // Of a file system that was mounted anew only sums tell.
+        // On a file system that was mounted anew, only sums show which ranges changed.
         let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
         let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
         let note = kept.filter(|_| decides).and_then(|kept| SumsNote::find(kept, base));
@@ -181,14 +181,14 @@ impl Bases {
             Err(why) => why,
         };
         let changed = Changed { ranges: changed.ok_or(Reason::NewMount)?, moved: Vec::new() };
-        // What is read from far away costs more than what a recipe could save.
+        // Reading from a far source costs more than a recipe could save.
         match self.old_sums.is_some() || is_little(&changed) {
             true => Ok((changed, since)),
             false => Err(Reason::MuchChanged(why)),
         }
     }
 
-    /// The extents of a base, and the base that it was made of.
+    /// Returns the extents of a base, and the base before it.
     fn noted(
         &self,
         kept: Option<&dyn FactStore>,
@@ -201,7 +201,7 @@ impl Bases {
         Some((extents, before))
     }
 
-    /// Notes that a file was sent as the base that is called so.
+    /// Notes that the sent file is `base` from now on.
     pub(super) fn sent(&self, handle: Handle, snapshot: &impl Snapshot, base: &Digest) {
         let sending = lock(&self.sending).remove(&handle);
         let kept = self.kept(snapshot.meta().len);
@@ -220,7 +220,7 @@ impl Bases {
             None => base_sums::note(deciding, (snapshot, extents), next),
         };
         noted.iter().for_each(|noted| noted.keep(kept, base));
-        // The receiver has the last one still if it does not get this far.
+        // If this session breaks off, the receiver still has `since.base`. Only the base before that is forgotten.
         if let Some(last) = last {
             let gone = SumsNote::find(kept, &last).map(|note| note.table);
             kept.forget_base_note(BaseNote::Extents, &last);
@@ -231,31 +231,31 @@ impl Bases {
         }
     }
 
-    /// Forgets what is known of a file that is not sent any more.
+    /// Forgets the extents of a file that is no longer sent.
     pub(super) fn drop_sending(&self, handle: Handle) {
         lock(&self.sending).remove(&handle);
     }
 
-    /// The base that the old version at a path is.
+    /// Returns the base that is identical to the old version at `path`.
     pub(super) fn held(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
         let kept = self.kept(old.meta().len);
         let held = kept.and_then(|kept| kept.base(&old.identity()?));
         let Some(sums) = &self.old_sums else { return held };
-        // Both ends keep their notes in one place.
+        // Both ends keep their notes in one place, so the sender's note can be checked here.
         let is_noted = |base: &Digest| {
             kept.is_some_and(|kept| kept.base_note(BaseNote::Extents, base).is_some())
         };
         held.filter(is_noted).or_else(|| sums.base(path, old))
     }
 
-    /// Notes that a version that was put in place is `base`.
+    /// Notes that the committed version is `base`.
     pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
         if let Some(kept) = self.kept(version.version().len) {
             kept.note_base(version, base);
         }
     }
 
-    /// Notes that the file at a path is `base`; the file may still get other times.
+    /// Notes that the file at `path` is `base`; the times of the file may still change.
     pub(super) fn confirm(&self, path: &RelPath, old: &impl Snapshot, base: &Digest) {
         if let (Some(kept), Some(version)) = (self.kept(old.meta().len), old.identity()) {
             let settled = SettledVersion::written(version, kept.now());
@@ -264,7 +264,7 @@ impl Bases {
         }
     }
 
-    /// Takes what was [confirmed](Self::confirm) of the file at a path, if that is still to get its times.
+    /// Takes the entry of a [confirmed](Self::confirm) file whose times are about to be set.
     pub(super) fn take_confirmed(&self, path: &RelPath) -> Option<(Version, Digest)> {
         lock(&self.confirmed).remove(path)
     }

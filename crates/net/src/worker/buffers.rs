@@ -1,18 +1,18 @@
-//! Buffers for bytes that are read.
+//! Buffers for bytes that are read from files.
 
 use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// Buffers that outlive the work that used them, so that segments are not allocated anew each time. As many are kept
-/// as were ever in use at once, which the pool bounds.
+/// Buffers that are reused, so that segments are not allocated anew each time. The number of kept buffers is the most
+/// that were ever in use at once, which the pool bounds.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// Calls `with` a buffer of `len` bytes, whose content is arbitrary. It begins where a page does: the kernel copies
-    /// a third faster where both sides lie the same in their pages than where it writes a little ahead of what it
-    /// reads.
+    /// Calls `with` with a buffer of `len` bytes of arbitrary content. The buffer begins at a page boundary: the
+    /// kernel copies a third faster if source and target have the same offset in their pages than if the target lies
+    /// a little ahead.
     pub(super) fn with<T>(&self, len: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut buffer = lock(&self.0).pop().unwrap_or_default();
         if buffer.len() < len + PAGE_BYTES {
@@ -25,5 +25,5 @@ impl Buffers {
     }
 }
 
-/// A page of memory on most machines.
+/// Bytes of a memory page on most machines.
 const PAGE_BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! The receiver's work: look, index old, copy, write, commit.
+//! The receiver's work: looks at entries, indexes old versions, copies, writes and commits.
 
 mod closing;
 mod found;
@@ -39,7 +39,7 @@ use found::Found;
 use parting::DeferredDrop;
 use slot::{Site, Slot, Sought};
 
-/// The session that a receiver works for.
+/// The terms, options and accounts of a receiver's session.
 pub(crate) struct Asked<'a> {
     pub(crate) terms: Terms,
     pub(crate) options: &'a Options,
@@ -57,11 +57,12 @@ pub(crate) struct DestinationWorker<S: Store> {
     moves: Moves,
     keep: Keep,
     owners: Owners,
-    /// The key of directory digests, and what they cover.
+    /// The key of directory digests, and the attributes that the digests cover.
     tallied: (DirDigestKey, ComparedAttributes),
     found: Found,
     agreed: Agreed,
-    /// True if an interrupted transfer may go on; strategies of the papers begin anew.
+    /// True if notes of an interrupted transfer are kept, so that the transfer can be resumed. The published
+    /// strategies start anew.
     keeps_notes: bool,
     user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
@@ -80,7 +81,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 
     fn describe(&self, change: &mut Change) {
-        // Until then another version is in its place.
+        // In a dry run, or until delayed updates are put in place, the destination holds another version.
         if !self.options.dry_run && !self.options.writing.delay {
             self.kept.digests.describe(&self.store, change, &self.buffers);
         }
@@ -97,11 +98,11 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 Cost::Heavy
             }
             Work::Ask(_) => Cost::Ask,
-            // So many names take their time.
+            // Listing this many names takes long.
             Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
             Work::Digest { .. } | Work::View { .. } => Cost::Heavy,
-            // Whatever the store makes durable; where it does not, there is nothing to wait for.
+            // These steps wait for the disk only if the store makes changes durable.
             Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
                 if self.options.durable =>
             {
@@ -177,7 +178,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 other => unreachable!("{other:?} may not join"),
             }
         }
-        // They are all of one kind.
+        // Works that [may join](Self::may_join) are of one kind, so one of both lists is empty.
         let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
         let gone = self.store.remove_all(&names).into_iter();
         replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
@@ -216,7 +217,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 }
 
-/// The metadata that the options name.
+/// Returns the metadata that the options tell the store to keep.
 const fn kept(options: &Options) -> Keep {
     let Options { modes, times, metadata, .. } = options;
     Keep {
@@ -234,10 +235,11 @@ fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
-/// The names that went, and why others stayed. A name that is gone already is no trouble.
+/// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is no
+/// trouble.
 fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
     let trouble = |error: &StoreError| match error {
-        // In rsync's words, which have the name as it is.
+        // These messages are rsync's, which show the name as it is.
         StoreError::Protected { path } | StoreError::Refilled { path } => {
             Trouble::about(TroubleKind::Skipped, path, error.to_string())
         }
@@ -254,10 +256,9 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
 }
 
 impl<S: Store> DestinationWorker<S> {
-    /// Starts a worker that changes `store`; `share` has what is freed slowly done.
+    /// Starts a worker that changes `store`. Values that are slow to free are dropped on a thread of `share`.
     ///
-    /// # Errors
-    /// [`SyncError`] where the options name owners whom nobody knows here.
+    /// # Errors [`SyncError`] if the options name users or groups that do not exist on this machine.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
@@ -283,17 +284,17 @@ impl<S: Store> DestinationWorker<S> {
         })
     }
 
-    /// The same, with what is known of files.
+    /// Returns this worker with the facts that earlier runs kept about files.
     pub(crate) fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
     }
 
-    /// Asks this user.
+    /// Returns this worker with `user`, the user that answers questions.
     pub(crate) fn with_user(self, user: User) -> Self {
         Self { user, ..self }
     }
 
-    /// Looks at names and contents, and changes nothing.
+    /// Does work that only looks at names and contents.
     fn see(&self, work: Work) -> Answer {
         match work {
             Work::Look { paths, dirs, alike, users, groups } => {
@@ -328,7 +329,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Changes names and metadata.
+    /// Does work that changes names or metadata.
     fn change(&self, work: Work) -> Answer {
         match work {
             Work::LinkBeside { path, alternate, is, seen } => {
@@ -371,7 +372,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Reads old versions and fills new ones.
+    /// Does work that reads old versions or fills new ones.
     fn fill_in(&self, work: Work) -> Answer {
         match work {
             Work::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
@@ -436,7 +437,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Looks at `paths`; a symlink to a directory that is one of `dirs` is that directory.
+    /// Looks at `paths`. A symlink to a directory counts as this directory if its path is one of `dirs`.
     fn look(
         &self,
         paths: &[RelPath],
@@ -447,14 +448,15 @@ impl<S: Store> DestinationWorker<S> {
             Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
                 self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
             }
-            // A dry run makes no directory of the link that is on the way; all else fails there.
+            // A symlink on the path leads outside. A dry run does not replace this link by a directory, so the entry
+            // counts as missing; any other run fails there.
             Err(StoreError::OutsideRoot { .. }) => Ok(None),
             found => found,
         });
         found.map(|found| found.map_err(|error| failed(&error))).collect()
     }
 
-    /// Makes `path` another name of `leader`, if that is still of the kind that was put there.
+    /// Makes `path` a hard link to `leader`, if `leader` still has the kind that was committed.
     fn link(
         &self,
         path: &RelPath,
@@ -469,7 +471,7 @@ impl<S: Store> DestinationWorker<S> {
         self.store.link(path, Link { from: &self.store, at: leader, is: &is, seen })
     }
 
-    /// Takes for done what another run did meanwhile, as `is_done` says.
+    /// Turns a conflict into success if another run has meanwhile done the same, as `is_done` tells.
     fn unless<T: Default>(
         &self,
         result: Result<T, StoreError>,
@@ -481,19 +483,19 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// True if `path` holds what `meta` says by now.
+    /// True if the entry at `path` already has the metadata `meta`.
     fn is_there(&self, path: &RelPath, meta: &Meta) -> bool {
         let is = self.store.look(path).ok().flatten();
         is.is_some_and(|is| receiver::is_there(&self.options, meta, &is))
     }
 
-    /// True if both are names of one file.
+    /// True if both paths are hard links to the same file.
     fn are_one(&self, path: &RelPath, leader: &RelPath) -> bool {
         let inode = |path| self.store.look(path).ok()??.linked()?.inode();
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 
-    /// The metadata that is carried over, if any.
+    /// Returns the metadata that entries keep when they carry as much as `carries` says.
     fn kept(&self, carries: Carries) -> Keep {
         match carries {
             Carries::Nothing => Keep::default(),
@@ -506,7 +508,7 @@ impl<S: Store> DestinationWorker<S> {
         Arc::clone(lock(&self.slots).entry(handle).or_default())
     }
 
-    /// Does some of the filling of a new version.
+    /// Opens the staged file of a new version and calls `fill` to write a part of it.
     fn fill<T>(
         &self,
         (handle, path, new): (Handle, &RelPath, New),
@@ -522,7 +524,7 @@ fn unproven(path: &RelPath) -> Setback {
     Setback { trouble: Trouble::at(TroubleKind::Failed, path, words), then: Then::Retry }
 }
 
-/// An old version is not what it was when it was opened.
+/// Returns the setback for an old version that became shorter since it was opened.
 fn shrunk() -> Setback {
     let message = "an old version is shorter than it was";
     Setback { trouble: Trouble::new(TroubleKind::Failed, message), then: Then::Retry }

@@ -1,4 +1,4 @@
-//! Digests of whole files: taken by reading them, or known from an earlier run.
+//! Digests of whole files: computed by reading a file, or known from an earlier run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,28 +26,28 @@ use super::trusted;
 use crate::lock::lock;
 use crate::old_sums::OldSums;
 
-/// The longest file that is read only to show its digest, in bytes: the run waits meanwhile.
+/// Longest file in bytes that is read only to show its digest; the run waits meanwhile.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 
-/// Takes digests of files, and keeps them for later runs.
+/// Computes digests of files, and keeps digests for later runs.
 #[derive(Debug)]
 pub(super) struct Digests {
     facts: Arc<dyn FactStore>,
-    /// Digests that were noted longer ago count as unknown.
+    /// Digests noted longer ago than this count as unknown.
     max_age: Option<Duration>,
-    /// True if contents are compared, so the next run asks for the digest of each file that is sent.
+    /// True if contents are compared: the next run then asks for the digest of each sent file.
     compares: bool,
     /// True if each change is reported with the digest of its file.
     tells: bool,
-    /// Files under way at the sender.
+    /// Files that the sender is sending.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
-    /// Contents are named by stored sums of this kind instead of digests. Such names are not kept.
+    /// Kind of stored sums that name contents instead of digests. These names are not kept.
     trusted: Option<TrustedSums>,
-    /// Names contents by sums; both ends ask for such a name before they read a file.
+    /// Supplies names of contents by sums. Both ends ask for such a name before they read a file.
     by_sums: Option<Arc<dyn OldSums>>,
 }
 
-/// Which digests an answer is of use with.
+/// Tells if an answer is of use only with all digests, or with any of them.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
@@ -61,7 +61,7 @@ struct Sending {
     digest: Mutex<DigestInOrder>,
 }
 
-/// Lists a directory, or the rest of one; with the versions of its files, where contents are `compared`.
+/// Lists a directory, or the `rest` of a listing. The listing includes file versions if contents are `compared`.
 pub(super) fn list<T: Tree>(
     tree: &T,
     dir: &RelPath,
@@ -76,7 +76,7 @@ pub(super) fn list<T: Tree>(
 }
 
 impl Digests {
-    /// Digests that are kept in `facts`, unless contents are named by sums.
+    /// Returns digests that are kept in `facts`, unless sums name contents.
     pub(super) fn new(facts: Arc<dyn FactStore>, options: &Options) -> Self {
         let trusted = options.compare.trusted.filter(|_| options.checksum);
         let facts = if trusted.is_some() { Arc::new(NoFacts) } else { facts };
@@ -91,7 +91,7 @@ impl Digests {
         }
     }
 
-    /// The same where contents are compared by sums, for files that have sums.
+    /// Returns these digests, with `by_sums` naming the contents of files that have sums.
     pub(super) fn with_sums(self, by_sums: Option<Arc<dyn OldSums>>) -> Self {
         Self { by_sums, ..self }
     }
@@ -101,12 +101,12 @@ impl Digests {
         self.by_sums.is_some() || self.trusted.is_some()
     }
 
-    /// True if a sender takes the digest of what it sends whole.
+    /// True if a sender computes the digest of each file that is sent whole.
     const fn hashes_sent(&self) -> bool {
         self.compares || self.tells
     }
 
-    /// Begins the digest of a file that is sent, unless it is known already or the next run has no use for it.
+    /// Begins the digest of a file that is sent, unless the digest is known or the next run has no use for it.
     pub(super) fn begin(&self, handle: Handle, how: How, snapshot: &impl Snapshot) {
         let is_taken = match how {
             How::Whole => self.hashes_sent(),
@@ -119,7 +119,7 @@ impl Digests {
         }
     }
 
-    /// Takes a block of a file that is sent.
+    /// Adds a block of a file that is sent to its digest.
     pub(super) fn push(
         &self,
         handle: Handle,
@@ -134,7 +134,7 @@ impl Digests {
         sending.map_or(Ok(()), |sending| lock(&sending.digest).push(start, bytes, read))
     }
 
-    /// Notes the digest of a file that was sent and did not change: the one that was `taken`, or that of its blocks.
+    /// Notes the digest of a file that was sent and did not change: `taken` if given, else the digest of its blocks.
     pub(super) fn note_sent(
         &self,
         handle: Handle,
@@ -148,14 +148,14 @@ impl Digests {
         }
     }
 
-    /// Notes the digest of a small file that was read from `begun` on, if what is sent is hashed.
+    /// Notes the digest of a small file that was read since `begun`, if sent files are hashed.
     pub(super) fn note_small(&self, snapshot: &impl Snapshot, begun: Moment, bytes: &[u8]) {
         if self.hashes_sent() && !bytes.is_empty() && self.is_unknown(snapshot) {
             self.note(snapshot, begun, &FileDigest::of(bytes));
         }
     }
 
-    /// Forgets a file that was not sent to its end.
+    /// Forgets a file whose sending was broken off.
     pub(super) fn drop_sending(&self, handle: Handle) {
         lock(&self.sending).remove(&handle);
     }
@@ -166,7 +166,7 @@ impl Digests {
         version.is_some_and(|version| self.find(version).is_none())
     }
 
-    /// The version of a file, if digests are kept.
+    /// Returns the version of a file, if digests are kept.
     fn version_of(&self, file: &impl Snapshot) -> Option<Version> {
         self.are_kept().then(|| file.identity()).flatten()
     }
@@ -176,7 +176,7 @@ impl Digests {
         self.facts.keeps_digests()
     }
 
-    /// Notes the digest of a file that was read from `begun` on.
+    /// Notes the digest of a file that was read since `begun`.
     fn note(&self, snapshot: &impl Snapshot, begun: Moment, digest: &Digest) {
         if let Some(version) = self.version_of(snapshot) {
             self.note_read(version, begun, digest);
@@ -189,13 +189,13 @@ impl Digests {
         }
     }
 
-    /// Notes the digests of versions.
+    /// Notes digests of versions.
     pub(super) fn note_all(&self, notes: &[(SettledVersion, Digest)]) {
         self.facts.note_digests(notes);
     }
 
-    /// The digest of each of these files, or what it is called by sums; none where one cannot be read, or changed
-    /// meanwhile.
+    /// Returns for each path the digest of its file, or the name that sums give its content. Returns `None` for files
+    /// that cannot be read or changed meanwhile.
     pub(super) fn of<T: Tree>(
         &self,
         tree: &T,
@@ -224,7 +224,7 @@ impl Digests {
         digests
     }
 
-    /// The name that `sums` gives the content of a file, else its digest.
+    /// Returns the name that `sums` gives to the content of a file, else its digest.
     fn content(
         &self,
         sums: &dyn OldSums,
@@ -241,7 +241,7 @@ impl Digests {
         }
     }
 
-    /// Adds the digest of the file to a change, if digests are asked for and the digest is known. Where contents are
+    /// Adds the digest of the file to `change`, if digests are reported and the digest is known. If contents are
     /// compared, a short file is read for its digest.
     pub(super) fn describe<T: Tree>(&self, tree: &T, change: &mut Change, buffers: &Buffers) {
         let came = matches!(change.action, Action::Created | Action::Updated);
@@ -260,8 +260,8 @@ impl Digests {
         };
     }
 
-    /// The digests of contents that a directory digest covers: none if contents are not compared, else one for each entry.
-    /// `None` if a digest is unknown.
+    /// Returns the content digests that a directory digest covers: an empty list if contents are not compared, else
+    /// an item for each entry. Returns `None` if a digest is unknown.
     pub(super) fn compared(
         &self,
         listing: &Listing,
@@ -270,8 +270,8 @@ impl Digests {
         if compared.contents { self.known(listing) } else { Some(Vec::new()) }
     }
 
-    /// For each entry of a listing with versions its digest, if the entry is a file that is not empty. `None` if one of
-    /// these digests is unknown.
+    /// Returns for each entry of a listing with versions its digest, if the entry is a file that is not empty.
+    /// Returns `None` if any digest is unknown.
     fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
         let has_content = |entry: &Entry| entry.meta.is_file() && entry.meta.len > 0;
         let mut versions = Vec::with_capacity(listing.entries.len());
@@ -288,7 +288,7 @@ impl Digests {
         Some(listing.entries.iter().map(of).collect())
     }
 
-    /// The known digests of versions; `None` where there is no version or its digest is unknown.
+    /// Returns the known digests of versions. An item is `None` if the version is missing or its digest is unknown.
     fn find_all(&self, versions: &[Option<Version>]) -> Vec<Option<Digest>> {
         let asked: Vec<_> = versions.iter().flatten().copied().collect();
         let mut found = self.ask(&asked, Needs::Any).into_iter();
@@ -312,14 +312,15 @@ impl Digests {
         DigestQuery { versions, max_age: self.max_age, needs_all: matches!(needs, Needs::All) }
     }
 
-    /// The digest of a file. The digest of the version `sought` is known to be unknown, and not looked for again.
+    /// Returns the digest of a file. An earlier look-up found no digest for the version `sought`, so that version is
+    /// not looked up again.
     fn digest(
         &self,
         file: &impl Snapshot,
         sought: Option<Version>,
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
-        // What was sought can be relied on.
+        // If the file still is the version that was looked up, this version identifies the file.
         let sought = sought.filter(|sought| file.is(*sought));
         let known = sought.or_else(|| self.version_of(file));
         let unsought = known.filter(|version| Some(*version) != sought);
@@ -343,7 +344,7 @@ impl Digests {
     }
 }
 
-/// Takes the digest of as much of a file as there was when it was opened.
+/// Returns the digest of a file, up to the length that the file had when it was opened.
 pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<Digest, StoreError> {
     digest_of_bytes(buffers, file.meta().len, |start, into| file.read_at(start, into))
 }

@@ -1,4 +1,4 @@
-//! Facts about files that earlier runs kept, as far as the options of a session let them count.
+//! Facts about files that earlier runs kept, so far as the options allow their use.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(crate) struct Kept {
 }
 
 impl Default for Kept {
-    /// No facts.
+    /// Returns a value without facts.
     fn default() -> Self {
         Self::new(Arc::new(NoFacts), &Options::default(), None)
     }
 }
 
 impl Kept {
-    /// Takes facts from `facts`, if the options let them count; `old_sums` knows bases besides.
+    /// Uses `facts` if the options allow that; `old_sums` supplies further bases.
     pub(crate) fn new(
         facts: Arc<dyn FactStore>,
         options: &Options,
@@ -44,12 +44,12 @@ impl Kept {
         Self { facts, digests, recipes, bases: Bases::new(counted, options, old_sums) }
     }
 
-    /// Tells `reasons` why files are read whole, or not.
+    /// Reports to `reasons` why each file is read whole or not.
     pub(crate) fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { bases: self.bases.explaining(reasons), ..self }
     }
 
-    /// The present time, by the clock of the facts.
+    /// Returns the present time by the clock of the facts.
     pub(super) fn now(&self) -> Moment {
         self.facts.now()
     }
@@ -59,7 +59,7 @@ impl Kept {
         self.facts.is_memory_tight()
     }
 
-    /// Writes facts that wait in memory: the session has ended.
+    /// Writes facts that are still in memory, at the end of the session.
     pub(super) fn flush(&self) {
         self.facts.flush();
     }

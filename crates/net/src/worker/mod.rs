@@ -1,5 +1,5 @@
-//! The work of the machines: reads from a store, has the engine compute, writes to a store. Calls block, on threads of
-//! the executor.
+//! Performs the work that the machines request: reads from a store, lets the engine compute, writes to a store. Calls
+//! block, on threads of the executor.
 
 pub(crate) mod alternates;
 mod base_sums;
@@ -35,38 +35,40 @@ use crate::monitor::Stage;
 
 use buffers::Buffers;
 
-/// Does a machine's work, from any thread.
+/// Performs the work of a machine, on any thread.
 pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
-    /// The kind of thread that it needs.
+    /// Returns the kind of thread that `work` needs.
     fn cost(&self, work: &M::Work) -> Cost;
-    /// The bytes that it reads, brings or makes, nearly all of which it holds while it is under way.
+    /// Returns the bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while the work
+    /// is under way.
     fn bytes(work: &M::Work) -> usize;
-    /// The stage that its processor time counts as, but for the parts that say otherwise.
+    /// Returns the stage to which the processor time of `work` is charged, except parts that name another stage.
     fn stage(work: &M::Work) -> Stage;
-    /// Does it: reads, has the engine compute, writes.
+    /// Performs `work`: reads, lets the engine compute, writes.
     fn perform(&self, work: M::Work) -> M::Answer;
 
-    /// The place of `path` on this machine, for those who read of trouble with it.
+    /// Returns the full path of `path` on this machine, for messages about troubles.
     fn full_path(&self, _path: &RelPath) -> Option<PathBuf> {
         None
     }
 
-    /// The terms that the ends agreed on, as far as they have.
+    /// Returns the terms, once both ends have agreed on them.
     fn terms(&self) -> Option<Terms> {
         None
     }
 
-    /// Takes the link to the other end as it is now; choices from now on go by this link.
+    /// Sets the present model of the link to the other end; later choices use this model.
     fn set_link(&self, _link: LinkModel) {}
 
-    /// Says of a trouble at this end where it happened.
+    /// Adds to a trouble at this end the place where it happened.
     fn locate(&self, trouble: &mut Trouble) {
         trouble.locate(M::SIDE, |path| {
             Some(self.full_path(path)?.as_os_str().as_encoded_bytes().into())
         });
     }
 
-    /// The same for the other end, which may not hear of places.
+    /// Adds the place to a trouble that is sent to the other end. Removes the place unless the terms include reports
+    /// of troubles.
     fn locate_there(&self, trouble: &mut Trouble) {
         self.locate(trouble);
         if !self.terms().is_some_and(|terms| terms.reports.troubles) {
@@ -74,24 +76,24 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
         }
     }
 
-    /// Says of a change what this end knows of the file's content.
+    /// Adds to a change the facts that this end knows about the file's content.
     fn describe(&self, _change: &mut Change) {}
 
-    /// Writes what is kept for later runs: the session has ended.
+    /// Writes facts that are kept for later runs, at the end of the session.
     fn ended(&self) {}
 
-    /// True if such a piece and the one behind it are cheaper if they are done together.
+    /// True if `work` and the following `next` are cheaper when performed together.
     fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
         false
     }
 
-    /// Does pieces that may be done together; the answers are in the same order.
+    /// Performs works that may be joined. Answers are in the order of the works.
     fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
         works.into_iter().map(|work| self.perform(work)).collect()
     }
 }
 
-/// The terms, and the keys that they give.
+/// The agreed terms, and the keys derived from them.
 pub(super) struct Agreed {
     pub(super) terms: Terms,
     /// Names chunks in this session.
@@ -112,7 +114,7 @@ impl Agreed {
     }
 }
 
-/// The trouble that a store error is for a run.
+/// Converts a store error at the source into a trouble of the run.
 pub(crate) fn trouble(error: &StoreError) -> Trouble {
     let kind = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::NotFound { .. } => {
@@ -129,7 +131,7 @@ pub(crate) fn trouble(error: &StoreError) -> Trouble {
     })
 }
 
-/// A trouble with the name that `error` is about, in these `words` of its path.
+/// Returns a trouble about the path of `error`, described by `words`.
 pub(super) fn told(
     kind: TroubleKind,
     error: &StoreError,
@@ -146,17 +148,17 @@ pub(super) fn told(
     trouble.with_errno(error.errno().and_then(|errno| errno.try_into().ok()))
 }
 
-/// The same at the destination, where nothing that is missing has vanished.
+/// Converts a store error at the destination into a trouble. A missing file there has not vanished.
 pub(super) fn failed(error: &StoreError) -> Trouble {
     told(TroubleKind::Failed, error, |path| error.words(path))
 }
 
-/// A warning, which keeps nothing from going on.
+/// Returns a warning, which stops nothing.
 pub(super) fn warned(message: &str) -> Trouble {
     Trouble::new(TroubleKind::Warned, message)
 }
 
-/// The setback that a store error at the destination is for an attempt.
+/// Converts a store error at the destination into the setback of an attempt.
 pub(super) fn setback(error: &StoreError) -> Setback {
     let then = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {

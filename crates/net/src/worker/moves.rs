@@ -1,4 +1,4 @@
-//! Moved files: indexes the files of a destination, and opens those that a new file may have been.
+//! Moved files: indexes the files of a destination, and opens files that may be the old version of a new file.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use deltic_tree::{RelPath, Timestamp};
 
 use crate::lock::lock;
 
-/// An index of a destination, as far as it was walked.
+/// An index of the destination's files, as far as the destination was walked.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     walk: Mutex<DirQueue>,
@@ -17,7 +17,7 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Looks at `names` more names, or at all of the directory in which that number is reached.
+    /// Indexes at least `names` more names, and finishes the directory in which that number is reached.
     pub(super) fn draw<S: Store>(&self, store: &S, near: Vec<RelPath>, names: u64) -> Charted {
         let mut walk = lock(&self.walk);
         walk.begin(near);
@@ -25,7 +25,7 @@ impl Moves {
         while seen < names {
             let Some((dir, is_near)) = walk.next_dir() else { break };
             let mut rest = None;
-            // A directory that cannot be listed has nothing to be matched against.
+            // A directory that cannot be listed offers no files for matching.
             while let Ok(listing) = store.list_some(&dir, rest) {
                 seen += 1 + listing.entries.len() as u64;
                 walk.note(&dir, &listing.entries, is_near);
@@ -44,8 +44,8 @@ impl Moves {
         Charted { names: seen, unseen: walk.unseen(), has_files }
     }
 
-    /// Opens the file that is most likely an old version of `path`, whose new one has this length in bytes and this
-    /// time; with how much speaks for it, which is at least `most`.
+    /// Opens the file that is most likely the old version of `path`, given the length in bytes and the time of the
+    /// new version. Also returns the kinship, which is no weaker than `most`.
     pub(super) fn find<S: Store>(
         &self,
         store: &S,

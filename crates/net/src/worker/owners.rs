@@ -1,4 +1,5 @@
-//! Users and groups: their names on this machine, and what the other end's become here.
+//! Users and groups: their names on this machine, and how the other end's users and groups are mapped to this
+//! machine.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -13,25 +14,25 @@ use deltic_tree::{Acl, Meta};
 use crate::error::SyncError;
 use crate::lock::lock;
 
-/// The users and groups of a machine, as its system tells them.
+/// Functions that look up the users and groups of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts {
-    /// The name of a user.
+    /// Returns the name of a user.
     pub user_name: fn(u32) -> Option<String>,
-    /// The name of a group.
+    /// Returns the name of a group.
     pub group_name: fn(u32) -> Option<String>,
-    /// The number of a user.
+    /// Returns the number of a user.
     pub user_id: fn(&str) -> Option<u32>,
-    /// The number of a group.
+    /// Returns the number of a group.
     pub group_id: fn(&str) -> Option<u32>,
-    /// The groups that this process is in.
+    /// Returns the groups of this process.
     pub own_groups: fn() -> HashSet<u32>,
     /// True if this process runs as the superuser.
     pub is_superuser: fn() -> bool,
 }
 
 impl Accounts {
-    /// Accounts of a machine without users, as a browser: each number has no name.
+    /// Accounts of a machine without users, such as a browser: no number has a name.
     pub const NONE: Self = Self {
         user_name: |_| None,
         group_name: |_| None,
@@ -41,7 +42,7 @@ impl Accounts {
         is_superuser: || false,
     };
 
-    /// True if a receiver does what the superuser may do, or notes what the superuser would do.
+    /// True if a receiver does what only the superuser may do, or stores it as notes.
     pub(crate) fn are_privileged(self, metadata: &Metadata) -> bool {
         match metadata.powers {
             _ if metadata.writes_notes => true,
@@ -52,7 +53,7 @@ impl Accounts {
     }
 }
 
-/// Tells the names of users and groups here, for a sender.
+/// Looks up the names of users and groups on this machine, for a sender.
 #[derive(Debug)]
 pub(crate) struct Called {
     accounts: Accounts,
@@ -69,7 +70,8 @@ impl Called {
         }
     }
 
-    /// The same where these are the names: whom nobody named is called what he is called here.
+    /// Adds known names, which take precedence. Users and groups that are not listed have their names on this
+    /// machine.
     pub(crate) fn knowing(self, users: &[NameLine], groups: &[NameLine]) -> Self {
         for (book, lines) in [(&self.users, users), (&self.groups, groups)] {
             for line in lines {
@@ -79,7 +81,7 @@ impl Called {
         self
     }
 
-    /// The names of all users and groups that these entries are of, or that their ACLs name.
+    /// Returns the names of all users and groups that own these entries or occur in their ACLs.
     pub(crate) fn names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
         if self.users.is_none() && self.groups.is_none() {
             return [Vec::new(), Vec::new()];
@@ -120,19 +122,19 @@ fn lines(
     ids.into_iter().filter_map(line).collect()
 }
 
-/// Says what users and groups of the sender's become here, for a receiver.
+/// Maps the sender's users and groups to users and groups of this machine, for a receiver.
 #[derive(Debug)]
 pub(crate) struct Owners {
     user_map: Map,
     group_map: Map,
     is_privileged: bool,
-    /// The groups that we are in.
+    /// The groups of this process.
     own: HashSet<u32>,
 }
 
 impl Owners {
     /// # Errors
-    /// [`SyncError::Selection`] where a map names somebody whom nobody knows here.
+    /// [`SyncError::Selection`] if a map names a user or group that does not exist on this machine.
     pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Result<Self, SyncError> {
         Ok(Self {
             user_map: Map::new(&metadata.user_map, accounts.user_id)
@@ -144,17 +146,17 @@ impl Owners {
         })
     }
 
-    /// True if entries are given to other users here.
+    /// True if this receiver may change the owner of entries.
     pub(crate) const fn gives_users(&self) -> bool {
         self.is_privileged
     }
 
-    /// A number of the sender's that becomes this user of ours.
+    /// Returns a user number of the sender that maps to the local user `ours`.
     pub(crate) fn user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         self.user_map.back(ours, told)
     }
 
-    /// The same of a group.
+    /// Returns a group number of the sender that maps to the local group `ours`.
     pub(crate) fn group_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         self.group_map.back(ours, told)
     }
@@ -170,17 +172,17 @@ impl Owners {
 }
 
 fn unknown(what: &str, rules: &IdRules, name: &str) -> SyncError {
-    // One name for everybody is what this option stands for.
+    // `--chown` is a map with one name for all users or groups.
     let option = if rules.text() == format!("*:{name}") { "chown" } else { &format!("{what}map") };
     let name = deltic_tree::path::printable(name.as_bytes());
     SyncError::Selection(format!("--{option}: no {what} '{name}' at the destination"))
 }
 
-/// The rules of one map, and what the system said of names.
+/// The rules of a map, and the remembered answers of the system about names.
 #[derive(Debug)]
 struct Map {
     rules: IdRules,
-    /// The numbers of the names that rules map to.
+    /// The numbers of the names that are targets of rules.
     targets: HashMap<String, u32>,
     find: fn(&str) -> Option<u32>,
     known: Book<u32>,
@@ -197,7 +199,7 @@ impl Map {
         Ok(Self { rules: rules.clone(), targets, find, known: Book::default() })
     }
 
-    /// By the first rule that fits; else by name, but for the superuser; else the number as it is.
+    /// Maps by the first rule that fits, else by name (except for the superuser), else keeps the number.
     fn of(&self, line: &NameLine) -> u32 {
         self.known.of(line.id, || self.decide(line))
     }
@@ -216,8 +218,8 @@ impl Map {
 }
 
 impl Map {
-    /// A number that becomes `ours`: one that was told with its name, or the one that is the same. What that one
-    /// becomes is not remembered: its name may be told yet.
+    /// Returns a sender's number that maps to `ours`: a number that was told with its name, or else the same number.
+    /// The mapping of the same number is not remembered, because its name may still be told.
     fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         let same = NameLine { id: ours, name: Box::default() };
         let is_told = told.iter().any(|line| line.id == ours);
@@ -226,7 +228,7 @@ impl Map {
     }
 }
 
-/// Remembers answers of the system, which may ask a server for each.
+/// Remembers answers of the system, which may ask a server for each number.
 #[derive(Debug)]
 struct Book<T>(Mutex<HashMap<u32, T>>);
 
@@ -243,7 +245,7 @@ impl<T: Clone> Book<T> {
         }
         let answer = ask();
         let mut known = lock(&self.0);
-        // A peer may name as many numbers as there are.
+        // A peer can name any number, so the table is bounded.
         if known.len() >= MAX_KNOWN {
             known.clear();
         }

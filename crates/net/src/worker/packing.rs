@@ -1,4 +1,4 @@
-//! The packing of one session's payloads, which its threads share.
+//! Compression of the payloads of a session, shared by its threads.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use deltic_protocol::message::Payload;
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
 
-/// Packs payloads, by what compressing was worth of late.
+/// Packs payloads; recent measurements tell if compression pays.
 #[derive(Debug)]
 pub(super) struct Packer {
     packing: PayloadPacker,
@@ -23,7 +23,7 @@ impl Packer {
         Self { packing: PayloadPacker::new(compression, zeros), tried: Mutex::default() }
     }
 
-    /// Packs bytes at the level that is `asked` for, or else for `link`, as the link is now.
+    /// Packs bytes at the level `asked`, else at a level chosen for the present `link`.
     pub(super) fn pack(
         &self,
         bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Packer {
         })
     }
 
-    /// Packs bytes at the level that is `asked` for, whatever the link is.
+    /// Packs bytes at the level `asked`, regardless of the link.
     pub(super) fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
         within(Stage::Pack, || self.packing.pack_as_asked(bytes, asked))
     }

@@ -9,27 +9,27 @@ use deltic_protocol::Terms;
 use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::{FactStore, SettledVersion, Snapshot};
 
-/// The recipes that are known.
+/// The known recipes.
 #[derive(Debug)]
 pub(super) struct Recipes {
     facts: Arc<dyn FactStore>,
 }
 
-/// A version that was put in place.
+/// A version that was committed.
 pub(super) struct Placed<'a> {
     pub(super) version: &'a SettledVersion,
     pub(super) new: &'a New,
-    /// Has the chunks of the version.
+    /// Lists the chunks of the version.
     pub(super) proof: &'a Proof,
 }
 
 impl Recipes {
-    /// Recipes that are kept in `facts`.
+    /// Returns recipes that are kept in `facts`.
     pub(super) fn new(facts: Arc<dyn FactStore>) -> Self {
         Self { facts }
     }
 
-    /// The recipe of the version `old`, cut by `spec` and of use in a session of these terms.
+    /// Returns the recipe of the version `old`, if it was cut by `spec` and is usable in a session with these terms.
     pub(super) fn find(
         &self,
         old: &impl Snapshot,
@@ -59,7 +59,7 @@ impl Recipes {
         self.facts.note_recipe(version, &mut recipe::written(new, key, terms, chunks()));
     }
 
-    /// Drops the recipe of a version that was replaced.
+    /// Forgets the recipe of a version that was replaced.
     pub(super) fn forget(&self, old: &impl Snapshot) {
         if self.facts.keeps_recipes(old.meta().len)
             && let Some(old) = old.identity()

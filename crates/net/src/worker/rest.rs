@@ -1,10 +1,11 @@
-//! Checks that the bytes read from a file are of one version, with no program writing to the file meanwhile.
+//! Checks that the bytes read from a file belong to one version, with no program writing to the file meanwhile.
 
 use deltic_protocol::sender::Bears;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::RelPath;
 
-/// Opens `path` anew if a change kept `opened` from being told from other versions, and that change is over by now.
+/// Opens `path` anew if a change made `opened` indistinguishable from other versions and that change is over.
+/// Otherwise returns `opened`.
 pub(super) fn rested<T: Tree>(
     tree: &T,
     path: &RelPath,
@@ -17,8 +18,8 @@ pub(super) fn rested<T: Tree>(
 /// Checks that all bytes read from a file were in the file at one instant. Returns true if the bytes may still be of
 /// no single version: the file grew, or a program has the file open for writing, and `bears` allows that.
 ///
-/// A program may also have overwritten a file that grew, got names or has a writer. So the whole file is read again.
-/// If both readings are equal, all bytes were in the file at one instant between the readings.
+/// A program may also have overwritten a file that grew, got more links or is open for writing. So the whole file is
+/// read again. If both readings are equal, all bytes were in the file at one instant between the readings.
 pub(crate) fn is_restless(
     snapshot: &impl Snapshot,
     bears: Bears,

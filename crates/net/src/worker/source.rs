@@ -1,4 +1,4 @@
-//! The sender's work: list, open, scan, read.
+//! The sender's work: lists directories, opens files, scans and reads them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -48,20 +48,20 @@ pub(crate) struct SourceWorker<T: Tree> {
     tree: T,
     root: ListedRoot,
     called: Called,
-    /// The key of directory digests and what they cover, if runs of these options send some.
+    /// The key of directory digests and the attributes that the digests cover, if these options send digests.
     tallied: Option<(DirDigestKey, ComparedAttributes)>,
     options: Options,
-    /// The level of compression, where that is asked for.
+    /// The level of compression, for literals that may be compressed.
     level: i32,
-    /// The link to the other end as it is now, if it is known.
+    /// The present model of the link to the other end, if known.
     link: Mutex<Option<LinkModel>>,
     user: User,
-    /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
+    /// Set before a file is requested. Lists and offers may be made before the other end has answered.
     agreed: OnceLock<(Agreed, Packer)>,
-    /// Names chunks until then.
+    /// Names chunks until `agreed` is set.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
-    /// Names chunks in attempts that go on from another session.
+    /// Names chunks in attempts that resume the transfer of another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: Kept,
@@ -69,11 +69,11 @@ pub(crate) struct SourceWorker<T: Tree> {
     moved: ListedAgain,
 }
 
-/// Parts of the root's list besides its entries.
+/// Parts of the root's list other than its entries.
 struct ListedRoot {
-    /// Metadata of the root itself, where it is part of the transfer.
+    /// Metadata of the root itself, if the root is part of the transfer.
     own: Option<Meta>,
-    /// Missing sources, if the receiver is to be told of missing sources.
+    /// Missing sources, if the receiver is told of missing sources.
     missing: Mutex<Vec<RelPath>>,
 }
 
@@ -224,13 +224,14 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 }
 
 impl<T: Tree> SourceWorker<T> {
-    /// Bytes of the longest file that is worth an offer: of a longer one storage may tell what changed.
+    /// Returns the length in bytes of the longest file that is worth an offer. For a longer file, the extents may
+    /// show the changes.
     pub(crate) fn most_offered(&self) -> u64 {
         let may_tell = self.kept.bases.may_be_kept() && self.tree.tells_extents();
         if may_tell { LARGE_FILE_BYTES } else { u64::MAX }
     }
 
-    /// Starts a worker that reads `tree` for a session in which this end said `ours`.
+    /// Starts a worker that reads `tree` for a session in which this end sent the greeting `ours`.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
@@ -255,37 +256,37 @@ impl<T: Tree> SourceWorker<T> {
         }
     }
 
-    /// The same for a run that removed these sources before.
+    /// Returns this worker with the sources that the run removed before.
     pub(crate) fn with_moved(self, moved: Option<MovedSources>) -> Self {
         Self { moved: ListedAgain::new(moved), ..self }
     }
 
-    /// The same, with what is known of files.
+    /// Returns this worker with the facts that earlier runs kept about files.
     pub(crate) fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
     }
 
-    /// The same with names of users and groups from `accounts`.
+    /// Returns this worker with names of users and groups from `accounts`.
     pub(crate) fn with_accounts(self, accounts: Accounts) -> Self {
         Self { called: Called::new(&self.options.metadata, accounts), ..self }
     }
 
-    /// The same where somebody else told what users and groups are called.
+    /// Returns this worker with names of users and groups that another machine supplied.
     pub(crate) fn calling(self, users: &[NameLine], groups: &[NameLine]) -> Self {
         Self { called: self.called.knowing(users, groups), ..self }
     }
 
-    /// The tree that it reads.
+    /// Returns the tree that is read.
     pub(crate) const fn tree(&self) -> &T {
         &self.tree
     }
 
-    /// Asks this user.
+    /// Returns this worker with `user`, the user that answers questions.
     pub(crate) fn with_user(self, user: User) -> Self {
         Self { user, ..self }
     }
 
-    /// Takes the terms of the session; only the first count.
+    /// Sets the terms of the session; later calls have no effect.
     pub(crate) fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
             let strategy = &self.options.strategy;
@@ -310,7 +311,7 @@ impl<T: Tree> SourceWorker<T> {
         self.agreed.get().expect("no file is wanted before the greeting is over")
     }
 
-    /// The level at which literals are compressed that may be.
+    /// Returns the compression level for literals that may be compressed.
     fn packs(&self, zstd: bool) -> Option<i32> {
         (zstd && self.agreed().terms.zstd).then_some(self.level)
     }
@@ -321,7 +322,7 @@ impl<T: Tree> SourceWorker<T> {
         tally: bool,
         rest: Option<Box<SortedNames>>,
     ) -> Result<Listed, Trouble> {
-        // What was named on the command line and is not there was never there; below, it went away.
+        // A missing command-line argument never existed; a missing directory below has vanished.
         let sort = if dir.is_root() { super::failed } else { trouble };
         let begins = rest.is_none();
         let tallied = self.tallied.filter(|_| tally);
@@ -358,7 +359,7 @@ impl<T: Tree> SourceWorker<T> {
         })
     }
 
-    /// The digest of a listed directory; `None` where it covers contents of which not all are known.
+    /// Returns the digest of a listed directory. Returns `None` if the digest covers contents and some are unknown.
     fn tally(
         &self,
         listing: &Listing,
@@ -388,7 +389,7 @@ impl<T: Tree> SourceWorker<T> {
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
-    /// Holds a file open, or reads all of it.
+    /// Keeps a file open, or reads all of a short file.
     fn hold(
         &self,
         opening: &Opening,
@@ -403,12 +404,12 @@ impl<T: Tree> SourceWorker<T> {
         }
         let terms = self.terms().filter(|_| how == How::Strategy);
         let keeps = terms.and_then(|terms| keeps((&self.options.strategy, terms), &snapshot));
-        // The digest of a tail is of no whole version.
+        // The digest of a tail is not the digest of a whole version.
         let changed = match how {
             How::Tail => None,
-            // Storage tells of a writer's changes too late.
+            // The extents show the changes of a program that is still writing too late.
             _ if snapshot.may_be_written() => None,
-            // Where the other end knows of none. It may not have greeted yet.
+            // The other end knows no bases. Without terms, the other end may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
             _ => {
                 let can_copy = self.terms().is_some_and(|terms| terms.moved);
@@ -424,7 +425,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Opened { meta, body: None, known })
     }
 
-    /// The data map of a file that has large holes, if the holes can be told to the receiver.
+    /// Returns the data map of a file with large holes, if holes can be sent to the receiver.
     fn map(&self, how: How, snapshot: &T::Snapshot) -> Result<Option<DataMap>, StoreError> {
         let may_tell = self.terms().is_some_and(|terms| terms.holes(&self.options));
         match how {
@@ -433,7 +434,7 @@ impl<T: Tree> SourceWorker<T> {
         }
     }
 
-    /// Reads all of a file that is one block, or empty.
+    /// Reads all of a file that is empty or has one block.
     fn read_body(
         &self,
         snapshot: &T::Snapshot,
@@ -441,7 +442,7 @@ impl<T: Tree> SourceWorker<T> {
         bears: Bears,
     ) -> Result<Body, StoreError> {
         let (begun, mut bytes) = (self.kept.now(), vec![0; snapshot.meta().len as usize]);
-        // A file that has become shorter is not the one that was opened.
+        // A file that became shorter is not the file that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
         let bears = if got < bytes.len() { Bears::default() } else { bears };
         let restless = is_restless(snapshot, bears, || {
@@ -457,7 +458,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Body { payload, sealed: Sealed { digest, restless } })
     }
 
-    /// The digest of what was read of a file, if that is of one version.
+    /// Returns the digest of the bytes that were read from a file, if they belong to one version.
     fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<Sealed, StoreError> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
@@ -479,7 +480,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Sealed { digest, restless })
     }
 
-    /// Reads again; true if that finds what the first reading did.
+    /// Reads a file again. True if the bytes equal those of the first reading.
     fn reads_again(
         &self,
         snapshot: &SparseVersion<T::Snapshot>,
@@ -488,7 +489,7 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<bool, StoreError> {
         let chunks = match proof {
             Sealing::Chunks(chunks) => chunks,
-            // The others were not read the first time.
+            // The unchanged blocks were not read the first time.
             Sealing::Changes(..) => return Ok(false),
             Sealing::Bytes(digest) => {
                 return Ok(digest_of_all(&**snapshot, &self.buffers)? == *digest);
@@ -521,7 +522,7 @@ impl<T: Tree> SourceWorker<T> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
         let mut rest = &mut bytes[..];
-        // Chunks that lie next to each other are read in one call.
+        // Adjacent chunks are read in one call.
         for run in spans.chunk_by(|one, next| one.end() == next.start) {
             let len = run.iter().map(|span| span.len as usize).sum();
             let (piece, after) = rest.split_at_mut(len);
@@ -541,7 +542,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 }
 
-/// A file to be opened, but for its path.
+/// The arguments for opening a file, except its path.
 struct Opening {
     handle: Handle,
     how: How,

@@ -1,4 +1,4 @@
-//! Files with large holes: the choice of files to be transferred as packed data, and the reading of packed data
+//! Files with large holes: chooses files that are transferred as packed data, and reads packed data
 //! (docs/decisions/0066).
 
 use std::ops::{Deref, Range};
@@ -10,8 +10,8 @@ use deltic_store::{Snapshot, StoreError};
 /// Bytes that are compared with zero at a time.
 const LOOK_BYTES: u64 = 256 << 10;
 
-/// The data map of a version that is data for less than half of its length. Reading any other version by its length
-/// costs at most twice its data, and keeps the use of digests and recipes of earlier runs.
+/// Returns the data map of a version with data in less than half of its length. Other versions are read by their
+/// length: that costs at most twice their data, and digests and recipes of earlier runs stay usable.
 pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, StoreError> {
     let len = snapshot.meta().len;
     let Some(runs) = snapshot.data_runs()? else { return Ok(None) };
@@ -38,17 +38,17 @@ impl<S: Snapshot> SparseVersion<S> {
         Self { snapshot, map }
     }
 
-    /// The data map, if only the data is read.
+    /// Returns the data map, if only the data is read.
     pub(super) const fn map(&self) -> Option<&DataMap> {
         self.map.as_ref()
     }
 
-    /// Length in bytes of the version, or of its packed data.
+    /// Returns the length in bytes of the version, or of its packed data.
     pub(super) fn told_len(&self) -> u64 {
         self.map.as_ref().map_or_else(|| self.snapshot.meta().len, DataMap::data_len)
     }
 
-    /// Reads packed data; fewer bytes at the end.
+    /// Reads packed data; reads fewer bytes at the end.
     pub(super) fn read_packed(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         match &self.map {
             Some(map) => {
@@ -66,7 +66,7 @@ impl<S: Snapshot> SparseVersion<S> {
     }
 }
 
-/// Reads these places of a version, one behind the other. Returns fewer bytes if the version ends before.
+/// Reads the ranges `places` of a version, one after the other. Returns a smaller count if the version ends before.
 pub(super) fn read_places(
     snapshot: &impl Snapshot,
     places: impl Iterator<Item = Range<u64>>,
@@ -84,8 +84,9 @@ pub(super) fn read_places(
     Ok(done)
 }
 
-/// The packed runs of an old version for a new version with data in `map`: first the bytes in the places of new data,
-/// then the other data of the old version. Other data that is zeros is left out, since a hole reads as zeros.
+/// Returns the packed runs of an old version for a new version with data in `map`: first the bytes at the places of
+/// the new data, then the other data of the old version. Other data that is all zeros is left out, since a hole reads
+/// as zeros.
 pub(super) fn facing(old: &impl Snapshot, map: &DataMap) -> Result<PackedRuns, StoreError> {
     let len = old.meta().len;
     let runs = old.data_runs()?;
@@ -99,7 +100,7 @@ pub(super) fn facing(old: &impl Snapshot, map: &DataMap) -> Result<PackedRuns, S
     Ok(PackedRuns::new(all))
 }
 
-/// True if all of these bytes are zeros.
+/// True if all bytes of `run` are zeros.
 fn is_zero(snapshot: &impl Snapshot, run: Range<u64>) -> Result<bool, StoreError> {
     let mut room = vec![0; LOOK_BYTES.min(run.end - run.start) as usize];
     let mut at = run.start;

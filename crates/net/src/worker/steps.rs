@@ -1,4 +1,4 @@
-//! The engine's work, fed by blocking reads.
+//! Runs the engine's computations on blocking reads.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use deltic_store::{Snapshot, StoreError};
 use super::Buffers;
 use crate::monitor::{Stage, within};
 
-/// Runs a task whose computing counts as `stage`.
+/// Runs a task, charging its processor time to `stage`.
 pub(super) fn perform<T: Task>(
     buffers: &Buffers,
     stage: Stage,
@@ -29,14 +29,14 @@ pub(super) fn perform<T: Task>(
     buffers.with(task.most_read(), |buffer| within(stage, || run(task, buffer, read)))
 }
 
-/// Makes a reader of spans, for a step that reads one span at most, from `read_at`.
+/// Makes a reader of spans from `read_at`, for a step that reads at most one span.
 pub(super) fn read_one(
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
 ) -> impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError> {
     move |spans, into| spans.first().map_or(Ok(0), |span| read_at(span.start, into))
 }
 
-/// Reads one segment with `read_at`, cuts and hashes it. Returns `None` if the file is shorter.
+/// Reads a segment with `read_at`, cuts it into chunks and hashes them. Returns `None` if the file is shorter.
 pub(super) fn cut_segment(
     buffers: &Buffers,
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
@@ -59,7 +59,7 @@ pub(super) fn cut_segment(
     }
 }
 
-/// Sums that the store keeps of a portion, where the strategy uses them and the question pays.
+/// Returns the stored sums of a portion, if the strategy uses stored sums and asking the store pays.
 pub(super) fn stored_sums(
     strategy: &Strategy,
     snapshot: &impl Snapshot,
@@ -74,7 +74,7 @@ pub(super) fn stored_sums(
     }
 }
 
-/// Sums that the store keeps of bytes that are searched, where strong sums may be such and the question pays.
+/// Returns the stored sums of the searched range, if they can be compared with strong sums and asking the store pays.
 pub(super) fn searched_sums(
     blocks: &SharedBlocks,
     snapshot: &impl Snapshot,
@@ -86,8 +86,8 @@ pub(super) fn searched_sums(
     }
 }
 
-/// The sums that the store keeps of a file, to be told to the other end: a look at the file's beginning. Nothing, where
-/// the strategy or the `terms` do not ask for it, or it does not pay.
+/// Returns the kind of stored sums of a file, for the other end, after a look at the file's beginning. Returns `None`
+/// if the strategy or the `terms` do not use stored sums, or if asking the store does not pay.
 pub(super) fn keeps(
     (strategy, terms): (&Strategy, Terms),
     snapshot: &impl Snapshot,
@@ -95,18 +95,18 @@ pub(super) fn keeps(
     let is_told =
         strategy.sums == SumSource::Stored && strategy.conversation == Conversation::Signature;
     let asks = is_told && terms.kept_sums && asking_pays(snapshot);
-    // Whether the file has changed is found when it is read.
+    // Changes of the file are detected when the file is read.
     let sums = asks.then(|| snapshot.stored_sums(&(0..READ_BYTES as u64)).ok().flatten())?;
     sums?.spec()
 }
 
-/// True for a file that is worth asking its store for sums of: shorter ones that are in memory are read and summed
-/// sooner, and those that are not take as long (docs/decisions/0052).
+/// True if asking the store for sums of this file pays. Reading and summing a shorter file is faster if it is cached,
+/// and takes as long if it is not (docs/decisions/0052).
 pub(super) fn asking_pays(snapshot: &impl Snapshot) -> bool {
     snapshot.meta().len >= 64 << 10
 }
 
-/// Reads a portion and makes of it what is asked for; `None` where the file is shorter.
+/// Reads a portion and computes the requested sums. Returns `None` if the file is shorter.
 pub(super) fn sum_portion(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
@@ -120,7 +120,7 @@ pub(super) fn sum_portion(
     })
 }
 
-/// Calls `with` the next bytes of a file, and with whether they are its last.
+/// Calls `with` with the next bytes of a file, and tells if they are the last.
 pub(super) fn with_segment<T>(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
@@ -130,7 +130,7 @@ pub(super) fn with_segment<T>(
     with_range(buffers, snapshot, &(start..start + READ_BYTES as u64), with)
 }
 
-/// Calls `with` these bytes of a file, as far as it goes, and with whether they are its last.
+/// Calls `with` with the bytes of `range` up to the end of the file, and tells if they are the last.
 pub(super) fn with_range<T>(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
@@ -145,7 +145,7 @@ pub(super) fn with_range<T>(
     })
 }
 
-/// Takes BLAKE3 of the first `len` bytes that `read` gives, or of fewer where it ends before.
+/// Returns the BLAKE3 digest of the first `len` bytes that `read` supplies, or of all bytes if there are fewer.
 pub(super) fn digest_of_bytes(
     buffers: &Buffers,
     len: u64,

@@ -1,8 +1,8 @@
-//! Contents by the sums that stores keep of their blocks, for whoever trusts both stores (docs/decisions/0045).
+//! Names of contents, made of the sums that stores keep of blocks, for users who trust both stores
+//! (docs/decisions/0045).
 //!
-//! The name of a content is made of its length and the sum of each block, or is the digest of fs-verity. A store that
-//! keeps such sums tells them; of blocks that it keeps none of, and where it keeps none at all, the bytes are read and
-//! summed. So it is the same name whoever makes it.
+//! The name of a content is made of its length and the sum of each block, or is the digest of fs-verity. Sums that
+//! the store keeps are used. Blocks without a stored sum are read and summed, so both ends compute the same name.
 
 use std::ops::Range;
 
@@ -20,10 +20,9 @@ use xxhash_rust::xxh64::xxh64;
 use super::Buffers;
 use super::steps::asking_pays;
 
-/// The name of a content by sums of its blocks.
+/// Returns the name of a content, made of the sums of its blocks.
 ///
-/// # Errors
-/// Where a file changed, or what of it is to be read cannot be.
+/// # Errors Errors of the store, if the file changed or a block cannot be read.
 pub(super) fn name_of(
     file: &impl Snapshot,
     by: TrustedSums,
@@ -38,7 +37,7 @@ pub(super) fn name_of(
     }
 }
 
-/// The digest that fs-verity has, or would have, of a file.
+/// Returns the fs-verity digest of a file: stored, or else computed from its bytes.
 fn verity_of(file: &impl Snapshot, buffers: &Buffers) -> Result<[u8; 32], StoreError> {
     if let Some(kept) = file.verity() {
         return Ok(kept);
@@ -48,7 +47,7 @@ fn verity_of(file: &impl Snapshot, buffers: &Buffers) -> Result<[u8; 32], StoreE
     Ok(verity.finish())
 }
 
-/// A file of which the sums of blocks are taken.
+/// A file whose block sums are computed.
 struct Taking<'a, S> {
     file: &'a S,
     kind: SumKind,
@@ -75,7 +74,7 @@ impl<S: Snapshot> Taking<'_, S> {
                 kept.kind() == self.kind && kept.block_bytes() == self.block_bytes
             };
             let kept = kept.filter(is_it);
-            // Bytes before the block at hand that are to be read.
+            // Range of bytes before the present block that must be read.
             let mut unread = start..start;
             for at in window.clone().step_by(self.block_bytes as usize) {
                 let end = window.end.min(at + block);
@@ -97,7 +96,7 @@ impl<S: Snapshot> Taking<'_, S> {
         Ok(hasher.finalize())
     }
 
-    /// Reads blocks, and takes their sums.
+    /// Reads blocks, and adds their sums to `hasher`.
     fn take(&self, range: &Range<u64>, hasher: &mut blake3::Hasher) -> Result<(), StoreError> {
         read(self.file, range, self.buffers, |bytes| {
             for block in bytes.chunks(self.block_bytes as usize) {
@@ -107,7 +106,7 @@ impl<S: Snapshot> Taking<'_, S> {
     }
 }
 
-/// Reads a part of a file in pieces of whole blocks.
+/// Reads a range of a file in pieces of whole blocks.
 fn read(
     file: &impl Snapshot,
     range: &Range<u64>,
@@ -128,7 +127,7 @@ fn read(
     Ok(())
 }
 
-/// The sum of a block, as a store keeps it.
+/// Returns the sum of a block in the form in which a store keeps it.
 fn sum_of(kind: SumKind, block: &[u8]) -> Vec<u8> {
     match kind {
         SumKind::Crc32c => Crc32c::of(block).get().to_le_bytes().into(),
@@ -140,7 +139,7 @@ fn sum_of(kind: SumKind, block: &[u8]) -> Vec<u8> {
 
 const CONTEXT: &str = "deltic 2026-11-26 contents by sums of their blocks";
 const READ_BYTES: u64 = 1 << 20;
-/// Bytes of a file whose sums are asked for at once: of SHA-256 they take eight megabytes.
+/// Bytes of a file whose sums are requested at once. SHA-256 sums of a window take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! The bytes that a piece of work is about: budgets and turns count them.
+//! Counts the bytes that a piece of work handles, for budgets and turns.
 
 use deltic_core::Span;
 use deltic_protocol::limits::SEGMENT_BYTES;
 use deltic_protocol::message::How;
 use deltic_protocol::{receiver, sender};
 
-/// Work without content: paths, metadata, answers.
+/// Bytes counted for work without content: paths, metadata, answers.
 const LITTLE: usize = 4 << 10;
-/// Work of which only the reading will show how much it is.
+/// Bytes counted for work that shows its size only when it reads.
 const PORTION: usize = SEGMENT_BYTES as usize;
-/// A file that is sent whole and may be short.
+/// Bytes counted for opening a file that is sent whole and may be short.
 const SHORT_FILE: usize = 64 << 10;
-/// Copies need one buffer, however long they are.
+/// Most bytes counted for copies, which use one buffer.
 const COPY_BUFFER: usize = 1 << 20;
 
 fn total<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
     spans.into_iter().map(|span| span.len as usize).sum()
 }
 
-/// Bytes that work of the sender's is about.
+/// Returns the bytes that a piece of the sender's work handles.
 pub(super) fn of_source(work: &sender::Work) -> usize {
     use sender::Work;
     let content = match work {
@@ -34,7 +34,7 @@ pub(super) fn of_source(work: &sender::Work) -> usize {
     content + LITTLE
 }
 
-/// Bytes that work of the receiver's is about.
+/// Returns the bytes that a piece of the receiver's work handles.
 pub(super) fn of_destination(work: &receiver::Work) -> usize {
     use receiver::Work;
     let content = match work {

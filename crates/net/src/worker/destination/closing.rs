@@ -1,4 +1,4 @@
-//! The end of an attempt: a new version is put in place, or given up.
+//! The end of an attempt: commits or abandons a new version.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::worker::recipes::Placed;
 use crate::worker::setback;
 use crate::worker::steps::digest_of_bytes;
 
-/// Old versions that take the kernel noticeable time to free, in bytes.
+/// Least length in bytes of an old version that takes the kernel noticeable time to free.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// The longest file that is read again for its digest, which costs next to nothing beside putting it in place
+/// Longest file in bytes that is read again for its digest. Reading this much costs next to nothing beside a commit
 /// (docs/decisions/0023).
 const CHEAP_BYTES: u64 = 32 << 10;
 
@@ -39,7 +39,7 @@ impl<S: Store> DestinationWorker<S> {
         (meta, seen): (&Meta, Option<&Meta>),
         proof: Proof,
     ) -> Result<(), Setback> {
-        // Of an empty file nothing was written.
+        // Nothing was staged for an empty file.
         let staged = lock(&self.slot(handle).growing).clone();
         let buffer = staged.as_ref().and_then(|growing| growing.buffer.as_ref());
         if !buffer.is_none_or(|buffer| lock(buffer).is_done()) {
@@ -67,7 +67,7 @@ impl<S: Store> DestinationWorker<S> {
             (None, Some(seen)) => Replaces::Seen(seen),
             (None, None) => Replaces::Nothing,
         };
-        // It is done once, and may need room.
+        // A commit is tried once, and may need room.
         self.deferred.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
@@ -83,21 +83,21 @@ impl<S: Store> DestinationWorker<S> {
         if committed.is_ok() && self.keeps_notes {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.kept.recipes.forget(*old));
-            // What is not flushed may be lost, and the recipe not.
+            // A commit that is not flushed may be lost while its recipe survives.
             if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
                 let placed = Placed { version, new, proof: &proof };
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
         }
-        // One of them may have lost its last name. What was known of them goes along.
+        // An old version may have lost its last link, and takes time to free. The proof is dropped with the slot.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
             self.deferred.let_go((slot, proof));
         }
         committed.map(drop)
     }
 
-    /// The digest of what was written, if it is kept: the one that proves it, the one that was taken while it was
-    /// written, or one that is taken now.
+    /// Returns the digest of the written bytes, if digests are kept: the digest in the proof, or the digest computed
+    /// during writing, or a digest computed now.
     fn digest_of_written(
         &self,
         meta: &Meta,
@@ -117,7 +117,8 @@ impl<S: Store> DestinationWorker<S> {
         taken.map(Some).map_err(|error| setback(&error))
     }
 
-    /// The staged file of an attempt, and what it is; where nothing was written, an empty one.
+    /// Returns the staged file of an attempt and its description. If nothing was written, creates an empty staged
+    /// file.
     fn staged(
         &self,
         path: &RelPath,
@@ -133,19 +134,20 @@ impl<S: Store> DestinationWorker<S> {
         Ok((rebuild, Some(new)))
     }
 
-    /// True if digests of what is put in place are kept, for the next run that compares contents. What is not flushed
-    /// may be lost, and the digest not. What has the present for its time, or waits for its name, is not noted.
+    /// True if digests of committed versions are kept, for the next run that compares contents. A commit that is not
+    /// flushed may be lost while its digest survives. Files that get the present time, or wait for their name, are
+    /// not noted.
     fn keeps_digests(&self) -> bool {
         let Options { durable, times, writing, .. } = &self.options;
         *durable && *times && !writing.delay && self.kept.digests.are_kept()
     }
 
-    /// True if bytes are hashed as they are written: no proof will do it.
+    /// True if bytes are hashed while they are written, because no proof needs a digest of the bytes.
     pub(super) fn hashes_written(&self) -> bool {
         self.keeps_notes && self.keeps_digests()
     }
 
-    /// Whole small files at once: nothing of one is staged before all of it is proven.
+    /// Commits whole small files at once. A file is staged only after all of its bytes are proven.
     pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), Setback>> {
         let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
         let files: Vec<_> = (small.iter().zip(&proven))
@@ -179,19 +181,19 @@ impl<S: Store> DestinationWorker<S> {
         small.iter().zip(&proven).map(result).collect()
     }
 
-    /// The bytes of a whole small file, if they are those that were announced.
+    /// Returns the bytes of a whole small file, if they match the announced digest.
     fn proven<'a>(&self, Small { meta, payload, digest, .. }: &'a Small) -> Option<Cow<'a, [u8]>> {
         let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
         (small_digest(&self.agreed.names, &bytes) == *digest).then_some(bytes)
     }
 
-    /// True if it is noted which bases are put in place.
+    /// True if bases of committed versions are noted.
     fn holds_bases(&self) -> bool {
         let Options { durable, writing, .. } = &self.options;
         self.keeps_notes && *durable && !writing.inplace && self.agreed.terms.bases
     }
 
-    /// Gives a name its metadata; a file that was just found to be a base is it still.
+    /// Sets the metadata of an entry. A file that was just confirmed as a base stays noted as that base.
     pub(super) fn set_meta(&self, path: &RelPath, meta: &Meta) -> Result<(), StoreError> {
         let identity = || self.store.open(path).ok()?.identity();
         let confirmed = self.kept.bases.take_confirmed(path);
@@ -224,7 +226,7 @@ impl<S: Store> DestinationWorker<S> {
         if !holds {
             return Err(unproven(&RelPath::root()));
         }
-        // Of a version that was read and not written nobody knows since when it is what it is.
+        // The time since when a version that was only read has its content is unknown, so only bases are confirmed.
         if let (Some(old), true) = (old, self.holds_bases() && proof.is_of_base()) {
             self.kept.bases.confirm(path, old, proof.digest());
         }

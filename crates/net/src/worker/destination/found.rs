@@ -1,4 +1,4 @@
-//! Entries that a comparison of directories found: they are not looked at twice.
+//! Entries that a comparison of directories found. These entries are not looked at again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,8 +8,8 @@ use deltic_tree::{Entry, RelPath};
 
 use crate::lock::lock;
 
-/// Entries of directories that are unlike, until they are listed. What changes meanwhile is told from what is replaced,
-/// as ever, when that is done.
+/// Entries of directories that differ from the source, kept until the directories are listed. Later changes to an
+/// entry are detected as usual when the entry is replaced.
 #[derive(Default)]
 pub(super) struct Found(Mutex<FoundDirs>);
 
@@ -20,7 +20,8 @@ struct FoundDirs {
 }
 
 impl Found {
-    /// Keeps the entries of `dir`, in order, unless that makes too many: the sender chooses what is compared.
+    /// Keeps the entries of `dir`, in order, unless too many are kept already: the sender chooses the compared
+    /// directories.
     pub(super) fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
         let mut found = lock(&self.0);
         if found.entries + entries.len() <= MAX_FOUND {
@@ -38,7 +39,7 @@ impl Found {
     }
 }
 
-/// Entries that are kept, of all directories.
+/// Most entries that are kept, of all directories together.
 const MAX_FOUND: usize = ENTRY_WINDOW as usize;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Looks at what stands at the destination: names that are not listed, and old versions.
+//! Looks at the destination: entries that are not listed, and old versions.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ use crate::worker::{failed, setback, warned};
 use super::slot::{Growing, Slot, Sought};
 use super::{DestinationWorker, shrunk};
 
-/// A file of another name, held open.
+/// A similar file under another name, and its open snapshot.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
 impl<S: Store> DestinationWorker<S> {
@@ -52,12 +52,13 @@ impl<S: Store> DestinationWorker<S> {
         Ok(Unlisted { extras, rest: listing.rest, warnings })
     }
 
-    /// Counts the names that would go with `path`; where nobody can say it, itself.
+    /// Counts the names that would be removed with `path`, or 1 if the store cannot count them.
     pub(super) fn count(&self, path: &RelPath, gives_way: bool) -> u64 {
         self.store.would_remove(path, gives_way).unwrap_or(1)
     }
 
-    /// Counts the files at these paths, and below, that are like one of the `new` ones. An unseen one is like none.
+    /// Counts the files at `paths`, and below, that match one of the `new` files. A file that cannot be looked at
+    /// matches none.
     pub(super) fn count_moved(&self, paths: Vec<RelPath>, new: &mut NewFiles) -> u64 {
         let found = self.store.look_all(&paths).into_iter().zip(paths);
         let mut dirs = Vec::new();
@@ -96,7 +97,7 @@ impl<S: Store> DestinationWorker<S> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
             Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
-            // It cannot be read, but it can be replaced.
+            // The old version cannot be read, but can be replaced.
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -152,7 +153,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(lens)
     }
 
-    /// Opens a file that came in this run as one more old version; its length in bytes.
+    /// Opens a file that arrived in this run as another old version. Returns its length in bytes.
     pub(super) fn open_more(&self, handle: Handle, other: &RelPath) -> Option<u64> {
         let snapshot = self.store.open(other).ok()?;
         let len = snapshot.meta().len;
@@ -161,12 +162,12 @@ impl<S: Store> DestinationWorker<S> {
         room.set(snapshot).ok().map(|()| len)
     }
 
-    /// True if the old version has large holes, and the sender may tell holes of the new version.
+    /// True if the old version has large holes, and the sender may send the holes of the new version.
     fn has_large_holes(&self, old: &S::Snapshot) -> bool {
         self.agreed.terms.holes(&self.options) && data_map(old).is_ok_and(|map| map.is_some())
     }
 
-    /// Old versions that are not in place: what an alternate has, and a file of another name.
+    /// Opens old versions outside of `path`: the alternate's version, and a similar file under another name.
     fn elsewhere(&self, path: &RelPath, elsewhere: &Elsewhere) -> (Option<S::Snapshot>, Other<S>) {
         let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
         if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
@@ -174,7 +175,7 @@ impl<S: Store> DestinationWorker<S> {
             return (None, Some((Similar { path, len, kinship }, snapshot)));
         }
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
-        // Nothing is more like it than a twin.
+        // With a similar file at hand, only a twin is better.
         let most = elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| Kinship::Twin));
         let find = |most| self.moves.find(&self.store, path, elsewhere.new, most);
         let (path, snapshot, kinship) = match (most.and_then(find), similar) {
@@ -186,12 +187,12 @@ impl<S: Store> DestinationWorker<S> {
         (beside, Some((Similar { path, len, kinship }, snapshot)))
     }
 
-    /// The interrupted transfer of just this version, if there is one and its journal can be read.
+    /// Returns the interrupted transfer of this exact version, if there is one with a readable journal.
     fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(Growing<S>, Kept, Vec<Range<u64>>)> {
         if !journal::is_kept(meta.len) {
             return None;
         }
-        // Whatever is wrong with it: then it goes as if nothing had been noted.
+        // Any error means that the transfer starts anew, as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
         let (map, spec) = (kept.map.clone(), kept.spec);
@@ -201,14 +202,14 @@ impl<S: Store> DestinationWorker<S> {
         Some((growing, kept, noted))
     }
 
-    /// The key and the names of chunks that are known from another session.
+    /// Returns the key and the names of chunks that another session used.
     fn named(&self, kept: &Kept) -> (Key, Fingerprinter) {
         (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }
 }
 
-/// The listing, if it is of a directory and without error: where there is none, or a file or link to be replaced,
-/// nothing stands in it.
+/// Returns the listing, if it is of a directory and complete. Returns `None` if the path is missing, or is a file or
+/// link that will be replaced. Errors: the first error of the listing.
 fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Trouble> {
     match listed {
         Ok(listing) => match listing.errors.first() {

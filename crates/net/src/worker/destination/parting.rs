@@ -1,8 +1,8 @@
-//! Old versions that are let go of while the next file is under way.
+//! Frees old versions while the next file is under way.
 //!
-//! The pages of 1 GiB take the kernel 80 ms to free, for which nobody waits; but where a disk is nearly full, the next
-//! file may need that room. So what finds none waits until all that goes is gone, and tries once more for each time
-//! that some went.
+//! Freeing the pages of 1 GiB takes the kernel 80 ms, and the run need not wait for that. But on a nearly full disk
+//! the next file may need the room. So work that finds no room waits until all pending drops have ended, and is tried
+//! again if any ended meanwhile.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ struct Counted {
     ended: Condvar,
 }
 
-/// Counts of drops that have begun, and ended.
+/// Counts of begun and ended drops.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     begun: u64,
@@ -36,14 +36,14 @@ impl DeferredDrop {
         Self { share, counted: Arc::default() }
     }
 
-    /// Drops `what` on another thread; here, where there is none.
+    /// Drops `what` on another thread, or on this thread if there is no other.
     pub(super) fn let_go(&self, what: impl Send + 'static) {
         lock(&self.counted.counts).begun += 1;
         let going = Going(Arc::clone(&self.counted));
         self.share.drop_later((what, going));
     }
 
-    /// Does `work`, and again where there was no room for it and some came free meanwhile.
+    /// Does `work`. Repeats `work` if it found no room and drops ended meanwhile.
     pub(super) fn with_room<T>(
         &self,
         mut work: impl FnMut() -> Result<T, StoreError>,
@@ -57,7 +57,7 @@ impl DeferredDrop {
         }
     }
 
-    /// Waits until nothing is being let go of; how often something was.
+    /// Waits until no drop is pending. Returns the number of drops that have ended.
     pub(super) fn wait(&self) -> u64 {
         let goes = |counts: &mut Counts| counts.ended < counts.begun;
         let waited = self.counted.ended.wait_while(lock(&self.counted.counts), goes);
@@ -65,7 +65,7 @@ impl DeferredDrop {
     }
 }
 
-/// Says that it has ended when it is dropped, however that comes.
+/// Counts a drop as ended when this value is dropped, even by a panic.
 struct Going(Arc<Counted>);
 
 impl Drop for Going {

@@ -1,4 +1,4 @@
-//! Files that the receiver's worker holds open for one attempt.
+//! Files that the receiver's worker keeps open for an attempt.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -15,42 +15,43 @@ use crate::lock::lock;
 use crate::monitor::{Stage, within};
 use crate::worker::sparse::{facing, read_places};
 
-/// The files of one attempt.
+/// The files of an attempt.
 pub(super) struct Slot<S: Store> {
     pub(super) old: Vec<S::Snapshot>,
-    /// Files of this run, once they are opened: they follow the others.
+    /// Files of this run, once opened. They follow the files in `old`.
     pub(super) more: [OnceLock<S::Snapshot>; MAX_BORROWED],
     pub(super) in_place: bool,
-    /// The names of chunks, where they are those of another session.
+    /// The key and the names of chunks, if they are those of another session.
     pub(super) named: Option<(Key, Fingerprinter)>,
-    /// The places that were written in it.
+    /// Ranges that the journal of an interrupted transfer lists as written.
     pub(super) kept: Vec<Range<u64>>,
-    /// True if the journal notes what is written, so that another session may go on.
+    /// True if written chunks are noted in the journal, so that another session may resume the transfer.
     pub(super) noted: AtomicBool,
     pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
     /// Packed runs of the old versions in the order of the new data, once the data map of the new version is known.
     pub(super) view: OnceLock<Vec<PackedRuns>>,
 }
 
-/// A new version in the making.
+/// A new version that is being written.
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
     pub(super) new: New,
-    /// None where it goes on from another session, or from an old version: not all blocks will be complete.
+    /// `None` if the file resumes another session, or appends to an old version: then not all blocks will be
+    /// complete.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
-    /// The digest of what is written, where one is taken on the way.
+    /// The digest of the written bytes, if computed during writing.
     pub(super) digest: Option<Mutex<DigestInOrder>>,
 }
 
 impl<S: Store> Growing<S> {
-    /// The places in the file for a range of the transferred content.
+    /// Returns the places in the file for a range of the transferred content.
     fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let plain = self.new.map.is_none().then(|| range.clone());
         let map = self.new.map.as_deref();
         plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
     }
 
-    /// The parts of `old`, to be written from `start`, each with its place in the file.
+    /// Splits `old`, to be written from `start` on, into parts, each with its place in the file.
     pub(super) fn parts(
         &self,
         old: Range<u64>,
@@ -85,7 +86,7 @@ impl<S: Store> Growing<S> {
         holes.try_for_each(|hole| self.rebuild.clear(hole))
     }
 
-    /// Reads back the written bytes; fewer bytes at the end.
+    /// Reads back written bytes; reads fewer bytes at the end.
     pub(super) fn read_at(&self, start: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let mut done = 0;
         for (of, place) in self.parts(0..into.len() as u64, start) {
@@ -99,13 +100,13 @@ impl<S: Store> Growing<S> {
         Ok(done)
     }
 
-    /// Marks all of these bytes as staged.
+    /// True if all bytes of `range` are staged.
     pub(super) fn has_staged(&self, range: Range<u64>) -> bool {
         self.places(range).all(|place| self.rebuild.has_staged(&place))
     }
 
-    /// Has `write` write these bytes, and hashes them while they are at hand: before that if it is their turn, so that
-    /// threads that write wait for no other, and overtake few.
+    /// Lets `write` write `bytes`, and hashes them while they are in the cache. Bytes that are next in order are
+    /// hashed before they are written. So writing threads do not wait for each other, and few overtake another.
     pub(super) fn write_hashed(
         &self,
         start: u64,
@@ -126,47 +127,48 @@ impl<S: Store> Growing<S> {
         hash(lock(digest))
     }
 
-    /// Takes no digest on the way: some bytes are not written here, but copied.
+    /// Stops computing the digest, because some bytes are copied and not written here.
     pub(super) fn hash_no_more(&self) {
         self.digest.iter().for_each(|digest| lock(digest).give_up());
     }
 
-    /// The digest of all that was written.
+    /// Returns the digest of all written bytes.
     pub(super) fn written_digest(&self) -> Option<Digest> {
         lock(self.digest.as_ref()?).finish(self.new.len)
     }
 }
 
-/// The old versions that a transfer asks for.
+/// Describes the old versions that a transfer asks for.
 pub(super) struct Sought<'a> {
     pub(super) path: &'a RelPath,
-    /// Places to look at where none is in place.
+    /// Other places to search if no old version is at `path`.
     pub(super) elsewhere: Elsewhere,
-    /// Longest leftover, in bytes.
+    /// Longest leftover in bytes.
     pub(super) most: u64,
-    /// The version whose interrupted transfer may go on.
+    /// The version whose interrupted transfer may be resumed.
     pub(super) goes_on: Option<Meta>,
-    /// The chunker of a recipe that would be of use.
+    /// The chunker of a recipe that would be usable.
     pub(super) recipe: Option<ChunkerSpec>,
-    /// True where it is of use which base the one in place is.
+    /// True if the base of the old version in place is of use.
     pub(super) base: bool,
 }
 
-/// An attempt, and what grows in it.
+/// An attempt's open files, and its new version.
 pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
 
 impl<S: Store> Slot<S> {
-    /// All old versions, in order.
+    /// Returns all old versions, in order.
     fn versions(&self) -> impl Iterator<Item = &S::Snapshot> {
         self.old.iter().chain(self.more.iter().filter_map(OnceLock::get))
     }
 
-    /// The old version of a number.
+    /// Returns the old version with the index `part`.
     pub(super) fn version(&self, part: usize) -> &S::Snapshot {
         self.versions().nth(part).expect("the machine asks for what was opened")
     }
 
-    /// The old versions that hold `old`, which counts through them as if they were one, and where in each.
+    /// Returns the old versions that hold `old`, and the range in each. Offsets in `old` count through all old
+    /// versions as if they were one file.
     pub(super) fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
         let mut base = 0;
         self.versions().enumerate().flat_map(move |(no, snapshot)| {
@@ -180,7 +182,7 @@ impl<S: Store> Slot<S> {
         })
     }
 
-    /// Length in bytes of an old version, or of its packed data.
+    /// Returns the length in bytes of an old version, or of its packed data.
     fn len_of(&self, no: usize, snapshot: &S::Snapshot) -> u64 {
         match self.view.get() {
             Some(view) => view.get(no).map_or(0, PackedRuns::len),
@@ -188,7 +190,7 @@ impl<S: Store> Slot<S> {
         }
     }
 
-    /// Places in the old version `no` for a `range` of its packed data, or of the version itself.
+    /// Returns the places in the old version `no` for a `range` of its packed data, or of the version itself.
     fn places(&self, no: usize, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let view = self.view.get();
         let plain = view.is_none().then(|| range.clone());
@@ -221,7 +223,7 @@ impl<S: Store> Slot<S> {
         Ok(view.iter().map(PackedRuns::len).collect())
     }
 
-    /// Reads spans of the old versions, one behind the other; fewer bytes where they have become shorter.
+    /// Reads spans of the old versions, one after the other. Returns fewer bytes if a version became shorter.
     pub(super) fn read<'a>(
         &self,
         spans: &[Span],
@@ -235,7 +237,7 @@ impl<S: Store> Slot<S> {
         Ok(&buffer[..read])
     }
 
-    /// Checks that the old versions that hold any of `spans` are what they were; asks each once.
+    /// Checks that the old versions that hold any of `spans` are unchanged. Each version is checked once.
     pub(super) fn check_unchanged(
         &self,
         spans: impl Iterator<Item = Span> + Clone,

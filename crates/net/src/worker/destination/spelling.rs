@@ -1,4 +1,4 @@
-//! Destinations on file systems that take several spellings for one name.
+//! Destinations on file systems that accept several spellings of a name.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ use super::DestinationWorker;
 use crate::worker::failed;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Lists the entries of `dir` that are not `listed`. An entry that a listed name finds by another spelling is the
-    /// entry of that name, and is renamed to the listed spelling first.
+    /// Lists the entries of `dir` that are not `listed`. If a listed name finds an entry under another spelling, the
+    /// entry is renamed to the listed spelling first and counts as listed.
     pub(super) fn list_unlisted(
         &self,
         dir: &RelPath,
@@ -43,7 +43,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Fails each name of `paths` that the file system takes for the same name as an earlier one.
+    /// Replaces the answer for each path whose name the file system takes for an earlier name by a trouble.
     pub(super) fn refuse_alike(
         &self,
         paths: &[RelPath],
@@ -62,7 +62,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Answers for each path of `paths` that is a listed path too as if nothing were there.
+    /// Answers as if nothing existed at each path of `paths` that the file system takes for a listed path.
     pub(super) fn spare_listed(
         &self,
         paths: &[RelPath],
@@ -87,7 +87,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// True if the file system may take the two paths for one.
+    /// True if the file system may take both paths for the same path.
     fn is_one_path(&self, AlikePaths { missing, listed }: &AlikePaths) -> Result<bool, StoreError> {
         let names = |path: &RelPath| {
             let names = path.components().filter_map(|name| Name::new(name).ok());
@@ -105,7 +105,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(true)
     }
 
-    /// The later of two names, and the reason why both cannot exist.
+    /// Returns the path of the later name, and the reason why both names cannot exist.
     fn refusal(
         &self,
         AlikeNames { dir, name, earlier }: &AlikeNames,

@@ -1,4 +1,4 @@
-//! Comparing a directory here with the digest that the sender sent.
+//! Compares a directory of the destination with the digest that the sender sent.
 
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
@@ -9,8 +9,8 @@ use super::DestinationWorker;
 use crate::worker::digests::list;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Counts what is in `dir`, if the sender has the same there. A directory that cannot be listed has not: then the
-    /// list of names says why.
+    /// Counts the entries of `dir`, if the digest of `dir` equals the sender's. Returns `None` for a directory that
+    /// cannot be listed; listing its names later reports the reason.
     pub(super) fn compare(
         &self,
         dir: &RelPath,
@@ -24,7 +24,7 @@ impl<S: Store> DestinationWorker<S> {
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);
         let listing = list(&self.store, dir, None, Some(compared)).ok()?;
-        // So many that they cannot be listed at once have no tally.
+        // A directory that is too long for one listing has no digest.
         if !listing.errors.is_empty() || listing.rest.is_some() {
             return None;
         }
@@ -62,7 +62,7 @@ impl<S: Store> DestinationWorker<S> {
         None
     }
 
-    /// Looks at `paths`; of a directory that was found to be unlike, as it was then.
+    /// Looks at `paths`. Entries of a directory that was found to differ are returned as they were at the comparison.
     pub(super) fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
         let dir = paths.first().and_then(RelPath::split_last).map(|(dir, _)| dir);
         let Some((dir, entries)) = dir.and_then(|dir| self.found.take(&dir)) else {
@@ -84,8 +84,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 }
 
-/// Finds `paths` among the `entries` of `dir`, both in order; returns the entries behind them as well. A path that is
-/// not found may be there all the same: rules hide names.
+/// Finds `paths` among the `entries` of `dir`, both in order. Also returns the entries after the last path. A path
+/// that is not found may still exist, because rules hide names.
 fn found_of(
     dir: &RelPath,
     entries: Vec<Entry>,
@@ -101,7 +101,7 @@ fn found_of(
     (found, entries.collect())
 }
 
-/// The last number that was asked for: most entries are of the same.
+/// The last local number that was asked for, with its answer. Most entries have the same owner.
 #[derive(Default)]
 struct Number(Option<(u32, u32)>);
 

@@ -1,4 +1,4 @@
-//! Filling a new version: copies, literals and mended gaps.
+//! Fills a new version with copies, literals and mended gaps.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,15 +25,15 @@ use crate::monitor::{Stage, within};
 use crate::worker::setback;
 use crate::worker::steps::perform;
 
-/// Bytes of what is known of incomplete blocks, beyond which it is written in small pieces.
+/// Bytes of buffered literals for incomplete blocks; beyond this, literals are written in small pieces.
 const KEPT_BYTES: usize = 4 << 20;
-/// The same where memory is tight.
+/// Bytes of buffered literals if memory is tight.
 const TIGHT_KEPT_BYTES: usize = 1 << 20;
 /// Bytes of the new version that are copied at a time.
 const REPEATED_BYTES: usize = 512 << 10;
 
 impl<S: Store> DestinationWorker<S> {
-    /// The new version of an attempt, started by whoever needs it first.
+    /// Returns the new version of an attempt; the first call creates its staged file.
     pub(super) fn growing(
         &self,
         handle: Handle,
@@ -46,7 +46,8 @@ impl<S: Store> DestinationWorker<S> {
             return Ok(Arc::clone(growing));
         }
         let rebuild = self.created(path, (new.len, new.map.as_deref()))?;
-        // Of a tail nothing says that what it follows is the same in another session. Changes are few: they come again.
+        // Another session cannot tell if the bytes before a tail are the same. Changed blocks are few, and are sent
+        // again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
         if self.keeps_notes && is_told && journal::is_kept(new.len) {
             let version = journal::version(&new, &self.key_of(&slot), self.agreed.terms);
@@ -54,7 +55,7 @@ impl<S: Store> DestinationWorker<S> {
             let noted = notes.try_for_each(|note| rebuild.note(&note));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
-        // Of a tail the first block would wait for what is before it.
+        // The first block of a tail would wait for the bytes before it, so a tail is not buffered.
         let most_kept = if self.kept.is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
         let buffer =
             (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most_kept)));
@@ -65,7 +66,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(made)
     }
 
-    /// A new version of a length in bytes, with its holes where a map says so.
+    /// Creates a staged file of `len` bytes, with the holes of `map`.
     pub(super) fn created(
         &self,
         path: &RelPath,
@@ -79,7 +80,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(rebuild)
     }
 
-    /// Copies what blocks may be shared of; of the rest it is noted where it will come from.
+    /// Copies ranges whose blocks can be shared. Other ranges are queued, with the place where they will be read.
     pub(super) fn copy(
         &self,
         (slot, growing): Site<'_, S>,
@@ -112,7 +113,7 @@ impl<S: Store> DestinationWorker<S> {
         self.add((slot, growing), pieces, chunks)
     }
 
-    /// Copies within the new version; first it writes what is held back, which is what the copies are of.
+    /// Copies ranges within the new version, after writing buffered bytes that the copies may need.
     pub(super) fn repeat(&self, site: Site<'_, S>, runs: &[CopyRun]) -> Result<(), Setback> {
         let (slot, growing) = site;
         if let Some(buffer) = &growing.buffer {
@@ -139,7 +140,7 @@ impl<S: Store> DestinationWorker<S> {
         self.add(site, pieces, Vec::new())
     }
 
-    /// Unpacks a payload, checks each chunk and writes it, and makes the copies between.
+    /// Unpacks a payload, checks each chunk and writes it, and makes the copies between the chunks.
     pub(super) fn write(
         &self,
         (slot, growing): Site<'_, S>,
@@ -166,7 +167,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(fingerprints)
     }
 
-    /// Rebuilds gaps, and writes those of their chunks that are what was announced.
+    /// Rebuilds gaps, and writes those chunks that match the announced fingerprints.
     pub(super) fn mend(
         &self,
         (slot, growing): Site<'_, S>,
@@ -187,8 +188,8 @@ impl<S: Store> DestinationWorker<S> {
         Ok(mended)
     }
 
-    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its block it is written
-    /// at once.
+    /// Adds chunks that were sent, whose `bytes` lie end to end. If many bytes are already buffered, the chunks are
+    /// written at once.
     fn put<'a>(
         &self,
         (slot, growing): Site<'_, S>,
@@ -202,7 +203,7 @@ impl<S: Store> DestinationWorker<S> {
                 start: span.start,
                 chunk: Chunk { len: span.len, fingerprint: *fingerprint },
             });
-            // Chunks that lie next to each other are one piece.
+            // Adjacent chunks become one piece.
             match pieces.last_mut() {
                 Some((start, run)) if *start + run.len() as u64 == span.start => {
                     let from = bytes.len() - rest.len() - run.len();
@@ -230,7 +231,7 @@ impl<S: Store> DestinationWorker<S> {
         self.add((slot, growing), gathered, kept)
     }
 
-    /// Takes pieces and the chunks that they make, and writes the blocks that are complete with them.
+    /// Adds pieces and the chunks made of them, and writes the blocks that are now complete.
     fn add(
         &self,
         (slot, growing): Site<'_, S>,
@@ -247,7 +248,7 @@ impl<S: Store> DestinationWorker<S> {
         self.write_blocks((slot, growing), complete)
     }
 
-    /// Writes blocks, and notes what is in place with them.
+    /// Writes blocks, and notes the chunks that are complete with them.
     fn write_blocks(
         &self,
         (slot, growing): Site<'_, S>,
@@ -260,7 +261,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(())
     }
 
-    /// Puts a block together and writes it, but for what is written already.
+    /// Assembles a block and writes it, except for the parts that are written already.
     fn write_block(
         &self,
         (slot, growing): Site<'_, S>,
@@ -294,7 +295,7 @@ impl<S: Store> DestinationWorker<S> {
         self.written(growing, (start, bytes), || growing.write_parts(start, bytes, put))
     }
 
-    /// Has `write` write bytes, and hashes them while they are at hand.
+    /// Lets `write` write bytes, and hashes them while they are in the cache.
     fn written(
         &self,
         growing: &Growing<S>,
@@ -305,14 +306,14 @@ impl<S: Store> DestinationWorker<S> {
         growing.write_hashed(start, bytes, write).map_err(|error| setback(&error))
     }
 
-    /// Notes that these are in place, as far as they are staged.
+    /// Notes in the journal the chunks that are staged.
     fn note(&self, (slot, growing): Site<'_, S>, mut chunks: Vec<KeptChunk>) {
         if !slot.noted.load(Ordering::Relaxed) {
             return;
         }
         chunks.retain(|kept| growing.has_staged(kept.start..kept.end()));
         if !chunks.is_empty() {
-            // What cannot be noted is sent again after a kill.
+            // Chunks that cannot be noted are sent again after a kill.
             let _ = growing.rebuild.note(&journal::chunks(chunks, self.agreed.terms));
         }
     }
@@ -326,7 +327,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 }
 
-/// A new version that cannot be read back comes whole: it is repeated nowhere then.
+/// If the new version cannot be read back, the attempt is repeated without copies within the new version.
 fn may_come_whole(error: &StoreError) -> Setback {
     match error {
         StoreError::Unsupported { .. } => Setback { then: Then::Retry, ..setback(error) },
@@ -341,7 +342,7 @@ fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(),
     if read < len { Err(shrunk()) } else { Ok(()) }
 }
 
-/// Notes in the journal that these of the spans in it are about to be written over.
+/// Notes in the journal that journaled ranges in `spans` are about to be overwritten.
 fn write_over<R: Rebuild>(
     rebuild: &R,
     kept: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! Searches new for the blocks of old that the receiver told.
+//! Searches a new version for blocks of the old version that the receiver announced.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use deltic_store::{Snapshot, StoreError, Tree};
 use super::SourceWorker;
 use crate::worker::steps::{searched_sums, with_range};
 
-/// A search, and the region that it goes through, where that was searched.
+/// A searcher, and the region to continue with, if that region was already searched.
 pub(super) type Through = (Box<Searcher>, Option<Box<SearchedRegion>>);
 
 impl<T: Tree> SourceWorker<T> {
-    /// Searches the next segment, which begins at `start`; or goes through the rest of a `region`.
+    /// Searches the next segment, which begins at `start`, or continues with the rest of a `region`.
     pub(super) fn search(
         &self,
         (handle, start): (Handle, u64),
@@ -39,7 +39,7 @@ impl<T: Tree> SourceWorker<T> {
         with_range(&self.buffers, &**snapshot, &range, with)
     }
 
-    /// Searches a region by itself.
+    /// Searches a region independently of other regions.
     pub(super) fn find(
         &self,
         handle: Handle,

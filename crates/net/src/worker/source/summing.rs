@@ -17,7 +17,7 @@ use crate::worker::steps::{perform, read_one, stored_sums, sum_portion};
 use crate::worker::trouble;
 
 impl<T: Tree> SourceWorker<T> {
-    /// Sums a portion of the new version; adds its bytes to `digest`, if there is one.
+    /// Sums a portion of the new version, and adds its bytes to `digest` if given.
     pub(super) fn sum(
         &self,
         handle: Handle,
