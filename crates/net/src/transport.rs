@@ -1,4 +1,4 @@
-//! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
+//! Byte streams between two ends: in memory, over this process's standard streams, or over the streams of a child.
 
 pub(crate) mod child;
 #[cfg(test)]
@@ -25,15 +25,14 @@ pub(crate) use flow::{Counters, Flow};
 pub(crate) use hearing::{Arrivals, Frames, RawFrame, Reading, Stream, read_frames, start_reader};
 pub(crate) use saying::start_writer;
 
-/// Bytes that a pipe beside a shaped link holds: what waits to be sent, as in the buffer of a socket.
+/// Bytes that a pipe beside a shaped link holds. Bytes that wait to be sent lie there, as in a socket buffer.
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
 /// Batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
-/// Bytes that are written at once, where there are so many.
+/// Most bytes to gather for one write.
 const WRITTEN_BYTES: usize = 64 << 10;
-/// Bytes that a stream is asked for at once, and that a pipe to another process holds, if it may: with more of them
-/// the two ends wait for each other less often, and what is done with many small files is done with more of them at a
-/// time.
+/// Bytes requested from a stream at once, and the wanted capacity of a pipe to another process. With larger pipes,
+/// the ends wait less often for each other, and more small files are handled at a time.
 const READ_BYTES: usize = 256 << 10;
 
 /// Both directions to the other end, over streams of bytes.
@@ -53,14 +52,14 @@ impl Link {
 /// Source of the bytes of the other end.
 pub(crate) enum Reader {
     Stream(Box<dyn AsyncRead + Send + Unpin>),
-    /// An end in this process: what it sent as one.
+    /// An end in this process; a batch of frames arrives as it was sent.
     Memory(mpsc::Receiver<Vec<u8>>),
 }
 
 /// Sink of bytes for the other end.
 pub(crate) enum Writer {
     Stream(Box<dyn AsyncWrite + Send + Unpin>),
-    /// An end in this process: what is sent as one arrives as it is, and is not copied.
+    /// An end in this process; a batch of frames is passed on without a copy.
     Memory(mpsc::Sender<Vec<u8>>),
 }
 
@@ -78,7 +77,7 @@ impl From<Link> for Ends {
 }
 
 impl Reader {
-    /// Waits for bytes and adds them to `bytes`; how many, none at the end.
+    /// Waits for bytes and appends them to `bytes`. Returns their number, 0 at the end of the stream.
     async fn read_more(&mut self, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
         match self {
             Self::Stream(reader) => {
@@ -103,7 +102,7 @@ impl Reader {
     }
 }
 
-/// Two ends of one connection inside this process.
+/// Returns both ends of a connection inside this process.
 pub(crate) fn memory() -> (Ends, Ends) {
     let [(to_one, from_other), (to_other, from_one)] = [(); 2].map(|()| mpsc::channel(BATCHES));
     let ends =
@@ -111,7 +110,7 @@ pub(crate) fn memory() -> (Ends, Ends) {
     (ends(from_other, to_other), ends(from_one, to_one))
 }
 
-/// Two ends with a link of these figures between them.
+/// Returns two ends, connected by a simulated link with these figures.
 pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
@@ -121,19 +120,19 @@ pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     (Link::within(one).into(), Link::within(other).into())
 }
 
-/// Ends of a stream of bytes that somebody else has made.
+/// Returns the ends of a byte stream that the caller has made.
 pub(crate) fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
     let (reader, writer) = tokio::io::split(stream);
     Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
 }
 
-/// This process's standard input and output.
+/// Returns this process's standard input and output.
 pub(crate) fn stdio() -> Ends {
     Link { reader: standard_input(), writer: standard_output(), child: None }.into()
 }
 
-/// This process's standard input. The runtime waits for a pipe itself; for anything else it lets a thread wait, which
-/// costs several switches for each reading.
+/// Returns this process's standard input. The runtime polls a pipe itself. For any other file a thread waits, which
+/// costs several context switches for each read.
 pub(crate) fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
     let pipe = opened_again(std::io::stdin(), OFlags::RDONLY);
     match pipe.and_then(|pipe| ChildStdout::from_std(pipe.into())) {
@@ -142,7 +141,7 @@ pub(crate) fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
     }
 }
 
-/// This process's standard output, in the same way.
+/// Returns this process's standard output; the runtime polls a pipe itself.
 pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
     let pipe = opened_again(std::io::stdout(), OFlags::WRONLY);
     match pipe.and_then(|pipe| ChildStdin::from_std(pipe.into())) {
@@ -151,7 +150,8 @@ pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// Another handle of a pipe: others may share the one that we were given, and do not expect it not to block.
+/// Opens a pipe again, as a non-blocking handle. Other processes may share the original handle, and do not expect it
+/// to be non-blocking.
 fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
     let kind = FileType::from_raw_mode(fs::fstat(&pipe)?.st_mode);
     if kind != FileType::Fifo {
@@ -163,7 +163,7 @@ fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
     Ok(pipe)
 }
 
-/// Lets a pipe hold more than pipes do. Who has many of them may not, and it is as it was.
+/// Enlarges the buffer of a pipe. Has no effect if the system refuses, as for users with many pipes.
 fn widen(pipe: impl AsFd) {
     let _ = fcntl_setpipe_size(pipe, READ_BYTES);
 }

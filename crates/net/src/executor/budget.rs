@@ -1,4 +1,4 @@
-//! Limits of one session.
+//! Limits of a session.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,31 +7,32 @@ use deltic_protocol::limits::{MAX_FRAME_BYTES, MAX_THREADS};
 
 use super::{COPIERS, Cost, DROPPERS, FLUSHERS};
 
-/// Most threads for each processor, however many are asked for.
+/// Most threads for each processor, regardless of the request.
 const MAX_FOR_EACH: usize = 4;
-/// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
+/// Bundles in the queue for each thread, so that a thread finds its next bundle at once.
 pub(super) const QUEUED: usize = 2;
-/// Pieces of work taken in and not done, of each kind but the heavy.
+/// Pieces of work of each kind (except heavy work) that are accepted and not done.
 const LIGHT_WORK: usize = 256;
 
-/// Limits of one session. The default is for a session that has the machine to itself.
+/// Limits of a session. The default is for a session that has the machine to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Threads that compute for it at once, 0 for as many as there are processors.
+    /// Threads that compute for the session at once; 0 for as many as there are processors.
     pub compute: u32,
-    /// Bytes that its work under way may be about; one piece always may be under way.
+    /// Most bytes that work under way may handle. One piece of work is always allowed.
     pub work_bytes: usize,
-    /// Pieces of work under way, of each kind but the heavy, of which there are a few for each thread.
+    /// Pieces of work under way, of each kind except heavy work, which has a few for each thread.
     pub light_work: usize,
-    /// Open files, where it may have fewer than the process: with less than a few dozen it takes one file at a time.
+    /// Most open files, if fewer than the process may have. With less than a few dozen, one file is synced at a time.
     pub open_files: Option<usize>,
-    /// Bytes of work after which it gives way to sessions that have brought less; it never does if `None`.
+    /// Bytes of work after which the session gives way to sessions with less work; never if `None`.
     pub prompt_bytes: Option<u64>,
-    /// Longest frame that it takes, where the other end knows limits: 64 KiB at least.
+    /// Longest accepted frame in bytes, at least 64 KiB, if the other end supports limits.
     pub frame_bytes: usize,
-    /// Literal bytes that may be on their way to it, where the other end knows credit; any number if `None`.
+    /// Most literal bytes on their way to this end, if the other end supports credit; unlimited if `None`.
     pub credit: Option<u64>,
-    /// Longest time for which an end that asked for credit may give none for what waits; no limit if `None`.
+    /// Longest time that an end which asked for credit may withhold credit from waiting literals; unlimited if
+    /// `None`.
     pub credit_patience: Option<Duration>,
 }
 
@@ -51,7 +52,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Narrows the budget to so many threads that compute.
+    /// Limits the budget to `asked` computing threads.
     #[must_use]
     pub fn with_threads(self, asked: u32) -> Self {
         let least = match (self.compute, asked) {
@@ -62,7 +63,7 @@ impl Budget {
         Self { compute: least, ..self }
     }
 
-    /// Threads that compute for it at once.
+    /// Returns the number of threads that compute for the session at once.
     pub(super) fn threads(&self) -> usize {
         match self.compute {
             0 => processors().max(2),
@@ -70,7 +71,7 @@ impl Budget {
         }
     }
 
-    /// Jobs of this kind that may run at once.
+    /// Returns the number of jobs of this kind that may run at once.
     pub(super) fn most_at_once(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy | Cost::Light | Cost::Bulk => self.threads(),
@@ -81,7 +82,7 @@ impl Budget {
         }
     }
 
-    /// Pieces of work of this kind that may be under way.
+    /// Returns the number of pieces of work of this kind that may be under way.
     pub(super) fn most_work(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy => self.threads() * (1 + QUEUED),
@@ -90,15 +91,15 @@ impl Budget {
     }
 }
 
-/// Most threads that an end computes with here, however many are asked for: a peer cannot make a machine start any
-/// number.
+/// Returns the most threads with which an end computes on this machine, regardless of the request. So a peer cannot
+/// make a machine start any number of threads.
 #[must_use]
 pub fn most_threads() -> u32 {
     let most = processors().saturating_mul(MAX_FOR_EACH);
     u32::try_from(most).map_or(MAX_THREADS, |most| most.min(MAX_THREADS))
 }
 
-/// Asked once: the answer is in files of the system.
+/// Returns the number of processors, which is read once: the system keeps it in files.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))

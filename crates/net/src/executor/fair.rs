@@ -1,46 +1,46 @@
-//! A fair queue: jobs of many sessions, and whose turn it is.
+//! A fair queue for the jobs of many sessions.
 //!
-//! Deficit round robin, charged afterwards: a session takes jobs while it has credit, and pays for each what it cost
-//! once that is known. A session that finds no credit waits until every other with jobs has spent its own. No job is
-//! held back for credit where a thread is free.
+//! Deficit round robin with later charging: a session takes jobs while it has credit, and pays the cost of each job
+//! after the job has run. A session without credit waits until all other sessions with jobs have spent theirs. No job
+//! waits for credit while a thread is free.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Credit that a session gets each round, in nanoseconds of work.
 const QUANTUM: i64 = 1_000_000;
-/// Bytes that cost as much.
+/// Bytes charged as one `QUANTUM`.
 const QUANTUM_BYTES: usize = 512 << 10;
 
-/// The least that a job about so many bytes costs, however fast it is.
+/// Returns the least cost of a job that handles `bytes`, regardless of its speed.
 pub(super) fn cost_of(bytes: usize) -> i64 {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     bytes.saturating_mul(QUANTUM) / QUANTUM_BYTES as i64
 }
 
-/// Most debt that a session carries on: a single long job does not shut it out for as long again.
+/// Most debt of a session: a long job does not lock its session out for as long again.
 const MAX_DEBT: i64 = 64 * QUANTUM;
-/// Jobs that a session may have under way while others wait.
+/// Most jobs of a session that run while other sessions wait.
 const MOST_WHILE_OTHERS_WAIT: usize = 2;
 
-/// Tells sessions apart.
+/// Identifies a session.
 pub(super) type SessionId = u64;
 
 /// Jobs of one kind.
 pub(super) struct FairQueue<J> {
     /// Sessions with jobs that may run, in the order of their turns.
     turns: VecDeque<SessionId>,
-    /// Mostly one: that is found without being hashed.
+    /// All sessions. Mostly there is only one, which a tree finds without hashing.
     sessions: BTreeMap<SessionId, Session<J>>,
 }
 
 struct Session<J> {
     jobs: VecDeque<J>,
     running: usize,
-    /// Most that may run at once.
+    /// Most jobs that may run at once.
     most: usize,
     credit: i64,
     in_turns: bool,
-    /// True once the session brings nothing more.
+    /// True once the session adds no more jobs.
     has_left: bool,
 }
 
@@ -49,7 +49,7 @@ impl<J> Session<J> {
         !self.jobs.is_empty() && self.running < self.most
     }
 
-    /// Leaves room for others.
+    /// True if the session leaves room for other sessions.
     fn is_modest(&self) -> bool {
         self.running < MOST_WHILE_OTHERS_WAIT
     }
@@ -62,7 +62,7 @@ impl<J> Default for FairQueue<J> {
 }
 
 impl<J> FairQueue<J> {
-    /// Adds a job of a session that may have at most `most` under way.
+    /// Adds a job of a session that may run at most `most` jobs at once.
     pub(super) fn push(&mut self, id: SessionId, most: usize, job: J) {
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             jobs: VecDeque::new(),
@@ -77,7 +77,7 @@ impl<J> FairQueue<J> {
         self.enlist(id);
     }
 
-    /// The next job; `done` is due when it has run.
+    /// Returns the next job. The caller calls `done` after the job has run.
     pub(super) fn pop(&mut self) -> Option<(SessionId, J)> {
         let id = self.turn()?;
         let session = self.sessions.get_mut(&id)?;
@@ -90,12 +90,12 @@ impl<J> FairQueue<J> {
         Some((id, job))
     }
 
-    /// True if another session than this one has jobs that could run: only then does the cost of a job matter.
+    /// True if a session other than `id` has jobs that could run. Only then does the cost of a job matter.
     pub(super) fn has_others(&self, id: SessionId) -> bool {
         self.turns.iter().any(|turn| *turn != id)
     }
 
-    /// Takes note that a job has run, and of what it cost.
+    /// Notes that a job has run, and charges its cost.
     pub(super) fn done(&mut self, id: SessionId, cost: i64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.running -= 1;
@@ -107,7 +107,7 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Takes out what a session has waiting; none of it has run.
+    /// Removes and returns the waiting jobs of a session.
     pub(super) fn clear(&mut self, id: SessionId) -> VecDeque<J> {
         let Some(session) = self.sessions.get_mut(&id) else { return VecDeque::new() };
         if std::mem::take(&mut session.in_turns) {
@@ -116,7 +116,8 @@ impl<J> FairQueue<J> {
         std::mem::take(&mut session.jobs)
     }
 
-    /// Takes out the jobs of a session that ends, and forgets it once nothing of it runs.
+    /// Removes and returns the waiting jobs of a session that ends. The session is forgotten once none of its jobs
+    /// runs.
     pub(super) fn leave(&mut self, id: SessionId) -> VecDeque<J> {
         let left = self.clear(id);
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -128,7 +129,7 @@ impl<J> FairQueue<J> {
         left
     }
 
-    /// Jobs that wait and could run at once.
+    /// Returns the number of waiting jobs that could run at once.
     pub(super) fn runnable(&self) -> usize {
         let runnable = |id: &SessionId| {
             self.sessions.get(id).map_or(0, |s| s.jobs.len().min(s.most - s.running))
@@ -136,7 +137,7 @@ impl<J> FairQueue<J> {
         self.turns.iter().map(runnable).sum()
     }
 
-    /// Jobs that wait, and those that run, of all sessions.
+    /// Returns the numbers of waiting and running jobs of all sessions.
     pub(super) fn counts(&self) -> (usize, usize) {
         let sessions = self.sessions.values();
         sessions.fold((0, 0), |(wait, run), s| (wait + s.jobs.len(), run + s.running))
@@ -152,8 +153,8 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Puts the session whose turn it is in front. Those that have spent their credit are passed over; where all
-    /// have, all get more.
+    /// Moves the session whose turn it is to the front. Sessions without credit are skipped; if no session has
+    /// credit, all get more.
     fn turn(&mut self) -> Option<SessionId> {
         if self.turns.len() > 1 {
             let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());
@@ -167,19 +168,19 @@ impl<J> FairQueue<J> {
         if self.turns.len() == 1
             && let Some(session) = self.sessions.get_mut(&id)
         {
-            // Nobody waits, so nothing is owed.
+            // No other session waits, so no debt remains.
             session.credit = session.credit.max(0);
         }
         Some(id)
     }
 
-    /// The first session in turn that has credit, of the modest ones alone if so.
+    /// Returns the first session in turn that has credit, only among modest sessions if `modest`.
     fn first_with_credit(&self, modest: bool) -> Option<usize> {
         let has_credit = |s: &Session<J>| s.credit > 0 && (s.is_modest() || !modest);
         self.turns.iter().position(|id| has_credit(&self.sessions[id]))
     }
 
-    /// Gives all in turn as many quanta as let at least one of those that are looked at have credit.
+    /// Gives all sessions in turn enough quanta for at least one of the considered sessions to have credit.
     fn give_credit(&mut self, modest: bool) {
         let looked_at = |s: &&Session<J>| s.is_modest() || !modest;
         let credits = self.turns.iter().map(|id| &self.sessions[id]).filter(looked_at);

@@ -1,11 +1,10 @@
-//! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for
-//! what waits for a disk, however many sessions there are.
+//! The threads of the process that do the sessions' work: as many as there are processors for computing, more for
+//! waiting on a disk. Their number does not grow with the sessions.
 //!
-//! Sessions share them fairly (`fair`), each within its [`Budget`]. One that has brought much has threads apart, to
-//! which the system prefers others (docs/decisions/0054). One that is cancelled is rid of all that waits
-//! at once, and of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and
-//! short calls several at a time (`pool`): with tens of thousands of them a second, waking threads would cost more
-//! than the calls.
+//! Sessions share the threads fairly (`fair`), each within its [`Budget`]. A session with much work uses separate
+//! threads with a lower priority (docs/decisions/0054). When a session is cancelled, its waiting jobs are dropped at
+//! once, and running jobs end with the present piece. These are not the runtime's threads, and short calls are
+//! bundled (`pool`): at tens of thousands of calls a second, waking threads would cost more than the calls.
 
 mod budget;
 mod fair;
@@ -32,14 +31,14 @@ pub(crate) use pool::{Done, SessionPool};
 const COPIERS: usize = 2;
 /// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
 const FLUSHERS: usize = 16;
-/// Threads that let go of what is costly to free.
+/// Threads that free values which are costly to free.
 const DROPPERS: usize = 2;
 /// Longest wait of a thread for its next job before it ends.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
-/// Niceness of threads that give way, above what the process has: where processors are short, such a thread gets a
-/// tenth of what another one gets.
+/// Niceness added to threads that give way. If processors are scarce, such a thread gets a tenth of the time of
+/// another thread.
 const GIVING_WAY: i32 = 10;
-/// Cost of a job besides its processor time, in nanoseconds: a thread is woken and a queue is locked for it.
+/// Cost of a job besides its processor time, in nanoseconds: waking a thread and locking a queue.
 const JOB_COST: i64 = 10_000;
 
 /// The main cost of a piece of work.
@@ -47,23 +46,23 @@ const JOB_COST: i64 = 10_000;
 pub enum Cost {
     /// Processor time and a large buffer.
     Heavy,
-    /// Moving bytes from file to file: one thread reads while another writes; a third would only wait for the lock of
-    /// the file that is written.
+    /// Moving bytes from file to file. One thread reads while another writes; a third thread would only wait for the
+    /// lock of the written file.
     Copy,
     /// A few system calls.
     Light,
     /// Waiting for a disk to flush.
     Flush,
-    /// Freeing what the system takes long to free. Nothing that is done here waits for anything.
+    /// Freeing values that the system takes long to free. Such a job waits for nothing.
     Drop,
-    /// Waiting for a user's answer, which need not come.
+    /// Waiting for a user's answer, which may never come.
     Ask,
     /// Computing and copying of a session that gives way to others.
     Bulk,
 }
 
 impl Cost {
-    /// The kind of thread for this in a session that gives way.
+    /// Returns the kind of thread for this work in a session that gives way.
     const fn giving_way(self) -> Self {
         match self {
             Self::Heavy | Self::Copy => Self::Bulk,
@@ -78,7 +77,7 @@ impl Cost {
 /// Most threads of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads that compute, as many that do short calls, and as many that give way.
+    /// Computing threads; as many more for short calls, and as many more for sessions that give way.
     pub compute: usize,
     /// Threads that copy.
     pub copies: usize,
@@ -93,7 +92,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Most threads that there ever are, besides one for each user who is being asked.
+    /// Returns the most threads at any time, except one for each user who is being asked.
     #[must_use]
     pub const fn threads(&self) -> usize {
         3 * self.compute + self.copies + self.flushes + DROPPERS
@@ -114,7 +113,7 @@ impl Limits {
 #[derive(Clone)]
 pub struct Executor(Arc<Threads>);
 
-/// Counts of sessions, threads and jobs at a time.
+/// Numbers of sessions, threads and jobs at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Sessions that were admitted and have not left.
@@ -128,7 +127,7 @@ pub struct Usage {
 }
 
 impl Executor {
-    /// Makes an executor with threads of its own, which start when there is work for them.
+    /// Makes an executor with its own threads, which start when there is work.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let groups = Cost::ALL.map(|cost| ThreadGroup {
@@ -146,14 +145,14 @@ impl Executor {
         }))
     }
 
-    /// The one that all sessions of this process share unless they are told otherwise.
+    /// Returns the executor that all sessions of this process share by default.
     #[must_use]
     pub fn of_process() -> Self {
         static SHARED: OnceLock<Executor> = OnceLock::new();
         SHARED.get_or_init(|| Self::new(Limits::default())).clone()
     }
 
-    /// Admits a session, until the last handle of its share is dropped.
+    /// Admits a session until the last handle of its share is dropped.
     #[must_use]
     pub fn admit(&self, budget: Budget) -> Share {
         let mut state = lock(&self.0.state);
@@ -205,9 +204,9 @@ struct Admitted {
     is_cancelled: Arc<AtomicBool>,
     /// Pieces of work under way.
     work: AtomicUsize,
-    /// Bytes that they hold.
+    /// Bytes that the work under way holds.
     bytes: AtomicUsize,
-    /// Bytes of all work so far.
+    /// Bytes of all accepted work so far.
     brought: AtomicU64,
     /// Pieces of work that were done.
     done: Arc<AtomicU64>,
@@ -220,39 +219,38 @@ impl Share {
         &self.0.budget
     }
 
-    /// Drops all that waits. What runs ends with the piece in hand, and nothing more is taken.
+    /// Drops all waiting jobs. Running jobs end with the present piece, and no more work is accepted.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
         self.clear(&Cost::ALL);
     }
 
-    /// True once it was cancelled.
+    /// True if the session was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Pieces of work under way, and the bytes that they hold.
+    /// Returns the number of pieces of work under way, and the bytes that they hold.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
         (self.0.work.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
     }
 
-    /// Pieces of work that were done.
+    /// Returns the number of pieces of work that were done.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.0.done.load(Ordering::Relaxed)
     }
 
-    /// Has a thread do `job` in its turn; it is dropped where the session ends before.
+    /// Queues `job` for a thread. The job is dropped if the session ends before its turn.
     ///
-    /// # Errors
-    /// Those of the system where it has not a single thread for it.
+    /// # Errors The error of the system, if it cannot start a single thread for this work.
     pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.submit_of(cost, 0, job)
     }
 
-    /// The same of a job that is about so many bytes: they count towards the session's turns.
+    /// Queues a job that handles `bytes`, which count towards the session's turns.
     fn submit_of(
         &self,
         cost: Cost,
@@ -267,9 +265,9 @@ impl Share {
         self.0.threads.put(self.0.id, (cost, most), Job { bytes, run: Box::new(job) })
     }
 
-    /// Drops `what` where nobody waits for it; here, where there is no thread for it.
+    /// Drops `what` on another thread, or on this thread if no thread can be started.
     pub(crate) fn drop_later(&self, what: impl Send + 'static) {
-        // Without a thread the job comes back, and goes with what is in it.
+        // Without a thread the job is dropped here, with `what`.
         let _ = self.submit(Cost::Drop, move || drop(what));
     }
 
@@ -281,7 +279,7 @@ impl Share {
         Arc::clone(&self.0.done)
     }
 
-    /// True once it has brought so much work that others come first.
+    /// True if the session has had so much work that other sessions go first.
     fn gives_way(&self) -> bool {
         let most = self.0.budget.prompt_bytes;
         most.is_some_and(|most| self.0.brought.load(Ordering::Relaxed) > most)
@@ -298,13 +296,13 @@ impl Share {
         self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes out what waits of these kinds.
+    /// Drops the waiting jobs of these kinds.
     fn clear(&self, costs: &[Cost]) {
         let mut state = lock(&self.0.threads.state);
         let clear = |cost: &Cost| state.groups[*cost as usize].jobs.clear(self.0.id);
         let dropped: Vec<_> = costs.iter().map(clear).collect();
         drop(state);
-        // They may hold a session's last file.
+        // A dropped job may hold the last handle of a session's file, so the lock is released first.
         drop(dropped);
     }
 }
@@ -322,7 +320,7 @@ impl Drop for Admitted {
         state.asked -= self.budget.threads();
         let left = state.groups.each_mut().map(|group| group.jobs.leave(self.id));
         if state.sessions == 0 {
-            // Where there were no threads, there may be some next time.
+            // A later session may be able to start threads that could not be started before.
             let own = |(group, cost): (&mut ThreadGroup, Cost)| group.served_by = cost;
             state.groups.iter_mut().zip(Cost::ALL).for_each(own);
         }
@@ -331,7 +329,7 @@ impl Drop for Admitted {
     }
 }
 
-/// A job, and the bytes that it is about.
+/// A job, and the bytes that it handles.
 struct Job {
     bytes: usize,
     run: Box<dyn FnOnce() + Send>,
@@ -341,19 +339,19 @@ struct Job {
 struct Threads {
     next: AtomicU64,
     state: Mutex<State>,
-    /// Told of jobs for each group's threads. Who finds none sleeps at once: channels spin first, which pays where
-    /// the next one is a microsecond away, and costs more than the calls where processors are few.
+    /// Signals new jobs to the threads of each group. An idle thread sleeps at once. Channels would spin first: that
+    /// pays if the next job is a microsecond away, and costs more than the calls if processors are few.
     filled: [Condvar; Cost::ALL.len()],
 }
 
 struct State {
     groups: [ThreadGroup; Cost::ALL.len()],
     sessions: usize,
-    /// Threads that all sessions together may compute with.
+    /// Computing threads that all sessions together ask for.
     asked: usize,
 }
 
-/// Threads of one kind of work, and what waits for them.
+/// Threads for one kind of work, and the jobs that wait for them.
 struct ThreadGroup {
     jobs: FairQueue<Job>,
     /// Most threads.
@@ -361,12 +359,12 @@ struct ThreadGroup {
     started: usize,
     /// Threads that sleep.
     idle: usize,
-    /// The group whose threads do the work: another one where the system has no thread for this one.
+    /// The group whose threads do this work: another group if the system has no thread for this one.
     served_by: Cost,
 }
 
 impl State {
-    /// A job for a thread of this group, and whose it is.
+    /// Returns a job for a thread of the group `own`, with its kind and session.
     fn take(&mut self, own: Cost) -> Option<(Cost, SessionId, Job)> {
         for cost in Cost::ALL {
             let group = &mut self.groups[cost as usize];
@@ -379,13 +377,13 @@ impl State {
         None
     }
 
-    /// Jobs that threads of this group could do at once.
+    /// Returns the number of jobs that threads of the group `own` could do at once.
     fn runnable(&self, own: Cost) -> usize {
         let served = self.groups.iter().filter(|group| group.served_by == own);
         served.map(|group| group.jobs.runnable()).sum()
     }
 
-    /// True if this group should have one more thread.
+    /// True if this group should start another thread.
     fn should_grow(&self, own: Cost) -> bool {
         let group = &self.groups[own as usize];
         let most = match own {
@@ -397,7 +395,7 @@ impl State {
 }
 
 impl Threads {
-    /// Adds a job, and starts a thread for it where all that there are have one.
+    /// Adds a job, and starts a thread if all threads are busy.
     fn put(
         self: &Arc<Self>,
         id: SessionId,
@@ -419,10 +417,11 @@ impl Threads {
         let mut state = lock(&self.state);
         state.groups[by as usize].started -= 1;
         if state.groups[by as usize].started > 0 {
-            // Those that are there do it all.
+            // The threads already started do all the work.
             return Ok(());
         }
-        // What is dropped, others may wait for; and a user makes them wait.
+        // Other threads may wait for drops to end, and a job that asks a user blocks its thread. So these two groups
+        // neither help nor are helped.
         let stand_in = Cost::ALL.into_iter().find(|other| {
             let is_apart = |cost| matches!(cost, Cost::Drop | Cost::Ask);
             !is_apart(cost) && !is_apart(*other) && state.groups[*other as usize].started > 0
@@ -449,7 +448,7 @@ impl Threads {
         std::thread::Builder::new().spawn(work).map(drop)
     }
 
-    /// Does the jobs of this group until none has come for a while.
+    /// Runs jobs of this group until no job has come for a while.
     fn work(&self, own: Cost) {
         let mut state = lock(&self.state);
         loop {
@@ -474,14 +473,14 @@ impl Threads {
     }
 }
 
-/// Has the system prefer other threads to this one from now on: on Linux each has a priority of its own.
+/// Lowers the priority of this thread for good. On Linux each thread has its own priority.
 fn give_way() {
     if let Ok(own) = getpriority_process(None) {
         let _ = setpriority_process(None, own.saturating_add(GIVING_WAY));
     }
 }
 
-/// Runs a job; what it cost, where that is asked. One that panics costs its session what it brought, and no thread.
+/// Runs a job. Returns its cost if `is_metered`, else 0. A panic costs the session its result, but no thread is lost.
 fn run(Job { bytes, run }: Job, is_metered: bool) -> i64 {
     let since = is_metered.then(thread_cpu);
     let _ = catch_unwind(AssertUnwindSafe(run));

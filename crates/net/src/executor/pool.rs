@@ -1,4 +1,4 @@
-//! The work of one machine on the executor: a bounded amount under way, short pieces in bundles.
+//! Queues the work of a machine on the executor: a bounded amount is under way, and short pieces are bundled.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use super::budget::QUEUED;
 use super::{Cost, Share};
 
-/// Kinds of work that machines ask for, and the one that some of it becomes in a session that gives way.
+/// The kinds of work that machines request, and the kind that replaces some of them in a session that gives way.
 const COSTS: [Cost; 6] = [Cost::Heavy, Cost::Copy, Cost::Light, Cost::Flush, Cost::Ask, Cost::Bulk];
 
 impl Cost {
-    /// Most pieces that one thread takes at a time.
+    /// Returns the most pieces that a thread takes at a time.
     const fn bundle(self) -> usize {
         match self {
             Self::Heavy | Self::Copy | Self::Drop | Self::Ask | Self::Bulk => 1,
@@ -25,7 +25,7 @@ impl Cost {
     }
 }
 
-/// A bounded amount of work under way; its results come out of one queue. Dropped, it drops what waits.
+/// A bounded amount of work under way; all results arrive in one queue. Dropping the pool drops its waiting work.
 pub(crate) struct SessionPool<W, R> {
     share: Share,
     work: Arc<DoWork<W, R>>,
@@ -33,12 +33,12 @@ pub(crate) struct SessionPool<W, R> {
     queues: [Queue<W>; Cost::ALL.len()],
 }
 
-/// Does a bundle on one thread, and adds the results in order.
+/// Does a bundle on a thread, and appends the results in order.
 type DoWork<W, R> = dyn Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync;
 
 /// Work of one kind.
 struct Queue<W> {
-    /// Each piece with the bytes that it is about.
+    /// Pieces of work, each with the bytes that it handles.
     waiting: VecDeque<(W, usize)>,
     waiting_bytes: usize,
     bundles_out: usize,
@@ -46,27 +46,27 @@ struct Queue<W> {
     bytes_out: usize,
 }
 
-/// Pieces of work of one kind for one thread, and the bytes that they are about.
+/// Pieces of work of one kind for a thread, and the bytes that they handle.
 struct Bundle<W> {
     cost: Cost,
     bytes: usize,
     work: Vec<W>,
 }
 
-/// The results of one bundle, in order.
+/// The results of a bundle, in order.
 pub(crate) struct Done<R> {
     cost: Cost,
-    /// Bytes that the bundle was about.
+    /// Bytes that the bundle handled.
     bytes: usize,
-    /// Results, one for each piece of work; fewer where one of them panicked.
+    /// Results, one for each piece of work; fewer if a piece panicked.
     pub(crate) results: Vec<R>,
-    /// True if a piece panicked: the session cannot go on.
+    /// True if a piece panicked; the session cannot go on then.
     pub(crate) panicked: bool,
 }
 
 impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
-    /// Has the threads of `share` do `work`, and where the results come out: as bounded as what is taken in. `work`
-    /// does what one thread takes at a time, and adds the results in order.
+    /// Makes a pool whose work is done by `work` on the threads of `share`. Also returns the queue of results, which
+    /// is bounded by the accepted work. `work` does the pieces of a bundle, and appends the results in order.
     pub(crate) fn new(
         share: Share,
         work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,
@@ -82,7 +82,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         (Self { share, work: Arc::new(work), done, queues }, results)
     }
 
-    /// True if more work of this kind can be taken in, which is about so many bytes.
+    /// True if the pool can accept work of this kind that handles `more` bytes.
     pub(crate) fn has_room(&self, cost: Cost, more: usize) -> bool {
         let (queue, budget) = (&self.queues[cost as usize], self.share.budget());
         let (work, bytes) = self.share.under_way();
@@ -95,7 +95,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
 
-    /// Takes work in that is about so many bytes; the caller has asked for room.
+    /// Accepts work that handles `bytes`. The caller has checked [`has_room`](Self::has_room).
     pub(crate) fn take(&mut self, cost: Cost, work: W, bytes: usize) {
         let queue = &mut self.queues[cost as usize];
         queue.waiting.push_back((work, bytes));
@@ -103,11 +103,9 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.share.count_in(bytes);
     }
 
-    /// Hands what was taken in to the threads: spread over those that will be free first, in bundles no larger than
-    /// that asks for.
+    /// Hands accepted work to the threads, in bundles small enough to spread over all threads.
     ///
-    /// # Errors
-    /// Those of the system where it has not a single thread for some work.
+    /// # Errors The error of the system, if it cannot start a single thread for some work.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         for cost in COSTS {
             let queue = &mut self.queues[cost as usize];
@@ -131,7 +129,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         Ok(())
     }
 
-    /// Notes that results have come out.
+    /// Notes that results have arrived.
     pub(crate) fn finished(&mut self, done: &Done<R>) {
         let queue = &mut self.queues[done.cost as usize];
         queue.bundles_out -= 1;
@@ -141,7 +139,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
     }
 }
 
-/// Does a bundle where somebody still waits for it.
+/// Returns a job that does a bundle, as long as a receiver waits for its results.
 fn job<W: Send + 'static, R: Send + 'static>(
     share: &Share,
     (work, done): (&Arc<DoWork<W, R>>, &mpsc::UnboundedSender<Done<R>>),
@@ -152,13 +150,13 @@ fn job<W: Send + 'static, R: Send + 'static>(
     move || {
         let mut results = Vec::with_capacity(bundle.len());
         let all = AssertUnwindSafe(|| {
-            // Once the session has ended, nobody waits for a result, and nothing more is to be done.
+            // After the end of the session no result is wanted, and the remaining work is skipped.
             let is_wanted = |_: &W| !done.is_closed() && !cancelled.load(Ordering::Relaxed);
             work(&mut bundle.into_iter().take_while(is_wanted), &mut results);
         });
         let panicked = catch_unwind(all).is_err();
         finished.fetch_add(results.len() as u64, Ordering::Relaxed);
-        // A session that has ended wants none.
+        // The receiver may be gone, if the session has ended.
         let _ = done.send(Done { cost, bytes, results, panicked });
     }
 }

@@ -1,4 +1,4 @@
-//! What a session needs of a destination, besides the store that changes.
+//! The description of a destination that a session opens, beyond the store itself.
 
 use deltic_protocol::options::Options;
 use deltic_store::Store;
@@ -6,25 +6,25 @@ use deltic_tree::Name;
 
 use crate::worker::owners::Accounts;
 
-/// A destination that was opened for one session. What the store itself decides (quotas, old versions that are kept,
-/// places where files are staged) is no part of this value.
+/// A destination that was opened for a session. Settings that the store itself decides (quotas, backups, places for
+/// staged files) are not part of this value.
 pub struct OpenDestination<S> {
     /// The tree that changes.
     pub store: S,
-    /// The new name of the only entry, where the destination's path is that of a file and not of a directory.
+    /// The new name of the only entry, if the destination's path is that of a file and not of a directory.
     pub rename: Option<Name>,
-    /// Number of directories that were made for this session: the root and directories above.
+    /// Number of directories that were made for this session: the root and its missing parents.
     pub made_dirs: u64,
-    /// True if the request named the root with a slash at the end, so the root is wanted even if nothing is put there.
+    /// True if the request named the root with a trailing slash, so that the root is wanted even if it stays empty.
     pub root_is_wanted: bool,
-    /// The trees of `--compare-dest`, `--copy-dest` or `--link-dest`, in the order of the options; `None` for a tree that
-    /// could not be opened.
+    /// The trees of `--compare-dest`, `--copy-dest` or `--link-dest`, in the order of the options; `None` for a tree
+    /// that could not be opened.
     pub alternates: Vec<Option<S>>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Names of users and groups where the store is.
+    /// Functions that look up users and groups of the store's machine.
     pub accounts: Accounts,
-    /// Dropped when the session has ended, however it ended.
+    /// Dropped when the session has ended, successfully or not.
     pub at_end: Box<dyn Send>,
 }
 
@@ -33,14 +33,14 @@ pub struct OpenDestination<S> {
 pub struct DestinationRequest {
     /// The path, as the user wrote it.
     pub path: Box<[u8]>,
-    /// The name of the only entry that comes, if only one comes.
+    /// The name of the only entry to be received, if there is only one.
     pub single: Option<Name>,
     /// Options of the run.
     pub options: Options,
 }
 
 impl<S: Store> OpenDestination<S> {
-    /// The root of `store`, on a machine without users, with no other trees to compare with.
+    /// Returns the root of `store`, without users, groups or alternate trees.
     #[must_use]
     pub fn new(store: S) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The end that dials: it asks, by a plan.
+//! The end that dials: sends the request of a plan.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +37,7 @@ use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
 use super::{RunConfig, Session, removes_sources};
 
-/// Does what a plan asks of the end that dials.
+/// Runs the part of a plan that the dialling end does.
 pub(crate) async fn dial(
     session: Session,
     plan: plan::Plan,
@@ -66,7 +66,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// Prepares a session for a plan; returns the session, and the options to ask with.
+/// Prepares a session for a plan. Returns the session, and the options to request.
 pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Options) {
     if plan.by_blake3 {
         session.ours = session.ours.by_blake3();
@@ -79,17 +79,17 @@ pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Option
     (session, options)
 }
 
-/// What was agreed with an end that will send.
+/// The agreement with an end that will send.
 struct Sending {
-    /// The name of the only entry that comes, if only one comes.
+    /// The name of the only entry to be received, if there is only one.
     single: Option<Name>,
-    /// Names that may come at the root.
+    /// Names that may arrive at the root.
     expect: Option<Expect>,
     agreed: Agreed,
 }
 
 impl Session {
-    /// Asks to be sent these paths; then receives them into a directory.
+    /// Requests these paths, and receives them into a directory.
     pub(crate) async fn pull(
         mut self,
         (paths, names): (&[OsString], plan::Names),
@@ -108,8 +108,8 @@ impl Session {
         self.end(result).await
     }
 
-    /// Asks to be sent these paths; then receives them into the destination that `open` makes of the request, in which the
-    /// name of the only entry is still missing.
+    /// Requests these paths, and receives them into the destination that `open` opens. The name of the only entry is
+    /// filled into `request` before.
     pub(crate) async fn pull_into<S: Store>(
         mut self,
         (paths, names): (&[OsString], plan::Names),
@@ -126,7 +126,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// Asks the other end to send these paths, and hears its greeting.
+    /// Requests these paths from the other end, and reads its greeting.
     async fn ask_for(
         &mut self,
         (paths, names): (&[OsString], plan::Names),
@@ -155,14 +155,14 @@ impl Session {
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        // The other end's word does not make one file of what was asked for as a directory. What a list there names
-        // it knows alone.
+        // The other end cannot turn a requested directory into a single file. Only the other end knows the names in a
+        // list on its machine.
         let may_be_any = matches!(from, NamesFrom::File { .. });
         let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
         Ok(Sending { single: single.filter(is_it), expect, agreed })
     }
 
-    /// Tells the names that a request is for; which names of the root they stand for, if not all.
+    /// Sends the names of a list. Returns the names at the root that the list stands for, or `None` for any.
     pub(super) async fn tell_names(
         &mut self,
         names: PackedStrings,
@@ -179,7 +179,7 @@ impl Session {
                 return false;
             }
             own |= options.select.relative && SourceArg::is_dotted(line);
-            // What cannot be one brings nothing.
+            // A line that is not a valid path brings no file.
             if let Ok(first) = first_name(line, options) {
                 firsts = firsts
                     .take()
@@ -195,7 +195,7 @@ impl Session {
         Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
     }
 
-    /// Asks to receive, and begins to send these paths before the other end has answered.
+    /// Requests to send, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
         (paths, names): (&[PathBuf], plan::Names),
@@ -227,7 +227,7 @@ impl Session {
         self.push_by(worker, (destination, single), options, watch).await
     }
 
-    /// Pushes by a list of the other end, which sends its names first.
+    /// Pushes by a list on the other end, which first sends the names of the list.
     pub(super) async fn push_listed(
         mut self,
         (paths, names): (&[OsString], NamesFrom),
@@ -264,7 +264,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// Pushes what a batch holds.
+    /// Pushes the content of a batch.
     pub(super) async fn push_batch(
         self,
         batch: Batch,
@@ -294,7 +294,7 @@ impl Session {
         let names = Arc::clone(&worker);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
             names.agree(terms);
-            // A session of one stream does not ask.
+            // A session with one stream has no receiver for this value.
             tell.send((terms, join)).ok();
         });
         let run = RunConfig {
@@ -307,7 +307,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// The way to so many streams, where the other end lets us.
+    /// Returns the way to open `streams` streams, if the other end allows that.
     pub(super) fn dialling(
         &self,
         told: oneshot::Receiver<(Terms, Option<Join>)>,

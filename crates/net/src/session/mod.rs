@@ -1,5 +1,5 @@
-//! One session from its first byte to its last, at either end: `dial` asks for it, `serve` does what is asked, and
-//! both take a role (`roles`).
+//! A session at either end, from its first byte to its last: `dial` requests, `serve` answers requests, and both take
+//! a role (`roles`).
 
 mod destination;
 mod dial;
@@ -40,27 +40,27 @@ pub use destination::{DestinationRequest, OpenDestination};
 pub(crate) use dial::{begin, dial};
 pub use serve::Served;
 
-/// Longest time for the last frames to leave, and for further streams to end.
+/// Longest time for sending the last frames, and for further streams to end.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
-/// Longest time for a last word to leave.
+/// Longest time for sending an abort.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
-/// Most places that an end says it reads or writes in.
+/// Most places (inodes) that an end announces as its sources or destination.
 const MAX_PLACES: usize = 32;
 
 /// An end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
-    /// Hello of the end that dialled.
+    /// Hello of the dialling end.
     theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: Task<std::io::Result<()>>,
-    /// Reads frames as long as the session lasts, and not only its machine: the other end may not have said all.
+    /// Reads frames for the whole session, even after the machine has ended: the other end may still send.
     reading: Option<Task<()>>,
     flow: Flow,
-    /// Lines of a list of names that are too long to be told.
+    /// Troubles about lines of a list that are too long to be sent.
     untold: Vec<Trouble>,
-    /// Our hello, where it waits for what is said next.
+    /// This end's hello, if it waits for the next frames.
     owed: Vec<u8>,
     config: SessionConfig,
 }
@@ -68,13 +68,13 @@ pub(crate) struct Session {
 /// Parameters for running a machine.
 pub(super) struct RunConfig {
     joining: Joining,
-    /// Greeting that is still to be heard.
+    /// The greeting that is still to be read.
     greeting: Option<(Greeting, Agree)>,
     share: Share,
 }
 
 impl Session {
-    /// Over a connection; says nothing yet.
+    /// Makes a session over a connection, without sending anything yet.
     pub(crate) fn new(ends: Ends, config: SessionConfig) -> Self {
         let flow = Flow::new(&config);
         let Ends { reader, writer, child } = ends;
@@ -94,8 +94,8 @@ impl Session {
         }
     }
 
-    /// Sends a hello that still waits, and these frames. A batch without a frame would be a check of nothing, which
-    /// the other end refuses: so nothing is sent where there is neither.
+    /// Sends a hello that still waits, and `frames`. Sends nothing if both are empty: the check of an empty batch
+    /// would be refused by the other end.
     async fn say(&mut self, frames: Vec<u8>) {
         let mut owed = std::mem::take(&mut self.owed);
         owed.extend(frames);
@@ -104,11 +104,11 @@ impl Session {
             return;
         }
         self.flow.monitor.count_sent(Purpose::Control, frames.len());
-        // If nobody listens any more, the reader hears why.
+        // If the other end has closed the connection, the reader finds the reason.
         self.batches.send(frames).await.ok();
     }
 
-    /// Says hello, and what we want, at once.
+    /// Sends the hello and the request together.
     async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
         if !request.fits() {
             let message =
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Hears all of a greeting.
+    /// Reads all of a greeting.
     async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
         in_time(async {
             hear_magic(&mut self.arrivals, &self.flow.counters).await?;
@@ -146,7 +146,7 @@ impl Session {
         .await
     }
 
-    /// Hears the names that a request is for, to the last.
+    /// Reads the names of a request's list, up to the last.
     async fn hear_names(&mut self) -> Result<PackedStrings, SyncError> {
         let (mut names, mut bytes) = (PackedStrings::default(), 0);
         loop {
@@ -163,19 +163,19 @@ impl Session {
         }
     }
 
-    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where
-    /// that is also the other's place. Of many, only the first are said.
+    /// Announces the inodes that this end reads or writes, if sources are to be removed. An end on the same machine
+    /// refuses if its own inodes are among them. Only the first [`MAX_PLACES`] are announced.
     fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
         let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
         self.ours = self.ours.clone().at(&places);
     }
 
-    /// This end's share of the process's threads.
+    /// Returns this session's share of the process's threads.
     fn share(&self, options: &Options) -> Share {
         self.config.executor.admit(self.config.budget.with_threads(options.threads))
     }
 
-    /// Runs a machine over this connection, and over the streams that join it.
+    /// Runs a machine over this connection and its further streams.
     async fn run<M: Machine, H: Worker<M>>(
         &mut self,
         (machine, worker): (M, Arc<H>),
@@ -229,13 +229,13 @@ impl Session {
         let session = drive(machine, worker, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
-            // A stream is left only once who sends has said that it is over: an early end would be a fault.
+            // The sender's notice ends a further stream. Closing a stream earlier would be a fault.
             tokio::time::timeout(CLOSING_PATIENCE, closed.recv()).await.ok();
         }
         result
     }
 
-    /// Closes our side; if we gave up, says why first.
+    /// Closes this end. If this end failed, sends the reason before.
     async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
         let Self { batches, writing, reading: _reading, owed, .. } = self;
         let last_word = result.as_ref().err().and_then(last_word);
@@ -249,7 +249,7 @@ impl Session {
         let written = tokio::time::timeout(patience, writing).await;
         result?;
         match written {
-            // The other end may close as soon as it has heard that we are done.
+            // The other end may close as soon as it knows that this end is done.
             Ok(Ok(Err(error))) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(SyncError::Transport { action: "write to the other end", source: error })
             }
@@ -258,7 +258,7 @@ impl Session {
     }
 }
 
-/// True if sources are to be removed.
+/// True if sources are removed.
 pub(super) const fn removes_sources(options: &Options) -> bool {
     options.remove.sources && !options.select.list_only
 }

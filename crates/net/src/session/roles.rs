@@ -1,4 +1,4 @@
-//! The two roles: who sends, and who receives.
+//! The roles of a session: sender and receiver.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ use crate::worker::source::SourceWorker;
 use super::destination::OpenDestination;
 use super::{RunConfig, Session};
 
-/// Terms that the ends agreed on.
+/// Terms on which the ends agreed.
 pub(super) struct Agreed {
     pub(super) terms: Terms,
     pub(super) joining: Joining,
@@ -38,12 +38,12 @@ pub(super) struct Agreed {
     pub(super) user_is_here: bool,
 }
 
-/// A root that was made, and those above it, the last first. Where nothing was to be in it, or the session did not
-/// begin, they go again, unless something is in them after all.
+/// Directories that were made for a session: the root and its missing parents, the deepest first. When this value is
+/// dropped, empty ones are removed if the session did not begin, or if nothing was to be put there.
 #[derive(Default)]
 struct Made {
     dirs: Vec<NamedDir>,
-    /// For which they count.
+    /// Quotas to which the directories count.
     quotas: Vec<Arc<Quota>>,
     store: Option<LocalStore>,
 }
@@ -57,7 +57,7 @@ impl Drop for Made {
 }
 
 impl Session {
-    /// Resolves a destination; nothing is looked at where nothing is brought there.
+    /// Resolves a destination. With `--list-only`, no file is looked at.
     pub(super) fn resolve(
         &self,
         destination: &[u8],
@@ -70,7 +70,7 @@ impl Session {
         let resolved = resolve(&self.config.host.path(destination), single, options.select.mkpath)?;
         let strange = |error| unusable(&resolved.root, error);
         root_of(&resolved.root, options).check().map_err(strange)?;
-        // Who only compares needs the file as well.
+        // A run that only compares needs an existing file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
         let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
@@ -81,7 +81,7 @@ impl Session {
         Ok(resolved)
     }
 
-    /// Makes the worker for these sources.
+    /// Makes the worker that reads these sources.
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
@@ -91,7 +91,7 @@ impl Session {
             .with_moved(self.config.moved.clone())
     }
 
-    /// Facts that earlier sessions kept.
+    /// Returns the facts that earlier sessions kept.
     pub(super) fn kept(&self, options: &Options) -> Kept {
         let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
         Kept::new(facts.store(), options, old_sums.clone()).explaining(reasons.clone())
@@ -131,7 +131,7 @@ impl Session {
         self.run((machine, Arc::new(worker)), run, watch).await
     }
 
-    /// Opens the directory that a destination was resolved to, and creates what is missing of it.
+    /// Opens the directory of a resolved destination, and creates missing directories.
     fn open_directory(
         &self,
         Resolved { root, rename, missing }: Resolved,
@@ -192,7 +192,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         let OpenDestination { store, rename, made_dirs, root_is_wanted, .. } = destination;
         let OpenDestination { alternates, warnings, accounts, at_end: _at_end, .. } = destination;
-        // Changes are told by the names of the source: here another file may have that one.
+        // Changes are reported with the names of the source. At the destination, another file may have that name.
         options.tells_digests &= rename.is_none();
         let few = [files_at_once(&self.config.budget), terms.most_files];
         let setting = Setting {
@@ -232,7 +232,7 @@ fn not_made(root: &Path, error: StoreError) -> SyncError {
     unmade(root, error.words(&shown(root)))
 }
 
-/// Error of a root that cannot be held, or of another directory, whose option has its name in the words.
+/// Converts the error of a root that cannot be opened. Errors about another directory already name its option.
 fn refused(root: &Path, error: StoreError) -> SyncError {
     match error {
         StoreError::Argument { .. } => SyncError::Selection(error.to_string()),
@@ -240,13 +240,13 @@ fn refused(root: &Path, error: StoreError) -> SyncError {
     }
 }
 
-/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under
-/// its own name, and not under a new one.
+/// Returns the name of the only entry that is sent, if no missing source is to be deleted. An entry to be deleted
+/// keeps its own name at the destination.
 pub(super) fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
     sources.single().filter(|_| missing(sources, options).is_empty())
 }
 
-/// Sources that are not there, if the other end is to be told.
+/// Returns the missing sources, if the other end is to be told.
 fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
     match options.select.missing {
         Missing::Delete => sources.missing(),

@@ -1,4 +1,4 @@
-//! The end that is dialled: it does what the other one asks, as far as its host allows.
+//! The end that is dialled: answers the request of the other end, so far as its host allows.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,29 +28,30 @@ use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
 use super::{Session, removes_sources};
 
-/// Longest time for which our hello waits for the other end's.
+/// Longest time that this end's hello waits for the hello of the other end.
 const HELLO_PATIENCE: Duration = Duration::from_millis(10);
 
-/// A tree that is served.
+/// A tree that a server sends.
 #[derive(Debug)]
 pub struct Served<T> {
     /// The tree.
     pub tree: T,
-    /// Metadata of its root, where what is in a directory was asked for: what else is at its destination may go.
+    /// Metadata of the root, if the content of a directory was requested. Other entries of the destination may then
+    /// be deleted.
     pub own: Option<Meta>,
-    /// The name of its only entry, if that is a file and nothing else was asked for.
+    /// The name of the only entry, if a single file was requested.
     pub single: Option<Name>,
 }
 
 impl Session {
-    /// Does what the dialling end asks.
+    /// Answers the request of the dialling end.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
-        // A future as large as a session's is moved once, and not once for each that holds it.
+        // Boxed, so that this large future is moved once, and not once for each future that contains it.
         let result = Box::pin(self.answer(watch)).await;
         self.end(result).await
     }
 
-    /// Sends from the tree that `open` makes of what the dialling end asks for.
+    /// Sends from the tree that `open` opens for the request of the dialling end.
     pub(crate) async fn serve_tree<T: Tree>(
         mut self,
         open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
@@ -75,7 +76,7 @@ impl Session {
         }
         let asked = options.clone();
         let paths = sources.into_iter().map(Into::into).collect();
-        // It asks somebody far away.
+        // Opening blocks: the tree may be on another machine.
         let opened = tokio::task::spawn_blocking(move || open(paths, &asked)).await;
         let Served { tree, own, single } = opened.map_err(|_| SyncError::Internal)??;
         let joining = self.agree(terms, single, 1).await;
@@ -86,7 +87,7 @@ impl Session {
         self.send_by(worker, options, agreed, &mut |_| ()).await
     }
 
-    /// Receives into the destination that `open` makes of what the dialling end asks for.
+    /// Receives into the destination that `open` opens for the request of the dialling end.
     pub(crate) async fn serve_destination<S: Store>(
         mut self,
         open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
@@ -125,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Says hello, and hears what is asked of this end, whose role is fixed.
+    /// Sends the hello and reads the request. The role of this end is fixed.
     async fn greet_as(&mut self, role: Role) -> Result<(Request, Terms), SyncError> {
         self.say(self.ours.encode()).await;
         let (theirs, request) = self.hear_request().await?;
@@ -134,10 +135,10 @@ impl Session {
         Ok((request, terms))
     }
 
-    /// Greets, hears the request, and serves it.
+    /// Greets, reads the request, and answers it.
     pub(super) async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         let is_far = matches!(self.config.further, Further::Answer { .. });
-        // Sources may take long to open where the other end is in this process, and it does not end without us.
+        // Opening sources may take long. If both ends are in this process, the other end gets the hello before.
         let (theirs, request) = match is_far {
             true => self.greet_and_hear().await?,
             false => {
@@ -160,8 +161,8 @@ impl Session {
         }
     }
 
-    /// Says hello, and hears the same and a request. Mostly both are there at once: then our hello waits for what is
-    /// said to that, and they are one message.
+    /// Sends the hello, and reads the hello and request of the other end. Mostly both have already arrived: then this
+    /// end's hello is sent together with the answer.
     async fn greet_and_hear(&mut self) -> Result<(Hello, Request), SyncError> {
         let (hello, batches) = (self.ours.encode(), self.batches.clone());
         let monitor = self.flow.monitor.clone();
@@ -172,7 +173,7 @@ impl Session {
                 heard = &mut heard => heard,
                 () = tokio::time::sleep(HELLO_PATIENCE) => {
                     monitor.count_sent(Purpose::Control, hello.len());
-                    // If nobody listens any more, the reader hears why.
+                    // If the other end has closed the connection, the reader finds the reason.
                     batches.send(hello.clone()).await.ok();
                     return heard.await;
                 }
@@ -182,12 +183,12 @@ impl Session {
         heard
     }
 
-    /// Hears who dialled, and what it asks for.
+    /// Reads the hello and the request of the dialling end.
     pub(super) async fn hear_request(&mut self) -> Result<(Hello, Request), SyncError> {
         hear_magic(&mut self.arrivals, &self.flow.counters).await?;
         let frame = self.hear().await?;
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        // Who has nothing in common with us may ask for what we cannot read.
+        // An end without a common version may send a request that this end cannot decode.
         agree(Role::Sends, &self.ours, &theirs)?;
         let frame = self.hear().await?;
         Ok((theirs, Request::decode(frame.kind, &frame.payload)?))
@@ -215,7 +216,7 @@ impl Session {
                         Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
                     }
                     NamesFrom::Frames => {
-                        // The other end may want our hello before it tells the names.
+                        // The other end may wait for this hello before it sends the names.
                         self.say(Vec::new()).await;
                         Some(self.hear_names().await?)
                     }
@@ -253,7 +254,7 @@ impl Session {
         }
     }
 
-    /// Refuses to have sources removed that are what is written to: they would be all there is.
+    /// Refuses to remove sources that are also the destination, since no other copy would exist.
     pub(super) fn check_elsewhere<I: IntoIterator<Item = Inode>>(
         &self,
         options: &Options,
@@ -269,7 +270,7 @@ impl Session {
         Ok(())
     }
 
-    /// Replies, and says where further streams may join if so many are asked for.
+    /// Replies to the request. Announces where further streams may join, if more than one stream is requested.
     pub(super) async fn agree(
         &mut self,
         terms: Terms,

@@ -1,4 +1,4 @@
-//! The remote shell: how it is started, and what its end means.
+//! The remote shell: starts it, and explains its exit status.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -15,24 +15,24 @@ use crate::plan::Remote;
 
 use super::{Link, widen};
 
-/// Longest time for a child to exit once its streams are closed.
+/// Longest time for a child to exit after its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
-/// Longest time for it where the run has failed, and once more when it was told to end.
+/// Longest time for a child to exit after a failed run, and again after each signal.
 const ENDING_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two looks whether it did.
+/// Pause between two checks of the child's exit status.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Purpose of a remote shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The session, and its first stream.
+    /// The session, with its first stream.
     First,
-    /// A further stream of it; nothing is lost if it is stopped.
+    /// A further stream of the session. Nothing is lost if this shell is killed.
     Further,
 }
 
-/// Starts `program agent options…` on `host` by the remote shell. The words go to it as they are: no command line is
-/// ever put together.
+/// Starts `program agent options…` on `host` by the remote shell. The words are passed as separate arguments: no
+/// command line is ever composed.
 pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, SyncError> {
     let mut agent = vec![remote.program.clone(), "agent".into()];
     agent.extend_from_slice(&remote.options);
@@ -66,7 +66,7 @@ pub fn withhold_secrets(command: &mut std::process::Command) -> &mut std::proces
 /// The environment variable that holds the token for a server.
 pub const TOKEN_VARIABLE: &str = "DELTIC_TOKEN";
 
-/// The remote shell of a session, if it has one. It outlives a run that ended well: what it still does, it does alone.
+/// The remote shell of a session, if there is one. After a run that ended well, the shell is left to exit by itself.
 #[derive(Clone, Default)]
 pub(crate) struct Shell(Arc<Mutex<Option<Child>>>);
 
@@ -77,12 +77,12 @@ impl From<Option<Child>> for Shell {
 }
 
 impl Shell {
-    /// Takes what was started.
+    /// Takes over a child that was started.
     pub(crate) fn keep(&self, child: Option<Child>) {
         *lock(&self.0) = child;
     }
 
-    /// Lets it go on alone.
+    /// Leaves the shell to exit by itself.
     pub(crate) fn leave(&self) {
         lock(&self.0).take();
     }
@@ -91,12 +91,13 @@ impl Shell {
         lock(&self.0).is_some()
     }
 
-    /// Exit status, if it has ended.
+    /// Returns the exit status, if the shell has exited.
     fn status(&self) -> Option<io::Result<ExitStatus>> {
         lock(&self.0).as_mut()?.try_wait().transpose()
     }
 
-    /// Ends the shell of a run that failed. Its streams are closed by now; one that does not heed that is stopped.
+    /// Ends the shell of a failed run. The streams of the shell are closed by now; a shell that does not exit is sent
+    /// signals.
     pub(crate) fn stop(&self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             let Some(pid) = lock(&self.0).as_ref().and_then(Child::id) else { return };
@@ -109,7 +110,8 @@ impl Shell {
                 match self.status() {
                     None => thread::sleep(LOOK_EVERY),
                     Some(Ok(_)) => return,
-                    // Somebody else waited for it: by now its number may be another process's.
+                    // Another part of the process reaped this child, so its process number may belong to another
+                    // process.
                     Some(Err(_)) => return drop(lock(&self.0).take()),
                 }
             }
@@ -117,14 +119,14 @@ impl Shell {
     }
 }
 
-/// Tells an end that said that it is a Deltic from one that did not.
+/// Tells if the other end has identified itself as Deltic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,
     Hello,
 }
 
-/// Waits for the shell to exit; what its end means, if it did not end well.
+/// Waits for the shell to exit. Returns the error that its exit status stands for, if any.
 pub(crate) async fn farewell(shell: &Shell, heard: Heard) -> Option<SyncError> {
     let ended = async {
         loop {

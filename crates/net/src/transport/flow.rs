@@ -18,19 +18,19 @@ use crate::plan::Traffic;
 
 use super::Heard;
 
-/// Signs of life in the longest silence that the other end bears.
+/// Signs of life that are sent within the longest silence that the other end tolerates.
 const BEATS: u32 = 3;
 
-/// Counts of one session over all its streams, shared with whoever watches it.
+/// Counts of a session over all its streams, shared with observers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Readings of streams that wait to be taken.
+    /// Batches of read frames that wait for the driver.
     waiting: AtomicUsize,
-    /// Times that something came which is neither a sign of life nor a check.
+    /// Number of times that bytes of other frames than signs of life and checks arrived.
     told: AtomicU64,
-    /// True while this end has calls of its own under way.
+    /// True while this end has work of its own under way.
     works: AtomicBool,
 }
 
@@ -46,12 +46,12 @@ impl Counters {
         if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
     }
 
-    /// True if frames wait to be taken: then it is not the other end that is silent.
+    /// True if read frames wait for the driver. Then the other end is not the silent one.
     pub(crate) fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// True if this end is at work, or behind: then it is not the other end that is waited for.
+    /// True if this end is working or has frames to handle. Then this end does not wait for the other end.
     pub(crate) fn is_busy(&self) -> bool {
         self.works.load(Ordering::Relaxed) || self.is_behind()
     }
@@ -60,12 +60,12 @@ impl Counters {
         self.works.store(works, Ordering::Relaxed);
     }
 
-    /// Changes whenever something came that is no sign of life.
+    /// Returns a count that changes whenever bytes other than signs of life and checks arrive.
     pub(crate) fn told(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Notes that bytes of a frame of this type came.
+    /// Notes that bytes of a frame of type `kind` arrived.
     pub(super) fn note(&self, kind: u8) {
         if kind != Alive::KIND && kind != CHECK {
             self.told.fetch_add(1, Ordering::Relaxed);
@@ -86,16 +86,16 @@ impl Counters {
 pub(crate) struct Flow {
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
-    /// Longest payload of a frame that is read.
+    /// Longest accepted payload of a frame, in bytes.
     longest: Arc<AtomicUsize>,
     reading: Option<Arc<Limit>>,
     writing: Option<Arc<Limit>>,
-    /// The longest that the first stream may say nothing.
+    /// Longest time without a frame on the first stream.
     pause: Arc<watch::Sender<Option<Duration>>>,
 }
 
 impl Flow {
-    /// All at most as fast, in either direction, as `config` has it.
+    /// Limits the rate in each direction to that of `config`.
     pub(crate) fn new(config: &SessionConfig) -> Self {
         let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
@@ -104,7 +104,7 @@ impl Flow {
         Self { counters, monitor, longest, reading: limit(), writing: limit(), pause }
     }
 
-    /// Takes no frame that is longer than these bounds have it.
+    /// Refuses frames longer than `limits` from now on.
     pub(crate) fn limit_frames(&self, limits: &Limits) {
         self.longest.store(limits.frame_bytes, Ordering::Relaxed);
     }
@@ -115,12 +115,12 @@ impl Flow {
         Limits { frame_bytes, credit: None }.check_frame(len)
     }
 
-    /// Lets the other end hear a sign of life often enough for it to be as patient as this.
+    /// Sends signs of life often enough for an end that tolerates `silence`.
     pub(crate) fn beats(&self, silence: Option<Duration>) {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 
-    /// Bytes of a batch that are written at once.
+    /// Returns the number of bytes of a batch to write at once.
     pub(super) fn piece_of(&self, batch: &[u8]) -> usize {
         self.writing
             .as_ref()
@@ -128,7 +128,8 @@ impl Flow {
             .clamp(1, batch.len().max(1))
     }
 
-    /// Counts bytes that came, and holds the next back until it is their turn, which is no silence of the other end.
+    /// Counts bytes that arrived, and delays further reading to keep the rate. This delay does not count as silence
+    /// of the other end.
     pub(super) async fn count_in(&self, bytes: usize) {
         self.counters.count_received(bytes);
         if let Some(limit) = &self.reading {
@@ -136,7 +137,7 @@ impl Flow {
         }
     }
 
-    /// Counts bytes that leave, when it is their turn.
+    /// Counts bytes to be sent, after the delay that the rate demands.
     pub(super) async fn count_out(&self, bytes: usize) {
         if let Some(limit) = &self.writing {
             limit.wait_for(bytes).await;
@@ -144,12 +145,12 @@ impl Flow {
         self.counters.count_sent(bytes);
     }
 
-    /// Told of the longest pause, now and whenever it changes.
+    /// Returns a receiver of the longest pause and its changes.
     pub(super) fn pauses(&self) -> watch::Receiver<Option<Duration>> {
         self.pause.subscribe()
     }
 
-    /// Does what waits for what has come to be taken: meanwhile it is not the other end that is silent.
+    /// Runs `taking`, which waits until read frames are taken. This time does not count as silence of the other end.
     pub(super) async fn behind<T>(&self, taking: impl Future<Output = T>) -> T {
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
         let taken = taking.await;
@@ -158,7 +159,7 @@ impl Flow {
     }
 }
 
-/// Spreads bytes evenly over time, whichever streams they are of.
+/// Spreads bytes evenly over time, for all streams together.
 struct Limit {
     bytes_per_second: u64,
     next: Mutex<Instant>,
@@ -169,7 +170,7 @@ impl Limit {
         Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
     }
 
-    /// Bytes to write at once: about a tenth of a second's.
+    /// Returns the bytes to write at once: about a tenth of a second's.
     fn piece(&self) -> usize {
         (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
     }
@@ -178,7 +179,7 @@ impl Limit {
         tokio::time::sleep_until(self.turn_of(bytes)).await;
     }
 
-    /// When it is the turn of so many bytes.
+    /// Returns the time at which `bytes` may be sent or read.
     fn turn_of(&self, bytes: usize) -> Instant {
         let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Frames in: as many at once as a stream brings, and none is copied.
+//! Reads frames from a stream: as many at once as arrive, without copying.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
@@ -19,16 +19,16 @@ use crate::task::Task;
 use super::spare::{self, Used};
 use super::{Flow, Heard, Reader};
 
-/// Readings between the reader and the driver: with fills of their usual length some MiB.
+/// Readings queued between the reader and the driver; with fills of usual length, a few MiB.
 const READINGS: usize = 4;
 
-/// A frame as it came.
+/// A frame as it arrived, not decoded.
 pub(crate) struct RawFrame {
     pub(crate) kind: u8,
     pub(crate) payload: Piece,
 }
 
-/// Some of what one reading of a stream brought.
+/// A part of the bytes that one read from a stream returned.
 pub(crate) struct Piece {
     of: Arc<Used>,
     range: Range<usize>,
@@ -48,22 +48,22 @@ impl From<Vec<u8>> for Piece {
     }
 }
 
-/// Frames of one reading of a stream: a frame, and those behind it that came along.
+/// Frames that one read from a stream returned together.
 pub(crate) type Reading = Vec<Result<RawFrame, ReadEnd>>;
 
-/// Frames of all streams on their way to the driver.
+/// Queue of the frames of all streams to the driver.
 pub(crate) type Frames = mpsc::Sender<Reading>;
 
-/// Which stream of a session.
+/// Kind of a stream of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     First,
-    /// Carries asides alone.
+    /// A further stream, which carries only asides.
     Further,
 }
 
-/// Reads frames of the first stream into a bounded queue, which those of others may share; before the first, what every
-/// Deltic begins with, unless it was `heard`.
+/// Reads frames of the first stream into a bounded queue, which the readers of further streams may share. Reads the
+/// magic before the first frame, unless it was `heard` before.
 pub(crate) fn start_reader(
     mut arrivals: Arrivals,
     flow: &Flow,
@@ -84,8 +84,8 @@ pub(crate) fn start_reader(
     (frames, taken, task)
 }
 
-/// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
-/// connection between holds only so much.
+/// Reads frames of a stream until its end, or until the driver takes no more. The other end feels the bounded queue,
+/// because the connection buffers only so much.
 pub(crate) async fn read_frames(
     mut arrivals: Arrivals,
     frames: &Frames,
@@ -103,22 +103,22 @@ pub(crate) async fn read_frames(
             }
         }
         let unheard = flow.behind(frames.send(reading)).await.is_err();
-        // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream
-        // can end as streams do.
+        // Frames of an abandoned attempt may arrive after the session's end. A further stream is read to its end, so
+        // that it closes in order.
         if last || unheard && stream == Stream::First {
             return;
         }
     }
 }
 
-/// Bytes and frames of a stream that are not taken yet.
+/// Bytes and frames of a stream that were not taken yet.
 pub(crate) struct Arrivals {
     reader: Reader,
     bytes: Vec<u8>,
     inspector: Inspector,
-    /// End of the frames that were inspected, in `bytes`.
+    /// End in `bytes` of the inspected frames.
     inspected: usize,
-    /// End of those of them that may be taken.
+    /// End in `bytes` of the inspected frames that may be taken.
     admitted: usize,
     /// Frames that may be taken.
     ready: VecDeque<RawFrame>,
@@ -136,17 +136,17 @@ impl From<Reader> for Arrivals {
 }
 
 impl Arrivals {
-    /// Bytes that have come and are not taken.
+    /// Returns the bytes that arrived and were not taken.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Waits for more bytes, which are not counted; how many came, none at the end.
+    /// Waits for more bytes, without counting them. Returns their number, 0 at the end of the stream.
     pub(crate) async fn read(&mut self) -> std::io::Result<usize> {
         self.reader.read_more(&mut self.bytes).await
     }
 
-    /// Takes the first `len` bytes, which are no frames.
+    /// Removes the first `len` bytes, which are not part of a frame.
     pub(crate) fn skip(&mut self, len: usize) {
         self.bytes.drain(..len);
     }
@@ -161,8 +161,8 @@ impl Arrivals {
         }
     }
 
-    /// All frames that may be taken, at least one; or why no more come. Small frames reach the driver together, which
-    /// wakes it once, and none is copied.
+    /// Returns all frames that may be taken, at least one, or the reason why the stream ended. Small frames reach the
+    /// driver together, without copies, and wake it once.
     async fn next(&mut self, flow: &Flow) -> Reading {
         while self.ready.is_empty() {
             if let Err(end) = self.fill(flow).await {
@@ -184,7 +184,7 @@ impl Arrivals {
             match self.read().await {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
-                // Counted as they come: a long frame on a slow line is no silence.
+                // Bytes are counted as they arrive, so a long frame on a slow line does not count as silence.
                 Ok(bytes) => {
                     self.bytes.first().inspect(|kind| flow.counters.note(**kind));
                     flow.count_in(bytes).await;
@@ -194,7 +194,8 @@ impl Arrivals {
         }
     }
 
-    /// Inspects the frames that are whole. Memory follows the bytes that arrive, not the length that was claimed.
+    /// Inspects the complete frames. Memory grows with the bytes that arrive, not with the length that a header
+    /// claims.
     fn inspect(&mut self, flow: &Flow) -> Result<(), PeerError> {
         while let Some(Header { len, .. }) = header_of(&self.bytes[self.inspected..])? {
             flow.check_frame(len)?;
@@ -209,7 +210,8 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Takes the frames that may be, where they are; what is behind them moves, which is seldom much.
+    /// Takes the admitted frames without copying them. The bytes after them are copied to another buffer, which are
+    /// mostly few.
     fn take_admitted(&mut self, flow: &Flow) {
         let len = std::mem::take(&mut self.admitted);
         self.inspected -= len;
@@ -235,12 +237,12 @@ impl Arrivals {
     }
 }
 
-/// Decodes the header that `bytes` begin with, if all of it is there.
+/// Decodes the header at the start of `bytes`, if complete.
 fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
     bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
 }
 
-/// Filters the frames of such a stream for the driver; nothing, if it said that it is over.
+/// Filters the frames of a stream for the driver. Returns `None` if a further stream was closed in order.
 fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
     match (frame, stream) {
         (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,

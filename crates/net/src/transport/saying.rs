@@ -1,4 +1,4 @@
-//! Frames out: batches of them, and signs of life where there are none.
+//! Writes batches of frames, and signs of life during pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,10 @@ use crate::task::Task;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
-/// Frames that are checked together on a slow line, in bytes: who reads them waits for the last.
+/// Bytes of frames that share a check on a slow line: the reader waits for the last of them.
 const RUN_BYTES: usize = 16 << 10;
-/// Longest time that a batch takes on a line that is not slow. There, one check behind all of it spares a copy.
+/// Longest time for writing a batch to a line that counts as fast. On a fast line, one check at the end of a batch
+/// saves a copy.
 const FAST: Duration = Duration::from_millis(20);
 
 /// Writes batches of frames from a bounded queue until the queue is closed; `opening` comes before the first.
@@ -44,19 +45,19 @@ pub(crate) fn start_writer(
     (batches, task)
 }
 
-/// Batches that are to be written.
+/// Queue of batches to be written.
 struct Said {
     taken: mpsc::Receiver<Vec<u8>>,
-    /// The longest silence, on the stream that breaks it.
+    /// The longest pause, on the stream that sends signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
     counters: Arc<Counters>,
-    /// Count of frames heard when this end last sent one.
+    /// Value of [`Counters::told`] when this end last sent a batch.
     owed: u64,
 }
 
 impl Said {
-    /// Waits for the next batch: a sign of life, where nothing else has for as long as a pause may be, and there is
-    /// reason for one.
+    /// Waits for the next batch. Returns a sign of life instead if the longest pause has passed and there is reason
+    /// for one.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let next = self.batch_or_sign().await;
         self.owed = self.counters.told();
@@ -79,7 +80,7 @@ impl Said {
                 () = silence => {}
                 Ok(()) = pause.changed() => continue,
             }
-            // Two ends that only wait for each other have no reason, and fall silent.
+            // Two ends that only wait for each other have no reason for signs of life, and fall silent.
             if self.counters.is_busy() || self.counters.told() != self.owed {
                 return Some(Alive.encode());
             }
@@ -93,7 +94,7 @@ async fn write_all(
     flow: &Flow,
 ) -> std::io::Result<()> {
     let (mut sum, mut run) = (Checksum::NOTHING, RUN_BYTES);
-    // A further stream of a receiver says nothing else; on the first, something follows in the same breath.
+    // A further stream of a receiver sends only its opening. On the first stream, a batch follows at once.
     if said.pause.is_none() && said.taken.is_empty() && !opening.is_empty() {
         flow.count_out(opening.len()).await;
         writer.write_all(std::mem::take(&mut opening)).await?;
@@ -121,7 +122,7 @@ async fn write_all(
         }
         run = if begun.elapsed() > FAST { RUN_BYTES } else { usize::MAX };
     }
-    // An end that had nothing to say was one all the same.
+    // An end that sent no batch still sends its opening.
     flow.count_out(opening.len()).await;
     writer.write_all(opening).await?;
     writer.flush().await?;
@@ -150,14 +151,13 @@ async fn pass_on(
     Ok(())
 }
 
-/// Puts what a stream begins with before its first batch.
+/// Puts the opening of a stream before its first batch.
 fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
     batch.splice(0..0, std::mem::take(opening).iter().copied());
     batch
 }
 
-/// Puts a check behind each run of frames, of `run` bytes or a little more. A stream may damage what it carries; memory
-/// does not.
+/// Appends a check to each run of frames, of `run` bytes or a little more. Streams may damage bytes; memory does not.
 fn checked(mut frames: Vec<u8>, run: usize, sum: &mut Checksum) -> Vec<u8> {
     let (mut ends, mut start, mut end) = (Vec::new(), 0, 0);
     while let Some(header) = frames[end..].first_chunk().filter(|_| frames.len() > run)
@@ -170,7 +170,7 @@ fn checked(mut frames: Vec<u8>, run: usize, sum: &mut Checksum) -> Vec<u8> {
         }
     }
     if ends.len() <= 1 {
-        // Nearly all.
+        // Nearly all batches take this path.
         sum.add(&frames);
         frames.extend_from_slice(&sum.check());
         return frames;

@@ -1,31 +1,31 @@
-//! Buffers that readings and batches are put in, and put in again: all bytes of a run pass through a few of them.
-//! What is given back to the system comes back as pages that it has to clear.
+//! Reused buffers for read bytes and batches: all bytes of a run pass through a few of them. Buffers freed to the
+//! system would come back as pages that the kernel must clear.
 
 use std::cell::RefCell;
 use std::ops::Deref;
 
-/// Buffers that are kept: about as many as are between the ends of a pipe.
+/// Most buffers that are kept: about as many as are between the ends of a pipe.
 const KEPT: usize = 4;
-/// Longest buffer that is kept, in bytes: of a batch whose last frame is a usual fill.
+/// Longest buffer that is kept, in bytes: that of a batch whose last frame is a usual fill.
 const KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// All tasks of a process share one thread.
+    /// All tasks of a process share a thread.
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer, with room if one is kept.
+/// Returns an empty buffer, with capacity if one was kept.
 pub(crate) fn buffer() -> Vec<u8> {
     SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
-/// Keeps a buffer whose content is of no use any more.
+/// Keeps a buffer for reuse.
 pub(crate) fn keep(mut buffer: Vec<u8>) {
     if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
         return;
     }
     buffer.clear();
-    // A thread that ends keeps nothing.
+    // A thread that is ending keeps no buffer.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < KEPT {
@@ -34,7 +34,7 @@ pub(crate) fn keep(mut buffer: Vec<u8>) {
     });
 }
 
-/// Bytes in a buffer that is kept when they are of no use any more.
+/// Bytes in a buffer that is kept for reuse when this value is dropped.
 pub(super) struct Used(pub(super) Vec<u8>);
 
 impl Deref for Used {
