@@ -1,4 +1,4 @@
-//! The frames of a batch, one behind the other, from a file or a stream.
+//! Reads the frames of a batch in order, from a file or a stream.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -40,7 +40,7 @@ pub(super) enum Bad {
 pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
     let mut start = Vec::new();
     from.take(MAGIC.len() as u64).read_to_end(&mut start)?;
-    // Flags of 16 bits at most, then the version of its protocol.
+    // The flags have at most 16 bits; rsync's protocol version follows.
     let is_rsyncs = matches!(start[..], [_, _, 0, 0, 27..=99, 0, 0, 0]);
     match start[..].split_last() {
         _ if start == MAGIC => Ok(()),
@@ -71,7 +71,7 @@ impl Read for At {
     }
 }
 
-/// Frames from some byte on.
+/// Reads frames from an offset of a file on.
 pub(super) struct Frames<R> {
     from: BufReader<R>,
     at: u64,
@@ -89,7 +89,7 @@ impl Frames<At> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Frames of a batch, from behind its magic. The frames are hashed while they are read.
+    /// Returns the frames of a batch after its magic. The frames are hashed while they are read.
     pub(super) fn summed(from: R) -> Self {
         let mut sum = blake3::Hasher::new();
         sum.update(&MAGIC);
@@ -97,7 +97,7 @@ impl<R: Read> Frames<R> {
         Self { from, at, sum: Some(sum), before: None }
     }
 
-    /// The next frame and its offset; `None` at the end.
+    /// Returns the next frame and its offset; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
         let header = self.read(HEADER_BYTES)?;
         if header.is_empty() {
@@ -120,7 +120,7 @@ impl<R: Read> Frames<R> {
         Ok(Some((at, frame)))
     }
 
-    /// Reads so many bytes, or all that there are.
+    /// Reads `len` bytes, or fewer at the end.
     fn read(&mut self, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         (&mut self.from).take(len as u64).read_to_end(&mut bytes)?;

@@ -1,9 +1,9 @@
-//! Runs that are kept in a file: `--write-batch`, `--only-write-batch` and `--read-batch`.
+//! Runs that are stored in a file: `--write-batch`, `--only-write-batch` and `--read-batch`.
 //!
-//! A batch is a source. Written, it holds the list as the sender told it ([`Tap`]) and the content that the receiver
-//! lacked ([`writing`]); read, it is the tree of an ordinary sender ([`Batch`]), and all else is as in any sync.
-//! Between two directories of this machine the batch is written first, from what a dry run finds, and then read: so
-//! what it holds are deltas, and both destinations come to be the same way.
+//! A batch is a source. A written batch holds the list as the sender sent it ([`Tap`]), and the content that the
+//! receiver lacked ([`writing`]). When read, it is the tree of an ordinary sender ([`Batch`]), and the rest of the
+//! sync is the same. Between two local directories, the batch is first written from the changes that a dry run finds, and then
+//! read. So it holds deltas, and both destinations are updated in the same way.
 
 mod frames;
 mod reading;
@@ -23,7 +23,7 @@ pub use spool::spool_batch;
 pub(crate) use tap::Tap;
 pub(crate) use writing::write;
 
-/// Most steps of one content: a bound on what is held of it.
+/// Most steps of a content, which bounds the memory for it.
 const MAX_STEPS: usize = 1 << 24;
 /// Largest number of frames of a list that add nothing to the list.
 const MAX_IDLE: usize = 16;
@@ -34,7 +34,7 @@ const NAME_BYTES: usize = 64;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Cuts all of a version, and gives `each` the chunks with their bytes; its digest.
+/// Cuts a version into chunks, and calls `each` with the bytes of each chunk. Returns the digest of the version.
 fn cut(
     snapshot: &impl Snapshot,
     spec: &ChunkerSpec,
@@ -51,7 +51,7 @@ fn cut(
         let want = (len - start).min(READ_BYTES) as usize;
         let got = snapshot.read_at(start, &mut buffer[..want])?;
         if got == 0 {
-            // It is shorter by now, which whoever asks hears.
+            // The file became shorter; the caller's later checks detect that.
             break;
         }
         cutter.push(&buffer[..got], &mut each)?;

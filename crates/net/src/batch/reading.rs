@@ -1,4 +1,4 @@
-//! Reads a batch: the tree of a sender that has nothing else.
+//! Reads a batch, as the tree of a sender.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -25,11 +25,11 @@ use crate::error::SyncError;
 use crate::lock::lock;
 use crate::plan::Plan;
 
-/// A batch as the tree that its sender had: directories, and the files whose content it brings.
+/// A batch as a source tree: its directories, and the files whose content it holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch(Arc<Held>);
 
-/// The parts of a batch that are held; the rest stays in its file.
+/// The parts of a batch in memory; the rest stays in the file.
 #[derive(Debug)]
 pub(super) struct Held {
     file: Arc<File>,
@@ -37,9 +37,9 @@ pub(super) struct Held {
     options: Options,
     list: List,
     contents: HashMap<RelPath, u64>,
-    /// Places of files of several names, by the numbers of their first ones: whichever of these is asked for.
+    /// Offsets of the contents of hard-linked files, by the number of the first link. Any link may be requested.
     of_linked: HashMap<u64, u64>,
-    /// The destination as it stands, and the name there of the one file that comes, if it has another.
+    /// The present destination, and the new name there of the only entry, if it has one.
     there: Option<(Standing, Option<Name>)>,
 }
 
@@ -51,16 +51,16 @@ struct List {
     owners: [Vec<NameLine>; 2],
     dirs: HashMap<RelPath, Section>,
     entries: u64,
-    /// Number and total length of the files in the list: no more content than this follows.
+    /// Number and total bytes of the files in the list; the contents may not exceed either.
     files: u64,
     bytes: u64,
-    /// Frames of the list that added nothing so far.
+    /// Frames of the list that added no entry so far.
     idle: usize,
-    /// Memory in bytes that names of the batch take.
+    /// Memory in bytes that the names of the batch use.
     held: usize,
-    /// The first names of files of several.
+    /// Metadata of the first link of each hard-linked file.
     firsts: HashMap<u64, Meta>,
-    /// All their names, by the number of the first.
+    /// All links of hard-linked files, with the number of the first link.
     linked: HashMap<RelPath, u64>,
     intact: Option<bool>,
 }
@@ -68,14 +68,14 @@ struct List {
 /// A directory of the list.
 #[derive(Debug)]
 struct Section {
-    /// The frames, and the number of the first entry of each.
+    /// Offsets of the frames, each with the number of its first entry.
     frames: Vec<(u64, u64)>,
     last: Option<Name>,
     extent: Extent,
 }
 
 impl Batch {
-    /// Reads what `file` holds, to its end; for the destination of `plan`.
+    /// Reads the batch in `file` to its end, for the destination of `plan`.
     pub(crate) fn open(file: Arc<File>, plan: &Plan) -> Result<Self, SyncError> {
         if plan.destination.here().is_none() {
             let why =
@@ -83,12 +83,12 @@ impl Batch {
             return Err(SyncError::Options(why.into()));
         }
         let mut held = Held::read(file).map_err(|bad| SyncError::Batch(bad.to_string()))?;
-        // A destination that cannot be is told of where it is used.
+        // A destination that cannot be opened is reported when the run uses it.
         held.there = standing(plan, held.single.as_ref()).ok().flatten();
         Ok(Self(Arc::new(held)))
     }
 
-    /// The plan that is run with it.
+    /// Returns the plan to run with this batch.
     pub(crate) fn plan(&self, plan: Plan) -> Plan {
         let options = read_as(self.0.options.clone(), plan.options);
         Plan { options, ..plan }
@@ -98,7 +98,7 @@ impl Batch {
         self.0.single.as_ref()
     }
 
-    /// The metadata of the root, and the sources that were not there.
+    /// Returns the metadata of the root, and the missing sources.
     pub(crate) fn own(&self) -> (Option<Meta>, Vec<RelPath>) {
         (self.0.list.own.clone(), self.0.list.missing.clone())
     }
@@ -147,13 +147,13 @@ impl Tree for Batch {
 }
 
 impl List {
-    /// Counts a name that is held, and `more` bytes.
+    /// Counts the memory for a stored name, and `more` bytes.
     fn hold(&mut self, path: &RelPath, more: usize) -> Result<(), Bad> {
         self.held += NAME_BYTES + path.as_bytes().len() + more;
         if self.held > MAX_HELD_BYTES { Err(Bad::TooMany) } else { Ok(()) }
     }
 
-    /// Takes the next frame, which is at a place of the file.
+    /// Adds the next frame, which lies at offset `at` of the file.
     fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
         match told {
             ToReceiver::Listing { dir, own, entries, extent } => {
@@ -230,7 +230,8 @@ impl List {
         self.hold(&RelPath::root(), held)
     }
 
-    /// Says of an entry which file it is of as a tree does, and of a later name what was said of the first.
+    /// Replaces back references between hard links by the inode number that a tree reports. A later link gets the
+    /// metadata of the first.
     fn relink(&self, number: u64, meta: &mut Meta) {
         let first = match meta.linked() {
             None => return,
@@ -331,7 +332,7 @@ impl Held {
         }
     }
 
-    /// The version at the destination that steps start from.
+    /// Returns the old version at the destination from which the steps start.
     fn standing(&self, path: &RelPath, old: &Old) -> Result<LocalSnapshot, StoreError> {
         let (tree, name) = self.there.as_ref().ok_or_else(|| refused("read", path, ANOTHER))?;
         let path_there = name.as_ref().map_or_else(|| path.clone(), only);
@@ -351,7 +352,7 @@ fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreErro
     StoreError::Io { action, path: path.clone(), source: other(why) }
 }
 
-/// A new version, as steps from the old one.
+/// A new version, made by steps from the old version.
 #[derive(Debug)]
 pub(crate) struct Version {
     path: RelPath,
@@ -359,11 +360,11 @@ pub(crate) struct Version {
     steps: Vec<Step>,
     old: Option<LocalSnapshot>,
     file: Arc<File>,
-    /// The literal that was read last, and where it is.
+    /// Offset and bytes of the literal that was read last.
     literal: Mutex<(u64, Vec<u8>)>,
 }
 
-/// The next bytes of new.
+/// The source of the next bytes of the new version.
 #[derive(Debug)]
 struct Step {
     start: u64,
@@ -372,20 +373,21 @@ struct Step {
 
 #[derive(Debug)]
 enum From {
-    /// These bytes of old.
+    /// Bytes of the old version from this offset on.
     Old(u64),
-    /// The bytes of this frame.
+    /// The bytes of the literal frame at this offset of the batch.
     Batch(u64),
 }
 
-/// The steps of a content.
+/// The steps of a content, and its digest if proven.
 struct Steps {
     steps: Vec<Step>,
     digest: Option<Digest>,
 }
 
 impl Steps {
-    /// Reads the frames of a content to its proof: its steps make `len` bytes, and copy nothing that old does not have.
+    /// Reads the frames of a content up to its proof. Checks that a proven content has `len` bytes, and that all
+    /// copies lie within the old version.
     fn read(frames: &mut Frames<impl Read>, len: u64, old: Option<Old>) -> Result<Self, Bad> {
         let (mut steps, mut start) = (Vec::new(), 0u64);
         let old_len = old.map_or(0, |old| old.len);
@@ -414,7 +416,7 @@ impl Steps {
 }
 
 impl Version {
-    /// Fills `room` with bytes of the literal in the frame at this place.
+    /// Fills `room` with bytes of the literal in the frame at offset `at`, after its first `skip` bytes.
     fn read_literal(&self, at: u64, skip: usize, room: &mut [u8]) -> Option<()> {
         let (held, bytes) = &mut *lock(&self.literal);
         if *held != at {

@@ -1,4 +1,4 @@
-//! Batches from a stream: copied to a file, and checked while the stream is read.
+//! Copies a batch from a stream to a file, and checks the batch while reading.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -12,20 +12,19 @@ use rustix::fs::fstatvfs;
 use super::reading::Held;
 use crate::error::SyncError;
 
-/// Most bytes of a file system that stay free beside a copied batch.
+/// Most bytes that stay free in the file system of a copied batch.
 const MOST_FREE_BYTES: u64 = 1 << 30;
-/// Part of a file system that stays free beside a copied batch, unless that is more: one of so many.
+/// Divisor: this part of the file system stays free, unless it is more than [`MOST_FREE_BYTES`].
 const FREE_PARTS: u64 = 20;
-/// Bytes that are copied between two looks at the free space.
+/// Bytes that are copied between two checks of the free space.
 const LOOK_EVERY_BYTES: usize = 1 << 20;
 
-/// Copies the batch that comes `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that
-/// no batch has there: a stream that is no batch, and content beyond the lengths in the list, are not copied. A list
-/// and the lengths in it have no end that can be known before, so copying also ends when the file system of `to` is
-/// nearly full: other programs use that file system too.
+/// Copies a batch `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that is invalid in
+/// a batch: a stream that is no batch, and content beyond the lengths in the list, are not copied. A list can be of
+/// any length, so copying also ends when the file system of `to` is nearly full: other programs use that file system
+/// too.
 ///
-/// # Errors
-/// [`SyncError::Batch`] where the stream is no whole batch, cannot be read, or has no room in the file.
+/// # Errors [`SyncError::Batch`] if the stream is not a whole batch, cannot be read, or does not fit into the file.
 pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
     let tee = Tee { from, to: Arc::clone(to), unseen: LOOK_EVERY_BYTES };
     let read = Held::read_from(tee, Arc::clone(to));
@@ -36,7 +35,7 @@ pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
 struct Tee<R> {
     from: R,
     to: Arc<File>,
-    /// Bytes that were copied since the last look at the free space.
+    /// Bytes that were copied since the last check of the free space.
     unseen: usize,
 }
 

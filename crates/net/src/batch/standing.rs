@@ -1,4 +1,4 @@
-//! The files at the destination of a batch, which its deltas are against.
+//! The old files at the destination, from which the deltas of a batch start.
 
 use deltic_store::{Posix, StoreError, Tree};
 use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore};
@@ -9,7 +9,8 @@ use crate::host::destination::{keep_links, root_of};
 use crate::host::place::{Resolved, here, of_destination, resolve};
 use crate::plan::Plan;
 
-/// Opens a plan's destination, if that is here and there: as a tree to read, and the name in it of what comes.
+/// Opens the destination of a plan as a tree to read, if the destination is local and exists. Also returns the new
+/// name of the only entry, if it has one.
 pub(super) fn standing(
     plan: &Plan,
     single: Option<&Name>,
@@ -28,7 +29,7 @@ pub(super) fn standing(
     Ok(Some((Standing { tree, keep_dirlinks }, rename)))
 }
 
-/// A destination as it stands.
+/// A destination before the batch changes it.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     tree: LocalStore,
@@ -36,7 +37,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// The file `path`; behind links to directories, where these are kept.
+    /// Opens the file `path`, through symlinks to directories if the options allow these.
     pub(super) fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let mut above = Vec::new();
         let mut at = path.clone();
@@ -46,14 +47,14 @@ impl Standing {
             at = dir;
         }
         for dir in above.iter().rev().filter(|dir| !dir.is_root()) {
-            // What leads nowhere is said where it is opened.
+            // A broken link is reported when `path` is opened.
             let _ = self.tree.keep_dirlink(dir);
         }
         self.tree.open(path)
     }
 }
 
-/// The path of a name at the root.
+/// Returns the path of a name at the root.
 pub(super) fn only(name: &Name) -> RelPath {
     RelPath::root().join(name).expect("a name is a path")
 }

@@ -1,4 +1,4 @@
-//! Listens to a session for a batch.
+//! Records a session's list for a batch.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -16,11 +16,11 @@ use crate::error::SyncError;
 use crate::lock::lock;
 use crate::worker::source::SourceWorker;
 
-/// Keeps what a sender tells of its list, at whichever end of its session.
+/// Writes the list that a sender sends to a batch, at either end of the session.
 pub(crate) struct Tap {
     to: Mutex<Writing>,
     pub(super) single: OnceLock<Option<Name>>,
-    /// Reads the sources, if they are here.
+    /// The worker that reads the sources, if they are local.
     pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
 }
 
@@ -37,14 +37,14 @@ impl Tap {
         Self { to, single: OnceLock::new(), sources: OnceLock::new() }
     }
 
-    /// The session begins.
+    /// Begins the batch with its magic and the request.
     pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
         self.put(&MAGIC);
         self.put(&asked(single.clone(), options.clone()));
         self.single.set(single).ok();
     }
 
-    /// A frame passes.
+    /// Records a frame of the session, if it belongs to the list.
     pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
         if is_told(kind) {
             let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
@@ -53,7 +53,7 @@ impl Tap {
         }
     }
 
-    /// Writes, unless that went wrong before.
+    /// Writes `bytes`, unless an earlier write failed.
     pub(super) fn put(&self, bytes: &[u8]) {
         let Writing { to, sum, result } = &mut *lock(&self.to);
         sum.update(bytes);
@@ -64,8 +64,7 @@ impl Tap {
 
     /// Ends the batch.
     ///
-    /// # Errors
-    /// [`SyncError`] where not all of it is in the file.
+    /// # Errors [`SyncError`] if the batch could not be written completely.
     pub(super) fn finish(&self, files: u64) -> Result<(), SyncError> {
         let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
         self.put(&Part::Over { files, digest }.encode());

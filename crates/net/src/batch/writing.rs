@@ -1,4 +1,4 @@
-//! Writes a batch: what passes of the list, then the content of every file that changed.
+//! Writes a batch: the list that the sender sends, then the content of each changed file.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::plan::{self, Plan};
 use crate::worker::rest::is_restless;
 use crate::worker::trouble;
 
-/// Runs a plan and keeps it, or only keeps it, where it asks for that. `converse` holds a session.
+/// Runs a plan. If the plan asks for a batch, writes the batch, before or instead of changing the destination.
+/// `converse` holds a session.
 pub(crate) async fn write(
     plan: Plan,
     converse: impl for<'a> Fn(Plan, SessionConfig, Watch<'a>) -> Conversation<'a>,
@@ -39,13 +40,13 @@ pub(crate) async fn write(
         return Err(SyncError::Options(why.into()));
     }
     let is_local = !pulls && plan.destination.here().is_some();
-    // What is written and then read is told of when it is read.
+    // If the batch is read afterwards, events are reported then.
     let is_quiet = is_local && !only;
     let mut first = plan.clone();
     first.options.dry_run |= only || is_local;
-    // So that every directory is listed.
+    // Then every directory is listed.
     first.options.tells_unchanged = true;
-    // Where times do not say what is compared, nothing says that it was and was found equal.
+    // If times are not compared, a file that is compared and found equal would not be reported.
     first.options.whole_file |= !plan.options.times || plan.options.compare.ignore_times;
     let tap = Arc::new(Tap::new(Arc::clone(&file)));
     let (mut changed, mut finished) = (Vec::new(), None);
@@ -84,7 +85,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// True if a reader would want the content of a name: it is new, or only a comparison found it equal.
+/// True if a batch needs the content of a changed name: its content is new, or was only found equal by comparison.
 fn has_content(change: &Change) -> bool {
     let Differs { content, size, time, .. } = change.differs;
     let is_wanted = match change.action {
@@ -92,16 +93,16 @@ fn has_content(change: &Change) -> bool {
         Action::Touched => content || size || time,
         Action::Deleted | Action::Unchanged | Action::PassedOver(_) => false,
     };
-    // Of several names of a file one is enough.
+    // The content of one of several hard links is enough.
     change.item == EntryType::File && is_wanted && change.facts.linked.is_none()
 }
 
-/// True if a trouble is about what is read: the rest is reported again.
+/// True if a trouble is about reading. Other troubles are reported again when the batch is read.
 fn is_of_source(trouble: &Trouble) -> bool {
     matches!(trouble.kind, TroubleKind::Failed | TroubleKind::Vanished)
 }
 
-/// Ends the batch with the content of what changed; what could not be read of it.
+/// Writes the contents of changed files, and ends the batch. Returns the troubles with reading them.
 fn contents(
     tap: &Tap,
     plan: &Plan,
@@ -125,28 +126,28 @@ fn contents(
     tap.finish(files).map(|()| troubles)
 }
 
-/// The sources of contents, and the batch that they go to.
+/// The trees to read contents from, and the batch to write to.
 struct Contents<'a> {
     tap: &'a Tap,
     there: Option<Standing>,
     level: i32,
 }
 
-/// A content that is not in the batch.
+/// The error for a content that could not be written.
 struct Unwritten {
-    /// True if some of it is, with the word that it is none.
+    /// True if a part of the content was written. The proof after this part marks it as invalid.
     began: bool,
     error: StoreError,
 }
 
 impl Contents<'_> {
-    /// Writes what `path` has become, which is called `path_there` at the destination.
+    /// Writes the content of the new version of `path`, which is named `path_there` at the destination.
     fn write(&self, path: &RelPath, path_there: &RelPath, meta: &Meta) -> Result<(), Unwritten> {
         let none = |error| Unwritten { began: false, error };
         let old = || self.there.as_ref().map(|tree| tree.open(path_there));
         let (new, old) = match self.tap.sources.get() {
             Some(worker) => (worker.tree().open(path).map_err(none)?, old().and_then(Result::ok)),
-            // What came from another machine is there by now.
+            // Files from another machine have already arrived at the destination.
             None => (old().expect("it was written there").map_err(none)?, None),
         };
         let is = new.meta();
@@ -160,7 +161,7 @@ impl Contents<'_> {
         written.map(drop).map_err(|error| Unwritten { began: true, error })
     }
 
-    /// Writes the steps from old to new; the digest of new.
+    /// Writes the steps from the old to the new version. Returns the digest of the new version.
     fn delta(
         &self,
         (path, meta): (&RelPath, Meta),
@@ -199,7 +200,7 @@ impl Contents<'_> {
     }
 }
 
-/// Indexes an old version to copy from.
+/// Adds the chunks of an old version to `index`. Returns its digest and length.
 fn known(old: &impl Snapshot, spec: &ChunkerSpec, index: &mut Index) -> Result<Old, StoreError> {
     let mut start = 0;
     let digest = cut(old, spec, |_, chunk| {

@@ -4,7 +4,7 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
 use crate::worker::owners::Accounts;
 
-/// Accounts that the system of this machine tells.
+/// Functions that ask the system of this machine.
 pub(crate) const SYSTEM: Accounts = Accounts {
     user_name: |id| Some(User::from_uid(Uid::from_raw(id)).ok()??.name),
     group_name: |id| Some(Group::from_gid(Gid::from_raw(id)).ok()??.name),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::Host;
 use super::place::expand;
 
-/// Takes arguments as a shell in the user's home directory would.
+/// Expands path arguments as a shell in the user's home directory would.
 pub(crate) struct Agent;
 
 impl Host for Agent {

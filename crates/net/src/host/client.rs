@@ -1,4 +1,4 @@
-//! The user of this machine: at the end that dials, and at both ends of a session in one process.
+//! The host for this machine's own user: at the end that dials, and at both ends of a session in one process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::Host;
 use super::place::here;
 
-/// Takes arguments as they are: the user's shell has seen them.
+/// Uses path arguments unchanged, because the user's shell has already expanded them.
 pub(crate) struct Client;
 
 impl Host for Client {

@@ -1,4 +1,4 @@
-//! What a receiver writes to, and what it compares with, as stores.
+//! Opens the receiver's destination, and the trees that it compares with, as stores.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use deltic_tree::{MetaMask, Mounts, RelPath};
 use crate::error::SyncError;
 use crate::host::place::{exists, inode_of, past_missing, shown, there};
 
-/// A root that is not there, behind those above it that are not either, where they are to be made as well.
+/// Returns a missing root, after its missing parents if `--mkpath` is given.
 pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
     let above = root.parent().filter(|_| options.select.mkpath).into_iter();
     let above = above.flat_map(Path::ancestors);
@@ -27,7 +27,7 @@ pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
     lacking
 }
 
-/// Makes what is [lacking], as far as these quotas have room, and puts what was `made` in front of the rest.
+/// Makes the directories of [`lacking`], if the quotas have room. Inserts new directories at the front of `made`.
 pub(crate) fn make(
     lacking: &[&Path],
     options: &Options,
@@ -39,7 +39,8 @@ pub(crate) fn make(
             made.insert(0, dir);
         }
     }
-    // It need not change then, which who is not in its group could not without the loss of setgid.
+    // Then the mode of the root need not change later. A user outside of the root's group could only change the mode
+    // by losing setgid.
     let create = if options.modes { create_root } else { create_above };
     let root = root_of(root, options);
     if create(&root, durability(options), quotas)? {
@@ -48,7 +49,7 @@ pub(crate) fn make(
     Ok(())
 }
 
-/// Options of the store at `root`.
+/// Returns the options of the store at `root`.
 pub(crate) fn local_options(
     root: &Path,
     options: &Options,
@@ -69,7 +70,8 @@ pub(crate) fn local_options(
     })
 }
 
-/// A link that stands for a directory on the way is followed if no other user could have put it there.
+/// Returns the kind of symlinks to directories that a path may pass. By default these are links that no other user
+/// could have made.
 pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
     let Options { follow, select, .. } = options;
     match (follow.keep_dirs, select.plain_implied_dirs) {
@@ -80,7 +82,7 @@ pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
     }
 }
 
-/// The place of old versions of what is below `root`.
+/// Returns the place of backups for files below `root`.
 fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
@@ -88,12 +90,13 @@ fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     };
     let dir = named(root, dir, options);
     let (is_below, above) = (below(root, &dir.path), below(&dir.path, root).is_some());
-    // The root itself is no tree of their own.
+    // The root itself does not count as a separate backup directory.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
     Backup { dir, suffix, below: is_below, above }
 }
 
-/// Which directory below `root` that is, if it is one, by whatever way one comes to the root.
+/// Returns the path of `dir` relative to `root`, if `dir` is below `root` or equal to it. Links and bind mounts on
+/// the way do not matter.
 fn below(root: &Path, dir: &Path) -> Option<RelPath> {
     let (root, dir) = there(root).zip(there(dir))?;
     let inode = inode_of(&root);
@@ -102,11 +105,10 @@ fn below(root: &Path, dir: &Path) -> Option<RelPath> {
     RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of
-/// those of the `sources` that are here, one as the place of what is not complete.
+/// Refuses a `--backup-dir` or `--partial-dir` that is the root itself, by whatever path, since versions would be
+/// lost. Refuses a `--partial-dir` that is one of the local `sources`.
 ///
-/// # Errors
-/// [`SyncError::Options`], if they do.
+/// # Errors [`SyncError::Options`], for such a directory.
 pub(crate) fn check_dirs(
     root: &Path,
     sources: &[PathBuf],
@@ -139,7 +141,7 @@ pub(crate) fn check_dirs(
     Ok(())
 }
 
-/// Parses a `--partial-dir` below the directory of each file.
+/// Parses a `--partial-dir` that is relative to the directory of each file.
 fn partial_beside(dir: &[u8]) -> Result<PartialDir, SyncError> {
     let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
@@ -151,12 +153,12 @@ fn partial_beside(dir: &[u8]) -> Result<PartialDir, SyncError> {
     Ok(PartialDir::Beside(below))
 }
 
-/// Options of writing for the store below `root`.
+/// Returns the options of writing for the store below `root`.
 fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options);
     let partial = |dir: &[u8]| match dir.first() {
-        // Among files of the tree nobody could tell which of them are parts.
+        // Among the files of the tree, partial files could not be told from others.
         Some(b'/') => Ok(match path(dir) {
             dir if below(root, &dir.path).is_some() => None,
             dir => Some(PartialDir::Outside(dir)),
@@ -167,7 +169,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
         sparse: writing.sparse,
         preallocate: writing.preallocate,
         inplace: writing.inplace,
-        // Sources that go must not have had their content written over by others.
+        // The content of sources to be removed must not be overwritten through another link.
         names_apart: writing.inplace && (options.metadata.hard_links || options.remove.sources),
         delay: writing.delay,
         temp_dir: writing.temp_dir.as_deref().map(path),
@@ -175,12 +177,12 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     })
 }
 
-/// The directory that an option calls `dir`.
+/// Returns the directory that an option names `dir`.
 fn named(root: &Path, dir: &[u8], options: &Options) -> NamedDir {
     root_of(&root.join(OsStr::from_bytes(dir)), options)
 }
 
-/// The directory `path`, reached through links of whom the options say.
+/// Returns the directory `path`, with the options' rule for symlinks on the way.
 pub(crate) fn root_of(path: &Path, options: &Options) -> NamedDir {
     NamedDir { path: path.to_path_buf(), trust: Trust::new(options.follow.insecure) }
 }
@@ -189,12 +191,12 @@ fn durability(options: &Options) -> Durability {
     if options.durable { Durability::Run } else { Durability::None }
 }
 
-/// Opens the other trees that are compared with, and says which cannot be.
+/// Opens the alternate trees. Also returns warnings about trees that cannot be opened.
 pub(crate) fn open_alternates(
     root: &Path,
     (options, see): (&Options, MetaMask),
 ) -> (Vec<Option<LocalStore>>, Vec<String>) {
-    // All names in them count, but not all attributes.
+    // Rules hide no names in alternate trees, but still hide extended attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
     let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
     let rules = Filter::new(&Rules { list, ..options.rules }, FilterSide::Receiver);

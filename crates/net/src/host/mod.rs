@@ -1,8 +1,8 @@
-//! What the names of a request mean on this machine, and what is allowed here.
+//! Resolves the paths of a request on this machine, and checks that the request is allowed.
 //!
-//! A session asks its [`Host`] for both. [`Client`] is for arguments of this machine's own user; [`Agent`] has been
-//! started by a user's shell and trusts the other end as that user; a [`Restriction`](restrict::Restriction) keeps to
-//! one directory. From the paths that a host admits, `sources` and `destination` make trees and stores.
+//! A session asks its [`Host`] to do both. [`Client`] handles arguments of this machine's own user. [`Agent`] was
+//! started by a user's shell, and trusts the other end as that user. A [`Restriction`](restrict::Restriction)
+//! confines requests to one directory. From the admitted paths, `sources` and `destination` open trees and stores.
 
 pub(crate) mod accounts;
 mod agent;
@@ -28,20 +28,19 @@ use crate::error::SyncError;
 pub(crate) use agent::Agent;
 pub(crate) use client::Client;
 
-/// Resolves the names of requests, and refuses what is not allowed. Unless it says otherwise, all is.
+/// Resolves the paths of requests, and refuses forbidden requests. By default every request is allowed.
 pub(crate) trait Host: Send + Sync {
-    /// The path here that an argument of a request stands for.
+    /// Returns the local path for an argument of a request.
     fn path(&self, argument: &[u8]) -> PathBuf;
 
-    /// The request as far as it is allowed; the paths in it become those that they stand for.
+    /// Returns the request with its paths resolved, if it is allowed.
     ///
-    /// # Errors
-    /// [`SyncError::Selection`], with what is not allowed.
+    /// # Errors [`SyncError::Selection`], naming the part that is not allowed.
     fn admit(&self, request: Request) -> Result<Request, SyncError> {
         Ok(request)
     }
 
-    /// Refuses a source.
+    /// Refuses a source that is not allowed.
     ///
     /// # Errors
     /// [`SyncError::Selection`].
@@ -49,7 +48,7 @@ pub(crate) trait Host: Send + Sync {
         Ok(())
     }
 
-    /// Refuses a destination.
+    /// Refuses a destination that is not allowed.
     ///
     /// # Errors
     /// [`SyncError::Selection`].
@@ -57,7 +56,7 @@ pub(crate) trait Host: Send + Sync {
         Ok(())
     }
 
-    /// Refuses directories that options name, with the destination at `root`.
+    /// Refuses forbidden directories in the options, with the destination at `root`.
     ///
     /// # Errors
     /// [`SyncError::Selection`].
@@ -65,7 +64,7 @@ pub(crate) trait Host: Send + Sync {
         Ok(())
     }
 
-    /// Options of the store at `root`, with what holds for whoever asks.
+    /// Returns the options of the store at `root`, with the settings of this host added.
     fn store_options(&self, _root: &Path, local: LocalOptions) -> LocalOptions {
         local
     }

@@ -1,4 +1,4 @@
-//! What a destination argument stands for on this machine, and which destinations make no sense.
+//! Resolves a destination argument on this machine, and refuses destinations that make no sense.
 
 #![expect(clippy::disallowed_methods, reason = "looks at roots that users name, never below them")]
 
@@ -18,20 +18,20 @@ use rustix::fs::FileType;
 
 use crate::error::SyncError;
 
-/// A destination's root, and the name there of the one file that comes, where the argument is that file's name.
+/// The root of a destination. If the argument names a file, also the new name of the only entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) root: PathBuf,
     pub(crate) rename: Option<Name>,
-    /// The root is not there yet: its parent is, and it is to be made.
+    /// True if the root does not exist and will be created.
     pub(crate) missing: bool,
 }
 
-/// Applies rsync's rules: an existing directory receives; otherwise one file is written under the given name, and
-/// anything else into a new directory of that name.
+/// Applies rsync's rules: an existing directory receives the entries. Otherwise a single file is written under the
+/// given name, and other entries go to a new directory of that name.
 ///
-/// # Errors
-/// [`SyncError::Selection`] where something else is in its place, [`SyncError::Files`] where it cannot be made.
+/// # Errors [`SyncError::Selection`] if another kind of entry is in the way, [`SyncError::Files`] if the destination
+/// cannot be made.
 pub(crate) fn resolve(
     path: &Path,
     single: Option<&Name>,
@@ -59,7 +59,7 @@ pub(crate) fn resolve(
         exists(path).then(|| unmade(path, "a symlink to nothing"))
     };
     if let Some(refused) = refused {
-        // Another run may have made it meanwhile.
+        // Another run may meanwhile have made the directory.
         return if is_dir(path) { Ok(there()) } else { Err(refused) };
     }
     if !has_parent(path) && !mkpath {
@@ -71,7 +71,7 @@ pub(crate) fn resolve(
         let hint = if leads_nowhere(&parent(path)) { hint } else { "" };
         return Err(unmade(path, format!("{why}{hint}")));
     }
-    // Nothing makes a directory by the name of what is in it.
+    // A directory cannot be made by a path that ends in `/.`.
     let mut made = path.as_os_str().as_bytes();
     while let Some(above) = made.strip_suffix(b"/.") {
         made = &made[..=above.len()];
@@ -79,36 +79,36 @@ pub(crate) fn resolve(
     Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
 }
 
-/// A path as whoever asks for it writes it, safe to print.
+/// Returns a path as the requesting user writes it, safe to print.
 pub(crate) fn shown(path: &Path) -> String {
     printable(client_path(path).as_os_str().as_bytes())
 }
 
-/// Why nothing can be in it.
+/// Returns the reason why nothing can be created in `dir`.
 fn lacks(dir: &Path) -> String {
     let shown = shown(dir);
     let why = if exists(dir) { "not a directory" } else { "no such directory" };
     format!("{}: {why}", shortened(&shown))
 }
 
-/// True where `dir` can be created: nothing stands in its place, nor in that of one above it.
+/// True if `dir` can be created: neither `dir` nor a parent is another kind of entry.
 fn leads_nowhere(dir: &Path) -> bool {
     !exists(dir) && !is_below_file(dir)
 }
 
-/// True if a path can only be a directory's: it ends with a slash, or with a dot behind one.
+/// True if only a directory can have this path: it ends with `/` or `/.`.
 fn names_dir(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_suffix(b".").unwrap_or(bytes).ends_with(b"/")
 }
 
-/// A path argument from this machine, whose shell has seen it; empty is where we are.
+/// Returns the path for a local argument, already expanded by the shell. An empty argument is the current directory.
 pub(crate) fn here(argument: &OsStr) -> PathBuf {
     PathBuf::from(if argument.is_empty() { OsStr::new(".") } else { argument })
 }
 
-/// A path argument from the other end, as a remote shell has it: it starts in the home directory, which `~` is too;
-/// `~user` is somebody's, where there is such a user.
+/// Expands a path argument of the other end as a remote shell would. A relative path and `~` start in the home
+/// directory; `~user` is that user's home directory, if the user exists.
 pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     let literal = here(OsStr::from_bytes(argument));
     let Some(rest) = argument.strip_prefix(b"~") else { return literal };
@@ -127,12 +127,12 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     })
 }
 
-/// True if something on the way there is no directory.
+/// True if a parent of `path` is not a directory.
 pub(crate) fn is_below_file(path: &Path) -> bool {
     look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
 }
 
-/// True if anything is there.
+/// True if an entry exists at `path`.
 pub(crate) fn exists(path: &Path) -> bool {
     look_at(path).is_ok()
 }
@@ -142,7 +142,8 @@ pub(crate) fn is_dir(path: &Path) -> bool {
     look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// The path without ways through directories that are not there and back up again: where it leads once they are made.
+/// Removes from a path each missing directory that is followed by `..`. The result is where the path leads once the
+/// directories are made.
 pub(crate) fn past_missing(path: &Path) -> PathBuf {
     let (mut there, mut missing) = (PathBuf::new(), 0);
     for part in path.components() {
@@ -173,25 +174,24 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Error of a path that cannot be a destination.
+/// Returns the error for a path that cannot be a destination.
 pub(crate) fn unusable(path: &Path, why: impl Display) -> SyncError {
     SyncError::Selection(of_destination(path, why))
 }
 
-/// Error of a destination that cannot be made.
+/// Returns the error for a destination that cannot be made.
 pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
     SyncError::Files(of_destination(path, why))
 }
 
-/// Message about the destination `path`.
+/// Returns a message about the destination `path`.
 pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
     format!("destination {}: {why}", shortened(&shown(path)))
 }
 
-/// Refuses a destination that no frame could name.
+/// Refuses a destination that is too long for a frame.
 ///
-/// # Errors
-/// [`SyncError::Files`], if it is one.
+/// # Errors [`SyncError::Files`], if the path is too long.
 pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     if destination.len() > MAX_PATH_BYTES {
         return Err(unmade(Path::new(destination), "file name too long"));
@@ -202,15 +202,15 @@ pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
 /// A destination that lies in a source directory.
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
-    /// Without links, whether or not it is there yet.
+    /// The path without symlinks; the destination need not exist.
     pub(crate) destination: PathBuf,
     source: &'a Path,
-    /// True if it is the source itself.
+    /// True if the destination is the source itself.
     is_it: bool,
 }
 
 impl Inside<'_> {
-    /// Why it cannot be written to.
+    /// Returns the error that refuses this destination.
     pub(crate) fn refusal(&self) -> SyncError {
         let (there, source) = (shown(&self.destination), shown(self.source));
         SyncError::Usage(match self.is_it {
@@ -220,11 +220,10 @@ impl Inside<'_> {
     }
 }
 
-/// Finds the source directory that the destination lies in: it would be copied into itself. A source that is
-/// a symlink which nobody follows is no directory.
+/// Finds the source directory that contains the destination: it would be copied into itself. A source symlink that is
+/// not followed is not a directory.
 ///
-/// # Errors
-/// [`SyncError::Usage`] where it is one of them.
+/// # Errors [`SyncError::Usage`] if the destination is one of the sources.
 pub(crate) fn inside<'a>(
     sources: &'a [PathBuf],
     follow: Follow,
@@ -250,7 +249,7 @@ pub(crate) fn inside<'a>(
     Ok(found)
 }
 
-/// Resolves `path` without links. What is not there yet lies where the nearest directory above it does.
+/// Resolves all symlinks in `path`. The missing end of the path is appended to the nearest existing directory.
 pub(crate) fn there(path: &Path) -> Option<PathBuf> {
     let path = past_missing(&std::path::absolute(path).ok()?);
     let above = path.ancestors().find(|above| exists(above))?;
@@ -258,13 +257,14 @@ pub(crate) fn there(path: &Path) -> Option<PathBuf> {
     Some(there.components().chain(path.components().skip(above.components().count())).collect())
 }
 
-/// Which directory or file `path` leads to, if anything is there.
+/// Returns the inode that `path` leads to, if there is one.
 pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
     let is = look(path).ok()?;
     Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
-/// Names of these entries by `said`, if this machine can be told from others.
+/// Returns keyed fingerprints of inodes, by the key in `said`. Returns none if this machine cannot be told from
+/// others.
 pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
     inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()

@@ -1,9 +1,8 @@
-//! An agent that keeps to one directory (`deltic agent --restrict`), or a server that keeps to volumes, and does not do
-//! everything there.
+//! An agent confined to a directory (`deltic agent --restrict`), or a server confined to volumes, that does not allow
+//! all requests.
 //!
-//! Two walls keep it there. The store looks for whatever is named below a held directory ([`confine`]); behind that,
-//! the kernel's Landlock opens nothing else to this process. What may be asked for is checked in the request, before
-//! anything is done.
+//! Two walls confine the process. The store resolves all paths below an open directory ([`confine`]). Behind that,
+//! the kernel's Landlock lets this process open no other files. Requests are checked before anything is done.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,37 +32,37 @@ use super::place::{expand, past_missing, shown};
 use super::walls::refuse_calls;
 use crate::error::SyncError;
 
-/// Limits of an end that keeps to one directory.
+/// Limits of an end that is confined to one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Restriction {
     /// Directions in which files may go.
     pub access: Access,
-    /// True if nothing may be deleted.
+    /// True if no file may be deleted.
     pub no_delete: bool,
-    /// The directory: from the root of the file system on, or `/VOLUME`.
+    /// The directory: a path from the root of the file system, or `/VOLUME`.
     dir: PathBuf,
-    /// True for a volume: its paths begin with its name, and nobody there is the superuser.
+    /// True for a volume: its paths begin with its name, and no client has the superuser's rights.
     is_volume: bool,
-    /// Directory in a volume that is kept to; the root for all of it.
+    /// Directory of the volume to which the session is confined; the root for the whole volume.
     part: RelPath,
-    /// Quotas of whoever it is for, besides that of the volume.
+    /// Quotas of the client, in addition to the quota of the volume.
     quotas: Vec<Arc<Quota>>,
-    /// Hears what changes in the volume, by its path there.
+    /// Receives the changes in the volume, by their paths in the volume.
     changes: Changes,
     wall: Wall,
 }
 
-/// Has this process keep to these directories from now on, for good, to those `of_its_own`, and to those that it only
-/// `reads`. No other thread may have been started. A [`Restriction::to_volume`] is for sessions in one of them.
+/// Confines this process to these volumes for good, and to its own directories `of_its_own`, and to `reads` for
+/// reading only. Call before any other thread is started. A [`Restriction::to_volume`] is for sessions in one of the
+/// volumes.
 ///
-/// # Errors
-/// Where one is no directory that we may enter.
+/// # Errors The error of the system, if a volume is not a directory that this process may enter.
 pub fn keep_to_volumes(
     volumes: &[VolumeDir],
     of_its_own: &[PathBuf],
     reads: &[PathBuf],
 ) -> io::Result<Wall> {
-    // Name services load what they need while they may.
+    // Name services load their libraries and files while they still may.
     let _ = User::from_uid(geteuid());
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
@@ -74,24 +73,24 @@ pub fn keep_to_volumes(
     Ok(wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None))
 }
 
-/// Which way files may go.
+/// Directions in which files may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Both.
+    /// Files may be sent and received.
     #[default]
     Both,
-    /// Files are sent, and nothing is written (`--ro`).
+    /// Files may only be sent; the directory is not changed (`--ro`).
     Read,
-    /// Files are received, and none is sent (`--wo`).
+    /// Files may only be received (`--wo`).
     Write,
 }
 
-/// State of the second wall.
+/// State of the second wall, Landlock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wall {
-    /// The kernel does all that is asked of it.
+    /// The kernel enforces all rules.
     Full,
-    /// The kernel is older, and does a part.
+    /// The kernel is older, and enforces a part of the rules.
     Partial,
     /// The kernel has no Landlock.
     #[default]
@@ -99,70 +98,68 @@ pub enum Wall {
 }
 
 impl Restriction {
-    /// Has this process keep to the directory `dir` from now on, for good, with the digests in `cache`. No other
-    /// thread may have been started.
+    /// Confines this process for good to the directory `dir` and to the digests in `cache`. Call before any other
+    /// thread is started.
     ///
-    /// # Errors
-    /// Where `dir` is no directory that we may enter.
+    /// # Errors The error of the system, if `dir` is not a directory that this process may enter.
     pub fn begin(
         dir: &Path,
         (access, no_delete): (Access, bool),
         cache: Option<&Path>,
     ) -> io::Result<Self> {
-        // Name services load what they need while they may.
+        // Name services load their libraries and files while they still may.
         let _ = User::from_uid(geteuid());
-        // It is made if it is not there: a rule is for a directory that is.
+        // Creates the cache if it is missing, because a Landlock rule needs an existing directory.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
         NamedDir::of_operator(dir).check_operators()?;
         let cache = cache.and_then(held);
         let dir = confine(dir)?;
         let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
         let in_dir = if access == Access::Read { reading() } else { all };
-        // The directory is the working directory now.
+        // By now, `dir` is the working directory.
         let wall = wall([(named(Path::new(".")), in_dir), (cache, all)].into_iter());
         let wall = wall.unwrap_or(Wall::None);
-        // A kernel without seccomp has the other walls.
+        // On a kernel without seccomp, the other walls remain.
         refuse_calls().ok();
         Ok(Self { access, no_delete, dir, wall, ..Self::default() })
     }
 
-    /// Limits of sessions in the volume `name` of a process that [keeps to volumes](keep_to_volumes).
+    /// Returns the limits of sessions in the volume `name`, for a process that called [`keep_to_volumes`].
     #[must_use]
     pub fn to_volume(name: &Name, access: Access, no_delete: bool) -> Self {
         let dir = volume_path(name);
         Self { access, no_delete, dir, is_volume: true, ..Self::default() }
     }
 
-    /// Limits of sessions in the directory `part` of a volume, which is to be there. Operands name paths of the volume;
-    /// to options and rules, that directory is the root.
+    /// Returns the limits of sessions in the existing directory `part` of a volume. Operands name paths of the
+    /// volume; options and rules take the directory as root.
     #[must_use]
     pub fn to_part(name: &Name, part: RelPath, access: Access, no_delete: bool) -> Self {
         let dir = part_path(name, &part);
         Self { dir, part, ..Self::to_volume(name, access, no_delete) }
     }
 
-    /// Has these quotas hold too.
+    /// Adds quotas.
     #[must_use]
     pub fn with_quotas(self, quotas: Vec<Arc<Quota>>) -> Self {
         Self { quotas, ..self }
     }
 
-    /// Has what is changed be told, by its path in the volume.
+    /// Sets the receiver of changes, which are reported by their paths in the volume.
     #[must_use]
     pub fn with_changes(self, changes: Changes) -> Self {
         Self { changes, ..self }
     }
 
-    /// State of the second wall.
+    /// Returns the state of the second wall.
     #[must_use]
     pub const fn wall(&self) -> Wall {
         self.wall
     }
 
-    /// Goes to the directory that `path` stands for.
+    /// Makes the directory at `path` the working directory.
     ///
-    /// # Errors
-    /// [`SyncError::Selection`] where it cannot be used.
+    /// # Errors [`SyncError::Selection`] if the directory cannot be used.
     pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
         let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
         self.check("directory", &path)?;
@@ -194,7 +191,7 @@ impl Restriction {
                 self.refuse("--remove-source-files: it keeps versions, and none would be kept")
             }
             () if removes && self.no_delete => self.no_delete("--remove-source-files"),
-            // What is behind links is reached by the kernel's way, which ends anywhere.
+            // Links are followed by the kernel, which may lead anywhere.
             () if options.follow.follow != Follow::Never => {
                 self.refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
             }
@@ -206,11 +203,11 @@ impl Restriction {
         let deletes = [
             (options.delete != Delete::Never, "--delete"),
             (options.remove.force, "--force"),
-            // What is found there is taken for a part of the new version, and gone with it.
+            // A partial file found there becomes a part of the new version, and is removed.
             (options.writing.partial_dir.is_some(), "--partial-dir"),
             (options.select.missing == Missing::Delete, "--delete-missing-args"),
         ];
-        // A run that only looks deletes nothing, and of a volume says no more than reading does.
+        // A dry run deletes nothing. For a volume, its output tells no more than reading would.
         let only_looks = options.dry_run && self.is_volume;
         let deletes =
             deletes.into_iter().find(|(given, _)| *given && self.no_delete && !only_looks);
@@ -223,7 +220,7 @@ impl Restriction {
             (_, Access::Read, _) => {
                 self.refuse(&format!("it may only be read from{}", self.said_by("--ro")))
             }
-            // The other end would hear what is in the file.
+            // The other end would read the content of the file.
             (_, Access::Write, NamesFrom::File { .. }) => {
                 self.refuse(&format!("--files-from=:FILE: it may only be written to{}", self.said_by("--wo")))
             }
@@ -247,16 +244,16 @@ impl Host for Restriction {
     fn admit(&self, mut request: Request) -> Result<Request, SyncError> {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &mut request;
         if self.is_volume {
-            // Who is let in is a client, whoever the server runs as.
+            // A client does not get the rights of the user that runs the server.
             options.metadata.powers = Powers::Confined;
             options.follow.insecure = false;
-            // What a server says is done lasts, for whoever asks it next.
+            // Files that a server reports as done must survive a crash, for later clients.
             options.durable = true;
         }
         match request {
             Request::Send { sources, names, options } => {
                 self.admit_sending(&options)?;
-                // Its name is none that this end has.
+                // The name of the directory itself is unknown at this end.
                 let is_part = |path: &[u8]| below_root(path) == self.part.as_bytes();
                 if !self.part.is_root() && sources.iter().any(|path| is_part(path)) {
                     return Err(SyncError::Selection(format!(
@@ -279,7 +276,7 @@ impl Host for Restriction {
         }
     }
 
-    /// A source may be a link that leads out itself: it is sent as a link, and not followed.
+    /// Checks a source. The source itself may be a symlink that leads out: it is sent as a link, and not followed.
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
         match Path::new(path).parent().filter(|_| !is_dir && Path::new(path) != self.dir) {
@@ -294,7 +291,7 @@ impl Host for Restriction {
     }
 
     fn check_options(&self, root: &Path, options: &Options) -> Result<(), SyncError> {
-        // One beside each file is below the root, or no such path.
+        // A directory relative to each file is below the root, or not a valid path.
         let mut options = options.clone();
         dirs(&mut options)
             .try_for_each(|(option, dir)| self.check(option, &root.join(OsStr::from_bytes(dir))))
@@ -309,13 +306,13 @@ impl Host for Restriction {
     }
 }
 
-/// A path without the slashes that it begins with.
+/// Returns a path without its leading slashes.
 fn below_root(path: &[u8]) -> &[u8] {
     &path[path.iter().take_while(|byte| **byte == b'/').count()..]
 }
 
 impl Restriction {
-    /// Refuses a path that leads out.
+    /// Refuses a path that leads out of the directory.
     ///
     /// # Errors
     /// [`SyncError::Selection`].
@@ -336,7 +333,7 @@ impl Restriction {
         Ok(NamesFrom::File { path, nul })
     }
 
-    /// Resolves a path of the other end, from the directory on, which is its root and its home.
+    /// Resolves a path of the other end below the directory, which is its root and its home.
     fn inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
         let shown = || printable(path);
         if path.starts_with(b"~") {
@@ -374,13 +371,13 @@ impl Restriction {
         Err(SyncError::Selection(format!("{whose}: {why}")))
     }
 
-    /// The option of the agent that says so.
+    /// Returns the agent's option that causes the refusal, for a message.
     fn said_by(&self, option: &str) -> String {
         if self.is_volume { String::new() } else { format!(" ({option})") }
     }
 }
 
-/// The directories that options name, with the options.
+/// Returns the directories in the options, with the names of their options.
 fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[u8]>)> {
     let alternate = match options.compare.alternates.usage {
         AlternateUse::Compare => "--compare-dest",
@@ -415,7 +412,7 @@ fn wall(
     let null = (named(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
     let rules = dirs.chain(READ.iter().map(|path| (named(Path::new(path)), reading())));
     let mut ruleset = Ruleset::default()
-        // Without it, nothing could be moved from one directory to another: better no wall than that.
+        // On a kernel without `Refer`, files could not be moved between directories, so no wall is better.
         .set_compatibility(CompatLevel::SoftRequirement)
         .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)
@@ -438,11 +435,11 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::ReadFile | AccessFs::ReadDir
 }
 
-/// Version of Landlock that is asked for; an older kernel does a part of it.
+/// Version of Landlock that is requested; older kernels enforce a part of it.
 const LANDLOCK: ABI = ABI::V5;
 
-/// Paths that are read besides: who users are, with the libraries that know it, and what the system says of this
-/// process.
+/// Further paths that may be read: the user database and the libraries that read it, and the system's information
+/// about this process.
 const READ: &[&str] = &[
     "/etc/passwd",
     "/etc/group",

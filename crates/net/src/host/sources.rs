@@ -1,4 +1,4 @@
-//! What source arguments, and lists of names in files, stand for on this machine.
+//! Resolves source arguments, and lists of names in files, on this machine.
 
 #![expect(clippy::disallowed_types, reason = "a list is a file that users name, open already")]
 
@@ -25,10 +25,9 @@ use deltic_tree::{Name, glob};
 use crate::error::SyncError;
 use crate::host::place::{exists, is_dir, shown};
 
-/// Holds the sources that `paths` name; with `names`, what these mean below the only path.
+/// Returns the sources that `paths` name. With `names`, returns these names below the only path.
 ///
-/// # Errors
-/// [`SyncError::Selection`] where an argument cannot be one.
+/// # Errors [`SyncError::Selection`] for a path that cannot be a source.
 pub(crate) fn open(
     paths: &[OsString],
     names: Option<PackedStrings>,
@@ -56,10 +55,9 @@ pub(crate) fn open(
     }
 }
 
-/// Holds these sources.
+/// Returns these sources.
 ///
-/// # Errors
-/// [`SyncError::Selection`] where one cannot be one, or there are too many.
+/// # Errors [`SyncError::Selection`] for a path that cannot be a source, or for too many sources.
 pub(crate) fn of(
     args: impl Iterator<Item = Result<SourceArg, SyncError>>,
     options: &Options,
@@ -73,8 +71,8 @@ pub(crate) fn of(
 
 /// Parses a source argument.
 ///
-/// # Errors
-/// [`SyncError::Selection`] where it cannot be one.
+/// # Errors [`SyncError::Selection`] if the path cannot be a source; [`SyncError::Usage`] for `..` in a relative
+/// path.
 pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
     let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
     read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
@@ -89,7 +87,7 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadP
     if options.select.relative {
         SourceArg::listed(dir, name)
     } else {
-        // Without the slashes in front it stays below its directory.
+        // Without its leading slashes, the path stays below the directory.
         let below = &name[name.iter().take_while(|byte| **byte == b'/').count()..];
         let path = PathBuf::from(dir).join(OsStr::from_bytes(below));
         SourceArg::new(path.as_os_str())
@@ -127,19 +125,19 @@ fn source_options(options: &Options) -> SourceOptions {
     }
 }
 
-/// Form of a list of names.
+/// Format of a list of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListForm {
-    /// Each ends in a NUL, and not with its line.
+    /// True if names end with a NUL byte instead of a line end.
     pub nul: bool,
-    /// Lines that begin with `#` or `;` are comments.
+    /// True if lines that begin with `#` or `;` are comments.
     pub commented: bool,
 }
 
-/// The names of a list in a file. Empty ones are none.
+/// Reads the names of a list, without empty ones.
 ///
-/// # Errors
-/// Where it cannot be read, or is too long for one session.
+/// # Errors The error of the system if the list cannot be read, or [`io::ErrorKind::FileTooLarge`] if it is too long
+/// for a session.
 pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> {
     let ListForm { nul, commented } = form;
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
@@ -159,7 +157,7 @@ pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> 
     Ok(names)
 }
 
-/// The names of the list in the file `path` on this machine.
+/// Reads the names of the list in the file `path` on this machine.
 pub(crate) fn names_in_file(
     path: &[u8],
     form: ListForm,
@@ -177,7 +175,7 @@ pub(crate) fn names_in_file(
     })
 }
 
-/// The names of a list for sources elsewhere, which goes there as it is.
+/// Reads the names of a list for sources on the other machine, which receives the list unchanged.
 pub(crate) fn names_to_tell(
     path: &[u8],
     nul: bool,
@@ -193,7 +191,8 @@ pub(crate) fn names_to_tell(
     Ok(names)
 }
 
-/// The paths that `argument` stands for: itself, or what its wildcards match, in order. Where nothing does, itself.
+/// Expands the wildcards of `argument` to the matching paths, in order. Returns the argument itself if there are no
+/// matches.
 pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
     let bytes = argument.as_os_str().as_bytes();
     if !glob::has_wildcards(bytes) {
@@ -226,7 +225,7 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
     found.into_iter().map(OsString::from_vec).collect()
 }
 
-/// The names in the directory `above` that `pattern` matches.
+/// Returns the names in the directory `above` that match `pattern`.
 fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
     let dir: &[u8] = if above.is_empty() { b"." } else { above };
     let dir = NamedDir { path: OsStr::from_bytes(dir).into(), trust: Trust::Anyone };
@@ -234,16 +233,17 @@ fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
     names.filter(|name| glob::matches(pattern, name)).collect()
 }
 
-/// Most paths that an argument may stand for.
+/// Most paths that an argument may expand to.
 const MAX_MATCHES: usize = 100_000;
 
-/// The names that a sender of these paths may bring; `None` where it was asked for a directory's content.
+/// Returns the names at the root that a sender of these paths may send; `None` if the content of a directory was
+/// requested.
 pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> {
     let (mut names, mut globs, mut own) = (Vec::new(), Vec::new(), false);
     for path in paths {
         let path = path.as_bytes();
         let named = |name: &[u8]| !matches!(name, b"" | b"." | b".." | b"~");
-        // Where somebody's home directory is, the other end knows.
+        // Only the other end knows where a home directory is.
         let is_in_home = path.first() == Some(&b'~');
         let name = if options.select.relative {
             own |= SourceArg::is_dotted(path);
@@ -267,7 +267,7 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
     Some(Expect { names: names.into_iter().collect(), globs, own })
 }
 
-/// The name at the root that a line of a list stands for, if it stands for a single one.
+/// Returns the name at the root that a line of a list stands for, if there is a single one.
 pub(crate) fn first_name(line: &[u8], options: &Options) -> Result<Option<Name>, BadPath> {
     listed(OsStr::new("."), line, options).map(|arg| arg.first_name())
 }

@@ -1,4 +1,4 @@
-//! The user of a session: who is told of events, and asked where somebody can be.
+//! The user of a session, to report events to and to ask.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use crate::error::SyncError;
 /// Reports an event.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
-/// A session while it is held. Boxed, it is moved once, and may be spawned whatever it borrows.
+/// The future of a running session. It is boxed, so that it is moved once and can be spawned whatever it borrows.
 pub(crate) type Conversation<'a> = Pin<Box<dyn Future<Output = Result<(), SyncError>> + Send + 'a>>;
 
 type Ask = dyn Fn(&Question) -> bool + Send + Sync;
 
-/// The user to ask before many names are removed; by default nobody: the answer is no.
+/// The user to ask before many names are removed. By default there is no user, and the answer is no.
 #[derive(Clone, Default)]
 pub struct User(Option<Arc<Ask>>);
 
 impl User {
-    /// A user whom `ask` asks. It is called on a thread of its own kind, may take any time, and need not come back
-    /// from a run that ends meanwhile.
+    /// Returns a user that is asked by calling `ask`. The call happens on its own thread and may take any time. It
+    /// need not return if the run ends meanwhile.
     pub fn new(ask: impl Fn(&Question) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }
