@@ -1,4 +1,4 @@
-//! How an end goes about a session.
+//! The configuration of an end for a session.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::plan;
 use crate::reasons::Reasons;
 use crate::transport::{Counters, Shell};
 
-// Both are the length of a file from which notes of earlier sessions are worth their place on disk.
+// Both are the length from which notes about a file are worth their space on disk.
 const _: () = assert!(LONGEST_UNKEPT_BYTES == LARGE_FILE_BYTES);
 
-/// Facts about files that earlier sessions kept; by default none. Clones share the same facts.
+/// Facts about files that earlier sessions kept. By default there are none. Clones share the same facts.
 #[derive(Clone, Debug)]
 pub struct Facts(Arc<dyn FactStore>);
 
 impl Facts {
-    /// Facts that are kept in `store`.
+    /// Returns facts that are kept in `store`.
     #[must_use]
     pub fn new(store: impl FactStore) -> Self {
         Self(Arc::new(store))
     }
 
-    /// The facts as workers take them.
+    /// Returns the facts in the form that workers use.
     pub(crate) fn store(&self) -> Arc<dyn FactStore> {
         Arc::clone(&self.0)
     }
@@ -48,52 +48,53 @@ impl Default for Facts {
 }
 
 impl From<PathBuf> for Facts {
-    /// Facts in a directory of the user's own.
+    /// Returns facts that are kept in a directory of the user.
     fn from(dir: PathBuf) -> Self {
         Self::new(LocalFacts::in_dir(dir))
     }
 }
 
-/// Configuration of an end, whatever it is asked to do.
+/// Configuration of an end, for any request.
 #[derive(Clone, Default)]
 pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
-    /// Most bytes a second to put on the wire or take from it.
+    /// Most bytes a second to send, and most to receive.
     pub(crate) bwlimit: Option<u64>,
-    /// The link between the ends, where somebody knows it.
+    /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
     /// Facts that earlier sessions kept.
     pub(crate) facts: Facts,
-    /// Sums old versions as the other end, which is in this process too, sums what it has.
+    /// Sums old versions as the other end, which is in this process too, sums its files.
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
     pub(crate) user: User,
-    /// Told which files are changing where they are.
+    /// Records the files that are changing in place.
     pub(crate) under_way: UnderWay,
-    /// Ends with a run that failed.
+    /// The remote shell, which is ended if the run fails.
     pub(crate) shell: Shell,
-    /// The destination, where it lies in what is sent.
+    /// The destination, if it lies inside a source.
     pub(crate) inside: Option<PathBuf>,
-    /// The destination, where both ends are here.
+    /// The destination, if both ends are on this machine.
     pub(crate) beside: Option<PathBuf>,
-    /// Keeps what is told of the list.
+    /// Records the sender's list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// Takes reasons for which files are read.
+    /// Receives the reasons why files are read.
     pub(crate) reasons: Option<Reasons>,
-    /// Keeps the sources that the run removed.
+    /// Records the sources that the run removed.
     pub(crate) moved: Option<MovedSources>,
-    /// A batch that stands for the sources.
+    /// A batch to send instead of sources.
     pub(crate) batch: Option<Batch>,
-    /// The threads that do the work, and the share of them.
+    /// The threads that do the work.
     pub(crate) executor: Executor,
     pub(crate) budget: Budget,
-    /// Says what names mean here, and what may be asked for.
+    /// Resolves paths of requests on this machine, and refuses forbidden requests.
     pub(crate) host: AnyHost,
 }
 
 impl SessionConfig {
-    /// The link to the other end as far as this one knows it: what it is told, and never more than it may use.
+    /// Returns the model of the link to the other end, as far as known. Its rate does not exceed the limit for this
+    /// end.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
         let Some(between) = self.between else {
@@ -105,14 +106,14 @@ impl SessionConfig {
     }
 }
 
-/// Ways to get more streams than one.
+/// Ways to open further streams.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Further {
-    /// None: nothing is between the ends.
+    /// No further streams, since no network is between the ends.
     #[default]
     Never,
-    /// By starting more remote shells.
+    /// Further remote shells, started by this end.
     Dial { remote: plan::Remote, host: String },
-    /// By a socket in one of these directories, the best first.
+    /// A socket in one of these directories, the best first.
     Answer { dirs: Vec<PathBuf> },
 }

@@ -1,7 +1,7 @@
 //! Runs a session's steps over transports and the executor.
 //!
-//! The loop is the engine's ([`Session`]): here its frames go to the streams, its work to threads and its events to
-//! whoever watches. It waits for whatever comes first.
+//! The loop is the engine's ([`Session`]). This module passes its frames to the streams, its work to threads and its
+//! events to the observer, and waits for whichever comes first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,35 +27,35 @@ use crate::streams::News;
 use crate::transport::{Counters, RawFrame, Reading, spare};
 use crate::worker::Worker;
 
-/// Bundles of answers that a machine takes in one go.
+/// Most bundles of answers that a machine takes at once.
 const AT_ONCE: usize = 64;
-/// Time between two looks at what has left.
+/// Time between two checks of the sent bytes.
 const SENT_EVERY: Duration = Duration::from_millis(100);
-/// Longest time for the last words of an end that reads no more to arrive.
+/// Longest time for the last frames of an end to arrive, after it stopped reading.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Has the work of an `M` done.
+/// The pool that does the work of a machine `M`.
 type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
 
-/// An answer, and the work that it is to.
+/// An answer, with the number of the work that it belongs to.
 type Answered<M> = (WorkId, <M as Machine>::Answer);
 
-/// The surroundings of a machine, besides its worker.
+/// The surroundings of a machine, except its worker.
 pub(crate) struct Drive {
-    /// The frames that come before the machine's own, where it goes to work without waiting for them.
+    /// The greeting, if the machine works before the greeting is complete.
     pub(crate) greeting: Option<(Greeting, Agree)>,
     pub(crate) frames: mpsc::Receiver<Reading>,
     pub(crate) outlets: Outlets,
-    /// Streams that join, or do not, and changes of the link.
+    /// Further streams that joined or failed to join, and changes of the link.
     pub(crate) news: mpsc::Receiver<News>,
-    /// Has threads do the machine's work.
+    /// The session's share of the threads for the machine's work.
     pub(crate) share: Share,
-    /// Told whether calls are under way.
+    /// Records whether work is under way.
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
-    /// Sees what is heard and said.
+    /// Sees all received and sent frames.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// Longest time for which the other end may give no credit for what waits.
+    /// Longest time for which the other end may withhold credit from waiting literals.
     pub(crate) credit_patience: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn drive<M: Machine, W: Worker<M>>(
     ended
 }
 
-/// The loop.
+/// Runs the loop of a session.
 async fn turn<M: Machine, W: Worker<M>>(
     machine: M,
     worker: Arc<W>,
@@ -124,7 +124,7 @@ async fn turn<M: Machine, W: Worker<M>>(
             () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
                 return Err(SyncError::Silence);
             }
-            // Only wakes the loop: capacity is looked at again above.
+            // Only wakes the loop; capacity is checked again above.
             writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
@@ -136,14 +136,14 @@ async fn turn<M: Machine, W: Worker<M>>(
     }
 }
 
-/// Credit that is waited for.
+/// Measures how long the session has waited for credit.
 struct Withheld {
     patience: Option<Duration>,
     until: Option<Instant>,
 }
 
 impl Withheld {
-    /// When it is given up, if it is waited for.
+    /// Returns the time at which the session gives up waiting for credit, if `waits`.
     fn until(&mut self, waits: bool) -> Option<Instant> {
         let patience = self.patience.filter(|_| waits);
         self.until =
@@ -152,7 +152,7 @@ impl Withheld {
     }
 }
 
-/// Hears a greeting for the session, and tells of what it agreed on.
+/// Returns the session's reader of the greeting, which passes the terms on to `agree`.
 fn heard_by((mut greeting, agree): (Greeting, Agree)) -> session::Greeting<SyncError> {
     let mut agree = Some(agree);
     Box::new(move |kind, payload| {
@@ -164,7 +164,7 @@ fn heard_by((mut greeting, agree): (Greeting, Agree)) -> session::Greeting<SyncE
     })
 }
 
-/// A session with all that it runs on.
+/// A session with everything that it runs on.
 struct Runner<M: Machine, W> {
     session: Session<M, SyncError>,
     worker: Arc<W>,
@@ -176,7 +176,7 @@ struct Runner<M: Machine, W> {
 }
 
 impl<M: Machine, W: Worker<M>> Runner<M, W> {
-    /// Takes all steps that can be taken; true once the session is over.
+    /// Takes all steps that are possible now. True once the session is over.
     fn step(&mut self, watch: Watch<'_>) -> Result<bool, SyncError> {
         let Traffic { sent, received } = self.counters.traffic();
         self.session.moved(sent, received);
@@ -200,7 +200,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(is_over)
     }
 
-    /// Sends all that there still is, and ends the streams; what nobody reads any more is not needed.
+    /// Sends all remaining frames and ends the streams. Stops sending if the other end reads no more.
     async fn end(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         self.monitor.note_compared(self.session.counts());
         while let Some(batch) = self.rest() {
@@ -247,12 +247,12 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(())
     }
 
-    /// True if a frame can be taken; what follows the last frame is the stream's end.
+    /// True if a frame can be taken. After the last frame, only the end of the stream follows.
     fn hears(&self) -> bool {
         self.session.takes_frames() && !self.session.is_finished()
     }
 
-    /// Takes frames, as many as may be: each may add to the backlog. False where a stream beside the first is lost.
+    /// Takes frames as long as possible; each may add to the backlog. Returns false if a further stream is lost.
     fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
         while self.hears()
             && let Some(frame) = heard.next()
@@ -273,8 +273,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.feed(kind, &payload)
     }
 
-    /// Ends a session whose stream is gone. The other end's last words decide how: it may be done, or have told why
-    /// not; else it is `error`.
+    /// Ends a session whose stream is lost, by the last frames of the other end: the session may be complete, or the
+    /// other end may have sent a reason. Otherwise returns `error`.
     async fn last_words(
         mut self,
         ears: Ears<'_>,
@@ -288,7 +288,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         }
     }
 
-    /// Hears an end that still speaks; `None` if it stops without saying how the session ends.
+    /// Reads the remaining frames of the other end. Returns `None` if they do not tell how the session ends.
     async fn hear_out(
         &mut self,
         Ears { mut heard, frames }: Ears<'_>,
@@ -300,7 +300,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
                 continue;
             };
             match frame {
-                // They may all go at once.
+                // All further streams may be lost at once.
                 Err(ReadEnd::Lost) => continue,
                 Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
                 frame => match self.take(frame) {
@@ -316,17 +316,17 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     }
 }
 
-/// Frames that came out of the queue and are not taken yet.
+/// Frames that were taken from the queue and not handled yet.
 type Heard = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
 
-/// The place where the other end is heard.
+/// The sources of frames from the other end.
 struct Ears<'a> {
-    /// Without these, what follows would make no sense.
+    /// Frames that must be handled before those in the queue.
     heard: Heard,
     frames: &'a mut mpsc::Receiver<Reading>,
 }
 
-/// The surroundings of a session, for one step.
+/// The surroundings of a session, for a step.
 struct Around<'a, M: Machine, W> {
     worker: &'a W,
     pool: &'a PoolOf<M>,
@@ -368,7 +368,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     }
 }
 
-/// Says of a trouble at this end where it happened, and of a change what this end knows.
+/// Adds to a trouble at this end its place, and to a change the facts of this end.
 fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
     match &mut notice {
         Notice::Trouble(trouble) => worker.locate(trouble),
@@ -378,12 +378,12 @@ fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
     notice
 }
 
-/// Reports streams that did not join: no name failed for it.
+/// Returns a warning about streams that did not join; no file has failed because of it.
 pub(crate) fn fewer(message: String) -> Notice {
     Notice::Trouble(Trouble::new(TroubleKind::Warned, message))
 }
 
-/// Does what a thread was given at a time: one piece after the other, but together what may be.
+/// Does the work that a thread was given, in order. Pieces that may be joined are done together.
 fn perform_all<M: Machine, W: Worker<M>>(
     worker: &W,
     monitor: &Monitor,

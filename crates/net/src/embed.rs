@@ -1,11 +1,12 @@
-//! Sessions inside a program that has a runtime of its own: nothing here starts one, or takes the process's signals.
+//! Sessions in a program that has its own runtime: this module starts no runtime and handles no signals.
 //!
-//! [`sync`] is one run from the dialling end, in this process or over a remote shell; [`sync_over`] is the same over
-//! any stream of bytes, and [`serve_over`] the other end of that. Each is a future that may be spawned. Dropped, it
-//! drops what it holds; [cancelled](Cancel), it ends as if it were interrupted, once no file is changing where it is.
+//! [`sync`] is a run of the dialling end, with the other end in this process or behind a remote shell. [`sync_over`]
+//! does so over any byte stream, and [`serve_over`] is the other end. Each returns a future that may be spawned.
+//! Dropping the future frees its resources. A [cancelled](Cancel) run ends as if interrupted, once no file is
+//! changing in place.
 //!
-//! A write beyond the longest file that the process may make raises the system's signal, which ends a process that
-//! does not hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
+//! A write beyond the longest allowed file raises a signal, which ends a process without a handler for it
+//! ([`let_long_writes_fail`](crate::let_long_writes_fail) installs one).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,24 +39,24 @@ use crate::session::{Session, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 
-/// Longest time between the end of a connection and the signal that ended both it and the run.
+/// Longest time between the end of a connection and the signal that caused it and that ends the run too.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
 
-/// Pause between two looks whether a run that is to end may.
+/// Pause between two checks that no file is changing in place.
 const SETTLING: Duration = Duration::from_millis(10);
 
-/// Resources that a program gives the sessions that it holds.
+/// Resources that a program provides to its sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Embedding {
-    /// Threads that do the work: those of the process, unless it says otherwise.
+    /// Threads that do the work; by default those that the process shares.
     pub executor: Executor,
     /// Limits of a session to threads, memory and open files.
     pub budget: Budget,
-    /// The user, asked where the options say so.
+    /// The user, who is asked if the options say so.
     pub user: User,
-    /// Ends the session from elsewhere.
+    /// Ends the session from another task or thread.
     pub cancel: Cancel,
-    /// Facts that sessions keep for each other. A run with a cache directory of its own takes the facts in that directory
+    /// Facts that sessions keep for each other. A run with its own cache directory uses the facts in that directory
     /// instead.
     pub facts: Facts,
 }
@@ -71,34 +72,34 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// Ends sessions from elsewhere; clones end the same ones.
+/// Ends sessions from another task or thread. Clones end the same sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<watch::Sender<u32>>);
 
 impl Cancel {
-    /// Ends the sessions with [`SyncError::Interrupted`]. One with a file that is changing where it is ends when that
-    /// is done; a second call does not wait for it either.
+    /// Ends the sessions with [`SyncError::Interrupted`]. A session that is changing a file in place first completes
+    /// that file; a second call ends it at once.
     pub fn cancel(&self) {
         self.0.send_modify(|times| *times += 1);
     }
 
     /// Waits for the first call.
     async fn called(&self) {
-        // The sender is ours.
+        // This value holds the sender, so the wait does not fail.
         let _ = self.0.subscribe().wait_for(|calls| *calls > 0).await;
     }
 
-    /// Waits for one more call than there have been.
+    /// Waits for another call.
     async fn called_again(&self) {
         let before = *self.0.borrow();
         let _ = self.0.subscribe().wait_for(|calls| *calls > before).await;
     }
 }
 
-/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told.
+/// Runs a sync to its end, and reports events to `watch`. The run waits while `watch` runs.
 ///
 /// # Errors
-/// [`SyncError`] where the run as a whole could not start or go on.
+/// [`SyncError`] if the run could not start or go on.
 pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
     let shell = config.shell.clone();
@@ -121,8 +122,8 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     ended
 }
 
-/// Ends a remote shell with the run that failed: one that hangs would outlive us. Waits on a thread, where there is
-/// one.
+/// Ends the remote shell of a failed run: a hanging shell would outlive this process. Waits on a separate thread if
+/// one can be started.
 async fn stop(shell: Shell) {
     let (done, stopped) = oneshot::channel();
     let there = shell.clone();
@@ -136,10 +137,10 @@ async fn stop(shell: Shell) {
     }
 }
 
-/// Runs one sync with the other end of `transport`, whatever host the plan names.
+/// Runs a sync with the other end of `transport`, regardless of the host in the plan.
 ///
 /// # Errors
-/// [`SyncError`] as of [`sync`].
+/// [`SyncError`], as [`sync`].
 pub async fn sync_over(
     plan: Plan,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -160,11 +161,11 @@ pub async fn sync_over(
     .await
 }
 
-/// Pulls the plan's sources from the other end of `transport` into the destination that `open` makes of the plan's
-/// destination. Nothing is looked at on the disk here.
+/// Pulls the plan's sources from the other end of `transport` into the destination that `open` opens for the plan's
+/// destination. Reads nothing from the local disk.
 ///
 /// # Errors
-/// [`SyncError`] as of [`sync`]; [`SyncError::Usage`] where the plan's sources are not at the other end.
+/// [`SyncError`], as [`sync`]; [`SyncError::Usage`] if the plan's sources are not at the other end.
 pub async fn pull_into<S: Store>(
     plan: Plan,
     open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
@@ -195,11 +196,11 @@ pub async fn pull_into<S: Store>(
     .await
 }
 
-/// Receives what the other end of `transport` pushes, into the destination that `open` makes of what that end asks for.
-/// `open` may block.
+/// Receives the files that the other end of `transport` pushes, into the destination that `open` opens for its
+/// request. `open` may block.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed; the other end has been told.
 pub async fn receive_into<S: Store>(
     open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -212,10 +213,10 @@ pub async fn receive_into<S: Store>(
     .await
 }
 
-/// Does what the other end of `transport` asks, with all rights of this process.
+/// Serves the request of the other end of `transport`, with all rights of this process.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed; the other end has been told.
 pub async fn serve_over(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     with: &Embedding,
@@ -230,7 +231,7 @@ impl Embedding {
     }
 }
 
-/// How this end goes about a plan, whatever its destination.
+/// Returns the configuration of this end for a plan, without settings that depend on the destination.
 fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
         bwlimit: plan.bwlimit,
@@ -242,7 +243,7 @@ fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     }
 }
 
-/// Looks at a plan's destination, and says how this end goes about it.
+/// Checks a plan's destination, and returns the configuration of this end.
 fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     place::check_len(match &plan.destination {
         Destination::Local(path) => path.as_os_str(),
@@ -254,7 +255,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
         return Ok(config);
     }
     let mkpath = plan.options.select.mkpath;
-    // A destination that cannot be resolved is told of where it is used.
+    // An unusable destination is reported when the run uses it.
     let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath) else {
         return Ok(config);
     };
@@ -271,7 +272,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     Ok(SessionConfig { inside, beside: Some(resolved.root), ..config })
 }
 
-/// Holds a session as the plan has it.
+/// Runs the session of a plan.
 fn converse(plan: Plan, config: SessionConfig, watch: Watch<'_>) -> Conversation<'_> {
     let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
     Box::pin(async move {
@@ -292,12 +293,12 @@ async fn connect_and_dial(
     let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
     let session = Session::new(link, SessionConfig { further, ..config });
     match (dial(session, plan, watch).await, counters.heard()) {
-        // Everything is in place: what the other end still does, it does without us, or it would cost a round trip.
+        // All files are in place. Waiting for the other end to exit would cost a round trip.
         (Ok(()), _) => {
             shell.leave();
             Ok(())
         }
-        // How the other end's shell ended says more than that its stream did.
+        // The exit status of the remote shell tells more than the end of its stream.
         (Err(SyncError::Disconnected(why)), heard) => {
             let error = transport::farewell(&shell, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
@@ -315,7 +316,8 @@ async fn connect_and_dial(
 /// The other end of a session in this process.
 type OtherEnd = Task<Result<(), SyncError>>;
 
-/// The other end: a connection that was dialled, a child that was told to be it, or a task here, which ends with us.
+/// Connects to the other end: over a dialled connection, by a remote shell, or to a task in this process. The task
+/// ends with this run.
 async fn connect(
     plan: &Plan,
     host: Option<&str>,
@@ -333,7 +335,7 @@ async fn connect(
     let SessionConfig { facts, reasons, under_way, executor, budget, .. } = config.clone();
     let rest = SessionConfig::default();
     let config = SessionConfig { facts, reasons, under_way, executor, budget, ..rest };
-    // Its errors reach us as its last word.
+    // Errors of the task arrive as an abort frame.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }
 
@@ -341,10 +343,10 @@ pub(crate) async fn serve(ends: Ends, config: SessionConfig) -> Result<(), SyncE
     Session::new(ends, config).serve(&mut |_| ()).await
 }
 
-/// Does what the other end of `transport` asks, as far as `limits` allow it.
+/// Serves the request of the other end of `transport`, if `limits` allow it.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed; the other end has been told.
 pub async fn serve_within(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     limits: Restriction,
@@ -353,22 +355,22 @@ pub async fn serve_within(
     serve_as(AnyHost::new(limits), transport, with).await
 }
 
-/// Knowledge of an end in this process about files, and whom it tells.
+/// Facts of an end in this process, and the receiver of its reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
-    /// Directory of what earlier runs kept.
+    /// Directory with facts that earlier runs kept.
     pub cache: Option<PathBuf>,
     /// Facts that the other end has too.
     pub old_sums: Option<Arc<dyn OldSums>>,
-    /// Told why files are read whole, or not.
+    /// Receives the reasons why files are read whole or not.
     pub reasons: Option<Reasons>,
 }
 
-/// Serves one session from a tree that `open` makes of what the other end of `transport` asks for. That end is in this
-/// process.
+/// Serves a session from the tree that `open` opens for the request of the other end of `transport`. That end is in
+/// this process.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed; the other end has been told.
 pub async fn serve_tree<T: Tree>(
     open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -397,7 +399,7 @@ async fn serve_as(
     .await
 }
 
-/// Holds a session to its end or until it is cancelled.
+/// Runs a session to its end, or until it is cancelled.
 pub(crate) async fn held(
     config: &SessionConfig,
     with: &Embedding,
@@ -423,7 +425,8 @@ pub(crate) async fn held(
     Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
 }
 
-/// The error to tell: a terminal sends Ctrl-C to the remote shell as well, whose end may be seen before the signal.
+/// Returns the error to report. A terminal sends Ctrl-C to the remote shell too, and the end of the shell may be seen
+/// before the signal.
 async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
     if !error.is_lost_connection() {
         return error;
@@ -434,7 +437,7 @@ async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
     }
 }
 
-/// Waits until no file is changing where it is; the error to end with.
+/// Waits until no file is changing in place. Returns the error to end the run with.
 async fn settle(
     error: SyncError,
     under_way: &UnderWay,
@@ -454,7 +457,7 @@ async fn settle(
     }
 }
 
-/// Ends when no file is changing where it is.
+/// Waits until no file is changing in place.
 pub(crate) async fn settled(under_way: &UnderWay) {
     while under_way.end().is_some() {
         tokio::time::sleep(SETTLING).await;

@@ -1,4 +1,5 @@
-//! Why a whole run ended early. A file that fails is a [`Trouble`](deltic_protocol::report::Trouble) instead.
+//! The reasons why a whole run ended early. The failure of a single file is a
+//! [`Trouble`](deltic_protocol::report::Trouble).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,84 +11,84 @@ use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
 use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
-/// Why a run could not start or go on; each variant is one thing that a caller can tell a user to do.
+/// The reason why a run could not start or go on. Each variant stands for different advice to the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The request makes no sense: destination inside the source, say.
+    /// The request makes no sense, such as a destination inside a source.
     #[error("{0}")]
     Usage(String),
-    /// Options do not go together, or not with these operands.
+    /// The options cannot be combined, or do not fit the operands.
     #[error("{0}")]
     Options(String),
-    /// A source or the destination cannot be used at all.
+    /// A source or the destination cannot be used.
     #[error("{0}")]
     Selection(String),
-    /// A source that is to be watched is not there.
+    /// A source to be watched does not exist.
     #[error("{0}")]
     NoSource(String),
-    /// The same as [`Self::Selection`], said by the other end of what is on its machine.
+    /// A source or the destination on the other end's machine cannot be used, as that end reports.
     #[error("{0}")]
     SelectionThere(String),
-    /// What was to be read as a batch is none, or a damaged one.
+    /// The file to be read as a batch is no batch, or is damaged.
     #[error("--read-batch: {0}")]
     Batch(String),
-    /// The files of this machine ended the run: a destination could not be made.
+    /// The local file system ended the run: a destination could not be made.
     #[error("{0}")]
     Files(String),
     /// The remote shell or program could not be started.
     #[error("cannot start {program}: {}", reason(source))]
     Start {
-        /// What was to be started.
+        /// The program.
         program: String,
-        /// Why it was not.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A server could not be reached, or is not who it is to be.
+    /// A server could not be reached, or could not prove its identity.
     #[error("cannot {what}: {}", reason(source))]
     Dial {
-        /// What was tried, with which server.
+        /// The failed action and the server.
         what: String,
-        /// Why it failed.
+        /// The error of the connection.
         source: io::Error,
     },
-    /// The remote shell ended before the program there said anything: it never connected, was not let in, or the
-    /// program is another one.
+    /// The remote shell ended before the program there answered: it did not connect, login was refused, or the
+    /// program is not Deltic.
     #[error("the remote shell ended before deltic answered ({0})")]
     NoAnswer(std::process::ExitStatus),
-    /// The remote shell ran and did not find the program there.
+    /// The remote shell did not find the program on the other machine.
     #[error("the remote shell did not find deltic there")]
     NoRemoteProgram,
-    /// What came is not what a Deltic says first: most likely something on the way there prints it.
+    /// The received bytes are not the start of a Deltic session; most likely a login script prints them.
     #[error("{0}")]
     Unclean(PeerError),
-    /// The other end is no Deltic, or one that we share no capability with.
+    /// The other end is not Deltic, or shares no capability with this end.
     #[error("{0}")]
     Incompatible(String),
-    /// The other end is a Deltic of a version that ours cannot talk to.
+    /// The other end is a Deltic version that cannot talk to this version.
     #[error("{0}")]
     Versions(Versions),
     /// The other end broke the protocol.
     #[error("the other end broke the protocol: {0}")]
     Protocol(String),
-    /// The connection changed what it carried.
+    /// The connection changed bytes.
     #[error("the connection damaged what it carried; nothing of that was used")]
     Damaged,
     /// The connection ended before the run did.
     #[error("the connection ended early: {0}")]
     Disconnected(String),
-    /// The same, and the remote shell says that all was not well.
+    /// The connection ended early, and the remote shell reports a failure.
     #[error("the connection ended early: the remote shell ended with {0}")]
     ShellEnded(std::process::ExitStatus),
-    /// A stream beside the first ended before the run did.
+    /// A further stream ended before the run did.
     #[error("one of the streams to the other end ended early")]
     StreamLost,
-    /// The other end refused or gave up, and says why.
+    /// The other end refused or gave up, and sent the reason.
     #[error("{0}")]
     Refused(String),
-    /// The other end has no room now, and says when it may have some.
+    /// The other end has no room now, and tells when it may have room.
     #[error("{why} (it says to wait {} s)", wait.as_secs())]
     Busy {
-        /// Reason: there is too much of something.
+        /// The resource of which too much is used.
         why: String,
         /// Time after which another attempt may succeed.
         wait: Duration,
@@ -95,45 +96,45 @@ pub enum SyncError {
     /// Reading or writing the connection failed.
     #[error("cannot {action}: {}", reason(source))]
     Transport {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// Why it failed.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system does not let us watch the source.
+    /// The system refuses to watch the source.
     #[error("cannot {action}: {}", reason(source))]
     Watch {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// Why it failed.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system has no thread for us.
+    /// The system starts no thread.
     #[error("cannot start a thread: {}", reason(.0))]
     Thread(io::Error),
-    /// A bug: a thread of ours panicked, and said where on standard error.
+    /// A bug: a thread of this process panicked, and reported the place on standard error.
     #[error("an internal error ended the run")]
     Internal,
-    /// No sign of life of the other end for as long as the plan allows.
+    /// The other end sent no sign of life for the time that the plan allows.
     #[error("timeout: nothing has come from the other end for too long (--timeout)")]
     Silence,
-    /// The other end said nothing for as long as the plan allows.
+    /// The other end sent no answer within the time that the plan allows.
     #[error("timeout: no answer from the other end")]
     NoAnswerInTime,
-    /// The run has taken as long as the plan allows.
+    /// The run took the time that the plan allows.
     #[error("stopped at the requested time")]
     TimeUp,
-    /// Ctrl-C, or another signal to end.
+    /// Ctrl-C, or another signal to end, arrived.
     #[error("interrupted")]
     Interrupted,
-    /// A second such signal, while a file was changing where it is.
+    /// A second signal to end arrived while a file was changing in place.
     #[error(
         "interrupted while {0} was changing in place: it is part old and part new until the same command is run again"
     )]
     Torn(RelPath),
 }
 
-/// The versions of two ends that cannot talk to each other.
+/// The versions of two ends that cannot work together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The version of this end.
@@ -145,7 +146,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Compares this end's version with the other's.
+    /// Compares the version of this end with that of the other end.
     #[must_use]
     pub fn order(&self) -> Ordering {
         let numbers = |version: &str| -> Vec<u64> {
@@ -156,7 +157,7 @@ impl Versions {
         numbers(&self.here).cmp(&numbers(&self.there))
     }
 
-    /// The same as the other end sees it.
+    /// Returns the versions from the view of the other end.
     fn turned(&self) -> Self {
         Self { here: self.there.clone(), there: self.here.clone(), host: None }
     }
@@ -174,7 +175,7 @@ impl fmt::Display for Versions {
 }
 
 impl SyncError {
-    /// The same error; what the other end says is said of its host.
+    /// Adds the host to messages of the other end.
     #[must_use]
     pub fn on(self, host: &str) -> Self {
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -189,7 +190,7 @@ impl SyncError {
         }
     }
 
-    /// True if the connection is gone, or its remote shell, whatever ended it.
+    /// True if the connection or its remote shell ended, for whatever reason.
     pub(crate) const fn is_lost_connection(&self) -> bool {
         matches!(
             self,
@@ -201,7 +202,7 @@ impl SyncError {
         )
     }
 
-    /// The words of a run whose other end is a task of this very process, on this machine.
+    /// Rewords an error of a run whose other end is a task of this process.
     pub(crate) fn of_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),
@@ -240,16 +241,16 @@ impl From<PeerError> for SyncError {
     }
 }
 
-/// The end of what a stream brings.
+/// The reason why a stream brings no more frames.
 #[derive(Debug)]
 pub(crate) enum ReadEnd {
     /// The other end closed its side between two frames.
     Closed,
-    /// It closed, or the stream broke, inside one.
+    /// The other end closed the stream inside a frame, or the stream broke.
     Broken(std::io::Error),
-    /// It sent what is no frame.
+    /// The other end sent bytes that are not a valid frame.
     Bad(PeerError),
-    /// A stream beside the first ended.
+    /// A further stream ended.
     Lost,
 }
 
@@ -261,7 +262,7 @@ impl From<ReadEnd> for SyncError {
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())
             }
-            // A transport that knows why it ended says so in our words.
+            // Transports of this workspace wrap the reason as a `SyncError`.
             ReadEnd::Broken(source) => source.downcast().unwrap_or_else(|source| Self::Transport {
                 action: "read from the other end",
                 source,
@@ -271,7 +272,8 @@ impl From<ReadEnd> for SyncError {
     }
 }
 
-/// What the other end should be told of our error, unless it told us or is gone.
+/// Returns the abort frame that tells the other end about an error. Returns `None` if that end sent the error, or is
+/// gone.
 pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
         SyncError::Disconnected(_)

@@ -1,7 +1,7 @@
-//! What an end says and hears before the conversation (docs/protocol.md, "Greeting").
+//! The frames that both ends exchange before the conversation (docs/protocol.md, "Greeting").
 //!
-//! Nobody waits where nothing depends on it: the dialling end says all that it has to say at once, and a sender that
-//! dialled lists its sources while the other's hello is on its way.
+//! The ends do not wait without need: the dialling end sends its hello and request at once. A sender that dialled
+//! lists its sources before the other end's hello arrives.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use crate::error::{ReadEnd, SyncError, Versions};
 use crate::executor::Budget;
 use crate::transport::{Arrivals, Counters};
 
-/// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
+/// Most bytes of a foreign stream that are quoted in an error, and the longest wait for them.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The end of the literals that a session is.
+/// The end of the session's literals: their sender or their receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Sends,
@@ -41,26 +41,26 @@ impl Role {
     }
 }
 
-/// What the dialling end still has to hear: a hello, then a reply.
+/// The frames that the dialling end still waits for: a hello, then a reply.
 pub(crate) struct Greeting {
     ours: Hello,
     role: Role,
     strategy: Strategy,
     delete: Delete,
-    /// From when the hello came.
+    /// Set once the hello has arrived.
     terms: Option<Terms>,
 }
 
-/// Told once of the terms and the reply.
+/// Called once with the terms and the reply.
 pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 
 impl Greeting {
-    /// To a session with these options, for which we said `ours` and asked for this role.
+    /// Makes the greeting of a session with these options, after this end sent `ours` and requested this role.
     pub(crate) const fn new(ours: Hello, role: Role, options: &Options) -> Self {
         Self { ours, role, strategy: options.strategy, delete: options.delete, terms: None }
     }
 
-    /// Takes the next frame; with the last one the greeting is over.
+    /// Takes the next frame. Returns the terms and the reply after the last frame of the greeting.
     pub(crate) fn hear(
         &mut self,
         kind: u8,
@@ -78,7 +78,7 @@ impl Greeting {
     }
 }
 
-/// The terms of an end of this role with the other one.
+/// Returns the terms between an end of this role and the other end.
 pub(crate) fn agree(role: Role, ours: &Hello, theirs: &Hello) -> Result<Terms, SyncError> {
     let terms = match role {
         Role::Sends => negotiate(ours, theirs),
@@ -100,7 +100,7 @@ pub(crate) fn check_len(payload: &[u8]) -> Result<(), PeerError> {
     if fits { Ok(()) } else { Err(PeerError::Limit("greeting")) }
 }
 
-/// Capabilities of an end with this budget, and a part of the session's key that nobody knows.
+/// Returns the hello of an end with this budget, with a new random part of the session's key.
 pub(crate) fn hello(budget: &Budget) -> Hello {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the system has randomness");
@@ -108,7 +108,7 @@ pub(crate) fn hello(budget: &Budget) -> Hello {
     ours.framing(budget.frame_bytes).granting(budget.credit)
 }
 
-/// Does what hears a greeting, as long as one may take.
+/// Waits for a greeting, up to `GREETING_TIMEOUT`.
 pub(crate) async fn in_time<T>(
     hearing: impl Future<Output = Result<T, SyncError>>,
 ) -> Result<T, SyncError> {
@@ -126,7 +126,7 @@ pub(crate) async fn hear_magic(
     Ok(())
 }
 
-/// What does not begin like it is told at once: a short banner may be followed by silence.
+/// Reads the magic. Other bytes are reported at once, because a short banner may be followed by silence.
 async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
     while arrivals.bytes().len() < MAGIC.len() && MAGIC.starts_with(arrivals.bytes()) {
         if arrivals.read().await.map_err(ReadEnd::Broken)? == 0 {
@@ -137,7 +137,7 @@ async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
         return Ok(());
     }
     if arrivals.bytes().len() <= MAGIC.len() {
-        // Enough to recognise it by, if it is there already.
+        // More bytes help the user to recognise the program that sent them, if they have already arrived.
         timeout(QUOTE_PATIENCE, arrivals.read()).await.ok();
     }
     let quoted = arrivals.bytes().len().min(QUOTED_BYTES);

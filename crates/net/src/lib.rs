@@ -1,10 +1,10 @@
-//! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
+//! Runs the protocol's machines against stores over transports. Only this crate uses threads, clocks and async.
 //!
-//! [`run`] is one sync from the dialling end and [`agent`] the other end of it, as the command has them; [`embed`]
-//! has both for programs that have a runtime. Inside, `session` takes roles behind a `greeting`, and `host` says what
-//! names mean. `drive` runs either machine, `worker` does what machines ask for, and `executor` has the threads for
-//! it. `transport` moves bytes. `watch` says what to sync again, and `batch` keeps runs in files. [`rehearsal`] runs
-//! both ends here to measure them, by [`monitor`] and over a link from `shape`.
+//! [`run`] is a sync of the dialling end and [`agent`] its other end, for the command; [`embed`] has both for
+//! programs with a runtime. Inside, `session` takes a role after a `greeting`, and `host` resolves the paths of
+//! requests. `drive` runs either machine, `worker` does the work that machines request, on the threads of `executor`.
+//! `transport` moves bytes. `watch` decides what to sync again, and `batch` stores runs in files. [`rehearsal`] runs
+//! both ends in this process to measure them, with [`monitor`] and over a link from `shape`.
 
 mod batch;
 mod bounds;

@@ -1,12 +1,12 @@
-//! What one end spends on a session, where somebody asks: processor time by kind of work, bytes by purpose, and the
-//! time in which it did anything at all. `deltic bench sync` asks; a sync does not.
+//! Measures the costs of an end in a session: processor time by kind of work, bytes by purpose, and the time in which
+//! the end was active. Used by `deltic bench sync`; a sync does not measure.
 //!
-//! Where nobody asks, a piece of work costs one more branch. Where somebody does, it costs a few readings of a clock;
-//! pieces are segments and batches, never bytes. Processor time is that of the thread which does the work, so the two
-//! ends of a session can share a process and still be told apart.
+//! Without measurement, a piece of work costs one more branch; with measurement, a few readings of a clock. Pieces
+//! are segments and batches, never bytes. Processor time is that of the thread which does the work, so two ends in
+//! one process can be told apart.
 //!
-//! What is timed inside a piece of work (`within`) finds its ledger through the thread: otherwise each function that
-//! reads or sums would have to be handed one.
+//! A part of a piece of work (`within`) finds its ledger through a thread-local value. Otherwise each function that
+//! reads or sums would need a ledger argument.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,31 +21,31 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::lock::lock;
 
-/// Kinds of work, as far as they are separate works.
+/// Kinds of work that are measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Reading files.
     Read,
-    /// Cutting, with the chunks' sums: one pass does both.
+    /// Cutting into chunks and summing them, which is one pass.
     Scan,
-    /// Sums alone: of chunks that arrived or were spelled out, of blocks of old in gaps, of recipes.
+    /// Computing sums alone: of received or announced chunks, of old blocks in gaps, of recipes.
     Sum,
-    /// Looking for blocks at any place.
+    /// Searching for blocks at any offset.
     Search,
     /// Compressing and decompressing literals.
     Pack,
-    /// Writing, copying, putting in place.
+    /// Writing, copying and committing.
     Write,
-    /// The protocol's machine: frames, the index of old, look-ups, all decisions.
+    /// The protocol's machine: frames, the index of old versions, look-ups, and all decisions.
     Decide,
     /// Moving bytes between the machine and the transport.
     Wire,
-    /// Listing, opening, closing.
+    /// Other work: listing, opening, closing.
     Other,
 }
 
 impl Stage {
-    /// All of them, in the order of tables.
+    /// All stages, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Scan,
@@ -58,7 +58,7 @@ impl Stage {
         Self::Other,
     ];
 
-    /// What tables call it.
+    /// Returns the name of the stage in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,42 +75,42 @@ impl Stage {
     }
 }
 
-/// What one end spent.
+/// The costs of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     cpu: [Duration; Stage::ALL.len()],
     sent: [u64; Purpose::ALL.len()],
-    /// How often sums were compared, where the strategy counts that.
+    /// Number of comparisons of sums, if the strategy counts them.
     pub compared: Counts,
-    /// Wall time in which at least one of its threads was at work, be it that it waited for a disk.
+    /// Wall time in which at least one thread of the end was at work, including waits for a disk.
     pub busy: Duration,
 }
 
 impl Spent {
-    /// Processor time of one kind of work, system calls included.
+    /// Returns the processor time of a stage, including system calls.
     #[must_use]
     pub const fn cpu(&self, stage: Stage) -> Duration {
         self.cpu[stage as usize]
     }
 
-    /// Processor time of all kinds.
+    /// Returns the processor time of all stages.
     #[must_use]
     pub fn cpu_in_all(&self) -> Duration {
         self.cpu.iter().sum()
     }
 
-    /// Bytes that it sent for this purpose, framing included.
+    /// Returns the bytes sent for this purpose, including framing.
     #[must_use]
     pub const fn sent(&self, purpose: Purpose) -> u64 {
         self.sent[purpose as usize]
     }
 }
 
-/// Where an end writes down what it spends; by default nowhere.
+/// Records the costs of an end; by default nothing is recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Monitor(Option<Arc<Ledger>>);
 
-/// What both ends of a session in one process share: the time in which either was at work.
+/// The time in which either end of a session in this process was at work, shared by both.
 #[derive(Clone, Default)]
 pub(crate) struct Either(Arc<Busy>);
 
@@ -121,13 +121,13 @@ impl Either {
 }
 
 impl Monitor {
-    /// One that writes down, and tells `either`.
+    /// Returns a monitor that records costs, and reports activity to `either`.
     pub(crate) fn on(either: &Either) -> Self {
         let Either(either) = either.clone();
         Self(Some(Arc::new(Ledger { either, ..Ledger::default() })))
     }
 
-    /// What has been spent so far.
+    /// Returns the costs so far.
     pub(crate) fn spent(&self) -> Spent {
         let Some(ledger) = &self.0 else { return Spent::default() };
         Spent {
@@ -140,21 +140,21 @@ impl Monitor {
         }
     }
 
-    /// Counts bytes that leave.
+    /// Counts sent bytes.
     pub(crate) fn count_sent(&self, purpose: Purpose, bytes: usize) {
         if let Some(ledger) = &self.0 {
             ledger.sent[purpose as usize].fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
-    /// Takes in how often sums were compared.
+    /// Records the number of comparisons of sums.
     pub(crate) fn note_compared(&self, counts: Counts) {
         if let Some(ledger) = &self.0 {
             *lock(&ledger.compared) = counts;
         }
     }
 
-    /// Does `work`, which is of this kind but for what it says by [`within`].
+    /// Does `work`, and charges its time to `stage`, except parts that [`within`] charges to another stage.
     pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(ledger) = &self.0 else { return work() };
         let _atwork = AtWork::new(ledger);
@@ -167,7 +167,7 @@ impl Monitor {
         done
     }
 
-    /// Runs `future`, each step of it as work of this kind.
+    /// Runs `future`, and charges each of its steps to `stage`.
     pub(crate) async fn watched<F: Future>(self, stage: Stage, future: F) -> F::Output {
         if self.0.is_none() {
             return future.await;
@@ -177,7 +177,7 @@ impl Monitor {
     }
 }
 
-/// Does `part` of the work that this thread is at, which is of another kind.
+/// Does `part` of the present work, and charges its time to another stage.
 pub(crate) fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
     let Some(before) = change(stage) else { return part() };
     let done = part();
@@ -185,7 +185,7 @@ pub(crate) fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Begins another kind of work; which it was before, where somebody asks.
+/// Changes the stage of this thread's work. Returns the stage before, if costs are recorded.
 fn change(stage: Stage) -> Option<Stage> {
     SHIFT.with_borrow_mut(|shift| {
         let shift = shift.as_mut()?;
@@ -195,14 +195,14 @@ fn change(stage: Stage) -> Option<Stage> {
 }
 
 thread_local! {
-    /// What this thread is at, where somebody asks.
+    /// The present work of this thread, if costs are recorded.
     static SHIFT: RefCell<Option<Shift>> = const { RefCell::new(None) };
 }
 
 struct Shift {
     ledger: Arc<Ledger>,
     stage: Stage,
-    /// The thread's processor time when that began.
+    /// The thread's processor time when the stage began.
     since: Duration,
 }
 
@@ -216,7 +216,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Adds this thread's time since then; how late it is.
+    /// Adds the processor time of this thread since `since`. Returns the present processor time.
     fn add(&self, stage: Stage, since: Duration) -> Duration {
         let now = thread_cpu();
         let nanos = now.saturating_sub(since).as_nanos() as u64;
@@ -231,7 +231,7 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// A thread that works for an end, until it is dropped.
+/// Counts a thread as working for an end until this value is dropped.
 struct AtWork<'a>(&'a Ledger);
 
 impl<'a> AtWork<'a> {

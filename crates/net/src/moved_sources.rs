@@ -24,13 +24,13 @@ impl MovedSources {
         }
     }
 
-    /// The removed sources of a directory, in the order of names.
+    /// Returns the removed sources of a directory, sorted by name.
     fn of(&self, dir: &RelPath) -> VecDeque<Entry> {
         lock(&self.0).get(dir).map(PackedEntries::by_name).unwrap_or_default().into()
     }
 }
 
-/// Lists the removed sources of a run in one of its attempts.
+/// Lists the sources that a run removed, in an attempt of that run.
 #[derive(Debug, Default)]
 pub(crate) struct ListedAgain {
     moved: Option<MovedSources>,
@@ -48,7 +48,7 @@ impl ListedAgain {
         self.moved.iter().for_each(|moved| moved.note(path, meta));
     }
 
-    /// Lists the removed sources of `dir` again, in a part of its listing that is the first or not.
+    /// Adds the removed sources of `dir` to its `listing`, which is the first part or a later part.
     pub(crate) fn add_to(&self, dir: &RelPath, is_first: bool, listing: &mut Listing) {
         let Some(moved) = &self.moved else { return };
         let mut waiting = lock(&self.waiting);
@@ -61,7 +61,7 @@ impl ListedAgain {
     }
 }
 
-/// Moves those of `entries` to a part of a listing whose names belong there.
+/// Moves those `entries` into `listing` whose names belong in this part.
 fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
     let has_more = listing.rest.is_some();
     let last = listing.entries.last().map(|last| last.name.clone());
@@ -71,7 +71,7 @@ fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
     while let Some(entry) = entries.pop_front_if(belongs) {
         let name = &entry.name;
         let Err(place) = listing.entries.binary_search_by(|there| there.name.cmp(name)) else {
-            // Another one is there by now.
+            // Another entry has this name by now.
             continue;
         };
         listing.entries.insert(place, entry);

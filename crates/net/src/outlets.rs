@@ -1,4 +1,5 @@
-//! The streams that frames leave on: one for all of them, and others that take over what may overtake.
+//! The streams on which frames are sent: the first for all frames, and further ones for frames that may overtake
+//! others.
 
 use std::cmp::Reverse;
 use std::future::poll_fn;
@@ -9,42 +10,42 @@ use tokio::sync::mpsc;
 use deltic_engine::machine::Lane;
 use deltic_protocol::streams::over;
 
-/// A stream has closed: the first, or another.
+/// A closed stream: the first, or a further one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed(pub(crate) Lane);
 
-/// The queues of all writers of a session.
+/// The queues to all writers of a session.
 pub(crate) struct Outlets(Vec<Outlet>);
 
 struct Outlet {
     batches: mpsc::Sender<Vec<u8>>,
-    /// Bytes that it was given.
+    /// Bytes that were given to this stream.
     bytes: u64,
 }
 
 impl Outlets {
-    /// The first stream alone.
+    /// Returns the first stream alone.
     pub(crate) fn new(first: mpsc::Sender<Vec<u8>>) -> Self {
         Self(vec![Outlet { batches: first, bytes: 0 }])
     }
 
-    /// Adds one more stream.
+    /// Adds a further stream.
     pub(crate) fn add(&mut self, batches: mpsc::Sender<Vec<u8>>) {
         self.0.push(Outlet { batches, bytes: 0 });
     }
 
-    /// True if there are streams beside the first.
+    /// True if there are further streams.
     pub(crate) const fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// True if a batch can leave on this lane.
+    /// True if a batch can be sent on this lane.
     pub(crate) fn has_room(&self, lane: Lane) -> bool {
         self.usable(lane).iter().any(Outlet::has_room)
     }
 
-    /// Hands a batch to the stream with most room for it, of those the one that was given least. The caller has asked
-    /// for room; a stream that closed meanwhile says so later.
+    /// Gives a batch to the stream with the most free room, and among equals to that with the fewest bytes so far.
+    /// The caller has checked for room; a stream that has closed meanwhile is reported later.
     pub(crate) fn send(&mut self, lane: Lane, batch: Vec<u8>) {
         let usable = match lane {
             Lane::First => &mut self.0[..1],
@@ -58,19 +59,19 @@ impl Outlets {
         }
     }
 
-    /// Sends a batch on the first stream, however long that takes; false where nobody reads it any more.
+    /// Sends a batch on the first stream, waiting as long as needed. Returns false if the stream is closed.
     pub(crate) async fn send_first(&self, batch: Vec<u8>) -> bool {
         self.0[0].batches.send(batch).await.is_ok()
     }
 
-    /// Ends the streams beside the first.
+    /// Ends the further streams.
     pub(crate) async fn end(self) {
         for outlet in &self.0[1..] {
             outlet.batches.send(over()).await.ok();
         }
     }
 
-    /// Waits until a stream of this lane takes a batch, or one has closed.
+    /// Waits until a stream of this lane can take a batch, or is closed.
     pub(crate) async fn writable(&self, lane: Lane) -> Result<(), Closed> {
         let mut waits: Vec<_> =
             self.usable(lane).iter().map(|outlet| Box::pin(outlet.batches.reserve())).collect();

@@ -1,4 +1,4 @@
-//! How long a run may take, or be silent, before this end gives up.
+//! Limits how long a run may take or be silent before this end gives up.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::error::SyncError;
 use crate::plan::Patience;
 use crate::transport::Counters;
 
-/// Longest time between two looks.
+/// Longest time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Ends when there is nothing more to wait for; never, where `patience` has no end.
+/// Returns the error of the first limit that is exceeded. Never returns if `patience` has no limits.
 pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncError {
     let start = Instant::now();
     let (mut heard, mut heard_at) = (0, start);
@@ -20,11 +20,11 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     loop {
         let now = Instant::now();
         let traffic = counters.traffic();
-        // What we send says nothing of the other end: a pipe takes it whether or not somebody reads.
+        // Sent bytes tell nothing of the other end: a pipe accepts them even if the other end does not read.
         if traffic.received != heard || counters.is_busy() {
             (heard, heard_at) = (traffic.received, now);
         }
-        // Not for ever, though.
+        // Signs of life alone do not keep a session alive for ever.
         let moves = (counters.told(), traffic.sent);
         if moves != moved || counters.is_busy() {
             (moved, moved_at) = (moves, now);
@@ -38,16 +38,17 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     }
 }
 
-/// However long a file is, its end is not at work on it for so long without a word; one whose disk does not answer is.
+/// Longest time with signs of life alone. No file is so long that an end works on it for this time without another
+/// frame; an end may do so if its disk does not respond.
 const LONGEST_MUTE: Duration = Duration::from_secs(MAX_MUTE_SECONDS);
 
-/// How long a run has waited, and for what.
+/// The times that a run has waited.
 struct Waits {
     whole: Duration,
     silent: Duration,
-    /// Since anything else than signs of life went either way.
+    /// Time since a frame other than a sign of life was sent or received.
     mute: Duration,
-    /// Nothing has come yet.
+    /// True if no byte has been received yet.
     unheard: bool,
 }
 
@@ -66,7 +67,7 @@ fn over(patience: &Patience, waits: &Waits) -> Option<SyncError> {
     }
 }
 
-/// Looks are rare where nothing is waited for.
+/// Returns the pause between two checks, which is long if there are no limits.
 fn pause(patience: &Patience) -> Duration {
     let shortest = [patience.silence, patience.answer, patience.whole].into_iter().flatten().min();
     shortest.map_or(Duration::from_secs(3600), |limit| (limit / 8).min(LOOK_EVERY))

@@ -1,4 +1,4 @@
-//! What to sync, from where to where, and how.
+//! The plan of a run: sources, destination and options.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -21,41 +21,42 @@ use crate::moved_sources::MovedSources;
 use crate::old_sums::OldSums;
 use crate::reasons::Reasons;
 
-/// One run: every source on one side, one destination on the other. At most one side is remote.
+/// A run: all sources are on one side, and the destination is on the other. At most one side is remote.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where the new versions are.
+    /// The new versions.
     pub sources: Sources,
-    /// Which names below the only source are meant.
+    /// The names below the only source to which the run is restricted.
     pub names: Names,
-    /// Where the old versions are.
+    /// The place of the old versions.
     pub destination: Destination,
-    /// How to sync.
+    /// Options of the sync.
     pub options: Options,
-    /// How to reach the other side, if it is remote.
+    /// The remote shell and program, if a side is remote.
     pub remote: Remote,
-    /// Opens the connection to the other side, where no remote shell does.
+    /// Opens the connection to the other side, if no remote shell does.
     pub dial: Option<Dial>,
-    /// Most bytes a second to put on the wire, in either direction.
+    /// Most bytes a second, in each direction.
     pub bwlimit: Option<u64>,
-    /// When to give up.
+    /// Times after which the run gives up.
     pub patience: Patience,
-    /// True if chunks are named by BLAKE3, though both ends have something faster.
+    /// True if chunks are named by BLAKE3, even if both ends support a faster hash.
     pub by_blake3: bool,
-    /// The directory in which this end keeps what it knows of files, if it may
+    /// The directory in which this end keeps facts about files, if allowed
     /// ([`Compare::cached`](deltic_protocol::options::Compare)).
     pub cache: Option<PathBuf>,
-    /// Whether this run is kept in a file, or comes out of one.
+    /// The batch that this run writes or reads, if any.
     pub batch: Option<Batch>,
-    /// Takes what this end says of why it read files, if somebody asks.
+    /// Receives the reasons why this end read files, if requested.
     pub reasons: Option<Reasons>,
-    /// Keeps the sources that this run removed, where another attempt may list its sources again.
+    /// Records the sources that this run removed, if a later attempt may list its sources again.
     pub moved: Option<MovedSources>,
 }
 
 #[cfg(test)]
 impl Plan {
-    /// From `sources` to a directory here, with no cache and no limit; for sessions that need no remote shell.
+    /// Returns a plan from `sources` to a local directory, without cache and limits, for sessions without a remote
+    /// shell.
     pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
         Self {
             sources,
@@ -75,31 +76,31 @@ impl Plan {
     }
 }
 
-/// A file that keeps a run.
+/// A file that stores a run.
 #[derive(Clone, Debug)]
 pub enum Batch {
-    /// It is written to this file (`--write-batch`).
+    /// The run also writes this file (`--write-batch`).
     Write(Arc<File>),
-    /// That is all that is done (`--only-write-batch`).
+    /// The run only writes this file (`--only-write-batch`).
     OnlyWrite(Arc<File>),
-    /// There are no sources but this file (`--read-batch`).
+    /// The run reads this file instead of sources (`--read-batch`).
     Read(Arc<File>),
 }
 
-/// How long to wait before a run is given up; `None` is for ever.
+/// Times after which a run is given up; `None` is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
-    /// With no sign of life of the other end (`--timeout`); it gives some if the options name this
-    /// [silence](Options::silence).
+    /// Time without a sign of life of the other end (`--timeout`). The other end sends signs of life if the options
+    /// name this [silence](Options::silence).
     pub silence: Option<Duration>,
-    /// For the first word of the other end (`--contimeout`).
+    /// Time without the first byte of the other end (`--contimeout`).
     pub answer: Option<Duration>,
-    /// For the end of the run (`--stop-after`).
+    /// Duration of the run (`--stop-after`).
     pub whole: Option<Duration>,
 }
 
 impl Patience {
-    /// Waits so many seconds for a sign of life, 0 for ever.
+    /// Returns limits with `secs` seconds of silence; 0 for no limit.
     pub(crate) fn of_silence(secs: u32) -> Self {
         let silence = (secs > 0).then(|| Duration::from_secs(secs.into()));
         Self { silence, ..Self::default() }
@@ -113,9 +114,9 @@ pub enum Sources {
     Local(Vec<PathBuf>),
     /// Paths on `host` (`[user@]host`).
     Remote {
-        /// What the remote shell is told to connect to.
+        /// The host that the remote shell connects to.
         host: String,
-        /// Paths there.
+        /// Paths on that host.
         paths: Vec<OsString>,
     },
 }
@@ -123,16 +124,16 @@ pub enum Sources {
 /// Names below the only source (`--files-from`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Names {
-    /// The sources stand for themselves.
+    /// The sources themselves.
     #[default]
     None,
-    /// These.
+    /// These names.
     Here(PackedStrings),
-    /// Those in a file on the remote side.
+    /// The names in a file on the remote side.
     There {
-        /// Its path there.
+        /// The path of the file on the remote side.
         path: OsString,
-        /// True if names end in NULs there, and not with their lines.
+        /// True if names end with NUL bytes instead of line ends.
         nul: bool,
     },
 }
@@ -144,15 +145,15 @@ pub enum Destination {
     Local(PathBuf),
     /// A path on `host` (`[user@]host`).
     Remote {
-        /// What the remote shell is told to connect to.
+        /// The host that the remote shell connects to.
         host: String,
-        /// The path there.
+        /// The path on that host.
         path: OsString,
     },
 }
 
 impl Destination {
-    /// Its path, if it is on this machine.
+    /// Returns the path, if it is on this machine.
     pub(crate) fn here(&self) -> Option<&OsStr> {
         match self {
             Self::Local(path) => Some(path.as_os_str()),
@@ -161,7 +162,7 @@ impl Destination {
     }
 }
 
-/// The host of the other end, unless both ends are here.
+/// Returns the host of the other end, if that end is remote.
 #[must_use]
 pub fn far_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Option<&'a str> {
     match (sources, destination) {
@@ -170,12 +171,12 @@ pub fn far_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Optio
     }
 }
 
-/// Stream of bytes to the other end.
+/// Byte stream to the other end.
 pub trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// A connection that is being opened.
+/// A future that opens a connection.
 pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, SyncError>> + Send>>;
 
 /// Opens connections to the other end, one for each session.
@@ -183,17 +184,18 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
-    /// True if this user has kept a login for the other end, so that the address is known to be right.
+    /// True if this user has stored a login for the other end, so that the address is known to be right.
     pub is_kept: bool,
 }
 
 impl Dial {
-    /// Opens them by `open`.
+    /// Returns a value that opens connections by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
         Self { open: Arc::new(open), old_sums: None, is_kept: false }
     }
 
-    /// The same where the other end is in this process, and old versions can be summed as it sums what it has.
+    /// Returns this value for an other end in this process, with `sums` to sum old versions as that end sums its
+    /// files.
     #[must_use]
     pub fn with_old_sums(self, sums: Arc<dyn OldSums>) -> Self {
         Self { old_sums: Some(sums), ..self }
@@ -210,24 +212,23 @@ impl fmt::Debug for Dial {
     }
 }
 
-/// How to start the other end.
+/// How the other end is started.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The remote shell and its arguments (`-e`); the host and the command are appended, or take the places of
-    /// `{host}`, `{user}` and `{command}`.
+    /// The remote shell and its arguments (`-e`). The host and the command are appended, or replace `{host}`,
+    /// `{user}` and `{command}`.
     pub shell: Vec<OsString>,
-    /// The program to start there (`--deltic-path`); `agent` is appended.
+    /// The program to start on the other machine (`--deltic-path`); `agent` is appended.
     pub program: OsString,
-    /// Options of `agent`, behind that (`--remote-option`).
+    /// Options after `agent` (`--remote-option`).
     pub options: Vec<OsString>,
 }
 
 impl Remote {
-    /// The words that run `command` on `host` (`[user@]host`): as rsync, `shell… [-l user] host command…`, or the
-    /// shell's own words where it has places for these.
+    /// Returns the words that run `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host command…`, or
+    /// the shell's own words with their placeholders replaced.
     ///
-    /// # Errors
-    /// [`SyncError::Usage`] where the words leave a user out or miss one.
+    /// # Errors [`SyncError::Usage`] if the words have no place for a given user, or a place for a missing one.
     pub fn words(&self, host: &str, command: &[OsString]) -> Result<Vec<OsString>, SyncError> {
         let (user, host) = match host.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
@@ -251,7 +252,7 @@ impl Remote {
         let mut words = Vec::new();
         for word in &self.shell {
             if word == COMMAND {
-                // No shell splits what is run there.
+                // No shell splits this word.
                 words.extend(command.iter().flat_map(|word| split(word)));
                 continue;
             }
@@ -265,7 +266,7 @@ impl Remote {
     }
 }
 
-/// The places in the words of a remote shell.
+/// Placeholders in the words of a remote shell.
 const HOST: &str = "{host}";
 const USER: &str = "{user}";
 const COMMAND: &str = "{command}";
@@ -274,7 +275,7 @@ fn contains(word: &OsStr, part: &str) -> bool {
     word.as_bytes().windows(part.len()).any(|bytes| bytes == part.as_bytes())
 }
 
-/// `word` with `by` in the place of each `part`.
+/// Returns `word` with each `part` replaced by `by`.
 fn replaced(word: &OsStr, part: &str, by: &OsStr) -> OsString {
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
     let at = |bytes: &[u8]| bytes.windows(part.len()).position(|it| it == part.as_bytes());
@@ -285,16 +286,16 @@ fn replaced(word: &OsStr, part: &str, by: &OsStr) -> OsString {
     OsString::from_vec([&bytes, rest].concat())
 }
 
-/// A word of a command at its blanks, as the shell of another machine would: `sudo deltic`.
+/// Splits a word of a command at its blanks, as the shell of another machine would: `sudo deltic`.
 fn split(word: &OsStr) -> impl Iterator<Item = OsString> {
     let words = word.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     words.map(|word| OsStr::from_bytes(word).to_owned())
 }
 
-/// What went over the wire and how long it took.
+/// Bytes that were sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes that this end sent, framing and hello included.
+    /// Bytes that this end sent, including framing and hello.
     pub sent: u64,
     /// Bytes that this end received.
     pub received: u64,

@@ -1,7 +1,7 @@
-//! A sync whose two ends are both here and watched, to measure what it costs.
+//! A sync with both ends in this process, to measure its costs.
 //!
-//! The ends are the real ones: machines, workers, stores, transport. Only the stream between them is in memory, or a
-//! link of given figures ([`Rehearsal::link`]).
+//! The ends are the real machines, workers, stores and transport. Only the stream between them is in memory, or a
+//! simulated link ([`Rehearsal::link`]).
 
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,33 +19,33 @@ use crate::shape::carry;
 use crate::task::Task;
 use crate::{Outcome, SyncError, transport};
 
-/// How to rehearse.
+/// Settings of a rehearsal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rehearsal {
-    /// What lies between the ends; nothing where none is said.
+    /// The simulated link between the ends; `None` for no delay.
     pub link: Option<LinkModel>,
 }
 
-/// What a rehearsed sync cost.
+/// The costs of a rehearsed sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Rehearsed {
-    /// As the dialling end, which sends, saw it.
+    /// Result of the dialling end, which is the sender.
     pub outcome: Outcome,
-    /// By the end that has new.
+    /// Costs of the sender.
     pub sender: Spent,
-    /// By the end that has old.
+    /// Costs of the receiver.
     pub receiver: Spent,
-    /// Wall time in which neither end did anything: both waited for the link, or for a thread to wake.
+    /// Wall time in which neither end was at work: both waited for the link, or for a thread to wake.
     pub waiting: Duration,
 }
 
-/// How long the end that was dialled may take to be done when the other is.
+/// Longest time for the serving end to finish after the dialling end.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs one sync from here to here, telling `watch` what happens.
+/// Runs a sync between local directories, and reports events to `watch`.
 ///
 /// # Errors
-/// [`SyncError`] as of [`run`](crate::run); `Usage` where one end is not here.
+/// [`SyncError`], as [`run`](crate::run); `Usage` if a side is remote.
 pub fn rehearse(
     plan: &Plan,
     rehearsal: Rehearsal,
@@ -67,7 +67,7 @@ pub fn rehearse(
     let outcome = block_on(WORK_PATIENCE, async {
         let _hearing = cancel_on_signals(&with);
         let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
-        // Its errors reach us as its last word.
+        // Errors of the task arrive as an abort frame.
         let serving = Task::spawn(serve(far, theirs.clone()));
         let (session, plan) = (Session::new(near, ours.clone()), plan.clone());
         held(&ours, &with, watch, |watch| {
@@ -87,11 +87,11 @@ pub fn rehearse(
     })
 }
 
-/// Runs `command` at the far end of `link`, whose near end are this process's standard input and output; how it
-/// ended. Other programs are measured over the same link as rehearsals are.
+/// Runs `command` at the far end of a simulated link, whose near end is this process's standard input and output.
+/// Returns its exit status. So other programs are measured over the same link as rehearsals.
 ///
 /// # Errors
-/// [`SyncError`] where it cannot be started.
+/// [`SyncError`] if the command cannot be started.
 pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
     let program = command.get_program().to_string_lossy().into_owned();
     // A thread may still wait for standard input.
@@ -102,7 +102,7 @@ pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncE
         let (to, from) = (child.stdin.take(), child.stdout.take());
         let to = to.expect("standard input is piped");
         let from = from.expect("standard output is piped");
-        // Not waited for: who keeps its end open must not keep a far end that is gone.
+        // This task is not awaited: a caller that keeps standard input open must not keep a finished command.
         tokio::spawn(carry(transport::standard_input(), to, link));
         carry(from, transport::standard_output(), link).await;
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };

@@ -1,4 +1,4 @@
-//! The command's own entry points: each has a runtime for itself, and hears the process's signals.
+//! The entry points of the command. Each has its own runtime, and handles the process's signals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use crate::plan::Plan;
 use crate::task::Task;
 use crate::{bounds, streams, transport};
 
-/// Longest wait for a piece of work when a run ends early: what it stages, the next run takes up.
+/// Longest wait for a piece of work when a run ends early. The next run resumes from staged files.
 pub(crate) const WORK_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Runs one sync to its end, or until the user interrupts it, telling `watch` what happens; the run waits while it is
-/// told. `user` is asked where the [options](deltic_protocol::options::Options::asks) say so.
+/// Runs a sync to its end, or until the user interrupts it, and reports events to `watch`. The run waits while
+/// `watch` runs. `user` is asked if the [options](deltic_protocol::options::Options::asks) say so.
 ///
 /// # Errors
-/// [`SyncError`] where the run as a whole could not start or go on.
+/// [`SyncError`] if the run could not start or go on.
 pub fn run(
     plan: Plan,
     user: &User,
@@ -36,7 +36,7 @@ pub fn run(
     })
 }
 
-/// Cancels with each signal that asks the program to end, from now on.
+/// Cancels the run at each signal that asks the program to end, until the task is dropped.
 pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
     let (cancel, mut told) = (with.cancel.clone(), told_to_end());
     Task::spawn(async move {
@@ -48,8 +48,8 @@ pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
     })
 }
 
-/// Ends with the first signal that asks a program to end. Signals are heard from the call on, not from the first
-/// poll: one that comes while a remote shell starts counts.
+/// Waits for the first signal that asks the program to end. Signals count from the call on, not from the first poll,
+/// so that a signal counts while a remote shell starts.
 pub fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
@@ -63,7 +63,7 @@ pub fn told_to_end() -> impl Future<Output = ()> {
     })
 }
 
-/// Waits so long; false if a signal asks the program to end meanwhile.
+/// Waits for `time`. Returns false if a signal meanwhile asks the program to end.
 #[must_use]
 pub fn pause(time: Duration) -> bool {
     let wait = async {
@@ -75,25 +75,25 @@ pub fn pause(time: Duration) -> bool {
     block_on(Duration::ZERO, wait).is_ok()
 }
 
-/// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second;
-/// facts about files are kept in the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
+/// Serves a session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
+/// may join through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; facts about files are
+/// kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
 ///
 /// # Errors
-/// [`SyncError`] where the session did not end well; the other end has been told.
+/// [`SyncError`] if the session failed; the other end has been told.
 pub fn agent(
     dirs: Vec<PathBuf>,
     (bwlimit, cache): (Option<u64>, Option<PathBuf>),
     restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {
-    // A socket would be outside.
+    // A socket would be outside of the directory.
     let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
     let host = restriction.map_or_else(|| AnyHost::new(Agent), AnyHost::new);
     let facts = cache.map_or_else(Facts::default, Facts::from);
     let config = SessionConfig { bwlimit, further, facts, host, ..SessionConfig::default() };
     let under_way = config.under_way.clone();
-    // Standard input may be in the midst of a read that nothing will end.
+    // A thread may wait for standard input for ever.
     block_on(Duration::ZERO, async {
         let result = embed::serve(transport::stdio(), config).await;
         settled(&under_way).await;
@@ -101,22 +101,24 @@ pub fn agent(
     })
 }
 
-/// Leads this process's standard input and output to a session on this machine, as one more stream of it.
+/// Connects this process's standard input and output to a session on this machine, as a further stream of that
+/// session.
 ///
 /// # Errors
-/// [`SyncError::Refused`] where none waits for it, or its token is wrong.
+/// [`SyncError::Refused`] if no session waits for a stream, or the token is wrong.
 pub fn join() -> Result<(), SyncError> {
     block_on(Duration::ZERO, streams::relay())
 }
 
-/// Lets a write beyond the longest file that this process may make fail, from now on: the system's signal would end it.
+/// Makes a write beyond the longest allowed file fail from now on; by default the system's signal would end this
+/// process.
 pub fn let_long_writes_fail() {
-    // Where there is no runtime to hear signals with, all is as it was.
+    // Without a runtime to handle signals, nothing changes.
     let _ = runtime();
 }
 
-/// Runs `work` to its end in a runtime of its own, whose threads get `patience` to end. A panic becomes an error:
-/// unwinding through the runtime could wait for ever for a thread that reads.
+/// Runs `work` to its end in a new runtime, whose threads get `patience` to end. A panic becomes an error: unwinding
+/// through the runtime could wait for ever for a reading thread.
 pub(crate) fn block_on<T>(
     patience: Duration,
     work: impl Future<Output = Result<T, SyncError>>,
@@ -127,8 +129,8 @@ pub(crate) fn block_on<T>(
     ended.unwrap_or(Err(SyncError::Internal))
 }
 
-/// Builds a runtime of one thread: whatever takes long is done by those of the executor, and tasks that hand bytes to
-/// each other would only wake each other up if each had its own.
+/// Builds a runtime with one thread. Long work runs on the executor's threads, and tasks on separate threads would
+/// only wake each other to pass bytes on.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

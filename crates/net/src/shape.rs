@@ -1,13 +1,13 @@
-//! A link of a given rate and delay inside this process: what a network does to a stream, without one. It lies
-//! between the ends of a rehearsal, and between other programs that are measured beside it.
+//! A simulated link of a given rate and delay in this process. It connects the ends of a rehearsal, or other programs
+//! that are measured for comparison.
 //!
 //! ```text
 //! writer ─► pipe ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader
 //! ```
 //!
-//! There is no loss, no congestion control and no slow start: the link is at its rate from the first byte. A timer may
-//! wake late; what a link did not carry for that reason it makes up for, so the rate holds to [`LATE_AT_MOST`] and a
-//! round trip is longer by the timer's grain.
+//! There is no loss, no congestion control and no slow start: the link runs at its rate from the first byte. A timer
+//! may wake late. The link catches up on the lost time, so the rate holds up to [`LATE_AT_MOST`], and a round trip is
+//! longer by the timer's resolution.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 
-/// Most bytes that are carried as one.
+/// Most bytes in a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// Bytes that may have arrived and not been read, as in the buffer of a socket.
+/// Bytes that may have arrived and not been read, as in a socket buffer.
 const ARRIVED_BYTES: u64 = 256 << 10;
-/// How much time a late timer may cost before it counts as an idle link.
+/// Most lost time that the link catches up on after a late timer.
 const LATE_AT_MOST: Duration = Duration::from_millis(2);
 
-/// Carries what `from` gives to `to`, as one direction of a link would, until either ends.
+/// Carries bytes from `from` to `to`, as one direction of a link, until either ends.
 pub(crate) async fn carry(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
     figures: Figures,
 ) {
-    // What is under way and what waits to be read; a sender feels a reader that does not read.
+    // Room for bytes under way and unread bytes, so that a slow reader delays the sender.
     let under_way = figures.bits_per_second as f64 / 8.0 * figures.round_trip.as_secs_f64() / 2.0;
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
@@ -38,13 +38,13 @@ pub(crate) async fn carry(
     tokio::join!(depart(from, figures, (pieces, Arc::clone(&room))), arrive(arriving, to, room),);
 }
 
-/// Bytes and when they are there.
+/// Bytes, and the time of their arrival.
 struct Piece {
     arrival: Instant,
     bytes: Vec<u8>,
 }
 
-/// Takes pieces onto the link.
+/// Reads pieces from the sender, at the rate of the link.
 async fn depart(
     mut from: impl AsyncRead + Unpin,
     figures: Figures,
@@ -54,7 +54,7 @@ async fn depart(
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let Ok(len @ 1..) = from.read(&mut buffer).await else { return };
-        // Closed where nobody reads any more.
+        // The semaphore is closed if the reader is gone.
         let Ok(permit) = room.acquire_many(len as u32).await else { return };
         permit.forget();
         let now = Instant::now();
@@ -68,7 +68,7 @@ async fn depart(
     }
 }
 
-/// Hands pieces over when they are there.
+/// Writes pieces to the reader at the time of their arrival.
 async fn arrive(
     mut pieces: mpsc::UnboundedReceiver<Piece>,
     mut to: impl AsyncWrite + Unpin,
@@ -82,7 +82,7 @@ async fn arrive(
         }
         room.add_permits(bytes.len());
     }
-    // A reader that is gone needs no end.
+    // The reader may be gone already.
     to.shutdown().await.ok();
 }
 

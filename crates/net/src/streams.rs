@@ -1,9 +1,9 @@
-//! Several streams of one session: further remote shells whose agents lead to the first one (docs/protocol.md, "Several
+//! Further streams of a session: remote shells whose agents connect to the first agent (docs/protocol.md, "Several
 //! streams").
 //!
-//! The serving end opens a [`Door`], a socket that nobody else's programs can reach, and tells of it in its reply. The
-//! dialling end starts `deltic agent --join` more times over the remote shell, and each [relays](relay) between its
-//! standard streams and that socket. What has joined is attached to the session while the session goes on.
+//! The serving end opens a [`Door`], a socket that programs of other users cannot reach, and names it in its reply.
+//! The dialling end starts `deltic agent --join` more times over the remote shell. Each of these agents
+//! [relays](relay) between its standard streams and the socket. Streams are attached while the session goes on.
 
 use std::ffi::OsStr;
 use std::io;
@@ -35,44 +35,44 @@ use crate::transport::{
     standard_input, standard_output, start_writer,
 };
 
-/// Longest time for streams to join. Those that have not by then are done without.
+/// Longest time for streams to join. The session goes on without streams that are later.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
-/// Time that a session goes on at least for it to be told that streams did not join: the other end lets nobody in when
-/// it is about to end.
+/// Delay before the session is told of streams that did not join. A session that ends within this time admits no
+/// streams, and needs no message.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// Longest time for a connection to name its token.
+/// Longest time for a connection to send its token.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// Most that knock at once.
+/// Most connections that are checked at once.
 const MAX_KNOCKING: usize = 16;
-/// Time between two looks for who knocks. (To be woken would take one dependency more.)
+/// Time between two checks for new connections. (An event would need another dependency.)
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes that a relay moves at once.
 const RELAY_BYTES: usize = 256 << 10;
-/// Longest time for a remote shell to end after its stream.
+/// Longest time for a remote shell to exit after its stream has ended.
 const SHELL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// News of further streams for the session.
 pub(crate) enum News {
-    /// Frames may leave here.
+    /// A further stream to send frames on.
     Outlet(mpsc::Sender<Vec<u8>>),
-    /// Some did not join, and why.
+    /// Some streams did not join, for the given reason.
     Fewer(String),
-    /// The link to the other end as it is now.
+    /// The present model of the link to the other end.
     Link(Figures),
 }
 
-/// Ways of further streams to a session.
+/// Ways for further streams to join a session.
 pub(crate) enum Joining {
-    /// None come.
+    /// No streams join.
     Nobody,
-    /// The other end dials.
+    /// The other end opens the streams.
     Answer(Door),
-    /// We dial so many, once the other end has said where.
+    /// This end opens `more` streams, once the other end has named the socket.
     Dial { remote: Remote, host: String, told: oneshot::Receiver<(Terms, Option<Join>)>, more: u32 },
 }
 
 impl Joining {
-    /// Lets streams join until all have, or the time for it is over.
+    /// Lets streams join until all have joined, or the time is over.
     pub(crate) async fn go_on(self, joined: Joined) {
         match self {
             Self::Nobody => {}
@@ -99,7 +99,7 @@ impl Joining {
     }
 }
 
-/// Why the other end named none.
+/// Returns the reason why the other end named no socket.
 fn no_place(terms: Terms) -> String {
     if terms.streams {
         "the other end found no place for a socket: one stream only".into()
@@ -108,7 +108,7 @@ fn no_place(terms: Terms) -> String {
     }
 }
 
-/// Runs `session`, and `aside` as long as it lasts.
+/// Runs `session` to its end, and `aside` at the same time.
 pub(crate) async fn beside<T>(
     session: impl Future<Output = T>,
     aside: impl Future<Output = ()>,
@@ -122,7 +122,7 @@ pub(crate) async fn beside<T>(
     session.await
 }
 
-/// Attaches what joins; how many did not, and why the last of them.
+/// Attaches the streams that join. Returns the number of the others and the reason of the last, if any failed.
 async fn attach_all(
     dials: &mut JoinSet<Result<Link, String>>,
     joined: &Joined,
@@ -147,7 +147,7 @@ async fn attach_all(
     }
 }
 
-/// Starts one more remote shell and joins the session through it.
+/// Starts another remote shell, and joins the session through it.
 async fn dial(
     (remote, host): (Remote, String),
     ticket: Vec<u8>,
@@ -155,7 +155,7 @@ async fn dial(
 ) -> Result<Link, String> {
     let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
     let mut heard = [0; JOINED.len()];
-    // One that was refused ends, and its end says more than that it does not listen.
+    // A refused stream ends. The exit status of its shell tells more than the failed write.
     let said = link.writer.write_all(&ticket).await;
     let flushed = if said.is_ok() { link.writer.flush().await } else { said };
     let read = link.reader.read_exact(&mut heard).await;
@@ -167,7 +167,7 @@ async fn dial(
         }
         Ok(_) => Err("what was started there is no deltic".into()),
         Err(_) => {
-            // It may wait for what we say next.
+            // The remote program may wait for input.
             drop(link.writer);
             let error = farewell(&link.child.into(), Heard::Nothing).await;
             Err(error.map_or_else(|| "it was not let in".into(), |error| error.to_string()))
@@ -175,29 +175,29 @@ async fn dial(
     }
 }
 
-/// State that the streams of one session share.
+/// State that the streams of a session share.
 #[derive(Clone)]
 pub(crate) struct Joined {
     pub(crate) role: Role,
     pub(crate) frames: Frames,
     pub(crate) news: mpsc::Sender<News>,
     pub(crate) flow: Flow,
-    /// Closed when all streams are.
+    /// Closed when all streams are closed.
     pub(crate) open: mpsc::Sender<()>,
 }
 
 impl Joined {
     fn tell(&self, news: News) {
-        // A session that has ended wants none.
+        // The receiver may be gone, if the session has ended.
         self.news.try_send(news).ok();
     }
 
-    /// Makes a stream one of the session's; `opening` is said first.
+    /// Makes a stream a part of the session. `opening` is sent first.
     fn attach(&self, link: Link, opening: &'static [u8]) {
         let Link { reader, writer, child } = link;
         let writer = Writer::Stream(writer);
         let (batches, writing) = start_writer(writer, &self.flow, Stream::Further, opening);
-        // Who receives says nothing here, but its side stays open until the other's is closed.
+        // A receiver sends nothing on a further stream, but keeps it open until the other end closes.
         let kept = match self.role {
             Role::Sends => {
                 self.tell(News::Outlet(batches));
@@ -228,17 +228,17 @@ impl Joined {
     }
 }
 
-/// A socket where further streams may join one session. Dropped, it is closed and gone.
+/// A socket where further streams may join a session. Dropping the value closes and removes the socket.
 pub(crate) struct Door {
     listener: UnixListener,
     join: Join,
     more: usize,
-    /// Dropped last.
+    /// Dropped last, to remove the socket.
     _place: Place,
 }
 
 impl Door {
-    /// Opens a door for so many streams beside the first, in the first of `dirs` that can hold one.
+    /// Opens a door for `more` further streams, in the first of `dirs` that can hold a socket.
     pub(crate) fn open(dirs: &[PathBuf], more: u32) -> Option<Self> {
         let (listener, place) = dirs.iter().find_map(|dir| Place::listen(dir).ok())?;
         let mut token = [0; TOKEN_BYTES];
@@ -248,12 +248,12 @@ impl Door {
         Some(Self { listener, join, more: more as usize, _place: place })
     }
 
-    /// Ticket with which the other end joins.
+    /// Returns the ticket with which the other end joins.
     pub(crate) const fn join(&self) -> &Join {
         &self.join
     }
 
-    /// Lets in who knows the token, as many as were agreed on and no more.
+    /// Admits connections that know the token, up to the agreed number.
     async fn admit(self, joined: &Joined) {
         let (deadline, mut admitted) = (Instant::now() + JOIN_PATIENCE, 0);
         let mut knocking = JoinSet::new();
@@ -277,7 +277,7 @@ impl Door {
     }
 }
 
-/// Admits a connection that knows the token.
+/// Checks the token of a connection. Returns the connection if the token is right.
 async fn check(socket: UnixStream, token: Token) -> Option<Link> {
     let mut link = link(socket).ok()?;
     let mut said = [0; JOIN_MAGIC.len() + TOKEN_BYTES];
@@ -286,7 +286,7 @@ async fn check(socket: UnixStream, token: Token) -> Option<Link> {
     (magic == JOIN_MAGIC && Token::from_bytes(*theirs) == token).then_some(link)
 }
 
-/// A directory of our own with a socket in it; both go with this value.
+/// A private directory with a socket. Both are removed when the value is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -315,13 +315,13 @@ impl Place {
 impl Drop for Place {
     #[expect(clippy::disallowed_methods, reason = "a socket is in no tree")]
     fn drop(&mut self) {
-        // What cannot be removed is empty, private and of no use to anybody.
+        // A socket that cannot be removed is private and of no use to others.
         std::fs::remove_file(self.socket()).ok();
         std::fs::remove_dir(&self.0).ok();
     }
 }
 
-/// Leads the standard streams of this process, which a dialling end started, to the session that it wants to join.
+/// Connects this process's standard streams to the session that the dialling end wants to join.
 pub(crate) async fn relay() -> Result<(), SyncError> {
     let refused = || SyncError::Refused("no session here waits for this stream".into());
     let mut input = BufReader::with_capacity(RELAY_BYTES, standard_input());
@@ -331,7 +331,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
     let failed = |source| SyncError::Transport { action: "relay a stream", source };
     let Link { reader, mut writer, .. } = link(socket).map_err(failed)?;
     writer.write_all(&join.knock()).await.map_err(|_| refused())?;
-    // Ends with this process, which ends when the session has said all that it has to say.
+    // This task ends with the process, which ends after the session has sent its last byte.
     tokio::spawn(async move {
         copy_buf(&mut input, &mut writer).await.ok();
         writer.shutdown().await.ok();
@@ -342,7 +342,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
     if relayed == 0 { Err(refused()) } else { Ok(()) }
 }
 
-/// Reads the ticket of a dialling end; `None` if it is nothing that one would write.
+/// Reads the ticket of a dialling end. Returns `None` for other bytes.
 async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
     let (mut magic, mut token) = ([0; JOIN_MAGIC.len()], [0; TOKEN_BYTES]);
     input.read_exact(&mut magic).await?;
@@ -355,8 +355,8 @@ async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<
     Ok(Join::new(Token::from_bytes(token), socket.into()))
 }
 
-/// Both directions of a connected socket. The runtime waits for pipes of children alone, unless it gets one dependency
-/// more, but what it does with them suits a socket as well.
+/// Returns both directions of a connected socket. Without another dependency, the runtime can wait only for pipes of
+/// children; its handling of pipes suits a socket too.
 fn link(socket: UnixStream) -> io::Result<Link> {
     let from = std::process::ChildStdout::from(OwnedFd::from(socket.try_clone()?));
     let to = std::process::ChildStdin::from(OwnedFd::from(socket.try_clone()?));
@@ -368,7 +368,7 @@ fn link(socket: UnixStream) -> io::Result<Link> {
     })
 }
 
-/// A socket to write to, whose other direction may outlive it: to be dropped is not enough to close it.
+/// A socket to write to. Dropping the pipe does not close the socket, because its reading side may still be open.
 struct SocketWriter {
     pipe: ChildStdin,
     socket: UnixStream,
@@ -394,7 +394,7 @@ impl AsyncWrite for SocketWriter {
 
 impl Drop for SocketWriter {
     fn drop(&mut self) {
-        // One that the other end has closed is shut down already.
+        // The socket is already shut down if the other end has closed it.
         self.socket.shutdown(std::net::Shutdown::Write).ok();
     }
 }

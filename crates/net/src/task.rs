@@ -1,11 +1,11 @@
-//! Tasks that end with whoever has them.
+//! Tasks that end with their owner.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// A task of the runtime; dropped, it is stopped, and so is what it holds.
+/// A task of the runtime. Dropping this value stops the task.
 pub(crate) struct Task<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Task<T> {

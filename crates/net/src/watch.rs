@@ -1,9 +1,9 @@
-//! Keeping a destination as its sources are: a sync, and one more of what changed whenever something did.
+//! Keeps a destination equal to its sources: a first sync, and another sync of the changed names after each change.
 //!
-//! [`Watch`] says what the next round is to bring over and when; whoever drives it runs the round as any other sync,
-//! and says how it ended. Changes are gathered meanwhile, and wait for the round after that. Law: when changes end,
-//! and rounds go well, the destination is what the sources are, whatever was lost on the way: what is not known to be
-//! in order is compared as a whole.
+//! [`Watch`] tells what the next round syncs, and when. The caller runs each round as an ordinary sync, and reports
+//! its result. Meanwhile, changes are gathered for the following round. Guarantee: when changes end and rounds
+//! succeed, the destination equals the sources, even if events were lost. Everything that may differ is compared as a
+//! whole.
 
 mod batch;
 mod dirt;
@@ -47,31 +47,32 @@ use tree::Watches;
 
 pub use batch::Pace;
 
-/// What is to be synced next.
+/// A sync that is due.
 #[derive(Debug)]
 pub struct Round {
-    /// How: of the same sources to the same destination, but perhaps not all of them.
+    /// The plan of the round: the same sources and destination, but perhaps only some names.
     pub plan: Plan,
-    /// Counted from 1.
+    /// Number of the round, from 1.
     pub number: u64,
-    /// How many names and directories are compared; `None` where all are.
+    /// Number of compared names and directories; `None` if all are compared.
     pub names: Option<usize>,
-    /// Who answers where the guard asks, unless that is whoever runs it.
+    /// The user that answers the questions of the guard; `None` for the user that runs the round.
     pub user: Option<User>,
-    /// How many names that user did not let go.
+    /// Number of names that this user did not allow to remove.
     refused: Arc<AtomicU64>,
     dirt: Dirt,
 }
 
 impl Round {
-    /// Paths of the files that changed, below the destination, if nothing else may have; they may be gone by now.
+    /// Returns the paths, below the destination, of the files that changed, if nothing else may have changed. The
+    /// files may be gone by now.
     #[must_use]
     pub fn files(&self) -> Option<Vec<RelPath>> {
         let is_of_names = self.names.is_some() && self.dirt.dirs().next().is_none();
         is_of_names.then(|| self.dirt.names().collect())
     }
 
-    /// The directory here below which is what is at `path` below the destination.
+    /// Returns the local directory that corresponds to the destination's root for the entry at `path`.
     #[must_use]
     pub fn root_of(&self, path: &RelPath) -> Option<PathBuf> {
         let Sources::Local(args) = &self.plan.sources else { return None };
@@ -86,29 +87,30 @@ impl Round {
     }
 }
 
-/// How a round ended.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All is at the destination.
+    /// All changes are at the destination.
     Well,
-    /// All but deletions, which their limit held back.
+    /// All changes are at the destination, except deletions that exceed their limit.
     HeldBack,
     /// Some names failed.
     Partly,
-    /// The run did not go to its end.
+    /// The run was broken off.
     Broken,
 }
 
-/// Something to tell that is of no round.
+/// A message of the watch between rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A source is not there; it is waited for.
+    /// A source is missing; the watch waits for it.
     SourceGone,
-    /// It is there again.
+    /// The missing source is back.
     SourceBack,
-    /// There are more directories than the system lets be watched: all is compared now and then instead.
+    /// The system does not allow enough watches for all directories. Everything is compared from time to time
+    /// instead.
     TooManyDirs,
-    /// So many names are to be removed, which the guard holds back until that is [confirmed](Confirming).
+    /// So many names are to be removed. The guard holds the removal back until it is [confirmed](Confirming).
     HeldBack(u64),
 }
 
@@ -131,29 +133,29 @@ impl fmt::Display for Note {
 #[derive(Debug)]
 pub struct Watch {
     plan: Plan,
-    /// The sources, as far as they are directories.
+    /// The source arguments that are directories.
     roots: Vec<SourceArg>,
     shared: Shared,
     runtime: Runtime,
     ending: Arc<AtomicBool>,
-    /// When the watch is to end.
+    /// Time at which the watch ends.
     end: Option<Instant>,
     rounds: u64,
-    /// Names in the sources when they were last compared as a whole, with what rounds brought and removed since; from
-    /// when a round went through.
+    /// Number of names in the sources: counted by the last full comparison, then updated by later rounds. `None`
+    /// until a round has succeeded.
     names: Option<u64>,
-    /// Closed with this, it ends the thread that watches.
+    /// When this descriptor is closed, the watching thread ends.
     _stop: OwnedFd,
 }
 
-/// What the thread that watches and the rounds share.
+/// State shared by the watching thread and the rounds.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     start: Instant,
-    /// True if it is possible to sync a part of the sources.
+    /// True if a part of the sources can be synced without the rest.
     divides: bool,
     state: Mutex<State>,
     changed: Arc<Notify>,
@@ -164,7 +166,7 @@ struct State {
     batch: Batch,
     notes: Vec<Note>,
     held: Option<Held>,
-    /// How many names the next round may remove whatever the guard says.
+    /// Number of names that the next round may remove regardless of the guard.
     allowed: u64,
     is_lost: bool,
     is_short: bool,
@@ -184,7 +186,7 @@ impl State {
         Self { batch, notes, held, allowed, is_lost: false, is_short: false }
     }
 
-    /// Keeps what a round brought but for deletions, of which so many names wait.
+    /// Holds back the deletions of a round that brought everything else; `names` names wait for removal.
     fn hold_back(&mut self, dirt: Dirt, names: u64) {
         self.notes.push(Note::HeldBack(names));
         match &mut self.held {
@@ -196,8 +198,8 @@ impl State {
         }
     }
 
-    /// Takes in a change. If what is held back is there again, or more goes of it, it is counted once more: protected,
-    /// what it is part of would stay for ever.
+    /// Notes a change. If a held-back name exists again, or more names near it are gone, its deletion is counted
+    /// again by the next round. Otherwise the protecting rule would keep those names for ever.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
             (Change::Came(path), Some(held)) => held.dirt.is_back(path),
@@ -210,8 +212,8 @@ impl State {
         }
     }
 
-    /// Takes the changes of the next round, and with them what is held back and not known name by name: a round that
-    /// compared a part of that would count a part of what goes, and let it go.
+    /// Takes the changes of the next round. Held-back deletions whose names are not all known are added: a round that
+    /// compared only a part of their directories would count only a part of the deletions, and allow it.
     fn take(&mut self, now: Duration) -> Option<Dirt> {
         let mut dirt = self.batch.take(now)?;
         if let Some(held) = self.held.take_if(|held| !held.dirt.knows_gone()) {
@@ -220,7 +222,7 @@ impl State {
         Some(dirt)
     }
 
-    /// Rules that keep what is held back from being asked for in each round.
+    /// Returns rules that protect held-back names, so that later rounds do not ask for them again.
     fn protecting(&self) -> Vec<Rule> {
         let dirt = self.held.iter().map(|held| &held.dirt);
         let gone = dirt.clone().flat_map(Dirt::names_gone).map(protects);
@@ -235,12 +237,13 @@ impl State {
     }
 }
 
-/// The user's word to a watch, from any thread.
+/// Lets the user confirm deletions of a watch, from any thread.
 #[derive(Clone, Debug)]
 pub struct Confirming(Shared);
 
 impl Confirming {
-    /// Lets deletions go that are held back; how many names they were when they were counted. More do not go.
+    /// Allows the deletions that are held back. Returns the number of names when they were counted; no more names are
+    /// removed.
     #[must_use]
     pub fn confirm(&self) -> u64 {
         let names = self.0.with(State::confirm);
@@ -263,13 +266,13 @@ impl Shared {
         act(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in what was seen.
+    /// Notes the changes that were seen.
     fn heard(&self, changes: Vec<Change>, watches: &Watches) {
         let now = self.now();
         let (is_lost, is_short) = (watches.lost, watches.is_short);
         self.with(|state| {
             for change in changes {
-                // Where no part can be synced everything is, but what goes is known even so.
+                // If no part can be synced alone, everything is compared; the gone names are still noted.
                 state.note(now, change);
                 if !self.0.divides {
                     state.batch.compare_all();
@@ -293,9 +296,9 @@ impl Shared {
 impl Watch {
     /// Begins to watch the sources of `plan`. The first [round](Self::next) is due at once.
     ///
-    /// # Errors
-    /// [`SyncError::Usage`] or [`SyncError::Options`] for a plan that cannot be gone through again and again, or whose sources are not here;
-    /// [`SyncError::NoSource`] for one that is not there; [`SyncError::Watch`] where the system does not let us watch.
+    /// # Errors [`SyncError::Usage`] or [`SyncError::Options`] if the plan cannot be repeated, or its sources are not
+    /// on this machine; [`SyncError::NoSource`] if a source is missing; [`SyncError::Watch`] if the system refuses to
+    /// watch.
     pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {
         let paths = check(plan)?;
         let options = &plan.options;
@@ -331,8 +334,8 @@ impl Watch {
         Ok(Self { plan, roots, shared, runtime, ending, end, rounds, names, _stop })
     }
 
-    /// Waits for the next round; `None` once the user, or the time, ends the watch. `tell` hears what there is to say
-    /// meanwhile.
+    /// Waits for the next round. Returns `None` when the user or the time limit ends the watch. `tell` receives
+    /// messages meanwhile.
     pub fn next(&mut self, tell: &mut dyn FnMut(&Note)) -> Option<Round> {
         loop {
             let notes = self.shared.with(|state| std::mem::take(&mut state.notes));
@@ -352,14 +355,14 @@ impl Watch {
             let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
             let pause = pause.into_iter().chain(left).min().unwrap_or(FOR_EVER);
             let changed = Arc::clone(&self.shared.0.changed);
-            // Either way is a reason to look again.
+            // After a timeout or a change, the loop looks again.
             self.runtime
                 .block_on(async { tokio::time::timeout(pause, changed.notified()).await })
                 .ok();
         }
     }
 
-    /// Hears how a round ended, and of one that did what it did.
+    /// Notes how a round ended, and its outcome if it has one.
     pub fn ended(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
         let now = self.shared.now();
         if let Some(Outcome { totals, .. }) = outcome {
@@ -381,7 +384,7 @@ impl Watch {
             Ended::HeldBack => state.batch.held_back(round.dirt),
             Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
             Ended::Broken => {
-                // What the other end has by now nobody knows; it may not even be the same.
+                // The state of the other end is unknown, and the other end may be another machine.
                 let mut all = Dirt::default();
                 all.note(Change::All);
                 state.batch.failed(now, all, Fault::Run);
@@ -389,13 +392,13 @@ impl Watch {
         });
     }
 
-    /// Where deletions are confirmed that are held back.
+    /// Returns a handle to confirm deletions that are held back.
     #[must_use]
     pub fn confirming(&self) -> Confirming {
         Confirming(self.shared.clone())
     }
 
-    /// True if a round has gone through.
+    /// True if a round has succeeded.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.names.is_some()
@@ -407,13 +410,13 @@ impl Watch {
         self.end.is_some_and(|end| end <= Instant::now())
     }
 
-    /// Counts the names that wait for the user's [word](Self::confirming) to be removed.
+    /// Returns the number of names that wait for the user's [confirmation](Self::confirming) to be removed.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.shared.with(|state| state.held.as_ref().map_or(0, |held| held.names))
     }
 
-    /// True if everything that was seen is at the destination, as far as rounds went well.
+    /// True if all noted changes are at the destination, and no deletion is held back.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.shared.with(|state| state.batch.is_clean() && state.held.is_none())
@@ -428,14 +431,14 @@ impl Watch {
         let mut plan = self.plan.clone();
         plan.patience.whole = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         if self.names.is_some() {
-            // One that went away is waited for: in its place there may be a mount point.
+            // A missing destination is not created again, but waited for: it may be an unmounted file system.
             plan.options.select.existing = true;
         }
         let (allowed, protecting) =
             self.shared.with(|state| (std::mem::take(&mut state.allowed), state.protecting()));
         plan.options.rules.list.splice(..0, protecting);
         let refused = Arc::default();
-        // Who started it may be at a terminal, and need not be later.
+        // The user is at the terminal at the start, and perhaps not later.
         let user = (self.names.is_some() || !plan.options.remove.asks)
             .then(|| allowing(allowed, Arc::clone(&refused)));
         plan.options.remove.asks = true;
@@ -449,23 +452,23 @@ impl Watch {
     }
 }
 
-/// The rule that what is at `path` at the destination stays.
+/// Returns the rule that protects the entry at `path` of the destination.
 fn protects(path: &RelPath) -> Rule {
-    // Where no byte is special, the backslash is not either.
+    // In a pattern without wildcards, a backslash is an ordinary character.
     match glob::has_wildcards(path.as_bytes()) {
         true => protects_pattern(escaped(path)),
         false => protects_pattern([b"/", path.as_bytes()].concat()),
     }
 }
 
-/// The rule that all stays that is in a directory at the destination.
+/// Returns the rule that protects all entries of a directory at the destination.
 fn protects_all_in(dir: &RelPath) -> Rule {
     let mut pattern = escaped(dir);
     pattern.extend_from_slice(if dir.is_root() { b"*" } else { b"/*" });
     protects_pattern(pattern)
 }
 
-/// The pattern of this path alone, where another byte of it is special.
+/// Returns a pattern that matches only this path, with wildcards escaped.
 fn escaped(path: &RelPath) -> Vec<u8> {
     let mut pattern = vec![b'/'];
     for byte in path.as_bytes() {
@@ -483,7 +486,7 @@ fn protects_pattern(pattern: Vec<u8>) -> Rule {
     Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })
 }
 
-/// Lets so many names go, and notes how many were too many.
+/// Returns a user that allows the removal of up to `names` names, and stores a larger number in `refused`.
 fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
     User::new(move |question| {
         let allows = question.names <= names;
@@ -494,10 +497,10 @@ fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
     })
 }
 
-/// Longest wait for nothing.
+/// Longest wait if nothing is due.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// The sources of a plan that can be watched.
+/// Returns the sources of a plan, if they can be watched.
 fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
     let options = |why: &str| Err(SyncError::Options(format!("watch: {why}")));
@@ -519,7 +522,7 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
             options("what is removed at the source (--remove-source-files) would count as a change")
         }
         Sources::Local(paths) => {
-            // What a round writes would be the next one's change.
+            // Otherwise each round's writes would be changes for the next round.
             let inside = match &plan.destination {
                 Destination::Local(to) => {
                     let to = place::resolve(&place::here(to.as_os_str()), None, select.mkpath).ok();
@@ -533,15 +536,15 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     }
 }
 
-/// True if some names of these sources can be synced without the others, and come to the same.
+/// True if syncing some names of these sources gives the same result as syncing all.
 fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let select = &options.select;
     let apart = |one: &SourceArg, other: &SourceArg| !other.path().starts_with(one.path());
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Who follows links would have to watch where they lead; rules in directories count from the top; a new name may
-    // be another one of a file that did not change.
+    // Following links would need watches where the links lead. Rules in directories depend on the directories above.
+    // A new name may be another hard link to an unchanged file.
     all_apart
         && options.follow.follow == Follow::Never
         && select.mounts == Mounts::Enter
@@ -551,7 +554,7 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
         && !options.rules.list.iter().any(|rule| matches!(rule, Rule::DirMerge(_)))
 }
 
-/// The arguments that mean what is dirty; `None` where some of it is in no root.
+/// Returns arguments for the changed names and directories. Returns `None` if a name is in no root.
 fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     let arg = |path: &RelPath, end: &[u8]| {
         let root = roots.iter().find(|root| path.starts_with(root.path()))?;
@@ -562,20 +565,20 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
         Some(PathBuf::from(OsString::from_vec(bytes)))
     };
     let mut dirs: BTreeSet<_> = dirt.dirs().cloned().collect();
-    // Where contents are synced the root is too, and new versions grow in it: its times would be those of the round.
+    // If the content of a root is synced, the root itself is listed: staging new files in it changes its times.
     dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
     let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
     let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();
     let args: Vec<_> = dirs.chain(names).collect::<Option<_>>()?;
-    // What was below a directory that is none any more is gone with it; that is another change.
+    // Names below a directory that is gone need no argument: the deletion of the directory is a change of its own.
     let args: Vec<_> = args.into_iter().filter(|arg| !place::is_below_file(arg)).collect();
     (!args.is_empty()).then_some(args)
 }
 
-/// The mark behind which the paths of a transfer begin.
+/// The mark in a source path after which the transferred path begins.
 const MARK: &[u8] = b"/./";
 
-/// A path without that mark.
+/// Removes the mark `/./` from a path.
 fn without_dots(path: &OsStr) -> Vec<u8> {
     let mut bytes = path.as_bytes().to_vec();
     while let Some(at) = bytes.windows(MARK.len()).position(|three| three == MARK) {
@@ -584,15 +587,15 @@ fn without_dots(path: &OsStr) -> Vec<u8> {
     bytes
 }
 
-/// Options of a round for some names only, of sources that have so many.
+/// Adapts options for a round of some names, of sources with `names` names in total.
 fn divide(options: &mut Options, names: u64) {
     options.recursive = false;
     options.select.dirs = true;
     options.select.relative = true;
-    // It may be gone by now, which is another change.
+    // A name may be gone by now; its deletion is another change.
     options.select.missing = Missing::Ignore;
     if let Delete::Guarded(guard) = &mut options.delete {
-        // Of a part of the list no share can be told.
+        // The guard cannot compute a share from a part of the list.
         guard.names = Some(names);
     }
 }

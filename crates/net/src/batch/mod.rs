@@ -2,8 +2,8 @@
 //!
 //! A batch is a source. A written batch holds the list as the sender sent it ([`Tap`]), and the content that the
 //! receiver lacked ([`writing`]). When read, it is the tree of an ordinary sender ([`Batch`]), and the rest of the
-//! sync is the same. Between two local directories, the batch is first written from the changes that a dry run finds, and then
-//! read. So it holds deltas, and both destinations are updated in the same way.
+//! sync is the same. Between two local directories, the batch is first written from the changes that a dry run finds,
+//! and then read. So it holds deltas, and both destinations are updated in the same way.
 
 mod frames;
 mod reading;

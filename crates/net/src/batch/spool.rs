@@ -14,7 +14,7 @@ use crate::error::SyncError;
 
 /// Most bytes that stay free in the file system of a copied batch.
 const MOST_FREE_BYTES: u64 = 1 << 30;
-/// Divisor: this part of the file system stays free, unless it is more than [`MOST_FREE_BYTES`].
+/// Divisor: this part of the file system stays free, unless it is more than `MOST_FREE_BYTES`.
 const FREE_PARTS: u64 = 20;
 /// Bytes that are copied between two checks of the free space.
 const LOOK_EVERY_BYTES: usize = 1 << 20;

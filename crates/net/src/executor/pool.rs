@@ -95,7 +95,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
 
-    /// Accepts work that handles `bytes`. The caller has checked [`has_room`](Self::has_room).
+    /// Accepts work that handles `bytes`. The caller has checked `has_room`.
     pub(crate) fn take(&mut self, cost: Cost, work: W, bytes: usize) {
         let queue = &mut self.queues[cost as usize];
         queue.waiting.push_back((work, bytes));

@@ -136,7 +136,7 @@ pub struct ListForm {
 
 /// Reads the names of a list, without empty ones.
 ///
-/// # Errors The error of the system if the list cannot be read, or [`io::ErrorKind::FileTooLarge`] if it is too long
+/// # Errors The error of the system if the list cannot be read, or `FileTooLarge` if it is too long
 /// for a session.
 pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> {
     let ListForm { nul, commented } = form;

@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Announces the inodes that this end reads or writes, if sources are to be removed. An end on the same machine
-    /// refuses if its own inodes are among them. Only the first [`MAX_PLACES`] are announced.
+    /// refuses if its own inodes are among them. Only the first `MAX_PLACES` are announced.
     fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
         let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
         self.ours = self.ours.clone().at(&places);

@@ -51,7 +51,7 @@ struct Said {
     /// The longest pause, on the stream that sends signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
     counters: Arc<Counters>,
-    /// Value of [`Counters::told`] when this end last sent a batch.
+    /// Value of `Counters::told` when this end last sent a batch.
     owed: u64,
 }
 

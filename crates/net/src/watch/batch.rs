@@ -1,17 +1,17 @@
-//! When changes are brought over: once nothing more has come for a while, but not too late; after a failure, later.
+//! Decides when changes are synced: once no more have come for a while, but not too late; later after a failure.
 //!
-//! Knows no clock: every time is told, counted from some start.
+//! Uses no clock: callers pass each time, counted from some start.
 
 use std::time::Duration;
 
 use super::dirt::{Change, Dirt};
 
-/// Time in which changes are gathered.
+/// How long changes are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Until nothing more has come for so long.
+    /// Time without a new change after which a round is due.
     pub delay: Duration,
-    /// Longest wait for that.
+    /// Longest time that changes wait.
     pub longest: Duration,
 }
 
@@ -20,40 +20,40 @@ pub struct Pace {
 pub(crate) struct Batch {
     pace: Pace,
     dirt: Dirt,
-    /// When the first of it was noted, and the last.
+    /// Times of the first and the last noted change.
     noted: Option<(Duration, Duration)>,
-    /// What failed, and waits to be tried again.
+    /// Changes of a failed round, which are tried again.
     failed: Option<Failed>,
-    /// What was at fault the last time for some of what was taken, and how long that then waited.
+    /// The fault that the last taken changes had before, and the pause after it.
     tries: Option<(Fault, Duration)>,
-    /// Changes may come unnoticed: from when everything is to be compared again, and how long after that.
+    /// Set while changes may be missed: the time of the next full comparison, and the pause before the one after.
     blind: Option<(Duration, Duration)>,
-    /// True if the next round is due whatever comes.
+    /// True if the next round is due at once.
     at_once: bool,
 }
 
-/// What is not all at the destination though it was brought over.
+/// Changes that a round did not fully bring to the destination.
 #[derive(Debug)]
 struct Failed {
     dirt: Dirt,
     fault: Fault,
-    /// When it is tried again.
+    /// Time of the next try.
     at: Duration,
-    /// How long after it failed.
+    /// Pause between the failure and the next try.
     pause: Duration,
 }
 
-/// What was at fault that a round did not bring everything over.
+/// Cause of an incomplete round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Some names: whoever mends them most often makes another change.
+    /// Some names failed. Mending them is mostly another change.
     Names,
-    /// The way, or the other end, which may be back at any time.
+    /// The connection or the other end failed, and may be back at any time.
     Run,
 }
 
 impl Fault {
-    /// How long after it the next try comes in the long run.
+    /// Returns the longest pause before another try.
     const fn longest(self) -> Duration {
         match self {
             Self::Names => Duration::from_secs(600),
@@ -62,13 +62,13 @@ impl Fault {
     }
 }
 
-/// How long after the first failure the next try comes.
+/// Pause between the first failure and the next try.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// How often everything is compared where changes may come unnoticed, at first and in the long run.
+/// Pause between full comparisons while changes may be missed: at first, and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
 impl Batch {
-    /// Begins with everything, at once.
+    /// Begins with a full comparison, which is due at once.
     pub(crate) fn new(pace: Pace) -> Self {
         let mut dirt = Dirt::default();
         dirt.note(Change::All);
@@ -76,19 +76,19 @@ impl Batch {
         Self { pace, dirt, noted, failed, tries, blind, at_once: true }
     }
 
-    /// Takes in a change that was seen `now`.
+    /// Notes a change that was seen at `now`.
     pub(crate) fn note(&mut self, now: Duration, change: Change) {
         self.dirt.note(change);
         let first = self.noted.map_or(now, |(first, _)| first);
         self.noted = Some((first, now));
     }
 
-    /// Has everything compared with what was noted.
+    /// Marks everything for comparison.
     pub(crate) fn compare_all(&mut self) {
         self.dirt.compare_all();
     }
 
-    /// From `now` on changes may come unnoticed, or, with `false`, none does any more.
+    /// Sets whether changes may be missed from `now` on.
     pub(crate) fn set_blind(&mut self, now: Duration, blind: bool) {
         match (blind, self.blind) {
             (true, None) => self.blind = Some((now + LOOK_AGAIN.0, LOOK_AGAIN.0)),
@@ -97,13 +97,13 @@ impl Batch {
         }
     }
 
-    /// When the next round is due, if nothing more comes.
+    /// Returns the time at which the next round is due, if no more changes come.
     pub(crate) fn due(&self) -> Option<Duration> {
         if self.at_once {
             return Some(Duration::ZERO);
         }
         let again = self.failed.as_ref().map(|failed| failed.at);
-        // Where nothing arrives nothing is sent; but names that fail keep nothing else waiting.
+        // After a failed run, nothing is sent before the next try. Failed names delay no other changes.
         if self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Run) {
             return again;
         }
@@ -114,7 +114,7 @@ impl Batch {
         [self.noted.map(quiet), look, again].into_iter().flatten().min()
     }
 
-    /// What is to be brought over, if it is due.
+    /// Takes the changes of the next round, if it is due.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Dirt> {
         if self.due().is_none_or(|due| due > now) {
             return None;
@@ -136,14 +136,14 @@ impl Batch {
         Some(dirt)
     }
 
-    /// What was taken is not all there: it is tried again later.
+    /// Notes that a round was incomplete; its changes are tried again later.
     pub(crate) fn failed(&mut self, now: Duration, dirt: Dirt, fault: Fault) {
         let pause = match self.tries {
             Some((before, pause)) if before == fault => (pause * 2).min(fault.longest()),
             _ => BACK_OFF,
         };
         match &mut self.failed {
-            // One name that keeps failing would put off the others for ever.
+            // The time of the next try stays: a name that keeps failing must not delay the others for ever.
             Some(failed) if fault == Fault::Names => failed.dirt.join(dirt),
             waiting => {
                 let mut all = waiting.take().map(|failed| failed.dirt).unwrap_or_default();
@@ -153,18 +153,19 @@ impl Batch {
         }
     }
 
-    /// What was taken is there but for deletions: they go with the next round, and do not make one.
+    /// Notes that a round brought everything except deletions. The deletions join the next round, but do not cause
+    /// one.
     pub(crate) fn held_back(&mut self, dirt: Dirt) {
         self.dirt.join(dirt);
     }
 
-    /// The deletions of what was taken may go by now: the next round is due.
+    /// Allows the deletions of earlier changes; the next round is due at once.
     pub(crate) fn confirm(&mut self, dirt: Dirt) {
         self.dirt.join(dirt);
         self.at_once = true;
     }
 
-    /// True if nothing waits.
+    /// True if no changes wait.
     pub(crate) fn is_clean(&self) -> bool {
         self.dirt.is_clean() && self.failed.is_none()
     }

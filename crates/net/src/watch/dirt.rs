@@ -1,52 +1,52 @@
-//! What has changed at the source and is not yet at the destination, as few names as will do.
+//! The changes of the source that are not yet at the destination, as few names as possible.
 //!
-//! Law: whoever brings over what this says, in whatever order changes came, brings over everything that changed.
+//! Guarantee: syncing the names listed here syncs everything that changed, in whatever order changes came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use deltic_tree::{Name, RelPath};
 
-/// One change at the source, as far as it matters where things are brought over.
+/// A change at the source, as far as it matters for syncing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The name is new, or has other content or attributes.
+    /// The entry is new, or its content or attributes changed.
     Name(RelPath),
-    /// The same, and there was none: the directory that it is in has changed too.
+    /// The entry is new, so that its directory changed too.
     Came(RelPath),
-    /// The directory is new, or all that is in it may be other than it was; not what is in directories in it.
+    /// The directory is new, or any of its entries may have changed; entries of its subdirectories have not.
     Dir(RelPath),
-    /// The name is gone, with all below it.
+    /// The entry is gone, with everything below it.
     Gone(RelPath),
     /// Anything may have changed.
     All,
 }
 
-/// Names to be compared.
+/// Names and directories to be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirt {
     all: bool,
-    /// Directories to be compared name by name, without what is in directories in them.
+    /// Directories whose entries are compared, without the entries of subdirectories.
     dirs: BTreeSet<RelPath>,
-    /// Names to be compared, by the directory that they are in; in none of those above.
+    /// Names to be compared, by their directory. Names in the directories of `dirs` are not listed.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
-    /// Names that are gone, with all below them, and did not come back, but for those in the directories below.
+    /// Names that are gone and did not come back, with everything below them. Names in `gone_from` are not listed.
     gone: BTreeSet<RelPath>,
-    /// Directories of which any name may be gone: there were too many to remember each.
+    /// Directories of which any entry may be gone, because too many were gone to list each.
     gone_from: BTreeSet<RelPath>,
-    /// True if more may be gone.
+    /// True if more names may be gone.
     more_gone: bool,
 }
 
-/// Most directories and names; more are compared as everything.
+/// Most directories and names; beyond this, everything is compared.
 const MOST: usize = 4096;
-/// Most names in one directory; more are compared as all that is in it.
+/// Most names in a directory; beyond this, the whole directory is compared.
 const MOST_IN_DIR: usize = 256;
-/// Most names that are known to be gone, and most directories from which more are.
+/// Most names listed as gone, and most directories in `gone_from`.
 const MOST_GONE: usize = 256;
 
 impl Dirt {
-    /// Takes in a change.
+    /// Notes a change.
     pub(crate) fn note(&mut self, change: Change) {
         match &change {
             Change::Gone(path) => self.note_gone(path.clone()),
@@ -57,7 +57,7 @@ impl Dirt {
         self.compare(change);
     }
 
-    /// Has everything compared. It may be known even so what is gone.
+    /// Marks everything for comparison. The names known to be gone stay known.
     pub(crate) fn compare_all(&mut self) {
         self.compare(Change::All);
     }
@@ -70,7 +70,7 @@ impl Dirt {
             Change::Name(path) => self.name(&path),
             Change::Came(path) => {
                 self.name(&path);
-                // The root is no name in a directory that would be compared on the way.
+                // No comparison on the way includes the root itself, so its attributes are compared as well.
                 if path.split_last().is_some_and(|(dir, _)| dir.is_root()) {
                     self.dir(RelPath::root());
                 }
@@ -84,7 +84,7 @@ impl Dirt {
         }
     }
 
-    /// Takes in all that another has.
+    /// Adds the changes of `other`.
     pub(crate) fn join(&mut self, other: Self) {
         let Self { all, dirs, names, gone, gone_from, more_gone, count: _ } = other;
         gone.into_iter().for_each(|path| self.note_gone(path));
@@ -100,37 +100,38 @@ impl Dirt {
         }
     }
 
-    /// True if every directory of the other is compared: names of others bring no deletion.
+    /// True if every directory of `other` is compared here too. A comparison of single names deletes nothing.
     pub(crate) fn covers_dirs(&self, other: &Self) -> bool {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
 
-    /// True if something is gone, and it is known where.
+    /// True if names are gone, and all of them are known.
     pub(crate) fn knows_gone(&self) -> bool {
         !self.more_gone && !self.is_gone_empty()
     }
 
-    /// True if nothing is known to be gone.
+    /// True if no name is known to be gone.
     pub(crate) fn is_gone_empty(&self) -> bool {
         self.gone.is_empty() && self.gone_from.is_empty()
     }
 
-    /// Names that are gone, with all below them.
+    /// Returns the names that are gone, with everything below them.
     pub(crate) fn names_gone(&self) -> impl Iterator<Item = &RelPath> {
         self.gone.iter()
     }
 
-    /// Directories of which any name may be gone.
+    /// Returns the directories of which any entry may be gone.
     pub(crate) fn gone_from(&self) -> impl Iterator<Item = &RelPath> {
         self.gone_from.iter()
     }
 
-    /// Notes that a name is there again; true if it was known to be gone.
+    /// Notes that an entry exists again. True if it was listed as gone.
     pub(crate) fn is_back(&mut self, path: &RelPath) -> bool {
         self.gone.remove(path)
     }
 
-    /// True if more goes of what is known to be gone: what it is part of, or another name of those directories.
+    /// True if a removal at `path` adds to the known deletions: `path` contains a gone name, or lies in a directory
+    /// of `gone_from`.
     pub(crate) fn goes_with(&self, path: &RelPath) -> bool {
         let dir = path.split_last().map(|(dir, _)| dir);
         self.gone.iter().chain(&self.gone_from).any(|gone| gone.starts_with(path))
@@ -163,22 +164,22 @@ impl Dirt {
         !self.all && self.dirs.is_empty() && self.names.is_empty()
     }
 
-    /// True if everything is to be compared.
+    /// True if everything is compared.
     pub(crate) const fn is_all(&self) -> bool {
         self.all
     }
 
-    /// Directories and names to be compared; nothing where that is [everything](Self::is_all).
+    /// Returns the number of directories and names to compare; 0 if [everything](Self::is_all) is compared.
     pub(crate) fn len(&self) -> usize {
         self.dirs.len() + self.count
     }
 
-    /// Directories to be compared name by name.
+    /// Returns the directories whose entries are compared.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &RelPath> {
         self.dirs.iter()
     }
 
-    /// Names to be compared.
+    /// Returns the names to be compared.
     pub(crate) fn names(&self) -> impl Iterator<Item = RelPath> {
         let paths = |(dir, names): (&RelPath, &BTreeSet<Name>)| {
             names.iter().filter_map(|name| dir.join(name).ok()).collect::<Vec<_>>()

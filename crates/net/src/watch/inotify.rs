@@ -1,9 +1,9 @@
-//! The kernel's events, on a thread of their own: reading them must not wait, or they are lost.
+//! Reads the kernel's events on a separate thread, because events are lost if they are not read in time.
 //!
-//! A watch is of what a name is at that moment, and the kernel has one for each directory, whatever way leads there.
-//! So paths below a root are resolved as the store does, and no symlink is passed: by way of one, what somebody put
-//! in a directory's place could take the watch of another directory away. What has changed the store looks at,
-//! through its own handles.
+//! A watch belongs to the directory that a path leads to at the moment, and the kernel has one watch for each
+//! directory, by whatever path. So paths below a root are resolved as the store resolves them, without symlinks.
+//! Otherwise a symlink in a directory's place could take over the watch of another directory. The store looks at
+//! changed entries through its own handles.
 
 #![expect(
     clippy::disallowed_methods,
@@ -37,27 +37,27 @@ use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
 use crate::error::SyncError;
 use crate::host::sources;
 
-/// What is to be watched.
+/// The sources to be watched.
 pub(super) struct Site {
-    /// Arguments that are directories.
+    /// Source arguments that are directories.
     pub(super) dirs: Vec<SourceArg>,
-    /// Those that are not.
+    /// Source arguments that are not directories.
     pub(super) files: Vec<SourceArg>,
     pub(super) options: Options,
 }
 
 /// Bytes of events that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Events that are read before the others hear of them.
+/// Events that are read before the changes are reported.
 const AT_ONCE: usize = 1024;
-/// Tries of a resolution that a concurrent rename disturbed.
+/// Most tries of a path resolution that concurrent renames disturb.
 const MAX_TRIES: usize = 8;
-/// How often it is looked whether roots are what is watched, and are there at all.
+/// Pause between two checks that the roots exist and are the watched directories.
 const LOOK_FOR_ROOTS: Duration = Duration::from_secs(1);
-/// How often it is tried whether all directories can be watched by now.
+/// Pause between two tries to watch all directories.
 const LOOK_FOR_ROOM: Duration = Duration::from_secs(300);
 
-/// Watches `site` until the other end of `stop` is closed, and comes back once that has begun.
+/// Watches `site` until the other end of `stop` is closed. Returns once the watch has begun.
 pub(super) fn start(site: Site, shared: Shared, stop: OwnedFd) -> Result<(), SyncError> {
     let failed = |action| move |errno: Errno| SyncError::Watch { action, source: errno.into() };
     let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
@@ -68,11 +68,11 @@ pub(super) fn start(site: Site, shared: Shared, stop: OwnedFd) -> Result<(), Syn
     let run = move || Watcher::new(ground, files, shared).run(&stop, &tell);
     let spawned = thread::Builder::new().name("watch".into()).spawn(run);
     spawned.map_err(|source| SyncError::Transport { action: "start threads", source })?;
-    // The thread is gone only if it panicked, and has said why.
+    // The thread ends early only by a panic, which has been reported.
     begun.recv().map_err(|_| SyncError::Internal)
 }
 
-/// Names that are watched one by one, by the watch of the directory that each is in.
+/// Single files to be watched, by the watch of their directory.
 type Files = HashMap<i32, HashSet<Name>>;
 
 fn watch_files(queue: &OwnedFd, files: &[SourceArg]) -> Result<Files, Errno> {
@@ -98,11 +98,11 @@ fn events() -> WatchFlags {
         | WatchFlags::MOVE_SELF
 }
 
-/// The directories of this machine.
+/// The directories of this machine, watched by inotify.
 struct Kernel {
     queue: OwnedFd,
     site: Site,
-    /// Names the directories that take part. Held only while somebody asks: what is held cannot be unmounted.
+    /// Lists the watched directories. It is open only during a look, because open directories cannot be unmounted.
     tree: Option<deltic_store_local::Sources>,
 }
 
@@ -116,7 +116,7 @@ impl Kernel {
         let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         match self.site.open_below(dir) {
             Some(Err(Errno::NOSYS | Errno::PERM)) | None => {
-                // A root may be named by way of a link, as a source may.
+                // A root may be reached through a symlink, as a source may.
                 let follows = dir.is_root();
                 let follow = if follows { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
                 inotify::add_watch(&self.queue, &*place, flags | follow)
@@ -138,13 +138,14 @@ impl Site {
         sources::of(dirs, &options).expect("they are as many as arguments of a command")
     }
 
-    /// Where a path of the transfer is on this machine.
+    /// Returns the local path for a path of the transfer.
     fn place(&self, path: &RelPath) -> Option<PathBuf> {
         let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
         Some(arg.dir().join(OsStr::from_bytes(path.as_bytes())))
     }
 
-    /// Opens a directory below an argument, passing no symlink; `None` for what is none.
+    /// Opens a directory below an argument without passing symlinks. Returns `None` if `path` is an argument itself,
+    /// or below none.
     fn open_below(&self, path: &RelPath) -> Option<Result<OwnedFd, Errno>> {
         let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
         let below = &path.as_bytes()[arg.path().as_bytes().len()..];
@@ -162,21 +163,21 @@ impl Site {
         (!below.is_empty()).then(|| open(self.place(arg.path()).ok_or(Errno::NOENT)?))
     }
 
-    /// Where the directories are that are arguments.
+    /// Returns the local paths of the arguments that are directories.
     fn roots(&self) -> Vec<PathBuf> {
         self.dirs.iter().filter_map(|arg| self.place(arg.path())).collect()
     }
 
-    /// True if all directories are there.
+    /// True if all these directories exist.
     fn is_there(&self) -> bool {
         self.roots().iter().all(|path| path.metadata().is_ok_and(|meta| meta.is_dir()))
     }
 
-    /// Names of files whose change changes what takes part.
+    /// Returns the names of rule files, whose changes may change the set of transferred files.
     fn rule_files(&self) -> HashSet<Vec<u8>> {
         let named = |rule: &Rule| match rule {
             Rule::DirMerge(merge) => {
-                // One with slashes lies above the roots, or is found by its last name.
+                // A rule file with slashes in its name lies above the roots, or is found by its last name.
                 merge.file.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
             }
             Rule::Pattern(_) => None,
@@ -199,12 +200,12 @@ impl Ground for Kernel {
     }
 
     fn unwatch(&mut self, no: WatchNo) {
-        // What is gone has lost its watch by itself.
+        // A directory that is gone has lost its watch already.
         inotify::remove_watch(&self.queue, no.0).ok();
     }
 
     fn list(&mut self, dir: &RelPath) -> Listed {
-        // What cannot be listed cannot be copied, and who copies says so.
+        // A directory that cannot be listed cannot be synced; the round reports that.
         let tree = self.tree.get_or_insert_with(|| self.site.tree());
         let entries = tree.list(dir).map(|listing| listing.entries).unwrap_or_default();
         let is_linked = |entry: &Entry| entry.meta.linked().is_some();
@@ -214,13 +215,13 @@ impl Ground for Kernel {
     }
 
     fn has_other_names(&mut self, path: &RelPath) -> bool {
-        // A number is all that is asked for, so it does not matter what leads there.
+        // Only the number of links is read, so a symlink on the way does no harm.
         let stat = self.site.place(path).map(fs::lstat);
         stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 1))
     }
 }
 
-/// Reads events and says what they mean.
+/// Reads events, and converts them into changes.
 struct Watcher {
     ground: Kernel,
     watches: Watches,
@@ -228,16 +229,16 @@ struct Watcher {
     rule_files: HashSet<Vec<u8>>,
     shared: Shared,
     mounts: Mounts,
-    /// When roots were looked at last, and everything.
+    /// Times of the last check of the roots, and of the last look at everything.
     looked: (Instant, Instant),
 }
 
-/// Why the thread goes on.
+/// The reason why the thread wakes up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
-    /// Something may have happened in a directory, or it is time to look at the roots.
+    /// Events may have come, or the roots are due for a check.
     Up,
-    /// Something was mounted or unmounted somewhere, too.
+    /// A file system was mounted or unmounted somewhere.
     ByMounts,
 }
 
@@ -263,7 +264,7 @@ impl Watcher {
         }
     }
 
-    /// Waits for events, or until it is time to look at the roots; `None` once nobody wants to hear of it.
+    /// Waits for events, or for the next check of the roots. Returns `None` once the watch has been stopped.
     fn wait(&self, stop: &OwnedFd) -> Option<Woken> {
         let pause = LOOK_FOR_ROOTS.saturating_sub(self.looked.0.elapsed());
         let pause = Timespec::try_from(pause).ok();
@@ -280,8 +281,8 @@ impl Watcher {
         }
     }
 
-    /// Looks at everything where something was mounted or unmounted in it; and now and then at the roots, and at
-    /// everything where one is another or there may be room for more watches.
+    /// Looks at everything if the mounts in the sources changed. Checks the roots from time to time, and looks at
+    /// everything if a missing root is back or more watches may be possible.
     fn look(&mut self, woken: Woken) -> Option<Change> {
         let remounted = woken == Woken::ByMounts && self.mounts.differ(&self.ground.site.roots());
         if !remounted && self.looked.0.elapsed() < LOOK_FOR_ROOTS {
@@ -299,14 +300,14 @@ impl Watcher {
         })
     }
 
-    /// What some of the events that have come mean.
+    /// Reads some of the queued events, and returns the changes that they stand for.
     fn read(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let Ok(queue) = self.ground.queue.try_clone() else { return vec![Change::All] };
         let mut reader = Reader::new(queue, &mut buffer);
         let mut count = 0;
-        // What was read into the buffer is out of the queue.
+        // Events in the buffer are no longer in the kernel's queue, so all of them are handled.
         while count < AT_ONCE || !reader.is_buffer_empty() {
             count += 1;
             let Ok(event) = reader.next() else { return changes };
@@ -348,7 +349,7 @@ fn kind(flags: ReadFlags) -> Option<Kind> {
     kinds.into_iter().find(|(of, _)| flags.intersects(*of)).map(|(_, kind)| kind)
 }
 
-/// True if an argument is a directory, or stands for what is in one.
+/// True if an argument is a directory, or means the content of a directory.
 pub(super) fn is_dir(arg: &SourceArg) -> std::io::Result<bool> {
     let path = arg.dir().join(OsStr::from_bytes(arg.path().as_bytes()));
     let meta = if arg.path().is_root() { path.metadata() } else { Path::symlink_metadata(&path) };

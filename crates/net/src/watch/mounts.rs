@@ -1,4 +1,4 @@
-//! What is mounted in the sources: a file system that comes in a directory's place makes no event there.
+//! File systems mounted in the sources: a mount in a directory's place causes no inotify event there.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,24 +13,24 @@ use std::path::PathBuf;
 
 /// The mount points at and below some directories.
 pub(super) struct Mounts {
-    /// Ready with [`PRI`](rustix::event::PollFlags::PRI) each time when the table has changed; `None` where nobody
-    /// tells.
+    /// The mount table, ready with [`PRI`](rustix::event::PollFlags::PRI) each time it changes; `None` if it cannot
+    /// be opened.
     pub(super) table: Option<File>,
-    /// Lines of the table.
+    /// The lines of the table for mount points at or below the directories.
     within: Vec<Vec<u8>>,
 }
 
-/// What is mounted, as this process sees it.
+/// The mount table of this process.
 const TABLE: &str = "/proc/self/mountinfo";
 
 impl Mounts {
-    /// Those of now, and from now on changes.
+    /// Reads the present mounts; later changes of the table become visible in `table`.
     pub(super) fn new(roots: &[PathBuf]) -> Self {
         let table = File::open(TABLE).ok();
         Self { table, within: within(roots) }
     }
 
-    /// True if they are other than when that was asked last.
+    /// True if the mounts differ from those at the last call.
     pub(super) fn differ(&mut self, roots: &[PathBuf]) -> bool {
         let before = std::mem::replace(&mut self.within, within(roots));
         before != self.within
@@ -47,12 +47,12 @@ fn within(roots: &[PathBuf]) -> Vec<Vec<u8>> {
     table.split(|byte| *byte == b'\n').filter(is_within).map(<[u8]>::to_vec).collect()
 }
 
-/// Where a line of the table says that something is mounted.
+/// Returns the mount point of a line of the table.
 fn mount_point(line: &[u8]) -> Option<PathBuf> {
     let mut field = line.split(|byte| *byte == b' ').nth(4)?;
     let mut path = Vec::with_capacity(field.len());
     while let [first, rest @ ..] = field {
-        // Blanks and the like are `\040`.
+        // Blanks and other special characters are escaped, as `\040`.
         let octal = rest.get(..3).filter(|_| *first == b'\\');
         let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());

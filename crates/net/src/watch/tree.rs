@@ -1,10 +1,10 @@
-//! Which directory each watch is of, as directories come, go and move.
+//! Keeps the watch of each directory, as directories are made, removed and moved.
 //!
-//! Events and the ground they are about are data here; the kernel's are in [`inotify`](super::inotify).
+//! Events and directories are data in this module; [`inotify`](super::inotify) has the kernel's.
 //!
-//! A new directory is watched first and listed then: what was made in it before is found, what is made later is an
-//! event, and what is both is seen twice. Watches follow directories that move, so a directory that leaves its name
-//! loses its watches and those below it, and gets new ones where it arrives.
+//! A new directory is first watched and then listed: older entries are listed, later entries cause events, and some
+//! are seen twice. Watches follow directories that are moved. So a directory that leaves its name loses its own watch
+//! and those below it, and gets new ones at its new name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,94 +12,94 @@ use deltic_tree::{Name, RelPath};
 
 use super::dirt::Change;
 
-/// A watch, as the ground numbers it.
+/// Number of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WatchNo(pub(crate) i32);
 
-/// Why a directory is not watched.
+/// The reason why a directory is not watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unwatched {
-    /// It is not there any more, is no directory, or may not be read: who copies it will say so.
+    /// The directory is gone, is another kind of entry, or cannot be read. The round reports that.
     Nothing,
-    /// There are as many watches as the system allows.
+    /// The system allows no more watches.
     TooMany,
 }
 
-/// What is in a directory, as far as it matters who watches it.
+/// The content of a directory, as far as it matters for watching.
 pub(crate) struct Listed {
     pub(crate) dirs: Vec<Name>,
-    /// True if something that is no directory has other names too, wherever they are.
+    /// True if an entry other than a directory has several hard links, wherever the others are.
     pub(crate) has_links: bool,
 }
 
-/// Where directories are watched.
+/// The directories to watch, of the kernel or of a test.
 pub(crate) trait Ground {
-    /// Roots may be others than they were, and rules too.
+    /// Forgets the opened roots and rules, which may have changed.
     fn renew(&mut self);
-    /// Watches a directory; one that is watched already, wherever it was then, keeps its number.
+    /// Watches a directory. A directory that is already watched, under whatever path, keeps its number.
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched>;
-    /// Ends a watch, if it still is one.
+    /// Ends a watch, if it still exists.
     fn unwatch(&mut self, no: WatchNo);
-    /// What takes part in a directory.
+    /// Lists the entries of a directory that take part in the transfer.
     fn list(&mut self, dir: &RelPath) -> Listed;
-    /// True if what is no directory has other names too, wherever they are.
+    /// True if the file at `path` has several hard links, wherever the others are.
     fn has_other_names(&mut self, path: &RelPath) -> bool;
 }
 
-/// What a watch saw.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) no: WatchNo,
     pub(crate) kind: Kind,
-    /// The name in the directory; `None` for the directory itself.
+    /// The name of the entry in the directory; `None` for the directory itself.
     pub(crate) name: Option<Name>,
     pub(crate) is_dir: bool,
 }
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Content or attributes are others.
+    /// Content or attributes changed.
     Changed,
-    /// A name was made or moved here.
+    /// A name was created or moved here.
     Came,
-    /// A name was removed or moved from here.
+    /// A name was removed or moved away.
     Went,
-    /// The directory itself left its name, or its file system is gone.
+    /// The directory itself was moved or removed, or its file system was unmounted.
     Left,
-    /// The watch is over.
+    /// The watch has ended.
     Over,
     /// Events were lost.
     Lost,
 }
 
-/// All watches.
+/// All watches of the sources.
 #[derive(Debug)]
 pub(crate) struct Watches {
     roots: Vec<RelPath>,
     by_no: HashMap<WatchNo, RelPath>,
     by_path: BTreeMap<RelPath, WatchNo>,
-    /// True if there are more directories than the system has watches: changes may come unnoticed.
+    /// True if the system allows too few watches for all directories, so that changes may be missed.
     pub(crate) is_short: bool,
-    /// True if a root is not there: it is to be [looked for](Self::look_again) now and then.
+    /// True if a root is missing. It is [looked for](Self::look_again) from time to time.
     pub(crate) lost: bool,
 }
 
 impl Watches {
-    /// For these roots, none of which is below another.
+    /// Makes a value without watches, for roots of which none is below another.
     pub(crate) fn new(roots: Vec<RelPath>) -> Self {
         let (by_no, by_path) = (HashMap::new(), BTreeMap::new());
         Self { roots, by_no, by_path, is_short: false, lost: false }
     }
 
-    /// Looks whether each root still is the directory that is watched. Another may have come in its place without a
-    /// word: one that somebody holds open tells nothing of its end.
+    /// Checks that each root is still the watched directory. Another directory may have taken its place without an
+    /// event: a removed directory that a process holds open causes none.
     pub(crate) fn check_roots(&mut self, ground: &mut impl Ground) {
         let is_it = |root| self.by_path.get(root).is_none_or(|no| ground.watch(root) == Ok(*no));
         self.lost |= !self.roots.iter().all(is_it);
     }
 
-    /// Watches everything that there is by now, and nothing else.
+    /// Watches all existing directories of the sources, and no others.
     pub(crate) fn look_again(&mut self, ground: &mut impl Ground) -> Change {
         ground.renew();
         let before = std::mem::take(&mut self.by_path);
@@ -116,26 +116,26 @@ impl Watches {
         Change::All
     }
 
-    /// What follows from an event.
+    /// Returns the changes that an event stands for.
     pub(crate) fn handle(&mut self, event: Event, ground: &mut impl Ground) -> Vec<Change> {
         let Event { no, kind, name, is_dir } = event;
         if kind == Kind::Lost {
             return vec![self.look_again(ground)];
         }
-        // Of a directory that has left.
+        // The watch belongs to a directory that has left the sources.
         let Some(dir) = self.by_no.get(&no).cloned() else { return Vec::new() };
         let Some(name) = name else { return self.own(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
-        // With it its other names have changed, or may have just before it was moved here, and no event says which
-        // these are.
+        // The other hard links changed too, or may have changed just before this one was moved here. No event tells
+        // their names.
         if !is_dir && kind != Kind::Went && ground.has_other_names(&path) {
             changes.push(Change::All);
         }
         match kind {
             Kind::Changed => {
                 changes.push(Change::Name(path.clone()));
-                // It may not have been readable before.
+                // The directory may not have been readable before.
                 if is_dir && !self.by_path.contains_key(&path) {
                     self.adopt(path, ground, &mut changes);
                 }
@@ -155,7 +155,8 @@ impl Watches {
         changes
     }
 
-    /// What happened to a watched directory itself. What its directory says of it need not be said twice.
+    /// Returns the changes that an event about a watched directory itself stands for. The watch of its parent already
+    /// reports most events.
     fn own(&mut self, dir: &RelPath, kind: Kind) -> Vec<Change> {
         let is_root = self.roots.contains(dir);
         match kind {
@@ -175,7 +176,7 @@ impl Watches {
         }
     }
 
-    /// Watches a directory and those below it.
+    /// Watches a directory and all directories below it.
     fn adopt(&mut self, dir: RelPath, ground: &mut impl Ground, changes: &mut Vec<Change>) {
         let mut dirs = vec![dir];
         while let Some(dir) = dirs.pop() {
@@ -190,14 +191,15 @@ impl Watches {
             let listed = ground.list(&dir);
             dirs.extend(listed.dirs.iter().filter_map(|name| dir.join(name).ok()));
             changes.push(Change::Dir(dir));
-            // What was written through these names before they were watched under this one is elsewhere, too.
+            // Bytes written through these hard links before their directory was watched may concern names elsewhere.
             if listed.has_links {
                 changes.push(Change::All);
             }
         }
     }
 
-    /// A watch has one directory and a directory one watch, whatever they had before.
+    /// Records that the watch `no` belongs to `dir`. Each watch has one directory and each directory one watch, so
+    /// older records are dropped.
     fn note(&mut self, no: WatchNo, dir: &RelPath, ground: &mut impl Ground) {
         if let Some(before) = self.by_no.insert(no, dir.clone())
             && before != *dir
@@ -212,10 +214,10 @@ impl Watches {
         }
     }
 
-    /// Ends the watches of a directory and of those below it.
+    /// Ends the watches of a directory and of all directories below it.
     fn forget(&mut self, dir: &RelPath, ground: &mut impl Ground) {
         let from = self.by_path.range(dir.clone()..);
-        // Paths are in order of all their bytes: `a.b` comes between `a` and `a/b`.
+        // Paths are sorted by their bytes: `a.b` comes between `a` and `a/b`.
         let starts = |path: &RelPath| path.as_bytes().starts_with(dir.as_bytes());
         let below: Vec<_> = from
             .take_while(|(path, _)| starts(path))

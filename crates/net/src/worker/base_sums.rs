@@ -162,7 +162,7 @@ fn table(
 }
 
 /// Converts found runs into a message: the moved runs, and the parts of `ranges` outside of all runs. Returns `None`
-/// if there are too many runs, or the block size is no multiple of [`CHANGED_BLOCK_BYTES`].
+/// if there are too many runs, or the block size is no multiple of `CHANGED_BLOCK_BYTES`.
 fn told(ranges: &[Range<u64>], runs: &[MovedRun], block: u32) -> Option<Changed> {
     let each = block.is_multiple_of(CHANGED_BLOCK_BYTES).then_some(block / CHANGED_BLOCK_BYTES)?;
     let has_moved = runs.iter().filter(|run| run.to != run.from);

@@ -178,7 +178,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 other => unreachable!("{other:?} may not join"),
             }
         }
-        // Works that [may join](Self::may_join) are of one kind, so one of both lists is empty.
+        // Works that may join are of one kind, so one of both lists is empty.
         let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
         let gone = self.store.remove_all(&names).into_iter();
         replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
