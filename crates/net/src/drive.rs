@@ -300,7 +300,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
                 continue;
             };
             match frame {
-                // All further streams may be lost at once.
+                // The other further streams may be lost too.
                 Err(ReadEnd::Lost) => continue,
                 Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
                 frame => match self.take(frame) {
@@ -321,7 +321,7 @@ type Heard = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
 
 /// The sources of frames from the other end.
 struct Ears<'a> {
-    /// Frames that must be handled before those in the queue.
+    /// Frames to be handled before the frames in the queue.
     heard: Heard,
     frames: &'a mut mpsc::Receiver<Reading>,
 }
@@ -420,7 +420,7 @@ mod tests {
     use deltic_protocol::options::Options;
     use deltic_protocol::receiver::{Answer, Receiver, Setting, Work};
 
-    /// For a receiver that hears of no file.
+    /// A worker for a receiver that gets no work.
     struct Idle;
 
     impl Worker<Receiver> for Idle {
@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// Runs a receiver that finds all of this in its queue.
+    /// Runs a receiver with these frames in its queue.
     async fn end_of(readings: Vec<Reading>) -> Result<(), SyncError> {
         let (queue, frames) = mpsc::channel(readings.len());
         readings.into_iter().for_each(|frames| queue.try_send(frames).expect("room for all"));
@@ -474,8 +474,7 @@ mod tests {
         Ok(RawFrame { kind, payload: bytes[HEADER_BYTES..].to_vec().into() })
     }
 
-    /// However often a peer says that it is alive, it is heard and nothing comes of it. What is no such frame is
-    /// refused all the same.
+    /// Any number of signs of life is accepted and has no effect. A malformed sign of life is still refused.
     #[tokio::test]
     async fn signs_of_life_are_heard_and_do_nothing() {
         let alive = (0..100_000).map(|_| raw(&Alive.encode()));
@@ -490,7 +489,7 @@ mod tests {
     async fn no_frame_behind_a_lost_stream_is_left_out() {
         let behind: Vec<_> = (0..4).map(|no| abort(&no.to_string())).collect();
         let lost = || Err(ReadEnd::Lost);
-        // Those of the same reading come before those that are still in the queue.
+        // Frames of the same reading come before the frames in the queue.
         let along = std::iter::once(lost()).chain(behind).collect();
         let end = end_of(vec![along, vec![abort("last")]]).await;
         assert!(matches!(&end, Err(SyncError::Refused(why)) if why == "0"), "{end:?}");

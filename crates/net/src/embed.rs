@@ -52,7 +52,7 @@ pub struct Embedding {
     pub executor: Executor,
     /// Limits of a session to threads, memory and open files.
     pub budget: Budget,
-    /// The user, who is asked if the options say so.
+    /// The user to ask if the options say so.
     pub user: User,
     /// Ends the session from another task or thread.
     pub cancel: Cancel,

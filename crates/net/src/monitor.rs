@@ -287,7 +287,7 @@ pub(crate) fn thread_cpu() -> Duration {
 mod tests {
     use super::*;
 
-    /// Uses the processor until this thread's clock has moved by that much.
+    /// Uses the processor until this thread's processor time has grown by `for_this`.
     fn toil(for_this: Duration) {
         let start = thread_cpu();
         while thread_cpu() - start < for_this {

@@ -97,7 +97,8 @@ mod tests {
         Entry { name: name(text), meta }
     }
 
-    /// Lists a directory by parts: the names of each part, by their first letters, and whether the source is empty.
+    /// Lists a directory in parts. Returns for each part the first letters of its names, and if the source counts as
+    /// empty.
     fn listed(again: &ListedAgain, dir: &RelPath, parts: &[&[&str]]) -> Vec<(String, bool)> {
         let part = |(nth, names): (usize, &&[&str])| {
             let goes_on = nth + 1 < parts.len();

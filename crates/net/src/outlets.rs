@@ -1,5 +1,4 @@
-//! The streams on which frames are sent: the first for all frames, and further ones for frames that may overtake
-//! others.
+//! The streams for sending frames: the first for all frames, and further ones for frames that may overtake.
 
 use std::cmp::Reverse;
 use std::future::poll_fn;

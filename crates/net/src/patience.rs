@@ -121,7 +121,7 @@ mod tests {
         assert!(!ended(None, LONGEST_MUTE));
     }
 
-    /// Passes on what comes from one end, and from when it `swallows` signs of life alone.
+    /// Passes batches from one end to the other. From the first batch on that it `swallows`, only signs of life pass.
     async fn relay(from: Reader, to: Writer, swallows: impl Fn(usize) -> bool) {
         let (Reader::Memory(mut from), Writer::Memory(to)) = (from, to) else {
             unreachable!("both ends are in memory")
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Says a byte of this a second; its side stays open.
+    /// Sends a byte of `said` each second, and keeps the stream open.
     async fn trickle(said: Vec<u8>, to: Writer) {
         let Writer::Memory(to) = to else { unreachable!("both ends are in memory") };
         for byte in said {
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// What the receiver asks for gets lost: from then on each end waits for the other.
+    /// The receiver's requests get lost, so each end waits for the other.
     #[tokio::test]
     async fn two_ends_that_wait_for_each_other_give_up() {
         let dir = tempfile::tempdir().expect("a directory can be made");
@@ -186,7 +186,7 @@ mod tests {
         std::fs::write(source.join("file"), [7; 100_000]).expect("it is new");
         let ((ours, near), (far, theirs)) = (memory(), memory());
         tokio::spawn(relay(near.reader, far.writer, |_| false));
-        // The greeting arrives.
+        // The greeting passes.
         tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
         let options = Options { recursive: true, silence: 1, ..Options::default() };
         let plan = Plan::plain(Sources::Local(vec![source]), destination, options);

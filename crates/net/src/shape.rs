@@ -93,7 +93,7 @@ mod tests {
     const FIGURES: Figures =
         Figures { bits_per_second: 8_000_000, round_trip: Duration::from_millis(100) };
 
-    /// When each of `lens` bytes, written at once, has been read at the other end, in virtual time.
+    /// Returns the virtual times at which pieces of `lens` bytes, written at once, have been read at the other end.
     async fn arrivals(lens: &[usize]) -> Vec<Duration> {
         let (mut near, link) = tokio::io::duplex(1 << 24);
         let (other, mut far) = tokio::io::duplex(1 << 24);
@@ -148,7 +148,7 @@ mod tests {
         let (other, far) = tokio::io::duplex(1 << 10);
         let carrying = tokio::spawn(carry(link, other, FIGURES));
         drop(far);
-        // More than fits on the way.
+        // More bytes than the link has room for.
         assert!(near.write_all(&[0; 1 << 22]).await.is_err());
         carrying.await.unwrap();
     }

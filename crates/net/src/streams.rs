@@ -409,7 +409,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
 
-    /// What became of a session's streams.
+    /// A session's shared state, and the receivers of its news.
     struct Attached {
         joined: Joined,
         _frames: mpsc::Receiver<Reading>,
@@ -434,13 +434,13 @@ mod tests {
         (dir, door)
     }
 
-    /// Knocks, and what is heard until the door is shut or has answered.
+    /// Sends `said` to the door. Returns the bytes received until the door answers or closes.
     fn knock(join: &Join, said: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
         let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).unwrap();
         std::thread::spawn(move || {
             (&socket).write_all(&said).unwrap();
             let mut heard = Vec::new();
-            // One that is dropped with what it said unread may be reset.
+            // The door may reset a connection if it closes it with unread bytes.
             (&socket).take(JOINED.len() as u64).read_to_end(&mut heard).ok();
             heard
         })
@@ -487,7 +487,7 @@ mod tests {
         assert!(UnixStream::connect(OsStr::from_bytes(&join.socket)).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         drop(session.joined);
-        // All that joined have left by now.
+        // All joined streams have ended by now.
         assert_eq!(session.closed.recv().await, None);
     }
 

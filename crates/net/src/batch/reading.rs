@@ -25,7 +25,7 @@ use crate::error::SyncError;
 use crate::lock::lock;
 use crate::plan::Plan;
 
-/// A batch as a source tree: its directories, and the files whose content it holds.
+/// A batch as a source tree: directories, and the files with content in the batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch(Arc<Held>);
 
@@ -39,7 +39,7 @@ pub(super) struct Held {
     contents: HashMap<RelPath, u64>,
     /// Offsets of the contents of hard-linked files, by the number of the first link. Any link may be requested.
     of_linked: HashMap<u64, u64>,
-    /// The present destination, and the new name there of the only entry, if it has one.
+    /// The present destination, and the new name there of the only entry, if there is one.
     there: Option<(Standing, Option<Name>)>,
 }
 
@@ -497,7 +497,7 @@ mod tests {
         ToReceiver::Listed { intact: true }.encode()
     }
 
-    /// A content of five bytes, in these steps.
+    /// Encodes a content of five bytes that consists of these steps.
     fn content(old: Option<Old>, steps: &[Part]) -> Vec<u8> {
         let spec = ChunkerSpec::Fixed(FixedLen::new(4096).unwrap());
         let meta = entry("a", Kind::File, None).meta;
@@ -506,7 +506,7 @@ mod tests {
         [first].iter().chain(steps).chain([&proof]).flat_map(Part::encode).collect()
     }
 
-    /// A batch of these frames whose digest is right.
+    /// Reads a batch of these frames, with a correct digest.
     fn read(frames: &[Vec<u8>], files: u64) -> Result<Held, Bad> {
         let whole = [MAGIC.to_vec(), asked(None, Options::default()), frames.concat()].concat();
         let digest = Digest::from_bytes(*blake3::hash(&whole).as_bytes());

@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that come again and again.
+    /// A stream that repeats the same bytes for ever.
     struct Endless {
         bytes: Vec<u8>,
         at: usize,
@@ -113,7 +113,8 @@ mod tests {
         ToReceiver::Listing { dir: RelPath::root(), own: None, entries, extent }.encode()
     }
 
-    /// Copies a stream that begins with these frames, and goes on with the others for ever.
+    /// Copies a stream that begins with the frames `first` and then repeats `endless` for ever. Returns the error and
+    /// the length of the copy.
     fn copied(first: &[Vec<u8>], endless: &[Vec<u8>]) -> (String, u64) {
         let begin = [MAGIC.to_vec(), asked(None, Options::default()), first.concat()].concat();
         let to = Arc::new(tempfile::tempfile().unwrap());
@@ -122,7 +123,7 @@ mod tests {
         (error, to.metadata().unwrap().len())
     }
 
-    /// A batch that goes on with a frame for each number, for ever.
+    /// A stream with a frame for each number, for ever.
     struct Counted<F> {
         frame: F,
         no: u64,

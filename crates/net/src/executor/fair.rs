@@ -29,7 +29,7 @@ pub(super) type SessionId = u64;
 pub(super) struct FairQueue<J> {
     /// Sessions with jobs that may run, in the order of their turns.
     turns: VecDeque<SessionId>,
-    /// All sessions. Mostly there is only one, which a tree finds without hashing.
+    /// All sessions; mostly only one, found without hashing.
     sessions: BTreeMap<SessionId, Session<J>>,
 }
 
@@ -198,7 +198,7 @@ impl<J> FairQueue<J> {
 mod tests {
     use super::*;
 
-    /// Runs jobs one at a time, each at the cost that it is; how many each of so many sessions got done.
+    /// Runs jobs one at a time, each at its cost. Returns the number of jobs that each session got done.
     fn run(queue: &mut FairQueue<i64>, jobs: usize, sessions: usize) -> Vec<usize> {
         let mut done = vec![0; sessions];
         for _ in 0..jobs {
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn sessions_get_the_same_time_whatever_a_job_of_theirs_costs() {
         let mut queue = FairQueue::default();
-        // Those of the first cost sixteen times as much.
+        // Jobs of the first session cost sixteen times as much.
         for (id, cost) in [(0, 16 * QUANTUM), (1, QUANTUM), (2, QUANTUM)] {
             (0..1000).for_each(|_| queue.push(id, 8, cost));
         }

@@ -92,7 +92,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the most threads at any time, except one for each user who is being asked.
+    /// Returns the most threads at any time, except one for each user being asked.
     #[must_use]
     pub const fn threads(&self) -> usize {
         3 * self.compute + self.copies + self.flushes + DROPPERS

@@ -1,4 +1,4 @@
-//! Threads that start when there is work for them, and what becomes of it when a session ends.
+//! Tests of the threads that start on demand, and of the waiting jobs of sessions that end.
 
 use std::sync::Barrier;
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ fn threads_start_when_there_is_work_for_them() {
         pool.take(Cost::Heavy, work, 1);
     }
     pool.start().unwrap();
-    // Each waits for the others.
+    // Each job waits for the others.
     let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
     done.iter().for_each(|done| pool.finished(done));
     let mut all: Vec<i32> = done.into_iter().flat_map(|done| done.results).collect();
@@ -49,7 +49,7 @@ fn threads_are_no_more_than_the_sessions_ask_for_and_the_limits_allow() {
     assert!(executor.usage().threads <= limits.threads(), "{executor:?}");
 }
 
-/// Keeps the only thread of a share at work until it is told to go on.
+/// Keeps the only thread of a share busy until the returned sender is used or dropped.
 fn hold(share: &Share) -> mpsc::Sender<()> {
     let ((go, gone), (begun, begins)) = (mpsc::channel::<()>(), mpsc::channel());
     let wait = move || {
@@ -61,7 +61,7 @@ fn hold(share: &Share) -> mpsc::Sender<()> {
     go
 }
 
-/// Says so when it is dropped.
+/// Sends a message when it is dropped.
 struct Held(mpsc::Sender<()>);
 
 impl Drop for Held {
@@ -121,7 +121,7 @@ fn a_job_that_panics_costs_no_thread() {
     assert_eq!(said.recv(), Ok(7));
 }
 
-/// A session that gives way from its first byte on.
+/// Admits a session that gives way from its first byte on.
 fn admit_bulk(executor: &Executor, compute: u32) -> Share {
     let share = executor.admit(Budget { compute, prompt_bytes: Some(0), ..Budget::default() });
     share.count_in(1);
@@ -147,7 +147,7 @@ fn jobs_of_those_that_brought_much_hold_up_nobody_else() {
         assert_eq!(said.recv(), Ok(cost));
     }
     assert_eq!(executor.usage().waiting, 800, "the one that is held has the only thread for them");
-    // They are not forgotten either.
+    // The jobs of these sessions still run later.
     drop(held);
     let (done, finished) = mpsc::channel();
     hogs[3].submit(Cost::Heavy, move || done.send(()).unwrap()).unwrap();
@@ -171,7 +171,8 @@ fn a_session_gives_way_once_it_has_brought_more_than_its_budget_says() {
     assert!(!is_behind(&own));
 }
 
-/// The thread that computes for a session: one alone does for all that give way, or do not.
+/// Returns the thread that computes for a session. All sessions that give way share one thread, and all others
+/// another.
 fn thread_of(share: &Share) -> std::thread::ThreadId {
     let (say, said) = mpsc::channel();
     share.submit(Cost::Heavy, move || say.send(std::thread::current().id()).unwrap()).unwrap();

@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(found(&sources, Follow::Never, dir.path()), Err(()));
         let other = tempfile::tempdir().unwrap();
         assert_eq!(found(&sources, Follow::Never, other.path()), Ok(None));
-        // A link is copied as one, unless it is followed or stands for what is in it.
+        // A symlink is copied as a symlink, unless links are followed or the path ends with a slash.
         let link = [dir.path().join("link")];
         std::os::unix::fs::symlink(".", &link[0]).unwrap();
         assert_eq!(found(&link, Follow::Never, &backup), Ok(None));

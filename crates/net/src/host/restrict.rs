@@ -498,7 +498,7 @@ mod tests {
     const CHILD: &str = "DELTIC_TEST_RESTRICT";
     const NAME: &str = "host::restrict::tests::behind_the_first_wall_the_kernel_opens_nothing_else";
 
-    /// A process keeps to a directory for good, so it is another one.
+    /// The restriction of a process is permanent, so the test runs in another process.
     #[test]
     fn behind_the_first_wall_the_kernel_opens_nothing_else() {
         if let Some(world) = std::env::var_os(CHILD) {
@@ -544,7 +544,7 @@ mod tests {
         assert!(fs::read_dir(world.join("out")).is_err());
         assert!(fs::write(cache.join("new"), "x").is_ok());
         assert!(Command::new("/bin/true").status().is_err());
-        // A thread that starts later is behind it as well.
+        // A thread that starts later is restricted too.
         let out = world.join("out/file");
         assert!(std::thread::spawn(move || fs::read(out).is_err()).join().unwrap());
     }

@@ -72,7 +72,7 @@ mod tests {
 
     const CHILD: &str = "DELTIC_TEST_CALLS";
 
-    /// It is for good, so it is another process.
+    /// The filter of a process is permanent, so the test runs in another process.
     #[test]
     fn behind_the_wall_no_program_starts_in_any_thread() {
         if std::env::var_os(CHILD).is_some() {

@@ -1,4 +1,4 @@
-//! Sessions over a connection that damages one byte: none ends well with another tree than was sent.
+//! Tests of sessions over a connection that damages one byte: no session ends well with a tree other than the source.
 #![expect(clippy::disallowed_methods, reason = "makes and looks at what is synced")]
 
 use std::collections::BTreeMap;
@@ -15,23 +15,24 @@ use crate::config::SessionConfig;
 use crate::plan::{Plan, Sources};
 use crate::session::{Session, dial};
 
-/// How long a session may take: one that waits for the rest of a frame whose length was damaged waits for ever.
+/// Longest time for a session. A session that waits for the rest of a frame with a damaged length would wait for
+/// ever.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The same where nothing is damaged: it ends, but a busy machine may need some time.
+/// Longest time for a session over an undamaged connection, enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-/// Bytes from one that is damaged to the next: all of them would take minutes.
+/// Distance between the damaged bytes of two tries, since trying all bytes would take minutes.
 const STEP: usize = 7;
 
-/// Which end dials, and which way the byte goes that is damaged.
+/// The end that dials, and the direction of the damaged byte.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     pulls: bool,
-    /// From the end that dials.
+    /// True if the byte is sent by the dialling end.
     up: bool,
 }
 
-/// The files and links below `root`: what they hold, and when files were modified. A session that was cut off may
-/// still be at work: what vanishes meanwhile is left out.
+/// Returns the files and symlinks below `root`: contents and modification times. Entries that vanish meanwhile are
+/// left out, because a session that was cut off may still be at work.
 fn tree(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<std::time::SystemTime>)> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
@@ -54,7 +55,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<std::time::SystemTime
     found
 }
 
-/// A source, and what is there of it already.
+/// Makes a source, and a destination with an older state of it.
 fn make(source: &Path, destination: &Path) {
     let log: Vec<u8> = (0..400_u32).map(|n| (n * n % 251) as u8).collect();
     for (name, bytes) in [("log", &log[..]), ("a name", b"content"), ("sub/file", b"other")] {
@@ -80,7 +81,7 @@ fn plan(way: Way, source: &Path, destination: &Path) -> Plan {
     Plan::plain(sources, destination.to_owned(), options)
 }
 
-/// Passes on what comes from one end, the byte `at` changed, and counts it.
+/// Passes on and counts the bytes of one end, with the byte `at` changed.
 async fn relay(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -99,7 +100,7 @@ async fn relay(
     to.shutdown().await.ok();
 }
 
-/// Holds a session; whether it ended well, and how many bytes went this way.
+/// Holds a session. Returns true if the session ended well, and the number of bytes in the tested direction.
 fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (bool, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("it starts");

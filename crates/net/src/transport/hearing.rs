@@ -260,14 +260,14 @@ mod tests {
     use crate::config::SessionConfig;
     use deltic_protocol::hello::Alive;
 
-    /// Lets the other tasks go as far as they can.
+    /// Lets the other tasks run as far as they can.
     async fn rest() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// It is not the other end that is silent then.
+    /// While frames wait to be taken, the other end does not count as silent.
     #[tokio::test]
     async fn who_does_not_take_what_has_come_is_behind() {
         let flow = Flow::new(&SessionConfig::default());
@@ -285,7 +285,7 @@ mod tests {
         assert!(!flow.counters.is_behind());
     }
 
-    /// The frames of a stream that arrives in these pieces, up to why no more come.
+    /// Returns the frames of a stream that arrives in these pieces, and the reason for its end.
     async fn heard(pieces: Vec<Vec<u8>>) -> (Vec<(u8, Vec<u8>)>, ReadEnd) {
         let (to, from) = mpsc::channel(pieces.len().max(1));
         pieces.into_iter().for_each(|piece| to.try_send(piece).expect("room for all"));
@@ -318,7 +318,7 @@ mod tests {
             let (got, end) = heard(vec![one.to_vec(), other.to_vec()]).await;
             assert_eq!(got, frames, "{cut}");
             assert!(matches!(end, ReadEnd::Closed), "{end:?}");
-            // What is whole is heard before the end of what is not.
+            // Complete frames are returned before the error for an incomplete frame.
             let (got, end) = heard(vec![one.to_vec()]).await;
             assert!(frames.starts_with(&got), "{cut}");
             let is_between = frames.iter().scan(0, |at, (_, p)| {

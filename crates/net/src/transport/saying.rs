@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(signs().await, 100);
         flow.counters.set_works(false);
         assert!(signs().await <= 1, "one may have been on its way");
-        // Something came: that is said once.
+        // A frame has arrived, so one sign of life answers it.
         flow.counters.note(9);
         assert_eq!(signs().await, 1);
         flow.counters.note(Alive::KIND);

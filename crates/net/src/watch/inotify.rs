@@ -364,8 +364,8 @@ mod tests {
         RelPath::parse(text.as_bytes()).unwrap()
     }
 
-    /// The kernel knows one watch of a directory: asked by another way, it would say the same number, and the directory
-    /// would not be watched under its own name any more.
+    /// The kernel has one watch for each directory. Watched by another path, the directory would get the same number,
+    /// and would no longer be watched under its own name.
     #[test]
     fn a_symlink_in_the_way_takes_no_watch_away() {
         let dir = tempfile::tempdir().unwrap();

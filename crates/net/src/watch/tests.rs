@@ -1,7 +1,8 @@
-//! The law: whatever happens, in whatever order it is heard of, once rounds go well both trees are equal.
+//! Tests of the guarantee: whatever happens, in whatever order events arrive, both trees are equal once rounds
+//! succeed.
 //!
-//! The ground is a model of a tree whose directories are watched as Linux watches them: by what they are, not by what
-//! they are called; with a queue that may be too short, and perhaps too few watches.
+//! The ground is a model of a tree with watches as on Linux: watches belong to directories and not to paths. Its
+//! queue may be too short, and its watches may be too few.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -27,13 +28,13 @@ type Inode = usize;
 
 #[derive(Clone, Debug)]
 struct Node {
-    /// Names, if it is a directory.
+    /// The entries of a directory; `None` for a file.
     names: Option<BTreeMap<Name, Inode>>,
-    /// Grows with each change of the content, the names or the attributes.
+    /// Grows with each change of the content, the entries or the attributes.
     version: u64,
 }
 
-/// The source.
+/// A model of the source.
 struct World {
     nodes: HashMap<Inode, Node>,
     next: Inode,
@@ -42,11 +43,11 @@ struct World {
     most_watches: usize,
     queue: VecDeque<Event>,
     longest: usize,
-    /// True if files get more names.
+    /// True if files may get several hard links.
     links: bool,
 }
 
-/// What stands under each name: whether it is a directory, and its version.
+/// Each path, with its version, and true for directories.
 type Picture = BTreeMap<RelPath, (bool, u64)>;
 
 const ROOT: Inode = 0;
@@ -140,7 +141,8 @@ impl World {
         self.all().iter().filter(|(_, other)| *other == inode).count()
     }
 
-    /// True if a name can go: one that was written through a moment before takes with it what would tell of the others.
+    /// True if a name may be removed. Removing a hard link soon after a write through it would remove the only hint
+    /// at the other links.
     fn lets_go(&self) -> bool {
         !self.links || self.queue.is_empty()
     }
@@ -155,7 +157,7 @@ impl World {
         inode
     }
 
-    /// Something happens.
+    /// Makes a random change.
     fn happen(&mut self, dice: &mut Dice) {
         let all = self.all();
         let dirs: Vec<_> = all.iter().filter(|(_, inode)| self.is_dir(*inode)).collect();
@@ -165,7 +167,7 @@ impl World {
         match (dice.below(8), there) {
             (0..3, None) if at.components().count() < 5 => {
                 let made = self.make(dir, &name, dice.below(2) == 0);
-                // As `mkdir -p` does, before anybody hears of it.
+                // As `mkdir -p` does, before the event of the first directory is handled.
                 if self.is_dir(made) && dice.below(2) == 0 {
                     self.make(made, &name, dice.below(3) > 0);
                 }
@@ -197,7 +199,7 @@ impl World {
                 }
                 self.take(dir, &name);
                 self.add(into, &new, inode);
-                // A file that is moved over another replaces it without a word.
+                // A file that is replaced by a rename causes no event.
                 if let Some(target) = target.filter(|target| self.names_of(*target) == 0) {
                     self.nodes.remove(&target);
                 }
@@ -247,7 +249,7 @@ impl Ground for World {
     }
 }
 
-/// One thing that a round compares.
+/// An argument of a round.
 enum Item {
     All,
     Dir(RelPath),
@@ -261,7 +263,7 @@ fn items(dirt: &Dirt) -> Vec<Item> {
     dirt.dirs().cloned().map(Item::Dir).chain(dirt.names().map(Item::Name)).collect()
 }
 
-/// Brings one thing over, with the directories on the way, as a sync of that argument does.
+/// Syncs an argument, with the directories above it, as a round does.
 fn bring(world: &World, item: &Item, there: &mut Picture) {
     let here = world.picture();
     let (path, contents) = match item {
@@ -302,7 +304,7 @@ fn bring(world: &World, item: &Item, there: &mut Picture) {
 
 const PACE: Pace = Pace { delay: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
-/// A source that is watched, and its destination.
+/// A watched source, and its destination.
 struct Sync {
     world: World,
     watches: Watches,
@@ -326,12 +328,12 @@ impl Sync {
         self.batch.set_blind(self.now, self.watches.is_short);
     }
 
-    /// A round, if one is due, while other things happen.
+    /// Runs a round, if one is due, with changes meanwhile.
     fn round(&mut self, dice: &mut Dice) {
         let Some(dirt) = self.batch.take(self.now) else { return };
         let ends = dice.below(4);
         for item in items(&dirt) {
-            // What fails may have done something before.
+            // An argument that fails may have been synced in part.
             if ends < 2 || dice.below(2) == 0 {
                 bring(&self.world, &item, &mut self.there);
             }
@@ -353,7 +355,7 @@ impl Sync {
         }
     }
 
-    /// Nothing happens any more, and rounds go well.
+    /// Handles all events and runs rounds that succeed, without further changes.
     fn settle(&mut self) {
         while !self.world.queue.is_empty() {
             self.hear();
@@ -364,7 +366,7 @@ impl Sync {
             let dirt = self.batch.take(self.now).expect("it is due");
             items(&dirt).iter().for_each(|item| bring(&self.world, item, &mut self.there));
             rounds += 1;
-            // Who is blind never rests.
+            // With too few watches, full comparisons never end.
             if self.watches.is_short && rounds > 1 {
                 break;
             }
@@ -411,7 +413,7 @@ fn what_is_written_through_a_name_that_is_not_watched_yet_is_found_under_the_oth
     let mut sync = Sync::new(world);
     sync.watches.look_again(&mut sync.world);
     sync.settle();
-    // The directory has left its name, and nobody has heard of it, when the file changes.
+    // The directory was renamed, and the event is not handled yet, when the file changes.
     sync.world.take(ROOT, &name("a"));
     sync.world.add(ROOT, &name("d"), dir);
     sync.world.nodes.get_mut(&file).unwrap().version += 1;
@@ -460,7 +462,7 @@ fn what_failed_is_tried_again_later_and_later_with_what_came_meanwhile() {
     batch.failed(now + secs(1), dirt, Fault::Names);
     let dirt = batch.take(now + secs(2)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a"), path("b")]);
-    // What a limit held back makes no round, and goes with the next.
+    // Held-back deletions cause no round, and go with the next one.
     batch.held_back(dirt);
     assert_eq!((batch.due(), batch.is_clean()), (None, false));
     batch.note(now + secs(9), Change::Name(path("c")));
@@ -485,10 +487,10 @@ fn a_name_that_keeps_failing_puts_nothing_else_off() {
     assert_eq!(batch.due(), Some(now + secs(1)));
     let dirt = batch.take(now + secs(1)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a")]);
-    // What fails as well waits with the others, and does not put them off.
+    // Another failing name waits with the first, and does not delay it.
     batch.failed(now + secs(2), dirt, Fault::Names);
     assert_eq!(batch.due(), Some(again));
-    // Whoever compares everything tries them all, and what is well then is not tried again.
+    // A full comparison tries all failed names, which are then not tried again.
     batch.note(now, Change::All);
     assert!(batch.take(now + secs(3)).is_some_and(|dirt| dirt.is_all()));
     assert_eq!((batch.due(), batch.is_clean()), (None, true));
@@ -529,7 +531,7 @@ fn many_names_are_told_as_their_directory_and_very_many_as_everything() {
     assert_eq!((dirt.len(), dirt.is_clean()), (0, false));
 }
 
-/// A round that compares a part of what is held back would count a part of what goes.
+/// A round that compared only a part of the held-back deletions would count only a part of the deletions.
 #[test]
 fn what_is_held_back_and_not_known_goes_into_each_round() {
     let ms = Duration::from_millis;
@@ -547,14 +549,14 @@ fn what_is_held_back_and_not_known_goes_into_each_round() {
     let (dirt, state) = held(256, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
     assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 256));
-    // More of one directory: all that is in it waits.
+    // One more name of the same directory: the whole directory is held back.
     let (dirt, state) = held(257, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
     assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 1));
-    // A tree that is removed name by name, and then itself.
+    // A tree that is removed name by name, and then the directory itself.
     let (_, state) = held(1300, Some(Change::Gone(path("d"))));
     assert_eq!(state.held.unwrap().dirt.names_gone().collect::<Vec<_>>(), [&path("d")]);
-    // The same, where a round fell in between.
+    // A tree that is removed name by name, with a round in between, and then the directory itself.
     let (_, mut state) = held(1300, None);
     state.note(ms(30_000), Change::Gone(path("d/another")));
     assert!(state.held.is_none());

@@ -23,7 +23,7 @@ const FEW_SHARE: u64 = 1024;
 const OLD_SHARE: u64 = 16;
 /// Most ranges that a note may list as different from the table.
 const MAX_OTHERS: usize = 1 << 14;
-/// Bytes of a file whose sums are requested at once. SHA-256 sums of a window take eight megabytes.
+/// Bytes of a file for which sums are requested at once; SHA-256 sums of a window take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
 
 /// Most bytes of memory for the tables of all sessions of this process together: room for two of the longest files

@@ -361,12 +361,12 @@ mod tests {
 
     use crate::worker::kept::Kept;
 
-    /// The digests of a session with facts in `dir`, as far as `options` let them count.
+    /// Returns the digests of a session with facts in `dir`, if `options` allow their use.
     fn digests_in(dir: &Path, options: &Options) -> Digests {
         Kept::new(Arc::new(LocalFacts::in_dir(dir.join("deltic"))), options, None).digests
     }
 
-    /// Asks the same of a tree in two runs.
+    /// Takes the digests of a tree in two runs. Returns the number of cache files.
     fn twice(cached: bool) -> usize {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let bytes = vec![7; 3 << 20];
@@ -385,7 +385,7 @@ mod tests {
         fs::read_dir(cache.path()).unwrap().count()
     }
 
-    /// A directory of known files.
+    /// A listing is known only if all digests of its files are.
     #[test]
     fn a_listing_is_known_if_all_files_are() {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -413,8 +413,8 @@ mod tests {
         assert_eq!(known(), None, "it changed");
     }
 
-    /// A receiver gives it names: links to alternates of the same inode. Only a second reading shows that it is at
-    /// rest.
+    /// The file gets another hard link, as from a receiver's `--link-dest`. Only a second reading shows that the
+    /// content is unchanged.
     #[test]
     fn a_file_that_gets_names_meanwhile_has_the_digest_that_it_reads_twice() {
         let dir = tempfile::tempdir().unwrap();

@@ -179,7 +179,7 @@ mod tests {
     use deltic_protocol::report::TroubleKind;
     use deltic_protocol::{Hello, negotiate};
 
-    /// A receiver below `/srv`.
+    /// A worker for a receiver below `/srv`.
     struct Below(Option<Terms>);
 
     impl Worker<Receiver> for Below {

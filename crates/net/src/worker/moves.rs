@@ -97,7 +97,7 @@ mod tests {
         Timestamp { secs, nanos: 0 }
     }
 
-    /// A store of files of these lengths in bytes and times.
+    /// Returns a store with files of these lengths in bytes and times.
     fn store(files: &[(&str, u64, i64)]) -> MemoryStore {
         let store = MemoryStore::default();
         for (name, len, secs) in files {
@@ -144,7 +144,7 @@ mod tests {
         assert_found(&files, ("n/v", 30_000, 9), None);
         let one = [("c/z", 2 << 20, 3)];
         assert_found(&one, ("n/v", 2 << 20, 9), Some(("c/z", Kinship::Kin)));
-        // Of such lengths there is no edit.
+        // Lengths that differ this much are no edit of each other, and short files are not indexed.
         assert_found(&one, ("n/z", 5 << 20, 9), None);
         assert_found(&[("a/x", 16 << 10, 1)], ("n/x", 16 << 10, 1), None);
     }

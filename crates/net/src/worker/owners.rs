@@ -264,7 +264,7 @@ mod tests {
         NameLine { id, name: name.as_bytes().into() }
     }
 
-    /// Here `a` is 10 and `b` 20.
+    /// Returns a map on a machine where `a` is 10 and `b` is 20.
     fn map(rules: &str) -> Map {
         let find = |name: &str| match name {
             "a" => Some(10),
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(map.back(7, &told), Some(7));
         // The sender's 1 becomes 10.
         assert_eq!(map.back(1, &told), None);
-        // Any of several will do: where it is another that an entry there is of, tallies differ.
+        // Any of several numbers is right; if an entry has another of them, the directory digests differ.
         assert_eq!(map.back(20, &[line(20, "d"), line(10, "b")]), Some(20));
     }
 

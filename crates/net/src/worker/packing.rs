@@ -59,14 +59,15 @@ mod tests {
 
     use super::*;
 
-    /// Payloads in which one at least is tried.
+    /// Number of payloads of which at least one is tried.
     const MANY: usize = 32;
 
     fn link(bits_per_second: u64) -> Option<LinkModel> {
         Some(LinkModel { bits_per_second, round_trip: Duration::ZERO })
     }
 
-    /// A link that takes a second for a kilobyte, and one that takes no time at all: whatever machine this is.
+    /// Uses a link that takes a second for a kilobyte and a link that takes no time, so the speed of the machine does
+    /// not matter.
     #[test]
     fn text_is_compressed_for_a_slow_link_alone() {
         let (text, noise) = (b"new from old, ".repeat(2000), noise());

@@ -47,7 +47,7 @@ fn verity_of(file: &impl Snapshot, buffers: &Buffers) -> Result<[u8; 32], StoreE
     Ok(verity.finish())
 }
 
-/// A file whose block sums are computed.
+/// A file, and the kind of block sums to compute.
 struct Taking<'a, S> {
     file: &'a S,
     kind: SumKind,
@@ -150,11 +150,11 @@ mod tests {
 
     use super::*;
 
-    /// A file of which a store keeps what it is to keep.
+    /// A file in a store that keeps sums of some blocks.
     struct Bytes {
         bytes: Vec<u8>,
         meta: Meta,
-        /// Blocks of which it keeps the sum, or knows that they are zeros.
+        /// True for blocks with a stored sum, or known to be zeros.
         keeps: fn(u64) -> bool,
         read: AtomicU64,
     }
@@ -207,7 +207,7 @@ mod tests {
 
     const XXH64: TrustedSums = TrustedSums::Blocks { kind: SumKind::Xxh64, block_bytes: 4096 };
 
-    /// They go over the wire.
+    /// Names of contents are sent to the other end, so they must not change.
     #[test]
     fn names_stay_what_they_are() {
         let file = Bytes::new(bytes(), |_| false);
@@ -218,7 +218,7 @@ mod tests {
             "cbab3a7f23db3471fddc55ba0f60c8ab9cd7ff948df4243d17dcd44173c9edc6",
             "de745732e3226d47ed8a18481874a7aaec3d4718208dbcdd1679bee987ab37e8",
             "edc2cb344dc400cfc2c6588d4abe931d10c62a453ac5224c6fc3e1cc527b759d",
-            // As `fsverity digest` has it; the others are of other programs' sums.
+            // The result of `fsverity digest`; the others were computed by other programs' sums.
             "c1dde5c750f3074fd7310c81333d758819e805e91e70bc72fb213bfa6cbc8299",
         ];
         assert_eq!(all, expected);

@@ -51,7 +51,7 @@ mod tests {
         RelPath::parse(path.as_bytes()).unwrap()
     }
 
-    /// Entries of these names, whose lengths tell them apart.
+    /// Returns entries with these names, and with different lengths.
     fn entries(names: &[&str]) -> Vec<Entry> {
         let entry = |(len, name): (u64, &&str)| {
             let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);

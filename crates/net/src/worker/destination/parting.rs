@@ -89,7 +89,7 @@ mod tests {
         DeferredDrop::new(Executor::of_process().admit(Budget::default()))
     }
 
-    /// Goes when it is told to.
+    /// A value whose drop waits for a message.
     struct Old(mpsc::Receiver<()>);
 
     impl Drop for Old {
@@ -112,7 +112,7 @@ mod tests {
         let done = deferred.with_room(|| {
             tries.set(tries.get() + 1);
             if tries.get() == 1 {
-                // It goes behind our back, after we have found no room.
+                // The other value is dropped after this work found no room.
                 tell.send(()).unwrap();
                 return Err(full());
             }

@@ -80,7 +80,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(rebuild)
     }
 
-    /// Copies ranges whose blocks can be shared. Other ranges are queued, with the place where they will be read.
+    /// Copies ranges with shareable blocks. Other ranges are queued, with the place where their bytes will be read.
     pub(super) fn copy(
         &self,
         (slot, growing): Site<'_, S>,
