@@ -23,7 +23,7 @@ pub(crate) fn meet(runtime: &Runtime) {
 pub(crate) fn files_at_once(budget: &Budget) -> Option<usize> {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
     let at_once = |handles: usize| handles.saturating_sub(HANDLES_BESIDES) / HANDLES_A_FILE;
-    // A session always syncs at least one file, even if its budget is smaller.
+    // A session always syncs at least one file, even with a smaller budget.
     let own = budget.open_files.map(|handles| at_once(handles).max(1));
     let files = [limit.map(at_once), own].into_iter().flatten().min()?;
     (files < MAX_ACTIVE_FILES).then_some(files)
@@ -31,7 +31,7 @@ pub(crate) fn files_at_once(budget: &Budget) -> Option<usize> {
 
 /// Number of open files that is enough for a session.
 const ENOUGH_FILES: u64 = 4096;
-/// Open files besides those being synced: streams and directories.
+/// Open files for streams and directories.
 const HANDLES_BESIDES: usize = 40;
 /// Most open files for each file being synced: the old version, a similar file, the staged file, and the new version
 /// if the sender is in this process too.

@@ -48,7 +48,7 @@ const SETTLING: Duration = Duration::from_millis(10);
 /// Resources that a program provides to its sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Embedding {
-    /// Threads that do the work; by default those that the process shares.
+    /// Threads that do the work, by default the threads that the process shares.
     pub executor: Executor,
     /// Limits of a session to threads, memory and open files.
     pub budget: Budget,
@@ -399,7 +399,7 @@ async fn serve_as(
     .await
 }
 
-/// Runs a session to its end, or until it is cancelled.
+/// Runs a session until its end or its cancellation.
 pub(crate) async fn held(
     config: &SessionConfig,
     with: &Embedding,

@@ -190,7 +190,7 @@ impl SyncError {
         }
     }
 
-    /// True if the connection or its remote shell ended, for whatever reason.
+    /// True if the connection or its remote shell ended, for any reason.
     pub(crate) const fn is_lost_connection(&self) -> bool {
         matches!(
             self,
@@ -202,7 +202,7 @@ impl SyncError {
         )
     }
 
-    /// Rewords an error of a run whose other end is a task of this process.
+    /// Rewords an error of a run with both ends in this process.
     pub(crate) fn of_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),

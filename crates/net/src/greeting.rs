@@ -25,7 +25,7 @@ use crate::transport::{Arrivals, Counters};
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The end of the session's literals: their sender or their receiver.
+/// The side of a session: sender or receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Sends,

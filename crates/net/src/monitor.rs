@@ -26,9 +26,9 @@ use crate::lock::lock;
 pub enum Stage {
     /// Reading files.
     Read,
-    /// Cutting into chunks and summing them, which is one pass.
+    /// Cutting into chunks and summing the chunks, in one pass.
     Scan,
-    /// Computing sums alone: of received or announced chunks, of old blocks in gaps, of recipes.
+    /// Computing sums alone: of received chunks, of chunks sent as literals, of old blocks in gaps, of recipes.
     Sum,
     /// Searching for blocks at any offset.
     Search,
@@ -45,7 +45,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All stages, in the order of tables.
+    /// All kinds of work, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Scan,

@@ -61,7 +61,7 @@ impl ListedAgain {
     }
 }
 
-/// Moves those `entries` into `listing` whose names belong in this part.
+/// Moves entries with names in this part of a listing from `entries` to `listing`.
 fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
     let has_more = listing.rest.is_some();
     let last = listing.entries.last().map(|last| last.name.clone());

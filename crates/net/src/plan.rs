@@ -212,7 +212,7 @@ impl fmt::Debug for Dial {
     }
 }
 
-/// How the other end is started.
+/// The way to start the other end.
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// The remote shell and its arguments (`-e`). The host and the command are appended, or replace `{host}`,

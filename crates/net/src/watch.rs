@@ -90,9 +90,9 @@ impl Round {
 /// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All changes are at the destination.
+    /// Every change is at the destination.
     Well,
-    /// All changes are at the destination, except deletions that exceed their limit.
+    /// Every change is at the destination, except deletions that exceed their limit.
     HeldBack,
     /// Some names failed.
     Partly,
@@ -110,7 +110,7 @@ pub enum Note {
     /// The system does not allow enough watches for all directories. Everything is compared from time to time
     /// instead.
     TooManyDirs,
-    /// So many names are to be removed. The guard holds the removal back until it is [confirmed](Confirming).
+    /// The guard holds back the removal of this number of names until it is [confirmed](Confirming).
     HeldBack(u64),
 }
 
@@ -198,8 +198,8 @@ impl State {
         }
     }
 
-    /// Notes a change. If a held-back name exists again, or more names near it are gone, its deletion is counted
-    /// again by the next round. Otherwise the protecting rule would keep those names for ever.
+    /// Notes a change. If a held-back name exists again, or the change extends a held-back deletion, the deletion is
+    /// counted again by the next round. Otherwise the protecting rule would keep those names for ever.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
             (Change::Came(path), Some(held)) => held.dirt.is_back(path),
@@ -362,7 +362,7 @@ impl Watch {
         }
     }
 
-    /// Notes how a round ended, and its outcome if it has one.
+    /// Notes the result of a round, and the outcome if there is one.
     pub fn ended(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
         let now = self.shared.now();
         if let Some(Outcome { totals, .. }) = outcome {
@@ -454,7 +454,7 @@ impl Watch {
 
 /// Returns the rule that protects the entry at `path` of the destination.
 fn protects(path: &RelPath) -> Rule {
-    // In a pattern without wildcards, a backslash is an ordinary character.
+    // If a pattern has no wildcards, a backslash is an ordinary character.
     match glob::has_wildcards(path.as_bytes()) {
         true => protects_pattern(escaped(path)),
         false => protects_pattern([b"/", path.as_bytes()].concat()),
@@ -565,7 +565,8 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
         Some(PathBuf::from(OsString::from_vec(bytes)))
     };
     let mut dirs: BTreeSet<_> = dirt.dirs().cloned().collect();
-    // If the content of a root is synced, the root itself is listed: staging new files in it changes its times.
+    // If the content of a root is synced, the root itself is listed, because staging new files in the root changes
+    // the root's times.
     dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
     let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
     let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();

@@ -60,7 +60,7 @@ struct List {
     held: usize,
     /// Metadata of the first link of each hard-linked file.
     firsts: HashMap<u64, Meta>,
-    /// All links of hard-linked files, with the number of the first link.
+    /// The links of hard-linked files, with the number of the first link.
     linked: HashMap<RelPath, u64>,
     intact: Option<bool>,
 }

@@ -29,7 +29,7 @@ pub(super) type SessionId = u64;
 pub(super) struct FairQueue<J> {
     /// Sessions with jobs that may run, in the order of their turns.
     turns: VecDeque<SessionId>,
-    /// All sessions; mostly only one, found without hashing.
+    /// The sessions; mostly there is only one, found without hashing.
     sessions: BTreeMap<SessionId, Session<J>>,
 }
 
@@ -153,8 +153,8 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Moves the session whose turn it is to the front. Sessions without credit are skipped; if no session has
-    /// credit, all get more.
+    /// Moves the next session in turn to the front. Sessions without credit are skipped; if no session has credit,
+    /// all get more.
     fn turn(&mut self) -> Option<SessionId> {
         if self.turns.len() > 1 {
             let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());

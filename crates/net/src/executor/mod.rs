@@ -33,7 +33,7 @@ const COPIERS: usize = 2;
 const FLUSHERS: usize = 16;
 /// Threads that free values which are costly to free.
 const DROPPERS: usize = 2;
-/// Longest wait of a thread for its next job before it ends.
+/// Longest wait of an idle thread before it ends.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Niceness added to threads that give way. If processors are scarce, such a thread gets a tenth of the time of
 /// another thread.
@@ -351,7 +351,7 @@ struct State {
     asked: usize,
 }
 
-/// Threads for one kind of work, and the jobs that wait for them.
+/// Threads for one kind of work, and the jobs in the queue.
 struct ThreadGroup {
     jobs: FairQueue<Job>,
     /// Most threads.
@@ -359,7 +359,7 @@ struct ThreadGroup {
     started: usize,
     /// Threads that sleep.
     idle: usize,
-    /// The group whose threads do this work: another group if the system has no thread for this one.
+    /// The group of threads that does this work: another group if the system has no thread for this one.
     served_by: Cost,
 }
 

@@ -46,7 +46,7 @@ struct Queue<W> {
     bytes_out: usize,
 }
 
-/// Pieces of work of one kind for a thread, and the bytes that they handle.
+/// Pieces of work of one kind for a thread, and the bytes handled by this work.
 struct Bundle<W> {
     cost: Cost,
     bytes: usize,

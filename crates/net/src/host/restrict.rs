@@ -41,7 +41,7 @@ pub struct Restriction {
     pub no_delete: bool,
     /// The directory: a path from the root of the file system, or `/VOLUME`.
     dir: PathBuf,
-    /// True for a volume: its paths begin with its name, and no client has the superuser's rights.
+    /// True for a volume. Its paths begin with its name, and no client has the superuser's rights.
     is_volume: bool,
     /// Directory of the volume to which the session is confined; the root for the whole volume.
     part: RelPath,
@@ -62,7 +62,7 @@ pub fn keep_to_volumes(
     of_its_own: &[PathBuf],
     reads: &[PathBuf],
 ) -> io::Result<Wall> {
-    // Name services load their libraries and files while they still may.
+    // Name services load libraries and files before these become unreadable.
     let _ = User::from_uid(geteuid());
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
@@ -107,7 +107,7 @@ impl Restriction {
         (access, no_delete): (Access, bool),
         cache: Option<&Path>,
     ) -> io::Result<Self> {
-        // Name services load their libraries and files while they still may.
+        // Name services load libraries and files before these become unreadable.
         let _ = User::from_uid(geteuid());
         // Creates the cache if it is missing, because a Landlock rule needs an existing directory.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
@@ -333,7 +333,7 @@ impl Restriction {
         Ok(NamesFrom::File { path, nul })
     }
 
-    /// Resolves a path of the other end below the directory, which is its root and its home.
+    /// Resolves a path of the other end below the directory, which serves as root and home.
     fn inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
         let shown = || printable(path);
         if path.starts_with(b"~") {

@@ -1,4 +1,4 @@
-//! The remote shell: starts it, and explains its exit status.
+//! The remote shell: how to start the shell, and the meaning of its exit status.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

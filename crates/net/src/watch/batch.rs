@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::dirt::{Change, Dirt};
 
-/// How long changes are gathered.
+/// The times for which changes are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Time without a new change after which a round is due.

@@ -25,7 +25,7 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirt {
     all: bool,
-    /// Directories whose entries are compared, without the entries of subdirectories.
+    /// Directories to be compared entry by entry, without the entries of subdirectories.
     dirs: BTreeSet<RelPath>,
     /// Names to be compared, by their directory. Names in the directories of `dirs` are not listed.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
@@ -174,7 +174,7 @@ impl Dirt {
         self.dirs.len() + self.count
     }
 
-    /// Returns the directories whose entries are compared.
+    /// Returns the directories to be compared entry by entry.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &RelPath> {
         self.dirs.iter()
     }

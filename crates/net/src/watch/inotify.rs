@@ -173,7 +173,7 @@ impl Site {
         self.roots().iter().all(|path| path.metadata().is_ok_and(|meta| meta.is_dir()))
     }
 
-    /// Returns the names of rule files, whose changes may change the set of transferred files.
+    /// Returns the names of rule files. A changed rule file may change the set of transferred files.
     fn rule_files(&self) -> HashSet<Vec<u8>> {
         let named = |rule: &Rule| match rule {
             Rule::DirMerge(merge) => {

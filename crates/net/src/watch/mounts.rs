@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 /// The mount points at and below some directories.
 pub(super) struct Mounts {
-    /// The mount table, ready with [`PRI`](rustix::event::PollFlags::PRI) each time it changes; `None` if it cannot
-    /// be opened.
+    /// The mount table, ready with [`PRI`](rustix::event::PollFlags::PRI) after each change; `None` if it cannot be
+    /// opened.
     pub(super) table: Option<File>,
     /// The lines of the table for mount points at or below the directories.
     within: Vec<Vec<u8>>,

@@ -73,7 +73,7 @@ pub(crate) enum Kind {
     Lost,
 }
 
-/// All watches of the sources.
+/// The watches of the sources.
 #[derive(Debug)]
 pub(crate) struct Watches {
     roots: Vec<RelPath>,

@@ -14,7 +14,7 @@ use crate::lock::lock;
 /// Alternate trees (such as `--link-dest`). A tree that could not be opened is `None` and counts as empty.
 pub(crate) struct Alternates<S> {
     trees: Vec<Option<S>>,
-    /// The directory whose candidates were listed last, in the destination and in each alternate.
+    /// The directory listed last, and its candidates in the destination and in each alternate.
     listed: Mutex<Option<(RelPath, Arc<Candidates>)>>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Bases {
     reasons: Option<Reasons>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
-    /// Files whose content already equals the new version, and whose metadata is set next.
+    /// Files with the content of the new version; their metadata is set next.
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
     /// Source of bases that no earlier run noted.
     old_sums: Option<Arc<dyn OldSums>>,

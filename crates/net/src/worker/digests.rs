@@ -155,7 +155,7 @@ impl Digests {
         }
     }
 
-    /// Forgets a file whose sending was broken off.
+    /// Forgets a file that was not sent completely.
     pub(super) fn drop_sending(&self, handle: Handle) {
         lock(&self.sending).remove(&handle);
     }

@@ -42,7 +42,7 @@ impl Accounts {
         is_superuser: || false,
     };
 
-    /// True if a receiver does what only the superuser may do, or stores it as notes.
+    /// True if a receiver sets or notes attributes that only the superuser may set.
     pub(crate) fn are_privileged(self, metadata: &Metadata) -> bool {
         match metadata.powers {
             _ if metadata.writes_notes => true,

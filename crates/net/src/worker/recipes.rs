@@ -44,7 +44,7 @@ impl Recipes {
         recipe.filter(|recipe| recipe.spec == spec)
     }
 
-    /// Keeps the recipe of a version whose chunks are named with `key`.
+    /// Keeps the recipe of a version with chunks named by `key`.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
         let Placed { version, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));

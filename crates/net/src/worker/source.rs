@@ -458,7 +458,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Body { payload, sealed: Sealed { digest, restless } })
     }
 
-    /// Returns the digest of the bytes that were read from a file, if they belong to one version.
+    /// Returns the digest of the bytes read from a file, after a check that the bytes belong to one version.
     fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<Sealed, StoreError> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);

@@ -7,7 +7,7 @@ use deltic_protocol::{receiver, sender};
 
 /// Bytes counted for work without content: paths, metadata, answers.
 const LITTLE: usize = 4 << 10;
-/// Bytes counted for work that shows its size only when it reads.
+/// Bytes counted for work of a size that only reading will show.
 const PORTION: usize = SEGMENT_BYTES as usize;
 /// Bytes counted for opening a file that is sent whole and may be short.
 const SHORT_FILE: usize = 64 << 10;

@@ -226,7 +226,7 @@ impl<S: Store> DestinationWorker<S> {
         if !holds {
             return Err(unproven(&RelPath::root()));
         }
-        // The time since when a version that was only read has its content is unknown, so only bases are confirmed.
+        // The time since when this version has its content is unknown: the version was read and not written.
         if let (Some(old), true) = (old, self.holds_bases() && proof.is_of_base()) {
             self.kept.bases.confirm(path, old, proof.digest());
         }

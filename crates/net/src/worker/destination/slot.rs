@@ -21,7 +21,7 @@ pub(super) struct Slot<S: Store> {
     /// Files of this run, once opened. They follow the files in `old`.
     pub(super) more: [OnceLock<S::Snapshot>; MAX_BORROWED],
     pub(super) in_place: bool,
-    /// The key and the names of chunks, if they are those of another session.
+    /// The key and the names of chunks from another session.
     pub(super) named: Option<(Key, Fingerprinter)>,
     /// Ranges that the journal of an interrupted transfer lists as written.
     pub(super) kept: Vec<Range<u64>>,
@@ -36,8 +36,8 @@ pub(super) struct Slot<S: Store> {
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
     pub(super) new: New,
-    /// `None` if the file resumes another session, or appends to an old version: then not all blocks will be
-    /// complete.
+    /// `None` if the file resumes another session, or appends to an old version, since not all blocks will be
+    /// complete then.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
     /// The digest of the written bytes, if computed during writing.
     pub(super) digest: Option<Mutex<DigestInOrder>>,
@@ -145,7 +145,7 @@ pub(super) struct Sought<'a> {
     pub(super) elsewhere: Elsewhere,
     /// Longest leftover in bytes.
     pub(super) most: u64,
-    /// The version whose interrupted transfer may be resumed.
+    /// The version of an interrupted transfer that may be resumed.
     pub(super) goes_on: Option<Meta>,
     /// The chunker of a recipe that would be usable.
     pub(super) recipe: Option<ChunkerSpec>,

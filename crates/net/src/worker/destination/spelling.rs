@@ -43,7 +43,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Replaces the answer for each path whose name the file system takes for an earlier name by a trouble.
+    /// Refuses each path if the file system takes its name for an earlier name: replaces the answer by a trouble.
     pub(super) fn refuse_alike(
         &self,
         paths: &[RelPath],

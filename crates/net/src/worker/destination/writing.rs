@@ -188,8 +188,8 @@ impl<S: Store> DestinationWorker<S> {
         Ok(mended)
     }
 
-    /// Adds chunks that were sent, whose `bytes` lie end to end. If many bytes are already buffered, the chunks are
-    /// written at once.
+    /// Adds chunks that were sent; the chunks lie end to end in `bytes`. If many bytes are already buffered, the
+    /// chunks are written at once.
     fn put<'a>(
         &self,
         (slot, growing): Site<'_, S>,
