@@ -137,7 +137,7 @@ async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
         return Ok(());
     }
     if arrivals.bytes().len() <= MAGIC.len() {
-        // More bytes help the user to recognise the program that sent them, if they have already arrived.
+        // More bytes help the user to recognise the program that sent the bytes.
         timeout(QUOTE_PATIENCE, arrivals.read()).await.ok();
     }
     let quoted = arrivals.bytes().len().min(QUOTED_BYTES);

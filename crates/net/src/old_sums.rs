@@ -21,7 +21,8 @@ pub trait OldSums: fmt::Debug + Send + Sync {
     /// equal if the sums show that the contents are equal. Returns `None` if both ends must read the content
     /// (docs/decisions/0044).
     ///
-    /// # Errors Errors of the store, if the name is not known. This end must not read the file instead, because the
+    /// # Errors
+    /// Errors of the store, if the name is not known. This end must not read the file instead, because the
     /// other end may have used the name.
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError>;
 }

@@ -20,7 +20,7 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     loop {
         let now = Instant::now();
         let traffic = counters.traffic();
-        // Sent bytes tell nothing of the other end: a pipe accepts them even if the other end does not read.
+        // Sent bytes tell nothing of the other end: a pipe accepts bytes even if the other end does not read.
         if traffic.received != heard || counters.is_busy() {
             (heard, heard_at) = (traffic.received, now);
         }

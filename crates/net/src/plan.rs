@@ -228,7 +228,8 @@ impl Remote {
     /// Returns the words that run `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host command…`, or
     /// the shell's own words with their placeholders replaced.
     ///
-    /// # Errors [`SyncError::Usage`] if the words have no place for a given user, or a place for a missing one.
+    /// # Errors
+    /// [`SyncError::Usage`] if the words have no place for a given user, or a place for a missing one.
     pub fn words(&self, host: &str, command: &[OsString]) -> Result<Vec<OsString>, SyncError> {
         let (user, host) = match host.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),

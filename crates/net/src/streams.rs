@@ -197,7 +197,7 @@ impl Joined {
         let Link { reader, writer, child } = link;
         let writer = Writer::Stream(writer);
         let (batches, writing) = start_writer(writer, &self.flow, Stream::Further, opening);
-        // A receiver sends nothing on a further stream, but keeps it open until the other end closes.
+        // A receiver sends nothing on a further stream, but keeps the stream open until the other end closes.
         let kept = match self.role {
             Role::Sends => {
                 self.tell(News::Outlet(batches));
@@ -440,7 +440,7 @@ mod tests {
         std::thread::spawn(move || {
             (&socket).write_all(&said).unwrap();
             let mut heard = Vec::new();
-            // The door may reset a connection if it closes it with unread bytes.
+            // The door may reset a connection that is closed with unread bytes.
             (&socket).take(JOINED.len() as u64).read_to_end(&mut heard).ok();
             heard
         })

@@ -296,7 +296,8 @@ impl Shared {
 impl Watch {
     /// Begins to watch the sources of `plan`. The first [round](Self::next) is due at once.
     ///
-    /// # Errors [`SyncError::Usage`] or [`SyncError::Options`] if the plan cannot be repeated, or its sources are not
+    /// # Errors
+    /// [`SyncError::Usage`] or [`SyncError::Options`] if the plan cannot be repeated, or its sources are not
     /// on this machine; [`SyncError::NoSource`] if a source is missing; [`SyncError::Watch`] if the system refuses to
     /// watch.
     pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {

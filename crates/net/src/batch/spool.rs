@@ -24,7 +24,8 @@ const LOOK_EVERY_BYTES: usize = 1 << 20;
 /// any length, so copying also ends when the file system of `to` is nearly full: other programs use that file system
 /// too.
 ///
-/// # Errors [`SyncError::Batch`] if the stream is not a whole batch, cannot be read, or does not fit into the file.
+/// # Errors
+/// [`SyncError::Batch`] if the stream is not a whole batch, cannot be read, or does not fit into the file.
 pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
     let tee = Tee { from, to: Arc::clone(to), unseen: LOOK_EVERY_BYTES };
     let read = Held::read_from(tee, Arc::clone(to));

@@ -64,7 +64,8 @@ impl Tap {
 
     /// Ends the batch.
     ///
-    /// # Errors [`SyncError`] if the batch could not be written completely.
+    /// # Errors
+    /// [`SyncError`] if the batch could not be written completely.
     pub(super) fn finish(&self, files: u64) -> Result<(), SyncError> {
         let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
         self.put(&Part::Over { files, digest }.encode());

@@ -198,7 +198,7 @@ impl<J> FairQueue<J> {
 mod tests {
     use super::*;
 
-    /// Runs jobs one at a time, each at its cost. Returns the number of jobs that each session got done.
+    /// Runs jobs one after another. Returns the number of jobs done for each session.
     fn run(queue: &mut FairQueue<i64>, jobs: usize, sessions: usize) -> Vec<usize> {
         let mut done = vec![0; sessions];
         for _ in 0..jobs {

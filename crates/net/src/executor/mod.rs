@@ -245,7 +245,8 @@ impl Share {
 
     /// Queues `job` for a thread. The job is dropped if the session ends before its turn.
     ///
-    /// # Errors The error of the system, if it cannot start a single thread for this work.
+    /// # Errors
+    /// The error of the system, if it cannot start a single thread for this work.
     pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.submit_of(cost, 0, job)
     }

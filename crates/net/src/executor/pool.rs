@@ -105,7 +105,8 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
 
     /// Hands accepted work to the threads, in bundles small enough to spread over all threads.
     ///
-    /// # Errors The error of the system, if it cannot start a single thread for some work.
+    /// # Errors
+    /// The error of the system, if it cannot start a single thread for some work.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         for cost in COSTS {
             let queue = &mut self.queues[cost as usize];

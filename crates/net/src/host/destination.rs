@@ -108,7 +108,8 @@ fn below(root: &Path, dir: &Path) -> Option<RelPath> {
 /// Refuses a `--backup-dir` or `--partial-dir` that is the root itself, by whatever path, since versions would be
 /// lost. Refuses a `--partial-dir` that is one of the local `sources`.
 ///
-/// # Errors [`SyncError::Options`], for such a directory.
+/// # Errors
+/// [`SyncError::Options`], for such a directory.
 pub(crate) fn check_dirs(
     root: &Path,
     sources: &[PathBuf],

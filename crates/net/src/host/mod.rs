@@ -33,9 +33,10 @@ pub(crate) trait Host: Send + Sync {
     /// Returns the local path for an argument of a request.
     fn path(&self, argument: &[u8]) -> PathBuf;
 
-    /// Returns the request with its paths resolved, if it is allowed.
+    /// Returns the request with resolved paths, if the request is allowed.
     ///
-    /// # Errors [`SyncError::Selection`], naming the part that is not allowed.
+    /// # Errors
+    /// [`SyncError::Selection`], naming the part that is not allowed.
     fn admit(&self, request: Request) -> Result<Request, SyncError> {
         Ok(request)
     }

@@ -30,7 +30,8 @@ pub(crate) struct Resolved {
 /// Applies rsync's rules: an existing directory receives the entries. Otherwise a single file is written under the
 /// given name, and other entries go to a new directory of that name.
 ///
-/// # Errors [`SyncError::Selection`] if another kind of entry is in the way, [`SyncError::Files`] if the destination
+/// # Errors
+/// [`SyncError::Selection`] if another kind of entry is in the way, [`SyncError::Files`] if the destination
 /// cannot be made.
 pub(crate) fn resolve(
     path: &Path,
@@ -191,7 +192,8 @@ pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
 
 /// Refuses a destination that is too long for a frame.
 ///
-/// # Errors [`SyncError::Files`], if the path is too long.
+/// # Errors
+/// [`SyncError::Files`], if the path is too long.
 pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     if destination.len() > MAX_PATH_BYTES {
         return Err(unmade(Path::new(destination), "file name too long"));
@@ -223,7 +225,8 @@ impl Inside<'_> {
 /// Finds the source directory that contains the destination: it would be copied into itself. A source symlink that is
 /// not followed is not a directory.
 ///
-/// # Errors [`SyncError::Usage`] if the destination is one of the sources.
+/// # Errors
+/// [`SyncError::Usage`] if the destination is one of the sources.
 pub(crate) fn inside<'a>(
     sources: &'a [PathBuf],
     follow: Follow,

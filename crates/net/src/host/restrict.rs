@@ -56,7 +56,8 @@ pub struct Restriction {
 /// reading only. Call before any other thread is started. A [`Restriction::to_volume`] is for sessions in one of the
 /// volumes.
 ///
-/// # Errors The error of the system, if a volume is not a directory that this process may enter.
+/// # Errors
+/// The error of the system, if a volume is not a directory that this process may enter.
 pub fn keep_to_volumes(
     volumes: &[VolumeDir],
     of_its_own: &[PathBuf],
@@ -101,7 +102,8 @@ impl Restriction {
     /// Confines this process for good to the directory `dir` and to the digests in `cache`. Call before any other
     /// thread is started.
     ///
-    /// # Errors The error of the system, if `dir` is not a directory that this process may enter.
+    /// # Errors
+    /// The error of the system, if `dir` is not a directory that this process may enter.
     pub fn begin(
         dir: &Path,
         (access, no_delete): (Access, bool),
@@ -159,7 +161,8 @@ impl Restriction {
 
     /// Makes the directory at `path` the working directory.
     ///
-    /// # Errors [`SyncError::Selection`] if the directory cannot be used.
+    /// # Errors
+    /// [`SyncError::Selection`] if the directory cannot be used.
     pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
         let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
         self.check("directory", &path)?;

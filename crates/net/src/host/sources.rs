@@ -27,7 +27,8 @@ use crate::host::place::{exists, is_dir, shown};
 
 /// Returns the sources that `paths` name. With `names`, returns these names below the only path.
 ///
-/// # Errors [`SyncError::Selection`] for a path that cannot be a source.
+/// # Errors
+/// [`SyncError::Selection`] for a path that cannot be a source.
 pub(crate) fn open(
     paths: &[OsString],
     names: Option<PackedStrings>,
@@ -57,7 +58,8 @@ pub(crate) fn open(
 
 /// Returns these sources.
 ///
-/// # Errors [`SyncError::Selection`] for a path that cannot be a source, or for too many sources.
+/// # Errors
+/// [`SyncError::Selection`] for a path that cannot be a source, or for too many sources.
 pub(crate) fn of(
     args: impl Iterator<Item = Result<SourceArg, SyncError>>,
     options: &Options,
@@ -71,7 +73,8 @@ pub(crate) fn of(
 
 /// Parses a source argument.
 ///
-/// # Errors [`SyncError::Selection`] if the path cannot be a source; [`SyncError::Usage`] for `..` in a relative
+/// # Errors
+/// [`SyncError::Selection`] if the path cannot be a source; [`SyncError::Usage`] for `..` in a relative
 /// path.
 pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
     let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
@@ -136,7 +139,8 @@ pub struct ListForm {
 
 /// Reads the names of a list, without empty ones.
 ///
-/// # Errors The error of the system if the list cannot be read, or `FileTooLarge` if it is too long
+/// # Errors
+/// The error of the system if the list cannot be read, or `FileTooLarge` if it is too long
 /// for a session.
 pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> {
     let ListForm { nul, commented } = form;

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(signs().await, 100);
         flow.counters.set_works(false);
         assert!(signs().await <= 1, "one may have been on its way");
-        // A frame has arrived, so one sign of life answers it.
+        // A frame has arrived, and is answered by a sign of life.
         flow.counters.note(9);
         assert_eq!(signs().await, 1);
         flow.counters.note(Alive::KIND);

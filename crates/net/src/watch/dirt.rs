@@ -13,7 +13,7 @@ pub(crate) enum Change {
     Name(RelPath),
     /// The entry is new, so that its directory changed too.
     Came(RelPath),
-    /// The directory is new, or any of its entries may have changed; entries of its subdirectories have not.
+    /// The directory is new, or any of its entries may have changed, but not the entries of subdirectories.
     Dir(RelPath),
     /// The entry is gone, with everything below it.
     Gone(RelPath),

@@ -30,7 +30,7 @@ impl Mounts {
         Self { table, within: within(roots) }
     }
 
-    /// True if the mounts differ from those at the last call.
+    /// True if the mounts changed since the last call.
     pub(super) fn differ(&mut self, roots: &[PathBuf]) -> bool {
         let before = std::mem::replace(&mut self.within, within(roots));
         before != self.within

@@ -241,7 +241,7 @@ impl Bases {
         let kept = self.kept(old.meta().len);
         let held = kept.and_then(|kept| kept.base(&old.identity()?));
         let Some(sums) = &self.old_sums else { return held };
-        // Both ends keep their notes in one place, so the sender's note can be checked here.
+        // Both ends keep notes in the same place, so the sender's note can be checked here.
         let is_noted = |base: &Digest| {
             kept.is_some_and(|kept| kept.base_note(BaseNote::Extents, base).is_some())
         };

@@ -178,7 +178,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 other => unreachable!("{other:?} may not join"),
             }
         }
-        // Works that may join are of one kind, so one of both lists is empty.
+        // Works that may join are of the same kind, so one of both lists is empty.
         let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
         let gone = self.store.remove_all(&names).into_iter();
         replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
@@ -258,7 +258,8 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
 impl<S: Store> DestinationWorker<S> {
     /// Starts a worker that changes `store`. Values that are slow to free are dropped on a thread of `share`.
     ///
-    /// # Errors [`SyncError`] if the options name users or groups that do not exist on this machine.
+    /// # Errors
+    /// [`SyncError`] if the options name users or groups that do not exist on this machine.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,

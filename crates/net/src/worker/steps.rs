@@ -36,7 +36,7 @@ pub(super) fn read_one(
     move |spans, into| spans.first().map_or(Ok(0), |span| read_at(span.start, into))
 }
 
-/// Reads a segment with `read_at`, cuts it into chunks and hashes them. Returns `None` if the file is shorter.
+/// Reads a segment with `read_at`, and returns its chunks with fingerprints. Returns `None` if the file is shorter.
 pub(super) fn cut_segment(
     buffers: &Buffers,
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,

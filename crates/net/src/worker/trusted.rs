@@ -22,7 +22,8 @@ use super::steps::asking_pays;
 
 /// Returns the name of a content, made of the sums of its blocks.
 ///
-/// # Errors Errors of the store, if the file changed or a block cannot be read.
+/// # Errors
+/// Errors of the store, if the file changed or a block cannot be read.
 pub(super) fn name_of(
     file: &impl Snapshot,
     by: TrustedSums,

@@ -89,7 +89,7 @@ mod tests {
         DeferredDrop::new(Executor::of_process().admit(Budget::default()))
     }
 
-    /// A value whose drop waits for a message.
+    /// A value that waits for a message when dropped.
     struct Old(mpsc::Receiver<()>);
 
     impl Drop for Old {

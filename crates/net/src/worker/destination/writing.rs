@@ -167,7 +167,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(fingerprints)
     }
 
-    /// Rebuilds gaps, and writes those chunks that match the announced fingerprints.
+    /// Rebuilds gaps, and writes the chunks that match the announced fingerprints.
     pub(super) fn mend(
         &self,
         (slot, growing): Site<'_, S>,
@@ -295,7 +295,7 @@ impl<S: Store> DestinationWorker<S> {
         self.written(growing, (start, bytes), || growing.write_parts(start, bytes, put))
     }
 
-    /// Lets `write` write bytes, and hashes them while they are in the cache.
+    /// Lets `write` write bytes, and hashes the bytes while they are in the cache.
     fn written(
         &self,
         growing: &Growing<S>,
