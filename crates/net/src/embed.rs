@@ -39,7 +39,7 @@ use crate::session::{Session, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 
-/// Longest time between the end of a connection and the signal that caused it and that ends the run too.
+/// Longest delay of a signal behind the end of the connection that the same signal caused.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
 
 /// Pause between two checks that no file is changing in place.

@@ -22,7 +22,7 @@ use crate::{Outcome, SyncError, transport};
 /// Settings of a rehearsal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rehearsal {
-    /// The simulated link between the ends; `None` for no delay.
+    /// The simulated link between the ends; `None` to connect the ends in memory.
     pub link: Option<LinkModel>,
 }
 
@@ -102,7 +102,7 @@ pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncE
         let (to, from) = (child.stdin.take(), child.stdout.take());
         let to = to.expect("standard input is piped");
         let from = from.expect("standard output is piped");
-        // This task is not awaited: a caller that keeps standard input open must not keep a finished command.
+        // This task is not awaited: the run must end with the command, even if standard input stays open.
         tokio::spawn(carry(transport::standard_input(), to, link));
         carry(from, transport::standard_output(), link).await;
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };

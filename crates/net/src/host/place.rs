@@ -92,7 +92,7 @@ fn lacks(dir: &Path) -> String {
     format!("{}: {why}", shortened(&shown))
 }
 
-/// True if `dir` can be created: neither `dir` nor a parent is another kind of entry.
+/// True if `dir` can be created: `dir` does not exist, and each existing parent is a directory.
 fn leads_nowhere(dir: &Path) -> bool {
     !exists(dir) && !is_below_file(dir)
 }

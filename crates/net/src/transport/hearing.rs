@@ -210,8 +210,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Takes the admitted frames without copying them. The bytes after them are copied to another buffer, which are
-    /// mostly few.
+    /// Takes the admitted frames without copying them. The bytes after them, mostly few, are copied to another buffer.
     fn take_admitted(&mut self, flow: &Flow) {
         let len = std::mem::take(&mut self.admitted);
         self.inspected -= len;
