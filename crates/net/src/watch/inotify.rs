@@ -177,7 +177,7 @@ impl Site {
     fn rule_files(&self) -> HashSet<Vec<u8>> {
         let named = |rule: &Rule| match rule {
             Rule::DirMerge(merge) => {
-                // A rule file with slashes in its name lies above the roots, or is found by its last name.
+                // A rule file named with slashes lies above the roots, or is found by the last name.
                 merge.file.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
             }
             Rule::Pattern(_) => None,

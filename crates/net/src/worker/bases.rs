@@ -264,7 +264,7 @@ impl Bases {
         }
     }
 
-    /// Takes the entry of a [confirmed](Self::confirm) file whose times are about to be set.
+    /// Takes the entry of a [confirmed](Self::confirm) file, before the times of the file are set.
     pub(super) fn take_confirmed(&self, path: &RelPath) -> Option<(Version, Digest)> {
         lock(&self.confirmed).remove(path)
     }

@@ -1,5 +1,5 @@
-//! Recipes of large files that arrived in earlier runs: a receiver that has the recipe of a file need not read the file to
-//! cut it into chunks (docs/decisions/0023).
+//! Recipes of large files that arrived in earlier runs. A receiver with the recipe of a file cuts the file into
+//! chunks without reading it (docs/decisions/0023).
 
 use std::sync::Arc;
 

@@ -140,7 +140,7 @@ fn sum_of(kind: SumKind, block: &[u8]) -> Vec<u8> {
 
 const CONTEXT: &str = "deltic 2026-11-26 contents by sums of their blocks";
 const READ_BYTES: u64 = 1 << 20;
-/// Bytes of a file whose sums are requested at once. SHA-256 sums of a window take eight megabytes.
+/// Bytes of a file for which sums are requested at once; SHA-256 sums of a window take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
