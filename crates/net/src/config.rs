@@ -73,7 +73,7 @@ pub(crate) struct SessionConfig {
     pub(crate) under_way: UnderWay,
     /// The remote shell, which is ended if the run fails.
     pub(crate) shell: Shell,
-    /// The destination, if it lies inside a source.
+    /// The destination, if inside a source.
     pub(crate) inside: Option<PathBuf>,
     /// The destination, if both ends are on this machine.
     pub(crate) beside: Option<PathBuf>,

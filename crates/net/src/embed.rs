@@ -343,7 +343,7 @@ pub(crate) async fn serve(ends: Ends, config: SessionConfig) -> Result<(), SyncE
     Session::new(ends, config).serve(&mut |_| ()).await
 }
 
-/// Serves the request of the other end of `transport`, if `limits` allow it.
+/// Serves the request of the other end of `transport`, if `limits` allow that.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the other end has been told.

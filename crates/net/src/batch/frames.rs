@@ -89,7 +89,7 @@ impl Frames<At> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Returns the frames of a batch after its magic. The frames are hashed while they are read.
+    /// Returns the frames of a batch after the magic. The frames are hashed while they are read.
     pub(super) fn summed(from: R) -> Self {
         let mut sum = blake3::Hasher::new();
         sum.update(&MAGIC);

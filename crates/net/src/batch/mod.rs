@@ -23,7 +23,7 @@ pub use spool::spool_batch;
 pub(crate) use tap::Tap;
 pub(crate) use writing::write;
 
-/// Most steps of a content, which bounds the memory for it.
+/// Most steps of a content; bounds the memory for the steps.
 const MAX_STEPS: usize = 1 << 24;
 /// Largest number of frames of a list that add nothing to the list.
 const MAX_IDLE: usize = 16;

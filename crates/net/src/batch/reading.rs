@@ -39,7 +39,7 @@ pub(super) struct Held {
     contents: HashMap<RelPath, u64>,
     /// Offsets of the contents of hard-linked files, by the number of the first link. Any link may be requested.
     of_linked: HashMap<u64, u64>,
-    /// The present destination, and the new name there of the only entry, if there is one.
+    /// The present destination, and the new name of the only entry there, if given.
     there: Option<(Standing, Option<Name>)>,
 }
 

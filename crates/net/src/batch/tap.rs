@@ -20,7 +20,7 @@ use crate::worker::source::SourceWorker;
 pub(crate) struct Tap {
     to: Mutex<Writing>,
     pub(super) single: OnceLock<Option<Name>>,
-    /// The worker that reads the sources, if they are local.
+    /// The worker that reads local sources.
     pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
 }
 

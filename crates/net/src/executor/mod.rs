@@ -231,7 +231,7 @@ impl Share {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of pieces of work under way, and the bytes that they hold.
+    /// Returns the number of pieces of work under way, and the bytes of this work.
     #[must_use]
     pub fn under_way(&self) -> (usize, usize) {
         (self.0.work.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))

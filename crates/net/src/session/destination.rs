@@ -15,7 +15,7 @@ pub struct OpenDestination<S> {
     pub rename: Option<Name>,
     /// Number of directories that were made for this session: the root and its missing parents.
     pub made_dirs: u64,
-    /// True if the request named the root with a trailing slash, so that the root is wanted even if it stays empty.
+    /// True if the request named the root with a trailing slash, so that even an empty root is wanted.
     pub root_is_wanted: bool,
     /// The trees of `--compare-dest`, `--copy-dest` or `--link-dest`, in the order of the options; `None` for a tree
     /// that could not be opened.

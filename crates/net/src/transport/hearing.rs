@@ -141,7 +141,7 @@ impl Arrivals {
         &self.bytes
     }
 
-    /// Waits for more bytes, without counting them. Returns their number, 0 at the end of the stream.
+    /// Waits for more bytes, without counting. Returns their number, 0 at the end of the stream.
     pub(crate) async fn read(&mut self) -> std::io::Result<usize> {
         self.reader.read_more(&mut self.bytes).await
     }
@@ -172,7 +172,7 @@ impl Arrivals {
         self.ready.drain(..).map(Ok).collect()
     }
 
-    /// Reads until there are frames that may be taken, and takes them.
+    /// Reads until frames may be taken, and takes these frames.
     async fn fill(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
             let inspected = self.inspect(flow);
@@ -210,7 +210,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Takes the admitted frames without copying them. The bytes after them, mostly few, are copied to another buffer.
+    /// Takes the admitted frames without copies. The bytes after them, mostly few, are copied to another buffer.
     fn take_admitted(&mut self, flow: &Flow) {
         let len = std::mem::take(&mut self.admitted);
         self.inspected -= len;

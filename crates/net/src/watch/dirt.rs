@@ -105,7 +105,7 @@ impl Dirt {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
 
-    /// True if names are gone, and all of them are known.
+    /// True if names are gone, and all gone names are known.
     pub(crate) fn knows_gone(&self) -> bool {
         !self.more_gone && !self.is_gone_empty()
     }

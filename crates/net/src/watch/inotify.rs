@@ -1,4 +1,4 @@
-//! Reads the kernel's events on a separate thread, because events are lost if they are not read in time.
+//! Reads the kernel's events on a separate thread, because unread events are lost.
 //!
 //! A watch belongs to the directory that a path leads to at the moment, and the kernel has one watch for each
 //! directory, by whatever path. So paths below a root are resolved as the store resolves them, without symlinks.
@@ -221,7 +221,7 @@ impl Ground for Kernel {
     }
 }
 
-/// Reads events, and converts them into changes.
+/// Converts events into changes.
 struct Watcher {
     ground: Kernel,
     watches: Watches,
@@ -300,7 +300,7 @@ impl Watcher {
         })
     }
 
-    /// Reads some of the queued events, and returns the changes that they stand for.
+    /// Reads some of the queued events, and returns the resulting changes.
     fn read(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];

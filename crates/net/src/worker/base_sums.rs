@@ -87,7 +87,7 @@ pub(super) struct Deciding {
     pub(super) trusts: bool,
 }
 
-/// A base and the notes about it.
+/// A base with its notes.
 pub(super) struct Base<'a> {
     pub(super) kept: &'a dyn FactStore,
     /// Names the table with the sums of the base.

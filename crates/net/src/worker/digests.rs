@@ -47,7 +47,7 @@ pub(super) struct Digests {
     by_sums: Option<Arc<dyn OldSums>>,
 }
 
-/// Tells if an answer is of use only with all digests, or with any of them.
+/// Tells if an answer needs all digests, or is of use with any.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
@@ -194,7 +194,7 @@ impl Digests {
         self.facts.note_digests(notes);
     }
 
-    /// Returns for each path the digest of its file, or the name that sums give its content. Returns `None` for files
+    /// Returns for each path the digest of its file, or the name that sums give the content. Returns `None` for files
     /// that cannot be read or changed meanwhile.
     pub(super) fn of<T: Tree>(
         &self,
@@ -385,7 +385,7 @@ mod tests {
         fs::read_dir(cache.path()).unwrap().count()
     }
 
-    /// A listing is known only if all digests of its files are.
+    /// A listing is known only if the digests of all files are known.
     #[test]
     fn a_listing_is_known_if_all_files_are() {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -74,7 +74,7 @@ pub(super) fn stored_sums(
     }
 }
 
-/// Returns the stored sums of the searched range, if they can be compared with strong sums and asking the store pays.
+/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums and asking the store pays.
 pub(super) fn searched_sums(
     blocks: &SharedBlocks,
     snapshot: &impl Snapshot,
@@ -120,7 +120,7 @@ pub(super) fn sum_portion(
     })
 }
 
-/// Calls `with` with the next bytes of a file, and tells if they are the last.
+/// Calls `with` with the next bytes of a file, and tells if the file ends there.
 pub(super) fn with_segment<T>(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
@@ -130,7 +130,7 @@ pub(super) fn with_segment<T>(
     with_range(buffers, snapshot, &(start..start + READ_BYTES as u64), with)
 }
 
-/// Calls `with` with the bytes of `range` up to the end of the file, and tells if they are the last.
+/// Calls `with` with the bytes of `range` up to the end of the file, and tells if the file ends there.
 pub(super) fn with_range<T>(
     buffers: &Buffers,
     snapshot: &impl Snapshot,

@@ -142,7 +142,7 @@ impl<S: Store> DestinationWorker<S> {
         *durable && *times && !writing.delay && self.kept.digests.are_kept()
     }
 
-    /// True if bytes are hashed while they are written, because no proof needs a digest of the bytes.
+    /// True if bytes are hashed during writing, because no proof needs a digest of the bytes.
     pub(super) fn hashes_written(&self) -> bool {
         self.keeps_notes && self.keeps_digests()
     }

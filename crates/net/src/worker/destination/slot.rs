@@ -105,7 +105,7 @@ impl<S: Store> Growing<S> {
         self.places(range).all(|place| self.rebuild.has_staged(&place))
     }
 
-    /// Lets `write` write `bytes`, and hashes them while they are in the cache. Bytes that are next in order are
+    /// Lets `write` write `bytes`, and hashes the bytes while these are in the cache. Bytes that are next in order are
     /// hashed before they are written. So writing threads do not wait for each other, and few overtake another.
     pub(super) fn write_hashed(
         &self,
