@@ -74,7 +74,8 @@ pub(super) fn stored_sums(
     }
 }
 
-/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums and asking the store pays.
+/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums and asking the
+/// store pays.
 pub(super) fn searched_sums(
     blocks: &SharedBlocks,
     snapshot: &impl Snapshot,
