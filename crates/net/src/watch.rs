@@ -107,8 +107,7 @@ pub enum Note {
     SourceGone,
     /// The missing source is back.
     SourceBack,
-    /// The system does not allow enough watches for all directories. Everything is compared from time to time
-    /// instead.
+    /// The system allows too few watches for all directories: everything is compared from time to time.
     TooManyDirs,
     /// The guard holds back the removal of this number of names until it is [confirmed](Confirming).
     HeldBack(u64),
@@ -242,8 +241,7 @@ impl State {
 pub struct Confirming(Shared);
 
 impl Confirming {
-    /// Allows the deletions that are held back. Returns the number of names when they were counted; no more names are
-    /// removed.
+    /// Allows the deletions that are held back. Returns how many names were counted: no more are removed.
     #[must_use]
     pub fn confirm(&self) -> u64 {
         let names = self.0.with(State::confirm);
@@ -335,8 +333,7 @@ impl Watch {
         Ok(Self { plan, roots, shared, runtime, ending, end, rounds, names, _stop })
     }
 
-    /// Waits for the next round. Returns `None` when the user or the time limit ends the watch. `tell` receives
-    /// messages meanwhile.
+    /// Waits for the next round and tells messages. Returns `None` when the user or the time limit ends the watch.
     pub fn next(&mut self, tell: &mut dyn FnMut(&Note)) -> Option<Round> {
         loop {
             let notes = self.shared.with(|state| std::mem::take(&mut state.notes));

@@ -42,8 +42,7 @@ pub struct LocalRebuild {
     room: Room,
     /// Content of the staged file before the first write.
     under: Under,
-    /// Serializes writes: the kernel lets one thread write to a file at a time, and waiting threads would waste
-    /// processor time.
+    /// Serializes writes: the kernel lets one thread write to a file at a time, and others would spin.
     turn: Mutex<()>,
     /// The existing file, if the new version is written into that file (`--inplace`).
     changing: Option<Changing>,
@@ -249,8 +248,7 @@ impl LocalRebuild {
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 
-    /// Starts write-back of written bytes, each time that enough have gathered. The errors are those of the last
-    /// flush.
+    /// Starts write-back of written bytes, each time that enough have gathered. Errors come from the last flush.
     fn write_back(&self, written: u64) -> Result<(), StoreError> {
         let by_range = self.store.touched.system().writes_back_by_range();
         let step = if by_range { WRITE_BACK_BYTES } else { FLUSH_EVERY_BYTES };

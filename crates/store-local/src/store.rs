@@ -189,8 +189,7 @@ impl LocalStore {
         })))
     }
 
-    /// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old
-    /// versions.
+    /// Removes the file at `path`, if the file has this version, and keeps an old version if the store does.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if another entry is there by now.
@@ -318,8 +317,7 @@ impl LocalStore {
         }
     }
 
-    /// True if all `paths` are in one empty directory that this run created. Checked only for several paths, as in a
-    /// first copy.
+    /// True if all `paths` are in one empty directory that this run created. Never true for a single path.
     fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
