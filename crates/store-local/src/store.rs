@@ -317,7 +317,7 @@ impl LocalStore {
         }
     }
 
-    /// True if all `paths` are in one empty directory that this run created. Never true for a single path.
+    /// True if all `paths`, at least [`WORTH_LISTING`], are in one empty directory that this run created.
     fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
