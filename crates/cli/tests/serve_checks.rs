@@ -409,8 +409,8 @@ fn a_bucket_whose_names_lead_elsewhere_puts_nothing_outside_the_destination() {
 
 /// The types that hold a secret in whole, and the files that define them.
 const SECRETS: &[(&str, &str)] = &[
-    ("pub struct Token(", "serve/src/token.rs"),
-    ("pub struct TokenHash(", "serve/src/token.rs"),
+    ("pub struct Token(", "carrier/src/token.rs"),
+    ("pub struct TokenHash(", "carrier/src/token.rs"),
     ("pub struct Token(", "protocol/src/wire/streams.rs"),
 ];
 

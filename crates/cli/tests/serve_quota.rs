@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use crate::common::disks::exfat;
+use crate::common::disks::exfat_of;
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
 use crate::common::{PATIENCE, World, noise, wait_until};
@@ -225,7 +225,7 @@ fn make_sparse(world: &World, name: &str, len: u64) {
 #[test]
 fn a_disk_without_holes_keeps_its_free_space_from_files_of_holes() {
     let world = World::new();
-    let Some(_disk) = exfat(&world, "photos") else { return };
+    let Some(_disk) = exfat_of(&world, "photos", 64 << 20) else { return };
     let server = Server::set_volume(&world, &format!("free_bytes = {}", 32 << 20), "");
     make_sparse(&world, "a/vm", 40 << 20);
     server.fails(23, "sync -aS a/ URL/photos/", "its disk would have less than");

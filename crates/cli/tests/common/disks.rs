@@ -4,6 +4,9 @@ use std::fs;
 
 use super::{Mounted, Run, World, is_installed, is_root, skip};
 
+/// Bytes of a disk with more room than a server keeps free.
+const IMAGE_BYTES: u64 = 2 << 30;
+
 /// A loop device over a file, gone with this value.
 pub struct LoopDevice<'a> {
     world: &'a World,
@@ -23,10 +26,19 @@ impl Drop for LoopDevice<'_> {
     }
 }
 
-/// Mounts a new exFAT at `at`, or says why the test is skipped.
+/// Mounts a new exFAT at `at` with more room than a server keeps free, or says why the test is skipped.
 pub fn exfat<'a>(world: &'a World, at: &'a str) -> Option<(Mounted<'a>, LoopDevice<'a>)> {
+    exfat_of(world, at, IMAGE_BYTES)
+}
+
+/// Mounts a new exFAT of `bytes` at `at`, or says why the test is skipped.
+pub fn exfat_of<'a>(
+    world: &'a World,
+    at: &'a str,
+    bytes: u64,
+) -> Option<(Mounted<'a>, LoopDevice<'a>)> {
     let without = "exFAT cannot be mounted here (exfat-fuse, exfatprogs, root)";
-    make_image(world);
+    make_image(world, bytes);
     let tools = ["mkfs.exfat", "mount.exfat-fuse", "losetup"];
     let made = is_root()
         && tools.iter().all(|tool| is_installed(tool))
@@ -40,10 +52,10 @@ pub fn exfat<'a>(world: &'a World, at: &'a str) -> Option<(Mounted<'a>, LoopDevi
     Some((mounted, device))
 }
 
-/// Makes the file `image`, with more room than a server keeps free.
-fn make_image(world: &World) {
+/// Makes the file `image`, which is a hole of `bytes`.
+fn make_image(world: &World, bytes: u64) {
     let file = fs::File::create(world.path("image"));
-    file.and_then(|file| file.set_len(2 << 30)).expect("the file of the disk is made");
+    file.and_then(|file| file.set_len(bytes)).expect("the file of the disk is made");
 }
 
 /// Runs a shell script in the directory of `world`, in a User-Mode Linux that has a new FAT at `dst`. Returns what the
@@ -51,7 +63,7 @@ fn make_image(world: &World) {
 ///
 /// The kernel of the machine may have no FAT. User-Mode Linux has, and sees the files of the machine.
 pub fn on_fat(world: &World, script: &str) -> Option<String> {
-    make_image(world);
+    make_image(world, IMAGE_BYTES);
     world.mkdir("dst");
     world.write("script", script);
     world.write("init", INIT.replace("WORLD", &world.path("").display().to_string()));

@@ -172,6 +172,7 @@ impl TokenFile {
     /// If the file cannot be read or replaced.
     pub fn add(&self, grant: Grant) -> io::Result<Token> {
         let token = new_token();
+        let _held = self.hold()?;
         let mut grants = self.read()?;
         grants.insert(token.hash().to_string(), grant);
         self.write(&grants)?;
