@@ -162,7 +162,7 @@ pub async fn sync_over(
 }
 
 /// Pulls the plan's sources from the other end of `transport` into the destination that `open` opens for the plan's
-/// destination. Reads nothing from the local disk.
+/// destination. Opens no local tree: only facts are read from the local disk, if the plan names a cache.
 ///
 /// # Errors
 /// [`SyncError`], as [`sync`]; [`SyncError::Usage`] if the plan's sources are not at the other end.

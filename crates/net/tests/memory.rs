@@ -5,7 +5,6 @@
 mod common;
 
 use std::path::Path;
-use std::time::Duration;
 
 use common::{noise, plan, there};
 use deltic_net::embed::{
@@ -102,8 +101,6 @@ async fn a_directory_is_pushed_into_memory_and_its_facts_are_known_in_the_next_s
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
-    // Facts about files that changed just now are not kept.
-    std::thread::sleep(Duration::from_millis(150));
     let (store, near, far) = (MemoryStore::default(), end(), end());
     pushed((dir.path(), contents()), (&near, &far), store.clone()).await;
     assert_filled(&store);

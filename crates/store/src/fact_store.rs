@@ -17,9 +17,9 @@ pub use memory::MemoryFacts;
 
 /// Keeps facts between runs. The default methods are those of a store that keeps no facts of that kind.
 ///
-/// - No call blocks or waits for another machine. A store whose database can only be awaited (IndexedDB in a browser)
-///   answers from memory; its owner loads the facts about a directory between [`prefetch`](Self::prefetch) and the
-///   queries.
+/// - No call waits for another machine; a call may read or write a local disk. A store whose database can only be
+///   awaited (IndexedDB in a browser) answers from memory; its owner loads the facts about a directory between
+///   [`prefetch`](Self::prefetch) and the queries.
 /// - No call fails. A fact that cannot be read is unknown, a fact that cannot be written is lost.
 /// - Several threads may call at once. Facts that one thread notes are visible to other threads, at the latest after
 ///   [`flush`](Self::flush).

@@ -1,7 +1,7 @@
 //! Names that Deltic reserves in a tree: staging directories, and the directory of old versions of a volume.
 
-use deltic_tree::fold::{folded, without_dots_at_end};
-use deltic_tree::{Name, RelPath};
+use deltic_tree::RelPath;
+use deltic_tree::fold::{compatibility_folded, without_dots_at_end};
 
 use crate::StoreError;
 
@@ -33,7 +33,7 @@ pub enum PrivateDir {
 impl PrivateDir {
     /// Returns the private directory that `name` finds in a volume on some file system.
     ///
-    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+ or ext4 with `casefold`. A name finds a private directory if
+    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+, ZFS with normalization, or ext4 with `casefold`. A name finds a private directory if
     /// the two names differ only in case, in characters that are not ASCII (some of these file systems ignore some of
     /// them), or in dots and blanks at the end. A short name of FAT and NTFS (`DELTIC~1`) and the name of an NTFS
     /// stream (`.deltic:stream`) also find a private directory.
@@ -42,7 +42,7 @@ impl PrivateDir {
         if !matches!(name.first()?, b'.' | b'd' | b'D' | 0x80..) {
             return None;
         }
-        let mut plain = folded(&Name::new(name).ok()?);
+        let mut plain = compatibility_folded(name);
         plain.retain(u8::is_ascii);
         let end = plain.iter().position(|byte| *byte == b':').unwrap_or(plain.len());
         let plain = without_dots_at_end(&plain[..end]);
@@ -99,7 +99,8 @@ mod tests {
         let staging =
             [".deltic", ".DELTIC", ".Deltic-1000", ".deltic. .", ".del\u{200c}tic", "DELTIC~1"];
         let more = ["de12AF~1", ".deltic:stream", ".deltic::$INDEX_ALLOCATION", "\u{feff}.deltic"];
-        for name in staging.into_iter().chain(more) {
+        let compatible = ["\u{2024}deltic", ".delti\u{217d}", ".\u{ff44}eltic"];
+        for name in staging.into_iter().chain(more).chain(compatible) {
             assert_eq!(PrivateDir::found_by(name.as_bytes()), Some(PrivateDir::Staging), "{name}");
         }
         for name in

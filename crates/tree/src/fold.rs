@@ -14,7 +14,7 @@ use unicode_normalization::UnicodeNormalization;
 use crate::path::{Name, RelPath};
 
 /// Returns the folded form of `name`, equal for all its spellings. Names with different folded forms are different
-/// names on every file system. FAT and NTFS drop dots and blanks at the end of a name; so does the folded form.
+/// names on every file system without compatibility normalization (ZFS `formKC`, `formKD`). FAT and NTFS drop dots and blanks at the end of a name; so does the folded form.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
     in_one_case(without_dots_at_end(name.as_bytes()))
@@ -27,6 +27,18 @@ fn in_one_case(name: &[u8]) -> Vec<u8> {
     // Upper case first: the upper case of ß is SS, and that of ſ is S.
     let upper = text.nfd().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
+}
+
+/// Returns `name` in lower case and in Unicode's compatibility form, as ZFS with `normalization=formKD` compares names.
+/// Bytes that are not UTF-8 become U+FFFD. The result need not be a valid name.
+#[must_use]
+pub fn compatibility_folded(name: &[u8]) -> Vec<u8> {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    let text = String::from_utf8_lossy(name);
+    let upper = text.nfkd().flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).nfkd().collect::<String>().into_bytes()
 }
 
 /// Returns the folded form of a path: the [folded] names of its components.

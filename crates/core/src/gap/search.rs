@@ -302,7 +302,7 @@ impl GapTable {
         any != 0
     }
 
-    /// False if the table does not have this sum.
+    /// False only if the table lacks this sum; true proves nothing.
     #[inline(always)]
     fn may_have(&self, wanted: u32) -> bool {
         self.filter[filtered(wanted)] != 0

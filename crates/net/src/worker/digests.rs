@@ -236,7 +236,7 @@ impl Digests {
                 let again = || Ok(sums.content(path, file)? == Some(content));
                 is_restless(file, Bears::default(), again).map(|_| content)
             }
-            // What this end knows of earlier, the other one does not.
+            // A file without sums of a store is named by its digest.
             None => self.digest(file, None, buffers),
         }
     }

@@ -16,6 +16,8 @@ use crate::lock;
 
 /// Most changes kept.
 const MAX_KEPT: usize = 1_000;
+/// Most bytes of paths that a follower takes at once, besides the first path.
+const PIECE_BYTES: usize = 8 << 10;
 /// Most bytes of the paths of kept changes.
 const MAX_BYTES: usize = 256 << 10;
 
@@ -127,12 +129,19 @@ impl Events {
         Ok((kept.before + at, more, place))
     }
 
-    /// Returns at most `most` events after the first `seen` events. Errors: `Missed` if they are no longer kept.
+    /// Returns at most `most` events after the first `seen` events, and no more than [`PIECE_BYTES`] of paths besides
+    /// the first. Errors: `Missed` if they are no longer kept.
     pub(crate) fn after(&self, seen: u64, most: usize) -> Result<Vec<Event>, Missed> {
         let kept = lock(&self.kept);
         let at = seen.checked_sub(kept.before).ok_or(Missed)?;
         let at = usize::try_from(at).unwrap_or(usize::MAX);
-        Ok(kept.events.iter().skip(at).take(most).cloned().collect())
+        let mut bytes = 0;
+        let fits = |event: &&Event| {
+            let is_first = bytes == 0;
+            bytes += event.path.as_bytes().len();
+            is_first || bytes <= PIECE_BYTES
+        };
+        Ok(kept.events.iter().skip(at).take(most).take_while(fits).cloned().collect())
     }
 }
 
@@ -172,6 +181,8 @@ mod tests {
         let events = Events::default();
         let long = path(&vec!["x".repeat(255); 15].join("/"));
         (0..MAX_KEPT).for_each(|_| events.add(&long, Became::Put));
+        let first = lock(&events.kept).before;
+        assert_eq!(events.after(first, 100).unwrap().len(), PIECE_BYTES / long.as_bytes().len());
         let kept = lock(&events.kept);
         assert!(kept.bytes <= MAX_BYTES && kept.events.len() >= MAX_BYTES / 4096 - 1);
     }

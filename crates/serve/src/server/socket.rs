@@ -287,14 +287,14 @@ impl Connected {
         let (server, mux, watches) =
             (Arc::clone(&self.server), self.mux.clone(), Arc::clone(&self.watches));
         let to = self.mux.clone();
+        let volume = volume.to_owned();
         let watching =
-            Watching { server, known, dir, events, mux, channel: number, _permit: permit };
+            Watching { server, known, volume, dir, events, mux, channel: number, _permit: permit };
         self.tracker.spawn(async move {
-            let ended = watching.run(given_up).await;
-            lock(&watches).remove(&number);
-            if let Err(why) = ended {
+            if let Err(why) = watching.run(given_up).await {
                 to.tell(refused(number, why)).await;
             }
+            lock(&watches).remove(&number);
         });
         Ok(())
     }

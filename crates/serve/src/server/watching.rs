@@ -1,28 +1,32 @@
 //! Watches: the server sends changes below a directory of a volume to a client on a WebSocket.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use deltic_carrier::changes::{ChangeKind, PathChange, WatchTeller};
 use deltic_store_local::Became;
 use deltic_tree::RelPath;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use super::events::{Event, Events, Missed};
 use super::problem::Problem;
 use super::shared::{Known, Server, SessionPermit};
+use super::volume::Right;
 use crate::channel::Mux;
 
 /// Most events sent at once.
 const PIECE: usize = 100;
-/// Longest time from the expiry of a token to the end of its watches.
+/// Longest time from the expiry of a token to the end of its watches. Before it sends changes, a watch always looks.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 /// A watch of a client.
 pub(super) struct Watching {
     pub(super) server: Arc<Server>,
     pub(super) known: Known,
+    /// Name of the volume.
+    pub(super) volume: String,
     /// The watched directory.
     pub(super) dir: RelPath,
     pub(super) events: Arc<Events>,
@@ -37,16 +41,18 @@ impl Watching {
     /// Sends changes until the client gives up the watch, which drops the sender of `given_up`, or the server drains.
     ///
     /// # Errors
-    /// [`Problem`] if the token has expired.
-    pub(super) async fn run(self, mut given_up: oneshot::Receiver<()>) -> Result<(), Problem> {
+    /// [`Problem`] if the token has expired, or may no longer read the directory.
+    pub(super) async fn run(mut self, mut given_up: oneshot::Receiver<()>) -> Result<(), Problem> {
         let mut draining = self.server.draining.subscribe();
         let mut teller = WatchTeller::new(self.channel);
         let (mut seen, mut more) = self.begin();
         self.mux.tell(teller.begins().message()).await;
         loop {
-            if self.known.grant.has_ended(SystemTime::now()) {
-                return Err(Problem::not_let_in());
+            // Checked here as well: while events follow each other, the loop never reaches the `select!` below.
+            if given_up.try_recv() != Err(TryRecvError::Empty) || *draining.borrow() {
+                return Ok(());
             }
+            self.check_rights()?;
             more.borrow_and_update();
             match self.events.after(seen, PIECE) {
                 Ok(events) if events.is_empty() => {}
@@ -71,6 +77,14 @@ impl Watching {
                 () = sleep(LOOK_EVERY) => {}
             }
         }
+    }
+
+    /// Looks up the present rights of the token: settings and tokens may change while a watch lasts.
+    fn check_rights(&mut self) -> Result<(), Problem> {
+        let known = self.server.known(self.known.token)?;
+        self.server.volume_for(Right::Read, (&known, &self.volume, &self.dir))?;
+        self.known = known;
+        Ok(())
     }
 
     /// Returns the number of events so far, and a signal of new events.
