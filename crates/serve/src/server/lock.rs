@@ -115,6 +115,7 @@ fn holder(file: &File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
     use std::thread::sleep;
     use std::time::Instant;
 
@@ -135,10 +136,19 @@ mod tests {
         });
         drop(lock_state(dir.path()).unwrap());
         ending.join().unwrap();
-        let other = tempfile::tempdir().unwrap();
-        std::fs::write(other.path().join("target"), "precious").unwrap();
-        std::os::unix::fs::symlink("target", other.path().join("lock")).unwrap();
-        assert!(lock_state(other.path()).is_err());
-        assert_eq!(std::fs::read(other.path().join("target")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_lock_behind_a_symlink_of_another_user_is_not_opened() {
+        const SOMEBODY: u32 = 12_345;
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join("target"), "precious").unwrap();
+        symlink("target", state.path().join("lock")).unwrap();
+        if lchown(state.path().join("lock"), Some(SOMEBODY), None).is_err() {
+            return println!("SKIPPED: only root can make a symlink of another user");
+        }
+        let refused = lock_state(state.path()).unwrap_err().to_string();
+        assert!(refused.contains("symlink of another user"), "{refused}");
+        assert_eq!(std::fs::read(state.path().join("target")).unwrap(), b"precious");
     }
 }
