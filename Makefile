@@ -9,8 +9,6 @@ target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 # Built by `unit`, and no worse at keeping promises than a release build.
 debug_bench := $(target)/debug/deltic-bench
-# Most tests of programs wait for programs: more of them run at once than there are processors.
-threads := $(shell echo $$(($$(nproc) * 2)))
 checks := fmt shape deny clippy unit neon docs wasm end-to-end fuzz
 out := $(target)/bench-out
 laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote -- --ignored
@@ -142,7 +140,7 @@ unit: toolchain
 	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
-	RUST_TEST_THREADS=$(threads) cargo test --locked --workspace
+	cargo test --locked --workspace
 
 neon: toolchain
 	tools/neon-test.sh
