@@ -13,8 +13,6 @@ out=$(realpath -m "${CARGO_TARGET_DIR:-target}/fuzz")
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks"
-# Inputs a second matter less than the minutes that a build with link-time optimisation takes.
-export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1
 # A target is named, so that scripts of builds are built without all that.
 host=$(rustc -vV | sed -n 's/^host: //p')
 cargo build --release --locked --manifest-path crates/serve/fuzz/Cargo.toml --target "$host" --target-dir "$out/build"
