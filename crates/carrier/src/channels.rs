@@ -127,7 +127,8 @@ impl<S: Clone, W> Channels<S, W> {
         }))
     }
 
-    /// Counts a message of the other end without a channel: a ping, a pong or a text. `now` is the time since the connection started.
+    /// Counts a message of the other end without a channel: a ping, a pong or a text. `now` is the time since the
+    /// connection started.
     ///
     /// # Errors
     /// [`TooManyPings`] if the other end sent more pings than allowed. The caller must end the connection.

@@ -491,8 +491,8 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
 /// without an error, by FUSE file systems.
 pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
-/// Returns the `umask` that the process had at the first call. Read from `/proc`, since the system call that returns the mask
-/// also sets it for all threads; `0o077` if `/proc` is not mounted.
+/// Returns the `umask` that the process had at the first call. Read from `/proc`, since the system call that returns
+/// the mask also sets it for all threads; `0o077` if `/proc` is not mounted.
 #[must_use]
 pub fn umask() -> u32 {
     static ASKED: OnceLock<u32> = OnceLock::new();

@@ -33,10 +33,10 @@ pub enum PrivateDir {
 impl PrivateDir {
     /// Returns the private directory that `name` finds in a volume on some file system.
     ///
-    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+, ZFS with normalization, or ext4 with `casefold`. A name finds a private directory if
-    /// the two names differ only in case, in characters that are not ASCII (some of these file systems ignore some of
-    /// them), or in dots and blanks at the end. A short name of FAT and NTFS (`DELTIC~1`) and the name of an NTFS
-    /// stream (`.deltic:stream`) also find a private directory.
+    /// A volume may be on exFAT, FAT, NTFS, SMB, HFS+, ZFS with normalization, or ext4 with `casefold`. A name finds a
+    /// private directory if the two names differ only in case, in characters that are not ASCII (some of these file
+    /// systems ignore some of them), or in dots and blanks at the end. A short name of FAT and NTFS (`DELTIC~1`) and
+    /// the name of an NTFS stream (`.deltic:stream`) also find a private directory.
     #[must_use]
     pub fn found_by(name: &[u8]) -> Option<Self> {
         if !matches!(name.first()?, b'.' | b'd' | b'D' | 0x80..) {

@@ -14,7 +14,8 @@ use unicode_normalization::UnicodeNormalization;
 use crate::path::{Name, RelPath};
 
 /// Returns the folded form of `name`, equal for all its spellings. Names with different folded forms are different
-/// names on every file system without compatibility normalization (ZFS `formKC`, `formKD`). FAT and NTFS drop dots and blanks at the end of a name; so does the folded form.
+/// names on every file system without compatibility normalization (ZFS `formKC`, `formKD`). FAT and NTFS drop dots and
+/// blanks at the end of a name; so does the folded form.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
     in_one_case(without_dots_at_end(name.as_bytes()))
@@ -24,9 +25,12 @@ pub fn folded(name: &Name) -> Vec<u8> {
 fn in_one_case(name: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(name).ok().filter(|text| !text.is_ascii());
     let Some(text) = text else { return name.to_ascii_lowercase() };
-    // Upper case first: the upper case of ß is SS, and that of ſ is S.
-    let upper = text.nfd().flat_map(char::to_uppercase);
-    upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
+    in_lower_case(text.nfd()).nfd().collect::<String>().into_bytes()
+}
+
+/// Returns letters in lower case, by way of upper case: the upper case of ß is SS, and that of ſ is S.
+fn in_lower_case(letters: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
+    letters.flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// Returns `name` in lower case and in Unicode's compatibility form, as ZFS with `normalization=formKD` compares names.
@@ -36,9 +40,7 @@ pub fn compatibility_folded(name: &[u8]) -> Vec<u8> {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
-    let text = String::from_utf8_lossy(name);
-    let upper = text.nfkd().flat_map(char::to_uppercase);
-    upper.flat_map(char::to_lowercase).nfkd().collect::<String>().into_bytes()
+    in_lower_case(String::from_utf8_lossy(name).nfkd()).nfkd().collect::<String>().into_bytes()
 }
 
 /// Returns the folded form of a path: the [folded] names of its components.

@@ -16,6 +16,8 @@ use crate::lock;
 
 /// Most changes kept.
 const MAX_KEPT: usize = 1_000;
+/// Most events that a follower takes at once.
+pub(super) const PIECE: usize = 100;
 /// Most bytes of paths that a follower takes at once, besides the first path.
 const PIECE_BYTES: usize = 8 << 10;
 /// Most bytes of the paths of kept changes.

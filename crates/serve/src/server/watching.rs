@@ -10,14 +10,12 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::events::{Event, Events, Missed};
+use super::events::{Event, Events, Missed, PIECE};
 use super::problem::Problem;
 use super::shared::{Known, Server, SessionPermit};
 use super::volume::Right;
 use crate::channel::Mux;
 
-/// Most events sent at once.
-const PIECE: usize = 100;
 /// Longest time from the expiry of a token to the end of its watches. Before it sends changes, a watch always looks.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 

@@ -13,11 +13,11 @@ use crate::{Moment, SettledVersion, Version, VersionToken, lock};
 ///
 /// The clock stands still at a moment after the times of all files. So this type suits stores that never reuse a
 /// version token, such as [`MemoryStore`](crate::memory::MemoryStore).
-#[derive(Clone, Debug)]
-pub struct MemoryFacts {
-    facts: Arc<Mutex<Facts>>,
-    now: Moment,
-}
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFacts(Arc<Mutex<Facts>>);
+
+/// The moment at which the clock of [`MemoryFacts`] stands.
+const NOW: Moment = Moment::since_1970(Duration::from_secs(u32::MAX as u64));
 
 /// Facts about files, keyed by version token.
 #[derive(Debug, Default)]
@@ -28,16 +28,9 @@ struct Facts {
     base_notes: HashMap<(BaseNote, Digest), Vec<u8>>,
 }
 
-impl Default for MemoryFacts {
-    fn default() -> Self {
-        let now = Moment::since_1970(Duration::from_secs(u32::MAX.into()));
-        Self { facts: Arc::default(), now }
-    }
-}
-
 impl FactStore for MemoryFacts {
     fn now(&self) -> Moment {
-        self.now
+        NOW
     }
 
     fn keeps_digests(&self) -> bool {
@@ -45,12 +38,12 @@ impl FactStore for MemoryFacts {
     }
 
     fn digests(&self, query: &DigestQuery<'_>, found: &mut [Option<Digest>]) {
-        let facts = lock(&self.facts);
+        let facts = lock(&self.0);
         for (version, found) in query.versions.iter().zip(found) {
             let noted = facts.digests.get(&version.token);
             let is_known = |(noted, _): &&(SettledVersion, Digest)| {
                 let at = noted.begun().elapsed().as_secs();
-                noted.version() == version && self.now.is_within(query.max_age, at)
+                noted.version() == version && NOW.is_within(query.max_age, at)
             };
             *found = noted.filter(is_known).map(|(_, digest)| *digest);
             if found.is_none() && query.needs_all {
@@ -61,7 +54,7 @@ impl FactStore for MemoryFacts {
 
     fn note_digests(&self, notes: &[(SettledVersion, Digest)]) {
         let notes = notes.iter().map(|note| (note.0.version().token, *note));
-        lock(&self.facts).digests.extend(notes);
+        lock(&self.0).digests.extend(notes);
     }
 
     fn keeps_recipes(&self, _: u64) -> bool {
@@ -69,7 +62,7 @@ impl FactStore for MemoryFacts {
     }
 
     fn recipe(&self, version: &Version) -> Option<Arc<Vec<u8>>> {
-        let facts = lock(&self.facts);
+        let facts = lock(&self.0);
         let (of, recipe) = facts.recipes.get(&version.token)?;
         (of == version).then(|| Arc::clone(recipe))
     }
@@ -77,11 +70,11 @@ impl FactStore for MemoryFacts {
     fn note_recipe(&self, version: &SettledVersion, parts: &mut dyn Iterator<Item = Vec<u8>>) {
         let recipe = parts.collect::<Vec<_>>().concat().into();
         let version = *version.version();
-        lock(&self.facts).recipes.insert(version.token, (version, recipe));
+        lock(&self.0).recipes.insert(version.token, (version, recipe));
     }
 
     fn forget_recipe(&self, version: &Version) {
-        lock(&self.facts).recipes.remove(&version.token);
+        lock(&self.0).recipes.remove(&version.token);
     }
 
     fn keeps_bases(&self) -> bool {
@@ -89,26 +82,26 @@ impl FactStore for MemoryFacts {
     }
 
     fn base(&self, version: &Version) -> Option<Digest> {
-        let facts = lock(&self.facts);
+        let facts = lock(&self.0);
         let (of, base) = facts.bases.get(&version.token)?;
         (of == version).then_some(*base)
     }
 
     fn note_base(&self, version: &SettledVersion, base: &Digest) {
         let version = *version.version();
-        lock(&self.facts).bases.insert(version.token, (version, *base));
+        lock(&self.0).bases.insert(version.token, (version, *base));
     }
 
     fn base_note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
-        lock(&self.facts).base_notes.get(&(kind, *name)).cloned()
+        lock(&self.0).base_notes.get(&(kind, *name)).cloned()
     }
 
     fn keep_base_note(&self, kind: BaseNote, name: &Digest, bytes: Vec<u8>) {
-        lock(&self.facts).base_notes.insert((kind, *name), bytes);
+        lock(&self.0).base_notes.insert((kind, *name), bytes);
     }
 
     fn forget_base_note(&self, kind: BaseNote, name: &Digest) {
-        lock(&self.facts).base_notes.remove(&(kind, *name));
+        lock(&self.0).base_notes.remove(&(kind, *name));
     }
 }
 

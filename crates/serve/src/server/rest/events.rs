@@ -20,15 +20,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::request::{Address, no_store};
 use crate::server::access::Grant;
-use crate::server::events::{Event, Events, Missed, Place};
+use crate::server::events::{Event, Events, Missed, PIECE, Place};
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server, SessionPermit, Somebody};
 use crate::server::volume::Right;
 
 /// Longest time without a byte sent: proxies cut connections that are silent for a minute.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// Most events in one piece of the answer.
-const PIECE: usize = 100;
 /// Header that names the last event that the client received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
