@@ -2696,7 +2696,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     let work = &work;
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
-        Work::Look { paths, .. } => {
+        Work::Look { paths, .. } | Work::LookMissing { paths, .. } => {
             let metas =
                 [None, Some(file_of(3000)), Some(file_of(5)), Some(dir()), Some(file_of(0))];
             let look = |n: usize| match (luck as usize + n) % 7 {
@@ -2813,7 +2813,18 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             _ = proof.holds(|| Ok::<_, ()>(digest_of([])));
             Answer::Done(done(luck))
         }
-        _ => Answer::Done(done(luck)),
+        Work::LinkBeside { .. }
+        | Work::CopyBeside { .. }
+        | Work::Link { .. }
+        | Work::MakeDir { .. }
+        | Work::MakeSymlink { .. }
+        | Work::MakeSpecial { .. }
+        | Work::SetMeta { .. }
+        | Work::Replace(_)
+        | Work::Abandon { .. }
+        | Work::Sweep
+        | Work::Flush => Answer::Done(done(luck)),
+        Work::Roll { .. } => unreachable!("a searcher is answered above"),
     }
 }
 
