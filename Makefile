@@ -3,15 +3,19 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 # Built by `unit`, and no worse at keeping promises than a release build.
 debug_bench := $(target)/debug/deltic-bench
-checks := fmt shape deny clippy unit neon docs wasm end-to-end fuzz
+checks := fmt shape deny clippy unit neon docs wasm windows end-to-end fuzz
+# Systems that few use, which the tests cover and the default build leaves out.
+labs := --features deltic-cli/labs
+# Crates that run in a browser as well: no operating system, no threads.
+portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-carrier
 out := $(target)/bench-out
-laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote -- --ignored
+laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote --features labs -- --ignored
 systems := s3 azure gs hdfs seaweedfs moosefs ceph
 wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
 
@@ -53,20 +57,20 @@ storage: toolchain ## check facts of btrfs, and syncs by them, against random ch
 
 # Each script says what it installs; real clouds are not asked.
 storage-verity: toolchain ## compare contents by fs-verity, on an emulated machine (root: it installs what it needs)
-	cargo build --locked -p deltic-cli
+	cargo build --locked -p deltic-cli --features labs
 	tools/storage/verity.sh target/debug/deltic
 
 storage-zfs: toolchain ## tell what changed between two snapshots of ZFS (root: it installs zfs-fuse)
-	cargo build --locked -p deltic-cli
+	cargo build --locked -p deltic-cli --features labs
 	tools/storage/zfs.sh target/debug/deltic
 
 storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
-	cargo build --locked -p deltic-cli
+	cargo build --locked -p deltic-cli --features labs
 	for system in $(or $(SYSTEMS),$(systems)); do LAWS="$(laws)" tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
 
 # Root only, and after `storage-remote` has installed what there is to measure.
 bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR, BENCH_SIZE)
-	cargo build --release --locked -p deltic-cli -p deltic-bench
+	cargo build --release --locked -p deltic-cli -p deltic-bench $(labs)
 	for system in $(or $(SYSTEMS),s3 hdfs seaweedfs moosefs ceph); do \
 	  BENCH=$(abspath $(bench)) BENCH_OPTIONS="--out $(abspath $(out))" \
 	    tools/storage/remote.sh $$system $(target)/release/deltic || exit 1; done
@@ -122,7 +126,8 @@ deny: toolchain ## check licences, sources and bans of dependencies, and advisor
 	if tools/ensure.sh python3 python3; then tools/deny.sh; else echo "SKIPPED: dependencies are not checked without python3"; fi
 
 clippy: toolchain
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets $(labs) -- -D warnings
+	cargo clippy --locked -p deltic-cli -- -D warnings
 
 unit: toolchain
 	tools/ensure.sh fakeroot fakeroot || echo "SKIPPED: no test runs under fakeroot"
@@ -140,16 +145,16 @@ unit: toolchain
 	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
-	cargo test --locked --workspace
+	cargo test --locked --workspace $(labs)
 
 neon: toolchain
 	tools/neon-test.sh
 
 docs: toolchain
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(labs)
 
 wasm: toolchain
-	tools/wasm-build.sh deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-carrier -- --no-default-features
+	tools/wasm-build.sh $(portable) -- --no-default-features
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
 	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
 	tools/wasm-build.sh deltic-core -- --release --example suite
@@ -163,9 +168,12 @@ wasm: toolchain
 	  echo "SKIPPED: the suites in WebAssembly need node"; \
 	fi
 
+windows: toolchain
+	tools/windows-check.sh $(portable)
+
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.
 end-to-end: toolchain
-	cargo build --locked --workspace --all-targets
+	cargo build --locked --workspace --all-targets $(labs)
 	$(debug_bench) kill --runs 20 --size 32MiB --peers deltic --out $(out)
 	$(debug_bench) enospc --steps 8 --peers deltic --out $(out)
 	$(debug_bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
@@ -173,7 +181,7 @@ end-to-end: toolchain
 	$(debug_bench) storage --size 40MiB --peers deltic --runs 2 --out $(out)
 	$(debug_bench) serve --clients 10 --period 0.5 --seconds 2 --dir $(target) --client-dir $(target) --plot $(out)
 	$(debug_bench) serve --load intensive --clients 10 --ways deltic --seconds 8 --kill-every 1 --dir $(target)
-	DELTIC_LARGE_MIB=1024 cargo test --locked --workspace --test suite_sync a_large_file
+	DELTIC_LARGE_MIB=1024 cargo test --locked --workspace $(labs) --test suite_sync a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(debug_bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
 	else \

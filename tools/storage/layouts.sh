@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records the fixtures of crates/remote/src/layout/fixtures again, from the real programs: layouts.sh [DIR [SYSTEM...]],
+# Records the fixtures of crates/remote/src/labs/layout/fixtures again, from the real programs: layouts.sh [DIR [SYSTEM...]],
 # where SYSTEM is one of verity hdfs moosefs ceph zfs mega mfdedup; all of them unless some are named.
 #
 # Installs by apt cryptsetup-bin, moosefs-master, moosefs-chunkserver, moosefs-client, ceph-mon, ceph-osd and zfs-fuse.
@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-/tmp/deltic-storage} && mkdir -p "$dir" && dir=$(realpath "$dir")
 [ $# = 0 ] || shift
 systems=${*:-verity hdfs moosefs ceph zfs mega mfdedup}
-fixtures=$here/../../crates/remote/src/layout/fixtures
+fixtures=$here/../../crates/remote/src/labs/layout/fixtures
 mkdir -p "$fixtures/zfs" && fixtures=$(realpath "$fixtures")
 if [ "$(id -u)" != 0 ]; then
     echo "SKIPPED: the fixtures are recorded as root"

@@ -47,6 +47,7 @@ fn run(command: Command) -> Exit {
         Command::Signature(args) => ended(|| commands::signature::run(&args)),
         Command::Delta(args) => ended(|| commands::delta::run(&args)),
         Command::Patch(args) => ended(|| commands::patch::run(&args)),
+        #[cfg(feature = "labs")]
         Command::Storage(args) => ended_with(|| commands::storage::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Completions(args) => commands::man::complete(&args),

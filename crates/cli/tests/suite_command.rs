@@ -17,6 +17,7 @@ mod operator_links;
 mod output;
 mod recipes;
 mod settings;
+#[cfg(feature = "labs")]
 mod storage;
 mod travel;
 mod usage;

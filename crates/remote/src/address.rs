@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "labs")]
+use crate::labs::{moosefs, rados, seaweed};
 use crate::system::StorageSystem;
-use crate::{Environment, RemoteError, azure, gcs, hdfs, moosefs, rados, s3, seaweed};
+use crate::{Environment, RemoteError, azure, gcs, hdfs, s3};
 
 /// A kind of remote system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +77,19 @@ impl SystemKind {
             Self::Hdfs => Arc::new(hdfs::HdfsCluster::open(host, env)?),
             Self::Azure => Arc::new(azure::AzureContainer::open(host, env)?),
             Self::Gcs => Arc::new(gcs::GcsBucket::open(host, env)?),
+            #[cfg(feature = "labs")]
             Self::Seaweed => Arc::new(seaweed::SeaweedFiler::open(host)?),
+            #[cfg(feature = "labs")]
             Self::MooseFs => Arc::new(moosefs::MooseFsMounts::open(host)?),
+            #[cfg(feature = "labs")]
             Self::Rados => Arc::new(rados::RadosPool::open(host)?),
+            #[cfg(not(feature = "labs"))]
+            Self::Seaweed | Self::MooseFs | Self::Rados => {
+                let build = "cargo build --release -p deltic-cli --features labs";
+                return Err(RemoteError::Address(format!(
+                    "{url}: this build cannot read {scheme}://; build Deltic with its labs: {build}"
+                )));
+            }
         })
     }
 }

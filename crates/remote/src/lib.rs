@@ -10,7 +10,7 @@
 //! - `local_file` takes checksums from the local file system where that stores some. [`Evidence`] counts how contents
 //!   were compared.
 //! - `system` is the trait of a system, `read_ahead` fetches ranges, `sums` holds checksums.
-//! - [`layout`] shows what storage records about a file, and compares two versions by that.
+//! - `labs`, a feature of cargo, holds systems that few use, and shows what storage records about a file.
 //!
 //! Reasons: docs/decisions/0041, 0044.
 
@@ -21,15 +21,13 @@ mod evidence;
 mod gcs;
 mod hdfs;
 mod http;
-pub mod layout;
+#[cfg(feature = "labs")]
+pub mod labs;
 mod local_file;
 mod local_sums;
-mod moosefs;
 mod parallel;
-mod rados;
 mod read_ahead;
 mod s3;
-mod seaweed;
 mod session;
 mod sums;
 mod system;

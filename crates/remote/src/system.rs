@@ -85,17 +85,6 @@ pub(crate) enum SystemEntry {
     Other,
 }
 
-/// Marks a lossy form of a name that is not UTF-8. The mark is a zero byte, which no file name may contain, so the
-/// listing refuses the name.
-pub(crate) fn mark_not_utf8(shown: &str) -> String {
-    format!("{shown}\0")
-}
-
-/// True if [`mark_not_utf8`] marked the name.
-pub(crate) fn is_not_utf8(name: &str) -> bool {
-    name.ends_with('\0')
-}
-
 /// A version of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectVersion {

@@ -18,6 +18,7 @@ mod select;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod show;
+#[cfg(feature = "labs")]
 pub(crate) mod storage;
 pub(crate) mod sync;
 pub(crate) mod tools;
@@ -39,6 +40,7 @@ use self::opposites::with_opposites;
 use self::refusal::Refusal;
 use self::server::{LoginCommandArgs, RestoreArgs, ServeArgs, TokenArgs, VersionsArgs};
 use self::settings::{Applied, Places};
+#[cfg(feature = "labs")]
 use self::storage::StorageArgs;
 use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, FactsArgs, ManArgs};
@@ -87,6 +89,7 @@ pub(crate) enum Command {
     Signature(SignatureArgs),
     Delta(DeltaArgs),
     Patch(PatchArgs),
+    #[cfg(feature = "labs")]
     Storage(StorageArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),

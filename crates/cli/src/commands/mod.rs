@@ -18,6 +18,7 @@ mod run;
 pub(crate) mod serve;
 pub(crate) mod signature;
 pub(crate) mod start;
+#[cfg(feature = "labs")]
 pub(crate) mod storage;
 pub(crate) mod sync;
 pub(crate) mod verify;

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use deltic_core::stored::SumStrength;
 use deltic_net::{LocalSnapshot, Trust};
-use deltic_remote::layout::{
+use deltic_remote::labs::layout::{
     Comparison, Layout, LayoutPart, LayoutSource, PartContent, local, zfs,
 };
 use deltic_remote::{SumAlgorithm, hex};

@@ -21,8 +21,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use deltic_tree::Timestamp;
 use rustix::fs::OFlags;
 
+use crate::labs::mark_not_utf8;
 use crate::sums::{ObjectSums, SummedUnit};
-use crate::system::{ObjectVersion, PageGuard, StorageSystem, SystemEntry, mark_not_utf8};
+use crate::system::{ObjectVersion, PageGuard, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
 
 use master::{ChunkLocation, MasterServer};

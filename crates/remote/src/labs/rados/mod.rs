@@ -13,11 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_tree::Timestamp;
 
+use crate::labs::{is_not_utf8, mark_not_utf8};
 use crate::parallel::map_parallel;
 use crate::sums::{ContentSum, ObjectSums, SumAlgorithm, SummedUnit, unit_bytes};
-use crate::system::{
-    MAX_NAMES, ObjectVersion, StorageSystem, SystemEntry, is_not_utf8, mark_not_utf8, prefix_of,
-};
+use crate::system::{MAX_NAMES, ObjectVersion, StorageSystem, SystemEntry, prefix_of};
 use crate::tree::UNTIMED;
 use crate::{RemoteError, lock};
 

@@ -4,7 +4,7 @@
 //! zeros.
 
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_be};
-use crate::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
+use crate::labs::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
 use crate::sums::{SumAlgorithm, hex};
 
 /// The layout of a chunk. `head` is the beginning of its file, which has `len` bytes.
