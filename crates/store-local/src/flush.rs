@@ -2,7 +2,7 @@
 //!
 //! On most file systems, concurrent flushes share one write of the journal. On btrfs each flush writes its own, and a
 //! flush of the whole file system costs hardly more. So flushes that wait there for another one are done together
-//! next (docs/decisions/0033).
+//! next (docs/decisions/0005).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
