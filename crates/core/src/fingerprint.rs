@@ -73,7 +73,7 @@ impl GroupPrefix {
 ///
 /// A new chunk is identified by its length and this many bytes, and is compared with every old chunk. The
 /// length adds about ten bits of distinction. If a prefix matches the wrong chunk, the digest of the file
-/// detects the error, and the file is transferred again (law 9). docs/decisions/0024 gives the rate.
+/// detects the error, and the file is transferred again (law 9). docs/decisions/0018 gives the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixLen(u8);
 
@@ -90,7 +90,7 @@ impl PrefixLen {
     }
 
     /// The prefix length for a file of about `chunks` chunks. A longer prefix would cost more than the repeated
-    /// transfers that wrong matches cause, about one in 60,000 files (docs/decisions/0024).
+    /// transfers that wrong matches cause, about one in 60,000 files (docs/decisions/0018).
     #[must_use]
     pub const fn for_chunks(chunks: u64) -> Self {
         let pairs = 2 * (u64::BITS - chunks.leading_zeros());
