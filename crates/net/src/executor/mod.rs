@@ -2,7 +2,7 @@
 //! waiting on a disk. Their number does not grow with the sessions.
 //!
 //! Sessions share the threads fairly (`fair`), each within its [`Budget`]. A session with much work uses separate
-//! threads with a lower priority (docs/decisions/0054). When a session is cancelled, its waiting jobs are dropped at
+//! threads with a lower priority (docs/decisions/0029). When a session is cancelled, its waiting jobs are dropped at
 //! once, and running jobs end with the present piece. These are not the runtime's threads, and short calls are
 //! bundled (`pool`): at tens of thousands of calls a second, waking threads would cost more than the calls.
 
