@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A guess is never trusted: content that the first file lacks is sent, and all content is proven. A wrong guess
-//! costs a recipe, so the bytes of wrong guesses are bounded (docs/decisions/0028).
+//! costs a recipe, so the bytes of wrong guesses are bounded (docs/decisions/0036).
 
 use std::collections::{BTreeMap, HashMap};
 

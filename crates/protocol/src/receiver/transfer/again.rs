@@ -1,5 +1,5 @@
 //! Chunks that repeat within a file: each is requested once, and copied once the file is otherwise complete
-//! (docs/decisions/0056).
+//! (docs/decisions/0036).
 
 use deltic_core::ChunkPrefix;
 
