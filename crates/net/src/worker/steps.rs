@@ -102,7 +102,7 @@ pub(super) fn keeps(
 }
 
 /// True if asking the store for sums of this file pays. Reading and summing a shorter file is faster if it is cached,
-/// and takes as long if it is not (docs/decisions/0052).
+/// and takes as long if it is not (docs/decisions/0038).
 pub(super) fn asking_pays(snapshot: &impl Snapshot) -> bool {
     snapshot.meta().len >= 64 << 10
 }
