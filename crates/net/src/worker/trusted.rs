@@ -1,5 +1,5 @@
 //! Names of contents, made of the sums that stores keep of blocks, for users who trust both stores
-//! (docs/decisions/0045).
+//! (docs/decisions/0044).
 //!
 //! The name of a content is made of its length and the sum of each block, or is the digest of fs-verity. Sums that
 //! the store keeps are used. Blocks without a stored sum are read and summed, so both ends compute the same name.

@@ -8,7 +8,7 @@
 //!
 //! Each block of hashes is checked against the level above. The root hash is shown, since only the owner of the image
 //! knows the right one. The hashes describe the image when the file was made, not its present content
-//! (docs/decisions/0045).
+//! (docs/decisions/0044).
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
