@@ -54,7 +54,7 @@ impl KeptSums {
     ///
     /// Returns `None` if
     ///
-    /// - one block's sum of this `kind` cannot decide equality (docs/decisions/0039),
+    /// - one block's sum of this `kind` cannot decide equality (docs/decisions/0060),
     /// - there are more than [`MAX_BLOCKS`] blocks,
     /// - `block` is 0.
     #[must_use]
