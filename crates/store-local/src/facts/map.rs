@@ -1,7 +1,7 @@
 //! Device addresses of the bytes of a file, as any file system reports them without a privilege (`FIEMAP`).
 //!
 //! An address has no generation number: once the address is free, other bytes get it. So equal addresses show that
-//! two files share bytes now, and nothing about an earlier moment (docs/decisions/0051). The map is a hint.
+//! two files share bytes now, and nothing about an earlier moment (docs/decisions/0062). The map is a hint.
 
 use std::os::fd::BorrowedFd;
 
