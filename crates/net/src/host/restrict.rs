@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn the_documents_name_all_that_is_read_besides() {
         let document = include_str!("../../../../docs/server.md");
-        let list = document.split("## What the kernel refuses").nth(1).expect("it has a heading");
+        let list = document.split("## Kernel restrictions").nth(1).expect("it has a heading");
         let list = list.split("\n## ").next().expect("it has a text");
         for path in READ.iter().chain(&["/dev/null"]) {
             assert!(list.contains(&format!("`{path}`")), "{path}");
