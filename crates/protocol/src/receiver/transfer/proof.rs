@@ -1,4 +1,4 @@
-//! The proof of a rebuilt file (docs/protocol.md, "Sixteen bytes find, the digest proves").
+//! The proof of a rebuilt file (docs/protocol.md, "Briefs and digest").
 
 use std::ops::Range;
 use std::sync::Arc;
