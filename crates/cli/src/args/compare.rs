@@ -13,7 +13,7 @@ use crate::words::size::{BadSize, Bound};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "What counts as changed")]
+#[command(next_help_heading = "Change detection")]
 pub(crate) struct CompareArgs {
     /// Skip files of equal size, whatever their times
     #[arg(long)]

@@ -9,7 +9,7 @@ use deltic_tree::meta::{IdRules, ModeRules};
 
 /// Metadata to carry over.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "What else is preserved")]
+#[command(next_help_heading = "Ownership, permissions, ACLs and xattrs")]
 pub(crate) struct MetadataArgs {
     /// Preserve owners
     ///

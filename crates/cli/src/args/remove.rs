@@ -10,7 +10,7 @@ use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Deleting and keeping")]
+#[command(next_help_heading = "Deletion and backups")]
 pub(crate) struct RemoveArgs {
     /// Delete names at DEST that the sources do not have
     ///

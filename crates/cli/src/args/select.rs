@@ -19,7 +19,7 @@ use crate::words::shell;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Which names are copied")]
+#[command(next_help_heading = "Sources and traversal")]
 pub(crate) struct SelectArgs {
     /// Copy directories, but not what is in them
     ///

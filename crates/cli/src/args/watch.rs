@@ -21,7 +21,7 @@ pub(crate) struct WatchArgs {
     pub(crate) confirm: bool,
 }
 
-const WATCH: &str = "When it syncs";
+const WATCH: &str = "Timing";
 
 /// A duration in seconds, perhaps with a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]

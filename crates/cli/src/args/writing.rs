@@ -8,7 +8,7 @@ use deltic_protocol::options::{Append, Writing};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "How files are written")]
+#[command(next_help_heading = "Writing files")]
 pub(crate) struct WritingArgs {
     /// Update files in place
     ///
