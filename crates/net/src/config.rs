@@ -13,13 +13,13 @@ use deltic_store_local::cache::{LONGEST_UNKEPT_BYTES, LocalFacts};
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};
 use crate::host::AnyHost;
-use crate::host::user::User;
 use crate::monitor::Monitor;
-use crate::moved_sources::MovedSources;
-use crate::old_sums::OldSums;
 use crate::plan;
-use crate::reasons::Reasons;
 use crate::transport::{Counters, Shell};
+use crate::worker::moved_sources::MovedSources;
+use crate::worker::old_sums::OldSums;
+use crate::worker::reasons::Reasons;
+use crate::worker::user::User;
 
 // Both are the length from which notes about a file are worth their space on disk.
 const _: () = assert!(LONGEST_UNKEPT_BYTES == LARGE_FILE_BYTES);

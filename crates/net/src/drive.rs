@@ -184,7 +184,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
             match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
                 Some(SessionStep::Work(id, work)) => {
-                    let (cost, bytes) = (worker.cost(&work), W::bytes(&work));
+                    let (cost, bytes) = (worker.cost(&work).into(), W::bytes(&work));
                     pool.take(cost, (id, work), bytes);
                     continue;
                 }
@@ -345,7 +345,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     }
 
     fn can_start(&self, work: &M::Work) -> bool {
-        self.pool.has_room(self.worker.cost(work), W::bytes(work))
+        self.pool.has_room(self.worker.cost(work).into(), W::bytes(work))
     }
 
     fn tell(&self, trouble: &mut Trouble) {
@@ -414,7 +414,8 @@ fn gone() -> SyncError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Budget, Cost, Executor};
+    use crate::executor::{Budget, Executor};
+    use crate::worker::WorkCost;
     use deltic_protocol::frame::{HEADER_BYTES, Header};
     use deltic_protocol::hello::{Abort, AbortCause, Alive};
     use deltic_protocol::options::Options;
@@ -424,8 +425,8 @@ mod tests {
     struct Idle;
 
     impl Worker<Receiver> for Idle {
-        fn cost(&self, _: &Work) -> Cost {
-            Cost::Light
+        fn cost(&self, _: &Work) -> WorkCost {
+            WorkCost::Light
         }
         fn bytes(_: &Work) -> usize {
             0

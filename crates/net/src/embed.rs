@@ -28,16 +28,17 @@ use crate::config::{Further, SessionConfig};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
 use crate::host::restrict::Restriction;
-use crate::host::user::{Conversation, User, Watch};
+use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
-use crate::old_sums::OldSums;
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
-use crate::reasons::Reasons;
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
 use crate::session::{Session, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
+use crate::worker::old_sums::OldSums;
+use crate::worker::reasons::Reasons;
+use crate::worker::user::User;
 
 /// Longest delay of a signal behind the end of the connection that the same signal caused.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);

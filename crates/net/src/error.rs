@@ -11,6 +11,8 @@ use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
 use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
+use crate::worker::owners::UnknownAccount;
+
 /// The reason why a run could not start or go on. Each variant stands for different advice to the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -209,6 +211,12 @@ impl SyncError {
             Self::Refused(why) => Self::Files(why),
             other => other,
         }
+    }
+}
+
+impl From<UnknownAccount> for SyncError {
+    fn from(unknown: UnknownAccount) -> Self {
+        Self::Selection(unknown.to_string())
     }
 }
 

@@ -5,10 +5,8 @@
 //! are segments and batches, never bytes. Processor time is that of the thread which does the work, so two ends in
 //! one process can be told apart.
 //!
-//! A part of a piece of work (`within`) finds its ledger through a thread-local value. Otherwise each function that
-//! reads or sums would need a ledger argument.
+//! A part of a piece of work finds its ledger through a thread-local value (`worker/stage.rs`).
 
-use std::cell::RefCell;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,61 +17,9 @@ use deltic_protocol::Purpose;
 use deltic_protocol::report::Counts;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::lock::lock;
-
-/// Kinds of work that are measured separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Reading files.
-    Read,
-    /// Cutting into chunks and summing the chunks, in one pass.
-    Scan,
-    /// Computing sums alone: of received chunks, of chunks sent as literals, of old blocks in gaps, of recipes.
-    Sum,
-    /// Searching for blocks at any offset.
-    Search,
-    /// Compressing and decompressing literals.
-    Pack,
-    /// Writing, copying and committing.
-    Write,
-    /// The protocol's machine: frames, the index of old versions, look-ups, and all decisions.
-    Decide,
-    /// Moving bytes between the machine and the transport.
-    Wire,
-    /// Other work: listing, opening, closing.
-    Other,
-}
-
-impl Stage {
-    /// All kinds of work, in the order of tables.
-    pub const ALL: [Self; 9] = [
-        Self::Read,
-        Self::Scan,
-        Self::Sum,
-        Self::Search,
-        Self::Pack,
-        Self::Write,
-        Self::Decide,
-        Self::Wire,
-        Self::Other,
-    ];
-
-    /// Returns the name of the stage in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Scan => "scan",
-            Self::Sum => "sum",
-            Self::Search => "search",
-            Self::Pack => "pack",
-            Self::Write => "write",
-            Self::Decide => "decide",
-            Self::Wire => "wire",
-            Self::Other => "other",
-        }
-    }
-}
+use crate::worker::lock::lock;
+pub use crate::worker::stage::Stage;
+use crate::worker::stage::{StageMeter, metered};
 
 /// The costs of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,17 +100,12 @@ impl Monitor {
         }
     }
 
-    /// Does `work`, and charges its time to `stage`, except parts that [`within`] charges to another stage.
+    /// Does `work`, and charges its time to `stage`, except parts that [`within`](crate::worker::stage::within) charges to another stage.
     pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(ledger) = &self.0 else { return work() };
         let _atwork = AtWork::new(ledger);
-        let since = thread_cpu();
-        SHIFT.set(Some(Shift { ledger: Arc::clone(ledger), stage, since }));
-        let done = work();
-        if let Some(shift) = SHIFT.take() {
-            shift.ledger.add(shift.stage, shift.since);
-        }
-        done
+        let shift = Shift { ledger: Arc::clone(ledger), stage, since: thread_cpu() };
+        metered(Box::new(shift), work)
     }
 
     /// Runs `future`, and charges each of its steps to `stage`.
@@ -177,33 +118,25 @@ impl Monitor {
     }
 }
 
-/// Does `part` of the present work, and charges its time to another stage.
-pub(crate) fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
-    let Some(before) = change(stage) else { return part() };
-    let done = part();
-    change(before);
-    done
-}
-
-/// Changes the stage of this thread's work. Returns the stage before, if costs are recorded.
-fn change(stage: Stage) -> Option<Stage> {
-    SHIFT.with_borrow_mut(|shift| {
-        let shift = shift.as_mut()?;
-        shift.since = shift.ledger.add(shift.stage, shift.since);
-        Some(std::mem::replace(&mut shift.stage, stage))
-    })
-}
-
-thread_local! {
-    /// The present work of this thread, if costs are recorded.
-    static SHIFT: RefCell<Option<Shift>> = const { RefCell::new(None) };
-}
-
+/// Charges the processor time of this thread to stages of a ledger.
 struct Shift {
     ledger: Arc<Ledger>,
     stage: Stage,
     /// The thread's processor time when the stage began.
     since: Duration,
+}
+
+impl StageMeter for Shift {
+    fn change(&mut self, stage: Stage) -> Stage {
+        self.since = self.ledger.add(self.stage, self.since);
+        std::mem::replace(&mut self.stage, stage)
+    }
+}
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        self.ledger.add(self.stage, self.since);
+    }
 }
 
 #[derive(Default)]
@@ -277,6 +210,12 @@ impl Busy {
     }
 }
 
+/// Returns the time since a fixed moment.
+pub(crate) fn clock() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// Processor time of this thread.
 pub(crate) fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -286,6 +225,7 @@ pub(crate) fn thread_cpu() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::stage::within;
 
     /// Uses the processor until this thread's processor time has grown by `for_this`.
     fn toil(for_this: Duration) {

@@ -17,9 +17,9 @@ use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
-use crate::moved_sources::MovedSources;
-use crate::old_sums::OldSums;
-use crate::reasons::Reasons;
+use crate::worker::moved_sources::MovedSources;
+use crate::worker::old_sums::OldSums;
+use crate::worker::reasons::Reasons;
 
 /// A run: all sources are on one side, and the destination is on the other. At most one side is remote.
 #[derive(Clone, Debug)]

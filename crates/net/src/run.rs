@@ -10,10 +10,10 @@ use crate::config::{Facts, Further, SessionConfig};
 use crate::embed::{self, Embedding, Outcome, settled};
 use crate::error::SyncError;
 use crate::host::restrict::Restriction;
-use crate::host::user::User;
 use crate::host::{Agent, AnyHost};
 use crate::plan::Plan;
 use crate::task::Task;
+use crate::worker::user::User;
 use crate::{bounds, streams, transport};
 
 /// Longest wait for a piece of work when a run ends early. The next run resumes from staged files.

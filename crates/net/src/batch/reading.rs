@@ -22,8 +22,8 @@ use super::frames::{At, Bad, Frames, check_magic};
 use super::standing::{Standing, only, standing};
 use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, other};
 use crate::error::SyncError;
-use crate::lock::lock;
 use crate::plan::Plan;
+use crate::worker::lock::lock;
 
 /// A batch as a source tree: directories, and the files with content in the batch.
 #[derive(Clone, Debug)]

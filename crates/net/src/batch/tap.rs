@@ -13,7 +13,7 @@ use deltic_store_local::{Sources, reason};
 use deltic_tree::Name;
 
 use crate::error::SyncError;
-use crate::lock::lock;
+use crate::worker::lock::lock;
 use crate::worker::source::SourceWorker;
 
 /// Writes the list that a sender sends to a batch, at either end of the session.

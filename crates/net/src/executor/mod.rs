@@ -8,6 +8,7 @@
 
 mod budget;
 mod fair;
+mod parting;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -20,11 +21,13 @@ use std::time::Duration;
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-use crate::lock::lock;
 use crate::monitor::thread_cpu;
+use crate::worker::WorkCost;
+use crate::worker::lock::lock;
 use fair::{FairQueue, SessionId};
 
 pub use budget::{Budget, most_threads};
+pub(crate) use parting::DeferredDrop;
 pub(crate) use pool::{Done, SessionPool};
 
 /// Threads that copy.
@@ -59,6 +62,18 @@ pub enum Cost {
     Ask,
     /// Computing and copying of a session that gives way to others.
     Bulk,
+}
+
+impl From<WorkCost> for Cost {
+    fn from(cost: WorkCost) -> Self {
+        match cost {
+            WorkCost::Heavy => Self::Heavy,
+            WorkCost::Copy => Self::Copy,
+            WorkCost::Light => Self::Light,
+            WorkCost::Flush => Self::Flush,
+            WorkCost::Ask => Self::Ask,
+        }
+    }
 }
 
 impl Cost {

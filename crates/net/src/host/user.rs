@@ -1,10 +1,8 @@
-//! The user of a session, to report events to and to ask.
+//! The events and the future of a running session.
 
-use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use deltic_protocol::report::{Notice, Question};
+use deltic_protocol::report::Notice;
 
 use crate::error::SyncError;
 
@@ -13,27 +11,3 @@ pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
 /// The future of a running session. It is boxed, so that it is moved once and can be spawned whatever it borrows.
 pub(crate) type Conversation<'a> = Pin<Box<dyn Future<Output = Result<(), SyncError>> + Send + 'a>>;
-
-type Ask = dyn Fn(&Question) -> bool + Send + Sync;
-
-/// The user to ask before many names are removed. By default there is no user, and the answer is no.
-#[derive(Clone, Default)]
-pub struct User(Option<Arc<Ask>>);
-
-impl User {
-    /// Returns a user that is asked by calling `ask`. The call happens on its own thread and may take any time. It
-    /// need not return if the run ends meanwhile.
-    pub fn new(ask: impl Fn(&Question) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(ask)))
-    }
-
-    pub(crate) fn allows(&self, question: &Question) -> bool {
-        self.0.as_ref().is_some_and(|ask| ask(question))
-    }
-}
-
-impl fmt::Debug for User {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "User(asked)" } else { "User(nobody)" })
-    }
-}

@@ -29,6 +29,7 @@ use crate::host::accounts::SYSTEM;
 use crate::host::place::inode_of;
 use crate::host::sources::{expected, first_name, open};
 use crate::host::user::Watch;
+use crate::monitor::clock;
 use crate::plan::{self, Patience};
 use crate::streams::Joining;
 use crate::worker::source::SourceWorker;
@@ -276,6 +277,7 @@ impl Session {
         let (own, [users, groups]) = (batch.own(), batch.owners());
         let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours))
             .with_accounts(SYSTEM)
+            .with_clock(clock)
             .calling(users, groups)
             .with_user(self.config.user.clone());
         self.push_by(Arc::new(worker), destination, options, watch).await

@@ -17,10 +17,12 @@ use deltic_tree::{Name, RelPath};
 use crate::bounds::files_at_once;
 use crate::config::SessionConfig;
 use crate::error::SyncError;
+use crate::executor::DeferredDrop;
 use crate::host::accounts::SYSTEM;
 use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
+use crate::monitor::clock;
 use crate::streams::Joining;
 use crate::worker::alternates::Alternates;
 use crate::worker::destination::{Asked, DestinationWorker};
@@ -86,6 +88,7 @@ impl Session {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
             .with_accounts(SYSTEM)
+            .with_clock(clock)
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
             .with_moved(self.config.moved.clone())
@@ -94,7 +97,9 @@ impl Session {
     /// Returns the facts that earlier sessions kept.
     pub(super) fn kept(&self, options: &Options) -> Kept {
         let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
-        Kept::new(facts.store(), options, old_sums.clone()).explaining(reasons.clone())
+        Kept::new(facts.store(), options, old_sums.clone())
+            .explaining(reasons.clone())
+            .with_random(random_bytes)
     }
 
     pub(super) async fn send(
@@ -216,7 +221,8 @@ impl Session {
         let share = self.share(&options);
         let asked = Asked { terms, options: &options, theirs: terms.part, accounts };
         let alternates = Alternates::new(alternates);
-        let worker = DestinationWorker::new(store, alternates, asked, share.clone())?
+        let worker = DestinationWorker::new(store, alternates, asked)?
+            .with_drops(Arc::new(DeferredDrop::new(share.clone())))
             .with_user(self.config.user.clone())
             .with_kept(self.kept(&options));
         let run = RunConfig { joining, greeting: None, share };
@@ -226,6 +232,12 @@ impl Session {
         found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(worker)), run, watch).await
     }
+}
+
+/// Returns random bytes of the system.
+fn random_bytes() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
 fn not_made(root: &Path, error: StoreError) -> SyncError {

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::error::SyncError;
-use crate::lock::lock;
 use crate::plan::Remote;
+use crate::worker::lock::lock;
 
 use super::{Link, widen};
 

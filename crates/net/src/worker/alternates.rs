@@ -9,7 +9,7 @@ use deltic_protocol::receiver::Elsewhere;
 use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
-use crate::lock::lock;
+use crate::worker::lock::lock;
 
 /// Alternate trees (such as `--link-dest`). A tree that could not be opened is `None` and counts as empty.
 pub(crate) struct Alternates<S> {

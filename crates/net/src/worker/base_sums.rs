@@ -16,6 +16,8 @@ use deltic_protocol::known::Changed;
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, MAX_MOVED_RUNS};
 use deltic_store::{BaseNote, Extents, FactStore, Snapshot};
 
+use super::RandomBytes;
+
 /// Divisor: moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has a size
 /// of about this share of the file, so reading the table would not pay for less.
 const FEW_SHARE: u64 = 1024;
@@ -81,10 +83,12 @@ impl SumsNote {
 }
 
 /// Decides which kinds of stored sums prove that blocks are equal.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Deciding {
     /// True if the user trusts the sums of both stores.
     pub(super) trusts: bool,
+    /// Names new tables, and makes their keys.
+    pub(super) random: RandomBytes,
 }
 
 /// A base with its notes.
@@ -232,10 +236,8 @@ pub(super) fn note(
     }
     // Room for the table and for its encoded copy.
     let _room = Room::take(extents.len().saturating_mul(2))?;
-    let sums = made(snapshot, kind, extents)?;
-    let mut name = [0; 32];
-    getrandom::fill(&mut name).ok()?;
-    let table = Digest::from_bytes(name);
+    let sums = made(snapshot, kind, (deciding.random)()?, extents)?;
+    let table = Digest::from_bytes((deciding.random)()?);
     kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
     Some(SumsNote { table, others: Vec::new() })
 }
@@ -250,12 +252,16 @@ pub(super) fn carried(note: SumsNote, ranges: &[Range<u64>], len: u64) -> Option
 
 /// Returns the sums of a version that was read after `extents` were taken. Ranges that changed their place on the
 /// disk since then are left out: their sums may be those of older or of newer bytes.
-fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<KeptSums> {
-    let (len, mut key, mut sums) = (extents.len(), [0; 32], None::<KeptSums>);
+fn made(
+    snapshot: &impl Snapshot,
+    kind: SumKind,
+    key: [u8; 32],
+    extents: &Extents,
+) -> Option<KeptSums> {
+    let (len, mut sums) = (extents.len(), None::<KeptSums>);
     if len / u64::from(CHANGED_BLOCK_BYTES) > MAX_BLOCKS as u64 {
         return None;
     }
-    getrandom::fill(&mut key).ok()?;
     each_window(snapshot, std::slice::from_ref(&(0..len)), |told, range| {
         sums = sums.take().or_else(|| KeptSums::new(kind, told.block_bytes(), key, len));
         sums.iter_mut().for_each(|sums| sums.take(told, range));

@@ -12,10 +12,11 @@ use deltic_protocol::work::Handle;
 use deltic_store::{BaseNote, Extents, FactStore, SettledVersion, Snapshot, Version};
 use deltic_tree::RelPath;
 
+use super::RandomBytes;
 use super::base_sums::{self, Base, Deciding, SumsNote, bytes_of};
-use crate::lock::lock;
-use crate::old_sums::OldSums;
-use crate::reasons::{Reason, Reasons};
+use crate::worker::lock::lock;
+use crate::worker::old_sums::OldSums;
+use crate::worker::reasons::{Reason, Reasons};
 
 /// Divisor: only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger
 /// change, a recipe may find that bytes only moved.
@@ -92,8 +93,13 @@ impl Bases {
             sending: Mutex::default(),
             confirmed: Mutex::default(),
             old_sums,
-            deciding: Deciding { trusts: options.compare.trusted.is_some() },
+            deciding: Deciding { trusts: options.compare.trusted.is_some(), random: || None },
         }
+    }
+
+    /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
+    pub(super) fn with_random(self, random: RandomBytes) -> Self {
+        Self { deciding: Deciding { random, ..self.deciding }, ..self }
     }
 
     /// Reports to `reasons` why each file is read whole or not.

@@ -3,7 +3,6 @@
 mod closing;
 mod found;
 mod opening;
-mod parting;
 mod slot;
 mod spelling;
 mod tallying;
@@ -24,19 +23,17 @@ use deltic_store::{Going, Keep, Link, Store, StoreError};
 use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::{Alternates, Beside};
+use super::drops::{DropLater, DropNow};
 use super::kept::Kept;
 use super::moves::Moves;
-use super::owners::{Accounts, Owners};
+use super::owners::{Accounts, Owners, UnknownAccount};
 use super::steps::cut_segment;
 use super::{Agreed, Buffers, failed, setback, told, weight};
-use crate::error::SyncError;
-use crate::executor::{Cost, Share};
-use crate::host::user::User;
-use crate::lock::lock;
-use crate::monitor::Stage;
-use crate::worker::Worker;
+use crate::worker::lock::lock;
+use crate::worker::stage::Stage;
+use crate::worker::user::User;
+use crate::worker::{WorkCost, Worker};
 use found::Found;
-use parting::DeferredDrop;
 use slot::{Site, Slot, Sought};
 
 /// The terms, options and accounts of a receiver's session.
@@ -68,7 +65,7 @@ pub(crate) struct DestinationWorker<S: Store> {
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     kept: Kept,
-    deferred: DeferredDrop,
+    drops: Arc<dyn DropLater>,
 }
 
 impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
@@ -91,24 +88,24 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
         Some(self.agreed.terms)
     }
 
-    fn cost(&self, work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> WorkCost {
         match work {
-            Work::Copy { .. } | Work::Repeat { .. } | Work::CopyBeside { .. } => Cost::Copy,
+            Work::Copy { .. } | Work::Repeat { .. } | Work::CopyBeside { .. } => WorkCost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
-                Cost::Heavy
+                WorkCost::Heavy
             }
-            Work::Ask(_) => Cost::Ask,
+            Work::Ask(_) => WorkCost::Ask,
             // Listing this many names takes long.
-            Work::Chart { .. } => Cost::Heavy,
-            Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
-            Work::Digest { .. } | Work::View { .. } => Cost::Heavy,
+            Work::Chart { .. } => WorkCost::Heavy,
+            Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => WorkCost::Heavy,
+            Work::Digest { .. } | Work::View { .. } => WorkCost::Heavy,
             // These steps wait for the disk only if the store makes changes durable.
             Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
                 if self.options.durable =>
             {
-                Cost::Flush
+                WorkCost::Flush
             }
-            _ => Cost::Light,
+            _ => WorkCost::Light,
         }
     }
 
@@ -256,16 +253,15 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
 }
 
 impl<S: Store> DestinationWorker<S> {
-    /// Starts a worker that changes `store`. Values that are slow to free are dropped on a thread of `share`.
+    /// Starts a worker that changes `store`.
     ///
     /// # Errors
-    /// [`SyncError`] if the options name users or groups that do not exist on this machine.
+    /// [`UnknownAccount`] if the options name users or groups that do not exist on this machine.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
         Asked { terms, options, theirs, accounts }: Asked<'_>,
-        share: Share,
-    ) -> Result<Self, SyncError> {
+    ) -> Result<Self, UnknownAccount> {
         Ok(Self {
             store,
             alternates,
@@ -281,13 +277,18 @@ impl<S: Store> DestinationWorker<S> {
             slots: Mutex::default(),
             buffers: Buffers::default(),
             kept: Kept::default(),
-            deferred: DeferredDrop::new(share),
+            drops: Arc::new(DropNow),
         })
     }
 
     /// Returns this worker with the facts that earlier runs kept about files.
     pub(crate) fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
+    }
+
+    /// Returns this worker with `drops`, which frees old versions.
+    pub(crate) fn with_drops(self, drops: Arc<dyn DropLater>) -> Self {
+        Self { drops, ..self }
     }
 
     /// Returns this worker with `user`, the user that answers questions.
@@ -345,7 +346,7 @@ impl<S: Store> DestinationWorker<S> {
                 let seen = seen.as_ref();
                 let beside = Beside { path: &path, alternate, is: &is, meta: &meta, seen };
                 let copy = || self.alternates.copy(&self.store, &beside, self.keep);
-                done(self.deferred.with_room(copy))
+                done(self.drops.with_room(copy))
             }
             Work::MakeDir { path, meta, carries } => {
                 done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))

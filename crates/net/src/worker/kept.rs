@@ -5,12 +5,13 @@ use std::sync::Arc;
 use deltic_protocol::options::Options;
 use deltic_store::{FactStore, Moment, NoFacts};
 
-use crate::old_sums::OldSums;
+use crate::worker::old_sums::OldSums;
 
+use super::RandomBytes;
 use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::Recipes;
-use crate::reasons::Reasons;
+use crate::worker::reasons::Reasons;
 
 /// Digests, recipes and bases that are known without reading a file.
 #[derive(Debug)]
@@ -42,6 +43,11 @@ impl Kept {
         let digests = Digests::new(Arc::clone(&counted), options).with_sums(old_sums.clone());
         let recipes = Recipes::new(Arc::clone(&counted));
         Self { facts, digests, recipes, bases: Bases::new(counted, options, old_sums) }
+    }
+
+    /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
+    pub(crate) fn with_random(self, random: RandomBytes) -> Self {
+        Self { bases: self.bases.with_random(random), ..self }
     }
 
     /// Reports to `reasons` why each file is read whole or not.

@@ -1,5 +1,7 @@
-//! Performs the work that the machines request: reads from a store, lets the engine compute, writes to a store. Calls
-//! block, on threads of the executor.
+//! Performs the work that the machines request: reads from a store, lets the engine compute, writes to a store.
+//!
+//! Calls block while the store reads or writes. A worker has no thread, clock or source of random bytes: the caller
+//! chooses the thread, and hands in functions for the rest (docs/decisions/0074).
 
 pub(crate) mod alternates;
 mod base_sums;
@@ -7,19 +9,27 @@ mod bases;
 mod buffers;
 pub(crate) mod destination;
 mod digests;
+pub(crate) mod drops;
 pub(crate) mod kept;
+pub(crate) mod lock;
+pub(crate) mod moved_sources;
 mod moves;
+pub mod old_sums;
 pub(crate) mod owners;
 mod packing;
+pub mod reasons;
 mod recipes;
 pub(crate) mod rest;
 pub(crate) mod source;
 mod sparse;
+pub(crate) mod stage;
 mod steps;
 mod trusted;
+pub(crate) mod user;
 mod weight;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use deltic_core::strategy::LinkModel;
 use deltic_core::{Fingerprinter, Strategy, SumKey};
@@ -30,15 +40,33 @@ use deltic_protocol::work::{Setback, Then};
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 
-use crate::executor::Cost;
-use crate::monitor::Stage;
-
 use buffers::Buffers;
+use stage::Stage;
+
+/// Returns the time since a fixed moment.
+pub(crate) type Clock = fn() -> Duration;
+/// Returns random bytes, or `None` if the system has none.
+pub(crate) type RandomBytes = fn() -> Option<[u8; 32]>;
+
+/// The main cost of a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkCost {
+    /// Processor time and a large buffer.
+    Heavy,
+    /// Moving bytes from file to file.
+    Copy,
+    /// A few system calls.
+    Light,
+    /// Waiting for a disk to flush.
+    Flush,
+    /// Waiting for a user's answer, which may never come.
+    Ask,
+}
 
 /// Performs the work of a machine, on any thread.
 pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     /// Returns the kind of thread that `work` needs.
-    fn cost(&self, work: &M::Work) -> Cost;
+    fn cost(&self, work: &M::Work) -> WorkCost;
     /// Returns the bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while the work
     /// is under way.
     fn bytes(work: &M::Work) -> usize;
@@ -183,8 +211,8 @@ mod tests {
     struct Below(Option<Terms>);
 
     impl Worker<Receiver> for Below {
-        fn cost(&self, _: &receiver::Work) -> Cost {
-            Cost::Light
+        fn cost(&self, _: &receiver::Work) -> WorkCost {
+            WorkCost::Light
         }
         fn bytes(_: &receiver::Work) -> usize {
             0

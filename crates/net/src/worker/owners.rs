@@ -2,6 +2,7 @@
 //! machine.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Mutex;
 
 use deltic_protocol::message::NameLine;
@@ -11,8 +12,17 @@ use deltic_tree::Entry;
 use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
 
-use crate::error::SyncError;
-use crate::lock::lock;
+use crate::worker::lock::lock;
+
+/// Error: an option names a user or a group that does not exist on this machine.
+#[derive(Debug)]
+pub(crate) struct UnknownAccount(String);
+
+impl fmt::Display for UnknownAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// Functions that look up the users and groups of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +144,8 @@ pub(crate) struct Owners {
 
 impl Owners {
     /// # Errors
-    /// [`SyncError::Selection`] if a map names a user or group that does not exist on this machine.
-    pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Result<Self, SyncError> {
+    /// [`UnknownAccount`] if a map names a user or group that does not exist on this machine.
+    pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Result<Self, UnknownAccount> {
         Ok(Self {
             user_map: Map::new(&metadata.user_map, accounts.user_id)
                 .map_err(|name| unknown("user", &metadata.user_map, &name))?,
@@ -171,11 +181,11 @@ impl Owners {
     }
 }
 
-fn unknown(what: &str, rules: &IdRules, name: &str) -> SyncError {
+fn unknown(what: &str, rules: &IdRules, name: &str) -> UnknownAccount {
     // `--chown` is a map with one name for all users or groups.
     let option = if rules.text() == format!("*:{name}") { "chown" } else { &format!("{what}map") };
     let name = deltic_tree::path::printable(name.as_bytes());
-    SyncError::Selection(format!("--{option}: no {what} '{name}' at the destination"))
+    UnknownAccount(format!("--{option}: no {what} '{name}' at the destination"))
 }
 
 /// The rules of a map, and the remembered answers of the system about names.

@@ -1,26 +1,28 @@
 //! Compression of the payloads of a session, shared by its threads.
 
 use std::sync::Mutex;
-use std::time::Instant;
 
-use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
+use deltic_core::strategy::{CodecModel, LinkModel};
 use deltic_engine::pack::{CodecTrial, PayloadPacker, measured, pack_for};
 use deltic_protocol::message::Payload;
 
-use crate::lock::lock;
-use crate::monitor::{Stage, within};
+use crate::worker::Clock;
+use crate::worker::lock::lock;
+use crate::worker::stage::{Stage, within};
 
 /// Packs payloads; recent measurements tell if compression pays.
 #[derive(Debug)]
 pub(super) struct Packer {
     packing: PayloadPacker,
     tried: Mutex<CodecTrial>,
+    /// Measures compression.
+    clock: Option<Clock>,
 }
 
 impl Packer {
-    /// The arguments are those of [`PayloadPacker::new`].
-    pub(super) fn new(compression: CompressionChoice, zeros: bool) -> Self {
-        Self { packing: PayloadPacker::new(compression, zeros), tried: Mutex::default() }
+    /// Makes a packer that measures compression with `clock`. Without a clock, compression never pays.
+    pub(super) fn new(packing: PayloadPacker, clock: Option<Clock>) -> Self {
+        Self { packing, tried: Mutex::default(), clock }
     }
 
     /// Packs bytes at the level `asked`, else at a level chosen for the present `link`.
@@ -46,8 +48,7 @@ impl Packer {
     }
 
     fn tried_now(&self, bytes: &[u8]) -> CodecModel {
-        let started = Instant::now();
-        let codec = measured(bytes, || started.elapsed());
+        let codec = self.clock.map_or(CodecModel::NONE, |clock| measured(bytes, clock));
         lock(&self.tried).note(codec);
         codec
     }
@@ -55,9 +56,22 @@ impl Packer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
+    use deltic_core::strategy::CompressionChoice;
+
     use super::*;
+
+    /// A clock on which each reading is a millisecond after the last one.
+    fn clock() -> Duration {
+        static NOW: AtomicU64 = AtomicU64::new(0);
+        Duration::from_millis(NOW.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn packer(compression: CompressionChoice) -> Packer {
+        Packer::new(PayloadPacker::new(compression, false), Some(clock))
+    }
 
     /// Number of payloads of which at least one is tried.
     const MANY: usize = 32;
@@ -75,12 +89,12 @@ mod tests {
             matches!(packing.pack(bytes.to_vec(), None, link), Payload::Zstd(_))
         };
         let (slow, fast) = (link(8000), link(u64::MAX));
-        let by_cost = || Packer::new(CompressionChoice::ByCost, false);
+        let by_cost = || packer(CompressionChoice::ByCost);
         assert!(is_packed(&by_cost(), &text, slow));
         assert!(!is_packed(&by_cost(), &text, fast));
         assert!(!is_packed(&by_cost(), &text, None), "nothing is known");
         assert!(!is_packed(&by_cost(), &noise, slow));
-        assert!(!is_packed(&Packer::new(CompressionChoice::AsAsked, false), &text, slow));
+        assert!(!is_packed(&packer(CompressionChoice::AsAsked), &text, slow));
         let asked = by_cost().pack(text.clone(), Some(3), fast);
         assert!(matches!(asked, Payload::Zstd(_)), "it was asked for");
         let changing = by_cost();
@@ -90,7 +104,7 @@ mod tests {
 
     #[test]
     fn content_that_changes_is_tried_again() {
-        let packing = Packer::new(CompressionChoice::ByCost, false);
+        let packing = packer(CompressionChoice::ByCost);
         let text = b"new from old, ".repeat(2000);
         assert!(matches!(packing.pack(noise(), None, link(8000)), Payload::Plain(_)));
         let packed = (0..MANY).map(|_| packing.pack(text.clone(), None, link(8000)));

@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, digest_of};
 use deltic_core::strategy::{CompressionChoice, LinkModel};
 use deltic_core::{DataMap, Digest, Fingerprinter, Key, Span, digest_of_changes, digest_of_data};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
-use deltic_engine::pack::level;
+use deltic_engine::pack::{PayloadPacker, level};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
@@ -36,12 +36,11 @@ use super::rest::{is_restless, rested};
 use super::sparse::{SparseVersion, data_map};
 use super::steps::{cut_segment, keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
-use crate::executor::Cost;
-use crate::host::user::User;
-use crate::lock::lock;
-use crate::monitor::{Stage, within};
-use crate::moved_sources::{ListedAgain, MovedSources};
-use crate::worker::Worker;
+use crate::worker::lock::lock;
+use crate::worker::moved_sources::{ListedAgain, MovedSources};
+use crate::worker::stage::{Stage, within};
+use crate::worker::user::User;
+use crate::worker::{Clock, WorkCost, Worker};
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SourceWorker<T: Tree> {
@@ -51,11 +50,11 @@ pub(crate) struct SourceWorker<T: Tree> {
     /// The key of directory digests and the attributes that the digests cover, if these options send digests.
     tallied: Option<(DirDigestKey, ComparedAttributes)>,
     options: Options,
-    /// The level of compression, for literals that may be compressed.
-    level: i32,
     /// The present model of the link to the other end, if known.
     link: Mutex<Option<LinkModel>>,
     user: User,
+    /// Measures compression.
+    clock: Option<Clock>,
     /// Set before a file is requested. Lists and offers may be made before the other end has answered.
     agreed: OnceLock<(Agreed, Packer)>,
     /// Names chunks until `agreed` is set.
@@ -98,19 +97,19 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         *lock(&self.link) = Some(link);
     }
 
-    fn cost(&self, work: &Work) -> Cost {
+    fn cost(&self, work: &Work) -> WorkCost {
         match work {
             Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
-                Cost::Heavy
+                WorkCost::Heavy
             }
-            Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
-            Work::Find { .. } | Work::Join { .. } => Cost::Heavy,
-            Work::Digest { .. } => Cost::Heavy,
+            Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => WorkCost::Heavy,
+            Work::Find { .. } | Work::Join { .. } => WorkCost::Heavy,
+            Work::Digest { .. } => WorkCost::Heavy,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
             | Work::Ask(_)
-            | Work::Close { .. } => Cost::Light,
+            | Work::Close { .. } => WorkCost::Light,
         }
     }
 
@@ -243,9 +242,9 @@ impl<T: Tree> SourceWorker<T> {
             root: ListedRoot { own, missing: Mutex::new(missing) },
             called: Called::new(&options.metadata, Accounts::NONE),
             options: options.clone(),
-            level: level(options.compress_level),
             link: Mutex::default(),
             user: User::default(),
+            clock: None,
             agreed: OnceLock::new(),
             guessed: ours.names(),
             open: Mutex::default(),
@@ -286,6 +285,11 @@ impl<T: Tree> SourceWorker<T> {
         Self { user, ..self }
     }
 
+    /// Returns this worker with a clock. Without a clock, no payload is compressed because that would pay.
+    pub(crate) fn with_clock(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
     /// Sets the terms of the session; later calls have no effect.
     pub(crate) fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
@@ -294,7 +298,8 @@ impl<T: Tree> SourceWorker<T> {
                 true => strategy.compression,
                 false => CompressionChoice::AsAsked,
             };
-            let packer = Packer::new(compression, terms.zeros(strategy));
+            let packing = PayloadPacker::new(compression, terms.zeros(strategy));
+            let packer = Packer::new(packing, self.clock);
             (Agreed::new(terms, strategy), packer)
         });
     }
@@ -313,7 +318,7 @@ impl<T: Tree> SourceWorker<T> {
 
     /// Returns the compression level for literals that may be compressed.
     fn packs(&self, zstd: bool) -> Option<i32> {
-        (zstd && self.agreed().terms.zstd).then_some(self.level)
+        (zstd && self.agreed().terms.zstd).then(|| level(self.options.compress_level))
     }
 
     fn list(

@@ -18,10 +18,10 @@ use deltic_tree::{Meta, RelPath};
 
 use super::slot::Growing;
 use super::{DestinationWorker, unproven};
-use crate::lock::lock;
-use crate::monitor::{Stage, within};
+use crate::worker::lock::lock;
 use crate::worker::recipes::Placed;
 use crate::worker::setback;
+use crate::worker::stage::{Stage, within};
 use crate::worker::steps::digest_of_bytes;
 
 /// Least length in bytes of an old version that takes the kernel noticeable time to free.
@@ -68,7 +68,7 @@ impl<S: Store> DestinationWorker<S> {
             (None, None) => Replaces::Nothing,
         };
         // A commit is tried once, and may need room.
-        self.deferred.wait();
+        self.drops.settle();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
         let committed = committed.map_err(|error| setback(&error));
@@ -91,7 +91,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         // An old version may have lost its last link, and takes time to free. The proof is dropped with the slot.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
-            self.deferred.let_go((slot, proof));
+            self.drops.let_go(Box::new((slot, proof)));
         }
         committed.map(drop)
     }
@@ -160,7 +160,7 @@ impl<S: Store> DestinationWorker<S> {
         let mut done = self.store.replace_all(&files, self.keep);
         for (file, done) in files.iter().zip(&mut done) {
             if done.as_ref().is_err_and(StoreError::wants_room) {
-                *done = self.deferred.with_room(|| self.store.replace(file, self.keep));
+                *done = self.drops.with_room(|| self.store.replace(file, self.keep));
             }
         }
         let mut notes = Vec::new();

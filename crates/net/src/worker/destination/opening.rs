@@ -19,9 +19,9 @@ use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
-use crate::lock::lock;
-use crate::monitor::Stage;
+use crate::worker::lock::lock;
 use crate::worker::sparse::data_map;
+use crate::worker::stage::Stage;
 use crate::worker::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
 use crate::worker::{failed, setback, warned};
 

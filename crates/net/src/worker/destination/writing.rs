@@ -20,9 +20,9 @@ use deltic_tree::RelPath;
 
 use super::slot::{Growing, Site, Slot};
 use super::{DestinationWorker, shrunk, unproven};
-use crate::lock::lock;
-use crate::monitor::{Stage, within};
+use crate::worker::lock::lock;
 use crate::worker::setback;
+use crate::worker::stage::{Stage, within};
 use crate::worker::steps::perform;
 
 /// Bytes of buffered literals for incomplete blocks; beyond this, literals are written in small pieces.
@@ -72,7 +72,7 @@ impl<S: Store> DestinationWorker<S> {
         path: &RelPath,
         (len, map): (u64, Option<&DataMap>),
     ) -> Result<S::Rebuild, StoreError> {
-        let rebuild = self.deferred.with_room(|| match map {
+        let rebuild = self.drops.with_room(|| match map {
             Some(map) => self.store.create_sparse(path, len, map.data_len()),
             None => self.store.create(path, len),
         })?;
@@ -100,7 +100,7 @@ impl<S: Store> DestinationWorker<S> {
                         growing.buffer.is_none() || rebuild.may_share(snapshot, &part, place.start);
                     let from = if shared {
                         let copy = || rebuild.copy(snapshot, part.clone(), place.start);
-                        self.deferred.with_room(copy).map_err(|error| setback(&error))?;
+                        self.drops.with_room(copy).map_err(|error| setback(&error))?;
                         PieceSource::Written(len)
                     } else {
                         PieceSource::Old(Span::new(at, len as u32))
@@ -302,7 +302,7 @@ impl<S: Store> DestinationWorker<S> {
         (start, bytes): (u64, &[u8]),
         write: impl FnMut() -> Result<(), StoreError>,
     ) -> Result<(), Setback> {
-        let write = || self.deferred.with_room(write);
+        let write = || self.drops.with_room(write);
         growing.write_hashed(start, bytes, write).map_err(|error| setback(&error))
     }
 

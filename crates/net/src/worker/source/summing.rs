@@ -12,7 +12,7 @@ use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, Tree};
 
 use super::{SourceWorker, shrunk};
-use crate::monitor::Stage;
+use crate::worker::stage::Stage;
 use crate::worker::steps::{perform, read_one, stored_sums, sum_portion};
 use crate::worker::trouble;
 

@@ -1,19 +1,14 @@
-//! Frees old versions while the next file is under way.
-//!
-//! Freeing the pages of 1 GiB takes the kernel 80 ms, and the run need not wait for that. But on a nearly full disk
-//! the next file may need the room. So work that finds no room waits until all pending drops have ended, and is tried
-//! again if any ended meanwhile.
+//! Frees old versions on threads of the executor, while the next file is under way.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use deltic_store::StoreError;
-
-use crate::executor::Share;
-use crate::lock::lock;
+use super::Share;
+use crate::worker::drops::DropLater;
+use crate::worker::lock::lock;
 
 /// Drops values on threads of the executor.
 #[derive(Debug)]
-pub(super) struct DeferredDrop {
+pub(crate) struct DeferredDrop {
     share: Share,
     counted: Arc<Counted>,
 }
@@ -32,33 +27,25 @@ struct Counts {
 }
 
 impl DeferredDrop {
-    pub(super) fn new(share: Share) -> Self {
+    pub(crate) fn new(share: Share) -> Self {
         Self { share, counted: Arc::default() }
     }
+}
 
+impl DropLater for DeferredDrop {
     /// Drops `what` on another thread, or on this thread if there is no other.
-    pub(super) fn let_go(&self, what: impl Send + 'static) {
+    fn let_go(&self, what: Box<dyn Send>) {
         lock(&self.counted.counts).begun += 1;
         let going = Going(Arc::clone(&self.counted));
         self.share.drop_later((what, going));
     }
 
-    /// Does `work`. Repeats `work` if it found no room and drops ended meanwhile.
-    pub(super) fn with_room<T>(
-        &self,
-        mut work: impl FnMut() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        loop {
-            let before = lock(&self.counted.counts).ended;
-            match work() {
-                Err(error) if error.wants_room() && self.wait() > before => {}
-                done => return done,
-            }
-        }
+    fn ended(&self) -> u64 {
+        lock(&self.counted.counts).ended
     }
 
-    /// Waits until no drop is pending. Returns the number of drops that have ended.
-    pub(super) fn wait(&self) -> u64 {
+    /// Waits until no drop is pending.
+    fn settle(&self) -> u64 {
         let goes = |counts: &mut Counts| counts.ended < counts.begun;
         let waited = self.counted.ended.wait_while(lock(&self.counted.counts), goes);
         waited.unwrap_or_else(PoisonError::into_inner).ended
@@ -83,10 +70,11 @@ mod tests {
 
     use crate::executor::{Budget, Executor};
 
+    use deltic_store::StoreError;
     use deltic_tree::RelPath;
 
-    fn deferred() -> DeferredDrop {
-        DeferredDrop::new(Executor::of_process().admit(Budget::default()))
+    fn deferred() -> Box<dyn DropLater> {
+        Box::new(DeferredDrop::new(Executor::of_process().admit(Budget::default())))
     }
 
     /// A value that waits for a message when dropped.
@@ -107,7 +95,7 @@ mod tests {
     fn work_without_room_waits_for_drops() {
         let deferred = deferred();
         let (tell, told) = mpsc::channel();
-        deferred.let_go(Old(told));
+        deferred.let_go(Box::new(Old(told)));
         let tries = Cell::new(0);
         let done = deferred.with_room(|| {
             tries.set(tries.get() + 1);

@@ -1,0 +1,30 @@
+//! The user of a session, to ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use deltic_protocol::report::Question;
+
+type Ask = dyn Fn(&Question) -> bool + Send + Sync;
+
+/// The user to ask before many names are removed. By default there is no user, and the answer is no.
+#[derive(Clone, Default)]
+pub struct User(Option<Arc<Ask>>);
+
+impl User {
+    /// Returns a user that is asked by calling `ask`. The call happens on its own thread and may take any time. It
+    /// need not return if the run ends meanwhile.
+    pub fn new(ask: impl Fn(&Question) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+
+    pub(crate) fn allows(&self, question: &Question) -> bool {
+        self.0.as_ref().is_some_and(|ask| ask(question))
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "User(asked)" } else { "User(nobody)" })
+    }
+}
