@@ -13,7 +13,7 @@ checks := fmt shape deny clippy unit neon docs wasm windows end-to-end fuzz
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
-portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-carrier
+portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-worker deltic-carrier
 out := $(target)/bench-out
 laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote --features labs -- --ignored
 systems := s3 azure gs hdfs seaweedfs moosefs ceph

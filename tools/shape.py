@@ -18,7 +18,7 @@ MAX_LINES, MAX_FUNCTION, MAX_FIELDS, MAX_PARAMETERS, MAX_CIRCLE = 600, 60, 15, 5
 MAX_ENTRY = 12
 # Directories of which each file could be built for a machine without files, threads and clock, and names that such a file
 # does not have.
-PORTABLE = ("crates/net/src/worker",)
+PORTABLE = ("crates/worker/src",)
 NATIVE = re.compile(
     r"\b(deltic_store_local|deltic_net|nix|rustix|libc|tokio|getrandom)::"
     r"|\bstd::(os|fs|net|process|thread|env)\b|\b(Instant|SystemTime|Condvar|Barrier|mpsc)\b"

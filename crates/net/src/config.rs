@@ -16,10 +16,10 @@ use crate::host::AnyHost;
 use crate::monitor::Monitor;
 use crate::plan;
 use crate::transport::{Counters, Shell};
-use crate::worker::moved_sources::MovedSources;
-use crate::worker::old_sums::OldSums;
-use crate::worker::reasons::Reasons;
-use crate::worker::user::User;
+use deltic_worker::moved_sources::MovedSources;
+use deltic_worker::old_sums::OldSums;
+use deltic_worker::reasons::Reasons;
+use deltic_worker::user::User;
 
 // Both are the length from which notes about a file are worth their space on disk.
 const _: () = assert!(LONGEST_UNKEPT_BYTES == LARGE_FILE_BYTES);

@@ -25,7 +25,7 @@ use crate::outlets::{Closed, Outlets};
 use crate::plan::Traffic;
 use crate::streams::News;
 use crate::transport::{Counters, RawFrame, Reading, spare};
-use crate::worker::Worker;
+use deltic_worker::Worker;
 
 /// Most bundles of answers that a machine takes at once.
 const AT_ONCE: usize = 64;
@@ -415,11 +415,11 @@ fn gone() -> SyncError {
 mod tests {
     use super::*;
     use crate::executor::{Budget, Executor};
-    use crate::worker::WorkCost;
     use deltic_protocol::frame::{HEADER_BYTES, Header};
     use deltic_protocol::hello::{Abort, AbortCause, Alive};
     use deltic_protocol::options::Options;
     use deltic_protocol::receiver::{Answer, Receiver, Setting, Work};
+    use deltic_worker::WorkCost;
 
     /// A worker for a receiver that gets no work.
     struct Idle;

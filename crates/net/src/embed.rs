@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
-pub use crate::worker::owners::Accounts;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::{Store, Tree};
 use deltic_store_local::UnderWay;
 pub use deltic_store_local::cache::{Bases, LocalFacts, RecipeCache};
+pub use deltic_worker::owners::Accounts;
 
 use crate::batch::{self, Batch};
 pub use crate::config::Facts;
@@ -36,9 +36,9 @@ pub use crate::session::{DestinationRequest, OpenDestination, Served};
 use crate::session::{Session, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
-use crate::worker::old_sums::OldSums;
-use crate::worker::reasons::Reasons;
-use crate::worker::user::User;
+use deltic_worker::old_sums::OldSums;
+use deltic_worker::reasons::Reasons;
+use deltic_worker::user::User;
 
 /// Longest delay of a signal behind the end of the connection that the same signal caused.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
 use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
-use crate::worker::owners::UnknownAccount;
+use deltic_worker::owners::UnknownAccount;
 
 /// The reason why a run could not start or go on. Each variant stands for different advice to the user.
 #[derive(Debug, thiserror::Error)]

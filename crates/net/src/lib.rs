@@ -27,7 +27,6 @@ mod streams;
 mod task;
 mod transport;
 pub mod watch;
-mod worker;
 
 pub use batch::spool_batch;
 pub use deltic_store_local::facts::service as facts;
@@ -36,6 +35,9 @@ pub use deltic_store_local::reason;
 pub use deltic_store_local::{
     LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, own_dir, umask,
 };
+pub use deltic_worker::moved_sources::MovedSources;
+pub use deltic_worker::user::User;
+pub use deltic_worker::{old_sums, reasons};
 pub use embed::Outcome;
 pub use error::SyncError;
 pub use executor::most_threads;
@@ -45,6 +47,3 @@ pub use host::walls;
 pub use plan::{Plan, Traffic};
 pub use run::{agent, join, let_long_writes_fail, pause, run, told_to_end};
 pub use transport::child::{TOKEN_VARIABLE, withhold_secrets};
-pub use worker::moved_sources::MovedSources;
-pub use worker::user::User;
-pub use worker::{old_sums, reasons};

@@ -17,9 +17,9 @@ use deltic_protocol::Purpose;
 use deltic_protocol::report::Counts;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::worker::lock::lock;
-pub use crate::worker::stage::Stage;
-use crate::worker::stage::{StageMeter, metered};
+use deltic_worker::lock::lock;
+pub use deltic_worker::stage::Stage;
+use deltic_worker::stage::{StageMeter, metered};
 
 /// The costs of an end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Monitor {
         }
     }
 
-    /// Does `work`, and charges its time to `stage`, except parts that [`within`](crate::worker::stage::within) charges to another stage.
+    /// Does `work`, and charges its time to `stage`, except parts that [`within`](deltic_worker::stage::within) charges to another stage.
     pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(ledger) = &self.0 else { return work() };
         let _atwork = AtWork::new(ledger);
@@ -225,7 +225,7 @@ pub(crate) fn thread_cpu() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::stage::within;
+    use deltic_worker::stage::within;
 
     /// Uses the processor until this thread's processor time has grown by `for_this`.
     fn toil(for_this: Duration) {

@@ -17,9 +17,9 @@ use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
-use crate::worker::moved_sources::MovedSources;
-use crate::worker::old_sums::OldSums;
-use crate::worker::reasons::Reasons;
+use deltic_worker::moved_sources::MovedSources;
+use deltic_worker::old_sums::OldSums;
+use deltic_worker::reasons::Reasons;
 
 /// A run: all sources are on one side, and the destination is on the other. At most one side is remote.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use crate::host::restrict::Restriction;
 use crate::host::{Agent, AnyHost};
 use crate::plan::Plan;
 use crate::task::Task;
-use crate::worker::user::User;
 use crate::{bounds, streams, transport};
+use deltic_worker::user::User;
 
 /// Longest wait for a piece of work when a run ends early. The next run resumes from staged files.
 pub(crate) const WORK_PATIENCE: Duration = Duration::from_millis(500);

@@ -23,7 +23,7 @@ use super::standing::{Standing, only, standing};
 use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, other};
 use crate::error::SyncError;
 use crate::plan::Plan;
-use crate::worker::lock::lock;
+use deltic_worker::lock::lock;
 
 /// A batch as a source tree: directories, and the files with content in the batch.
 #[derive(Clone, Debug)]

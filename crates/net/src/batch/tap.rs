@@ -13,8 +13,8 @@ use deltic_store_local::{Sources, reason};
 use deltic_tree::Name;
 
 use crate::error::SyncError;
-use crate::worker::lock::lock;
-use crate::worker::source::SourceWorker;
+use deltic_worker::lock::lock;
+use deltic_worker::source::SourceWorker;
 
 /// Writes the list that a sender sends to a batch, at either end of the session.
 pub(crate) struct Tap {

@@ -19,8 +19,8 @@ use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::user::{Conversation, Watch};
 use crate::plan::{self, Plan};
-use crate::worker::rest::is_restless;
-use crate::worker::trouble;
+use deltic_worker::rest::is_restless;
+use deltic_worker::trouble;
 
 /// Runs a plan. If the plan asks for a batch, writes the batch, before or instead of changing the destination.
 /// `converse` holds a session.

@@ -22,8 +22,8 @@ use std::time::Duration;
 use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::monitor::thread_cpu;
-use crate::worker::WorkCost;
-use crate::worker::lock::lock;
+use deltic_worker::WorkCost;
+use deltic_worker::lock::lock;
 use fair::{FairQueue, SessionId};
 
 pub use budget::{Budget, most_threads};

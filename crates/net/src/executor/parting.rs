@@ -3,8 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::Share;
-use crate::worker::drops::DropLater;
-use crate::worker::lock::lock;
+use deltic_worker::drops::DropLater;
+use deltic_worker::lock::lock;
 
 /// Drops values on threads of the executor.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
-use crate::worker::owners::Accounts;
+use deltic_worker::owners::Accounts;
 
 /// Functions that ask the system of this machine.
 pub(crate) const SYSTEM: Accounts = Accounts {

@@ -4,7 +4,7 @@ use deltic_protocol::options::Options;
 use deltic_store::Store;
 use deltic_tree::Name;
 
-use crate::worker::owners::Accounts;
+use deltic_worker::owners::Accounts;
 
 /// A destination that was opened for a session. Settings that the store itself decides (quotas, backups, places for
 /// staged files) are not part of this value.

@@ -32,7 +32,7 @@ use crate::host::user::Watch;
 use crate::monitor::clock;
 use crate::plan::{self, Patience};
 use crate::streams::Joining;
-use crate::worker::source::SourceWorker;
+use deltic_worker::source::SourceWorker;
 
 use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};

@@ -33,8 +33,8 @@ use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
-use crate::worker::Worker;
 use deltic_engine::machine::Machine;
+use deltic_worker::Worker;
 
 pub use destination::{DestinationRequest, OpenDestination};
 pub(crate) use dial::{begin, dial};

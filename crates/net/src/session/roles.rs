@@ -24,10 +24,10 @@ use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
 use crate::monitor::clock;
 use crate::streams::Joining;
-use crate::worker::alternates::Alternates;
-use crate::worker::destination::{Asked, DestinationWorker};
-use crate::worker::kept::Kept;
-use crate::worker::source::SourceWorker;
+use deltic_worker::alternates::Alternates;
+use deltic_worker::destination::{Asked, DestinationWorker};
+use deltic_worker::kept::Kept;
+use deltic_worker::source::SourceWorker;
 
 use super::destination::OpenDestination;
 use super::{RunConfig, Session};

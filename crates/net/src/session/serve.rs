@@ -23,7 +23,7 @@ use crate::monitor::clock;
 use crate::patience::run_out;
 use crate::plan::Patience;
 use crate::streams::{Door, Joining};
-use crate::worker::source::SourceWorker;
+use deltic_worker::source::SourceWorker;
 
 use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};

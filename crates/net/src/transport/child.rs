@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use crate::error::SyncError;
 use crate::plan::Remote;
-use crate::worker::lock::lock;
+use deltic_worker::lock::lock;
 
 use super::{Link, widen};
 

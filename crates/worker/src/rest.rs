@@ -20,7 +20,7 @@ pub(super) fn rested<T: Tree>(
 ///
 /// A program may also have overwritten a file that grew, got more links or is open for writing. So the whole file is
 /// read again. If both readings are equal, all bytes were in the file at one instant between the readings.
-pub(crate) fn is_restless(
+pub fn is_restless(
     snapshot: &impl Snapshot,
     bears: Bears,
     reads_again: impl FnOnce() -> Result<bool, StoreError>,

@@ -23,8 +23,8 @@ use super::Buffers;
 use super::rest::{is_restless, rested};
 use super::steps::digest_of_bytes;
 use super::trusted;
-use crate::worker::lock::lock;
-use crate::worker::old_sums::OldSums;
+use crate::lock::lock;
+use crate::old_sums::OldSums;
 
 /// Longest file in bytes that is read only to show its digest; the run waits meanwhile.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
@@ -359,7 +359,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use crate::worker::kept::Kept;
+    use crate::kept::Kept;
 
     /// Returns the digests of a session with facts in `dir`, if `options` allow their use.
     fn digests_in(dir: &Path, options: &Options) -> Digests {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_tree::RelPath;
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Reasons that an end records while it works. Clones share the same list.
 #[derive(Clone, Debug, Default)]

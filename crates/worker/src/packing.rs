@@ -6,9 +6,9 @@ use deltic_core::strategy::{CodecModel, LinkModel};
 use deltic_engine::pack::{CodecTrial, PayloadPacker, measured, pack_for};
 use deltic_protocol::message::Payload;
 
-use crate::worker::Clock;
-use crate::worker::lock::lock;
-use crate::worker::stage::{Stage, within};
+use crate::Clock;
+use crate::lock::lock;
+use crate::stage::{Stage, within};
 
 /// Packs payloads; recent measurements tell if compression pays.
 #[derive(Debug)]

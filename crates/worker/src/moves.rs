@@ -7,7 +7,7 @@ use deltic_protocol::receiver::{Charted, Kinship, Unseen};
 use deltic_store::{Snapshot, Store};
 use deltic_tree::{RelPath, Timestamp};
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// An index of the destination's files, as far as the destination was walked.
 #[derive(Debug, Default)]

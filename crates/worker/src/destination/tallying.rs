@@ -6,7 +6,7 @@ use deltic_store::{Store, StoreError};
 use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
 use super::DestinationWorker;
-use crate::worker::digests::list;
+use crate::digests::list;
 
 impl<S: Store> DestinationWorker<S> {
     /// Counts the entries of `dir`, if the digest of `dir` equals the sender's. Returns `None` for a directory that

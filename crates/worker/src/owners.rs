@@ -12,11 +12,11 @@ use deltic_tree::Entry;
 use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Error: an option names a user or a group that does not exist on this machine.
 #[derive(Debug)]
-pub(crate) struct UnknownAccount(String);
+pub struct UnknownAccount(String);
 
 impl fmt::Display for UnknownAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +53,7 @@ impl Accounts {
     };
 
     /// True if a receiver sets or notes attributes that only the superuser may set.
-    pub(crate) fn are_privileged(self, metadata: &Metadata) -> bool {
+    pub fn are_privileged(self, metadata: &Metadata) -> bool {
         match metadata.powers {
             _ if metadata.writes_notes => true,
             Powers::Own => (self.is_superuser)(),

@@ -12,9 +12,9 @@ use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, Tree};
 
 use super::{SourceWorker, shrunk};
-use crate::worker::stage::Stage;
-use crate::worker::steps::{perform, read_one, stored_sums, sum_portion};
-use crate::worker::trouble;
+use crate::stage::Stage;
+use crate::steps::{perform, read_one, stored_sums, sum_portion};
+use crate::trouble;
 
 impl<T: Tree> SourceWorker<T> {
     /// Sums a portion of the new version, and adds its bytes to `digest` if given.

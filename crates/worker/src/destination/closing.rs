@@ -18,11 +18,11 @@ use deltic_tree::{Meta, RelPath};
 
 use super::slot::Growing;
 use super::{DestinationWorker, unproven};
-use crate::worker::lock::lock;
-use crate::worker::recipes::Placed;
-use crate::worker::setback;
-use crate::worker::stage::{Stage, within};
-use crate::worker::steps::digest_of_bytes;
+use crate::lock::lock;
+use crate::recipes::Placed;
+use crate::setback;
+use crate::stage::{Stage, within};
+use crate::steps::digest_of_bytes;
 
 /// Least length in bytes of an old version that takes the kernel noticeable time to free.
 const LARGE_BYTES: u64 = 16 << 20;

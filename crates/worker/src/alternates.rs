@@ -9,10 +9,10 @@ use deltic_protocol::receiver::Elsewhere;
 use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Alternate trees (such as `--link-dest`). A tree that could not be opened is `None` and counts as empty.
-pub(crate) struct Alternates<S> {
+pub struct Alternates<S> {
     trees: Vec<Option<S>>,
     /// The directory listed last, and its candidates in the destination and in each alternate.
     listed: Mutex<Option<(RelPath, Arc<Candidates>)>>,
@@ -34,7 +34,8 @@ pub(super) struct Beside<'a> {
 }
 
 impl<S: Store> Alternates<S> {
-    pub(crate) fn new(trees: Vec<Option<S>>) -> Self {
+    /// Makes alternates of these trees, in the order of the options.
+    pub fn new(trees: Vec<Option<S>>) -> Self {
         Self { trees, listed: Mutex::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Buffers that are reused, so that segments are not allocated anew each time. The number of kept buffers is the most
 /// that were ever in use at once, which the pool bounds.

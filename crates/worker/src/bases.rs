@@ -14,9 +14,9 @@ use deltic_tree::RelPath;
 
 use super::RandomBytes;
 use super::base_sums::{self, Base, Deciding, SumsNote, bytes_of};
-use crate::worker::lock::lock;
-use crate::worker::old_sums::OldSums;
-use crate::worker::reasons::{Reason, Reasons};
+use crate::lock::lock;
+use crate::old_sums::OldSums;
+use crate::reasons::{Reason, Reasons};
 
 /// Divisor: only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger
 /// change, a recipe may find that bytes only moved.

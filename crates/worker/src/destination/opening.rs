@@ -19,11 +19,11 @@ use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
-use crate::worker::lock::lock;
-use crate::worker::sparse::data_map;
-use crate::worker::stage::Stage;
-use crate::worker::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::worker::{failed, setback, warned};
+use crate::lock::lock;
+use crate::sparse::data_map;
+use crate::stage::Stage;
+use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
+use crate::{failed, setback, warned};
 
 use super::slot::{Growing, Slot, Sought};
 use super::{DestinationWorker, shrunk};

@@ -36,14 +36,14 @@ use super::rest::{is_restless, rested};
 use super::sparse::{SparseVersion, data_map};
 use super::steps::{cut_segment, keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
-use crate::worker::lock::lock;
-use crate::worker::moved_sources::{ListedAgain, MovedSources};
-use crate::worker::stage::{Stage, within};
-use crate::worker::user::User;
-use crate::worker::{Clock, WorkCost, Worker};
+use crate::lock::lock;
+use crate::moved_sources::{ListedAgain, MovedSources};
+use crate::stage::{Stage, within};
+use crate::user::User;
+use crate::{Clock, WorkCost, Worker};
 
 /// Reads a tree for a [`Sender`].
-pub(crate) struct SourceWorker<T: Tree> {
+pub struct SourceWorker<T: Tree> {
     tree: T,
     root: ListedRoot,
     called: Called,
@@ -225,13 +225,13 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 impl<T: Tree> SourceWorker<T> {
     /// Returns the length in bytes of the longest file that is worth an offer. For a longer file, the extents may
     /// show the changes.
-    pub(crate) fn most_offered(&self) -> u64 {
+    pub fn most_offered(&self) -> u64 {
         let may_tell = self.kept.bases.may_be_kept() && self.tree.tells_extents();
         if may_tell { LARGE_FILE_BYTES } else { u64::MAX }
     }
 
     /// Starts a worker that reads `tree` for a session in which this end sent the greeting `ours`.
-    pub(crate) fn new(
+    pub fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
         (options, ours): (&Options, &Hello),
@@ -256,42 +256,42 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Returns this worker with the sources that the run removed before.
-    pub(crate) fn with_moved(self, moved: Option<MovedSources>) -> Self {
+    pub fn with_moved(self, moved: Option<MovedSources>) -> Self {
         Self { moved: ListedAgain::new(moved), ..self }
     }
 
     /// Returns this worker with the facts that earlier runs kept about files.
-    pub(crate) fn with_kept(self, kept: Kept) -> Self {
+    pub fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
     }
 
     /// Returns this worker with names of users and groups from `accounts`.
-    pub(crate) fn with_accounts(self, accounts: Accounts) -> Self {
+    pub fn with_accounts(self, accounts: Accounts) -> Self {
         Self { called: Called::new(&self.options.metadata, accounts), ..self }
     }
 
     /// Returns this worker with names of users and groups that another machine supplied.
-    pub(crate) fn calling(self, users: &[NameLine], groups: &[NameLine]) -> Self {
+    pub fn calling(self, users: &[NameLine], groups: &[NameLine]) -> Self {
         Self { called: self.called.knowing(users, groups), ..self }
     }
 
     /// Returns the tree that is read.
-    pub(crate) const fn tree(&self) -> &T {
+    pub const fn tree(&self) -> &T {
         &self.tree
     }
 
     /// Returns this worker with `user`, the user that answers questions.
-    pub(crate) fn with_user(self, user: User) -> Self {
+    pub fn with_user(self, user: User) -> Self {
         Self { user, ..self }
     }
 
     /// Returns this worker with a clock. Without a clock, no payload is compressed because that would pay.
-    pub(crate) fn with_clock(self, clock: Clock) -> Self {
+    pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
     /// Sets the terms of the session; later calls have no effect.
-    pub(crate) fn agree(&self, terms: Terms) {
+    pub fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
             let strategy = &self.options.strategy;
             let compression = match terms.zstd {

@@ -29,25 +29,27 @@ use super::moves::Moves;
 use super::owners::{Accounts, Owners, UnknownAccount};
 use super::steps::cut_segment;
 use super::{Agreed, Buffers, failed, setback, told, weight};
-use crate::worker::lock::lock;
-use crate::worker::stage::Stage;
-use crate::worker::user::User;
-use crate::worker::{WorkCost, Worker};
+use crate::lock::lock;
+use crate::stage::Stage;
+use crate::user::User;
+use crate::{WorkCost, Worker};
 use found::Found;
 use slot::{Site, Slot, Sought};
 
 /// The terms, options and accounts of a receiver's session.
-pub(crate) struct Asked<'a> {
-    pub(crate) terms: Terms,
-    pub(crate) options: &'a Options,
+pub struct Asked<'a> {
+    /// The agreed terms.
+    pub terms: Terms,
+    /// The options of the run.
+    pub options: &'a Options,
     /// The sender's part of the key.
-    pub(crate) theirs: Key,
+    pub theirs: Key,
     /// Users and groups of this machine.
-    pub(crate) accounts: Accounts,
+    pub accounts: Accounts,
 }
 
 /// Changes a store for a [`Receiver`].
-pub(crate) struct DestinationWorker<S: Store> {
+pub struct DestinationWorker<S: Store> {
     store: S,
     alternates: Alternates<S>,
     options: Options,
@@ -257,7 +259,7 @@ impl<S: Store> DestinationWorker<S> {
     ///
     /// # Errors
     /// [`UnknownAccount`] if the options name users or groups that do not exist on this machine.
-    pub(crate) fn new(
+    pub fn new(
         store: S,
         alternates: Alternates<S>,
         Asked { terms, options, theirs, accounts }: Asked<'_>,
@@ -282,17 +284,17 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Returns this worker with the facts that earlier runs kept about files.
-    pub(crate) fn with_kept(self, kept: Kept) -> Self {
+    pub fn with_kept(self, kept: Kept) -> Self {
         Self { kept, ..self }
     }
 
     /// Returns this worker with `drops`, which frees old versions.
-    pub(crate) fn with_drops(self, drops: Arc<dyn DropLater>) -> Self {
+    pub fn with_drops(self, drops: Arc<dyn DropLater>) -> Self {
         Self { drops, ..self }
     }
 
     /// Returns this worker with `user`, the user that answers questions.
-    pub(crate) fn with_user(self, user: User) -> Self {
+    pub fn with_user(self, user: User) -> Self {
         Self { user, ..self }
     }
 

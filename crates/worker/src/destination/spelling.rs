@@ -10,7 +10,7 @@ use deltic_tree::fold::SampleNames;
 use deltic_tree::{Meta, Name, Names, RelPath};
 
 use super::DestinationWorker;
-use crate::worker::failed;
+use crate::failed;
 
 impl<S: Store> DestinationWorker<S> {
     /// Lists the entries of `dir` that are not `listed`. If a listed name finds an entry under another spelling, the

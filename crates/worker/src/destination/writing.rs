@@ -20,10 +20,10 @@ use deltic_tree::RelPath;
 
 use super::slot::{Growing, Site, Slot};
 use super::{DestinationWorker, shrunk, unproven};
-use crate::worker::lock::lock;
-use crate::worker::setback;
-use crate::worker::stage::{Stage, within};
-use crate::worker::steps::perform;
+use crate::lock::lock;
+use crate::setback;
+use crate::stage::{Stage, within};
+use crate::steps::perform;
 
 /// Bytes of buffered literals for incomplete blocks; beyond this, literals are written in small pieces.
 const KEPT_BYTES: usize = 4 << 20;

@@ -11,9 +11,9 @@ use deltic_protocol::receiver::{Elsewhere, MAX_BORROWED, New};
 use deltic_store::{Rebuild, Resumable, Snapshot, Store, StoreError};
 use deltic_tree::{Meta, RelPath};
 
-use crate::worker::lock::lock;
-use crate::worker::sparse::{facing, read_places};
-use crate::worker::stage::{Stage, within};
+use crate::lock::lock;
+use crate::sparse::{facing, read_places};
+use crate::stage::{Stage, within};
 
 /// The files of an attempt.
 pub(super) struct Slot<S: Store> {

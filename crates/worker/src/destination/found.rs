@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_tree::{Entry, RelPath};
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Entries of directories that differ from the source, kept until the directories are listed. Later changes to an
 /// entry are detected as usual when the entry is replaced.

@@ -3,29 +3,29 @@
 //! Calls block while the store reads or writes. A worker has no thread, clock or source of random bytes: the caller
 //! chooses the thread, and hands in functions for the rest (docs/decisions/0074).
 
-pub(crate) mod alternates;
+pub mod alternates;
 mod base_sums;
 mod bases;
 mod buffers;
-pub(crate) mod destination;
+pub mod destination;
 mod digests;
-pub(crate) mod drops;
-pub(crate) mod kept;
-pub(crate) mod lock;
-pub(crate) mod moved_sources;
+pub mod drops;
+pub mod kept;
+pub mod lock;
+pub mod moved_sources;
 mod moves;
 pub mod old_sums;
-pub(crate) mod owners;
+pub mod owners;
 mod packing;
 pub mod reasons;
 mod recipes;
-pub(crate) mod rest;
-pub(crate) mod source;
+pub mod rest;
+pub mod source;
 mod sparse;
-pub(crate) mod stage;
+pub mod stage;
 mod steps;
 mod trusted;
-pub(crate) mod user;
+pub mod user;
 mod weight;
 
 use std::path::PathBuf;
@@ -44,13 +44,13 @@ use buffers::Buffers;
 use stage::Stage;
 
 /// Returns the time since a fixed moment.
-pub(crate) type Clock = fn() -> Duration;
+pub type Clock = fn() -> Duration;
 /// Returns random bytes, or `None` if the system has none.
-pub(crate) type RandomBytes = fn() -> Option<[u8; 32]>;
+pub type RandomBytes = fn() -> Option<[u8; 32]>;
 
 /// The main cost of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkCost {
+pub enum WorkCost {
     /// Processor time and a large buffer.
     Heavy,
     /// Moving bytes from file to file.
@@ -64,7 +64,7 @@ pub(crate) enum WorkCost {
 }
 
 /// Performs the work of a machine, on any thread.
-pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
+pub trait Worker<M: Machine>: Send + Sync + 'static {
     /// Returns the kind of thread that `work` needs.
     fn cost(&self, work: &M::Work) -> WorkCost;
     /// Returns the bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while the work
@@ -122,17 +122,17 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
 }
 
 /// The agreed terms, and the keys derived from them.
-pub(super) struct Agreed {
-    pub(super) terms: Terms,
+pub(crate) struct Agreed {
+    pub(crate) terms: Terms,
     /// Names chunks in this session.
-    pub(super) names: Fingerprinter,
-    pub(super) gap_seed: u64,
+    pub(crate) names: Fingerprinter,
+    pub(crate) gap_seed: u64,
     /// The key of strong sums.
-    pub(super) key: SumKey,
+    pub(crate) key: SumKey,
 }
 
 impl Agreed {
-    pub(super) fn new(terms: Terms, strategy: &Strategy) -> Self {
+    pub(crate) fn new(terms: Terms, strategy: &Strategy) -> Self {
         Self {
             terms,
             names: terms.fingerprinter(strategy),
@@ -143,7 +143,7 @@ impl Agreed {
 }
 
 /// Converts a store error at the source into a trouble of the run.
-pub(crate) fn trouble(error: &StoreError) -> Trouble {
+pub fn trouble(error: &StoreError) -> Trouble {
     let kind = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::NotFound { .. } => {
             TroubleKind::Vanished
@@ -160,7 +160,7 @@ pub(crate) fn trouble(error: &StoreError) -> Trouble {
 }
 
 /// Returns a trouble about the path of `error`, described by `words`.
-pub(super) fn told(
+pub(crate) fn told(
     kind: TroubleKind,
     error: &StoreError,
     words: impl FnOnce(&str) -> String,
@@ -177,17 +177,17 @@ pub(super) fn told(
 }
 
 /// Converts a store error at the destination into a trouble. A missing file there has not vanished.
-pub(super) fn failed(error: &StoreError) -> Trouble {
+pub(crate) fn failed(error: &StoreError) -> Trouble {
     told(TroubleKind::Failed, error, |path| error.words(path))
 }
 
 /// Returns a warning, which stops nothing.
-pub(super) fn warned(message: &str) -> Trouble {
+pub(crate) fn warned(message: &str) -> Trouble {
     Trouble::new(TroubleKind::Warned, message)
 }
 
 /// Converts a store error at the destination into the setback of an attempt.
-pub(super) fn setback(error: &StoreError) -> Setback {
+pub(crate) fn setback(error: &StoreError) -> Setback {
     let then = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {
             Then::Retry

@@ -10,7 +10,7 @@ use deltic_protocol::PackedEntries;
 use deltic_store::Listing;
 use deltic_tree::{Entry, Meta, RelPath};
 
-use crate::worker::lock::lock;
+use crate::lock::lock;
 
 /// Sources that a run removed. Clones share one list.
 #[derive(Clone, Debug, Default)]

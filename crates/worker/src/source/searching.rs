@@ -12,7 +12,7 @@ use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, StoreError, Tree};
 
 use super::SourceWorker;
-use crate::worker::steps::{searched_sums, with_range};
+use crate::steps::{searched_sums, with_range};
 
 /// A searcher, and the region to continue with, if that region was already searched.
 pub(super) type Through = (Box<Searcher>, Option<Box<SearchedRegion>>);

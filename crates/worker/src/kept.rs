@@ -5,17 +5,17 @@ use std::sync::Arc;
 use deltic_protocol::options::Options;
 use deltic_store::{FactStore, Moment, NoFacts};
 
-use crate::worker::old_sums::OldSums;
+use crate::old_sums::OldSums;
 
 use super::RandomBytes;
 use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::Recipes;
-use crate::worker::reasons::Reasons;
+use crate::reasons::Reasons;
 
 /// Digests, recipes and bases that are known without reading a file.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub struct Kept {
     facts: Arc<dyn FactStore>,
     pub(super) digests: Digests,
     pub(super) recipes: Recipes,
@@ -31,7 +31,7 @@ impl Default for Kept {
 
 impl Kept {
     /// Uses `facts` if the options allow that; `old_sums` supplies further bases.
-    pub(crate) fn new(
+    pub fn new(
         facts: Arc<dyn FactStore>,
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
@@ -46,12 +46,12 @@ impl Kept {
     }
 
     /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
-    pub(crate) fn with_random(self, random: RandomBytes) -> Self {
+    pub fn with_random(self, random: RandomBytes) -> Self {
         Self { bases: self.bases.with_random(random), ..self }
     }
 
     /// Reports to `reasons` why each file is read whole or not.
-    pub(crate) fn explaining(self, reasons: Option<Reasons>) -> Self {
+    pub fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { bases: self.bases.explaining(reasons), ..self }
     }
 

@@ -16,7 +16,7 @@ use deltic_protocol::summing::{Portion, Summed};
 use deltic_store::{Snapshot, StoreError};
 
 use super::Buffers;
-use crate::worker::stage::{Stage, within};
+use crate::stage::{Stage, within};
 
 /// Runs a task, charging its processor time to `stage`.
 pub(super) fn perform<T: Task>(
