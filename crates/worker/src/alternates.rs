@@ -12,7 +12,7 @@ use deltic_tree::{Entry, Meta, RelPath};
 use crate::lock::lock;
 
 /// Alternate trees (such as `--link-dest`). A tree that could not be opened is `None` and counts as empty.
-pub struct Alternates<S> {
+pub(crate) struct Alternates<S> {
     trees: Vec<Option<S>>,
     /// The directory listed last, and its candidates in the destination and in each alternate.
     listed: Mutex<Option<(RelPath, Arc<Candidates>)>>,
@@ -35,7 +35,7 @@ pub(super) struct Beside<'a> {
 
 impl<S: Store> Alternates<S> {
     /// Makes alternates of these trees, in the order of the options.
-    pub fn new(trees: Vec<Option<S>>) -> Self {
+    pub(crate) fn new(trees: Vec<Option<S>>) -> Self {
         Self { trees, listed: Mutex::default() }
     }
 

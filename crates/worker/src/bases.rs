@@ -107,6 +107,11 @@ impl Bases {
         Self { reasons, ..self }
     }
 
+    /// True if old versions that no run left can be summed as the other end sums its files.
+    pub(super) fn sums_old(&self) -> bool {
+        self.old_sums.is_some()
+    }
+
     /// True if the store keeps bases (of files longer than [`LARGE_FILE_BYTES`]).
     pub(super) fn may_be_kept(&self) -> bool {
         self.facts.keeps_bases()

@@ -37,15 +37,13 @@ use found::Found;
 use slot::{Site, Slot, Sought};
 
 /// The terms, options and accounts of a receiver's session.
-pub struct Asked<'a> {
-    /// The agreed terms.
-    pub terms: Terms,
-    /// The options of the run.
-    pub options: &'a Options,
+pub(crate) struct Asked<'a> {
+    pub(crate) terms: Terms,
+    pub(crate) options: &'a Options,
     /// The sender's part of the key.
-    pub theirs: Key,
+    pub(crate) theirs: Key,
     /// Users and groups of this machine.
-    pub accounts: Accounts,
+    pub(crate) accounts: Accounts,
 }
 
 /// Changes a store for a [`Receiver`].
@@ -259,7 +257,7 @@ impl<S: Store> DestinationWorker<S> {
     ///
     /// # Errors
     /// [`UnknownAccount`] if the options name users or groups that do not exist on this machine.
-    pub fn new(
+    pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
         Asked { terms, options, theirs, accounts }: Asked<'_>,

@@ -55,6 +55,11 @@ impl Kept {
         Self { bases: self.bases.explaining(reasons), ..self }
     }
 
+    /// True if old versions that no run left can be summed as the other end sums its files.
+    pub(crate) fn sums_old(&self) -> bool {
+        self.bases.sums_old()
+    }
+
     /// Returns the present time by the clock of the facts.
     pub(super) fn now(&self) -> Moment {
         self.facts.now()

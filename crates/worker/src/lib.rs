@@ -3,13 +3,14 @@
 //! Calls block while the store reads or writes. A worker has no thread, clock or source of random bytes: the caller
 //! chooses the thread, and hands in functions for the rest (docs/decisions/0074).
 
-pub mod alternates;
+mod alternates;
 mod base_sums;
 mod bases;
 mod buffers;
 pub mod destination;
 mod digests;
 pub mod drops;
+pub mod inline;
 pub mod kept;
 pub mod lock;
 pub mod moved_sources;
@@ -18,6 +19,7 @@ pub mod old_sums;
 pub mod owners;
 mod packing;
 pub mod reasons;
+pub mod receiving;
 mod recipes;
 pub mod rest;
 pub mod source;

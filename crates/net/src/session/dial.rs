@@ -34,8 +34,8 @@ use crate::plan::{self, Patience};
 use crate::streams::Joining;
 use deltic_worker::source::SourceWorker;
 
-use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
+use super::{DestinationRequest, OpenDestination};
 use super::{RunConfig, Session, removes_sources};
 
 /// Runs the part of a plan that the dialling end does.

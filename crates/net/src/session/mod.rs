@@ -36,7 +36,8 @@ use crate::transport::{
 use deltic_engine::machine::Machine;
 use deltic_worker::Worker;
 
-pub use destination::{DestinationRequest, OpenDestination};
+pub use deltic_worker::receiving::OpenDestination;
+pub use destination::DestinationRequest;
 pub(crate) use dial::{begin, dial};
 pub use serve::Served;
 

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
 use deltic_protocol::options::{Missing, Options};
-use deltic_protocol::receiver::{Expect, Receiver, Setting};
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::receiver::Expect;
 use deltic_protocol::sender::Sender;
 use deltic_store::{Store, StoreError, Tree};
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Quota, Sources, remove_root};
@@ -24,12 +24,10 @@ use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
 use crate::monitor::clock;
 use crate::streams::Joining;
-use deltic_worker::alternates::Alternates;
-use deltic_worker::destination::{Asked, DestinationWorker};
 use deltic_worker::kept::Kept;
+use deltic_worker::receiving::{OpenDestination, ReceiverConfig, ReceiverEnd};
 use deltic_worker::source::SourceWorker;
 
-use super::destination::OpenDestination;
 use super::{RunConfig, Session};
 
 /// Terms on which the ends agreed.
@@ -123,13 +121,7 @@ impl Session {
         worker.agree(terms);
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options);
-        machine.greeted(terms.offers, terms.limits);
-        if terms.kept_sums {
-            machine.agree_on_sums();
-        }
-        if terms.reports.open_files {
-            machine.bear_writers();
-        }
+        Machine::greeted(&mut machine, &terms);
         if terms.reports.removed && !user_is_here {
             machine.report_removed();
         }
@@ -191,45 +183,20 @@ impl Session {
     pub(super) async fn receive_by<S: Store>(
         &mut self,
         destination: OpenDestination<S>,
-        (mut options, expect): (Options, Option<Expect>),
+        (options, expect): (Options, Option<Expect>),
         Agreed { terms, joining, user_is_here }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let OpenDestination { store, rename, made_dirs, root_is_wanted, .. } = destination;
-        let OpenDestination { alternates, warnings, accounts, at_end: _at_end, .. } = destination;
-        // Changes are reported with the names of the source. At the destination, another file may have that name.
-        options.tells_digests &= rename.is_none();
-        let few = [files_at_once(&self.config.budget), terms.most_files];
-        let setting = Setting {
-            options: options.clone(),
-            expect,
-            rename,
-            is_privileged: accounts.are_privileged(&options.metadata),
-            user_is_here,
-            made_dirs,
-            root_is_wanted,
-            takes_offers: terms.offers,
-            tells_bases: terms.bases,
-            takes_holes: terms.holes(&options),
-            agrees_on_sums: terms.kept_sums,
-            sums_old: self.config.old_sums.is_some(),
-            tells_resumed: terms.reports.resumed,
-            tells_passed_over: terms.reports.passed_over,
-            limits: terms.limits,
-            most_files: few.into_iter().flatten().min(),
-        };
         let share = self.share(&options);
-        let asked = Asked { terms, options: &options, theirs: terms.part, accounts };
-        let alternates = Alternates::new(alternates);
-        let worker = DestinationWorker::new(store, alternates, asked)?
+        let most_files = files_at_once(&self.config.budget);
+        let config = ReceiverConfig { terms, options, expect, user_is_here, most_files };
+        let end = destination.receiver(config, |options| self.kept(options))?;
+        let ReceiverEnd { mut machine, worker, at_end: _at_end } = end;
+        let worker = worker
             .with_drops(Arc::new(DeferredDrop::new(share.clone())))
-            .with_user(self.config.user.clone())
-            .with_kept(self.kept(&options));
+            .with_user(self.config.user.clone());
+        std::mem::take(&mut self.untold).into_iter().for_each(|trouble| machine.found(trouble));
         let run = RunConfig { joining, greeting: None, share };
-        let mut machine = Receiver::new(setting);
-        let warning = |message| Trouble::new(TroubleKind::Warned, message);
-        let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
-        found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(worker)), run, watch).await
     }
 }

@@ -25,8 +25,8 @@ use crate::plan::Patience;
 use crate::streams::{Door, Joining};
 use deltic_worker::source::SourceWorker;
 
-use super::destination::{DestinationRequest, OpenDestination};
 use super::roles::{Agreed, single_entry};
+use super::{DestinationRequest, OpenDestination};
 use super::{Session, removes_sources};
 
 /// Longest time that this end's hello waits for the hello of the other end.
