@@ -158,12 +158,12 @@ wasm: toolchain
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
 	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
 	tools/wasm-build.sh deltic-core -- --release --example suite
-	tools/wasm-build.sh deltic-engine -- --release --no-default-features --example sync
+	tools/wasm-build.sh deltic-worker -- --release --no-default-features --example sync
 	if [ ! -e $(wasm_examples)/sync.wasm ]; then \
 	  echo "SKIPPED: the suites in WebAssembly were not built"; \
 	elif tools/ensure.sh node nodejs; then \
 	  node tools/wasm-suite.mjs $(wasm_examples)/suite.wasm "chunkers cut alike with vectors of 16 bytes" && \
-	  node tools/wasm-suite.mjs $(wasm_examples)/sync.wasm "sessions between two machines ended well"; \
+	  node tools/wasm-suite.mjs $(wasm_examples)/sync.wasm "sessions between two stores ended well"; \
 	else \
 	  echo "SKIPPED: the suites in WebAssembly need node"; \
 	fi

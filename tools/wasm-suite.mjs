@@ -1,4 +1,4 @@
-// Runs a suite (crates/core/examples/suite.rs, crates/engine/examples/sync) in this machine: wasm-suite.mjs MODULE WORDS
+// Runs a suite (crates/core/examples/suite.rs, crates/worker/examples/sync) in this machine: wasm-suite.mjs MODULE WORDS
 // Fails where a case does, where the module wants anything of its host, and where nothing was tried. WORDS follow the count.
 import { readFileSync } from "node:fs";
 

@@ -3,7 +3,7 @@
 //! A WebAssembly module in a browser has no standard output. The exit code is the number of sessions that succeeded.
 
 mod cases;
-mod memory;
+mod ends;
 
 use std::process::ExitCode;
 
