@@ -8,6 +8,9 @@ has 15 fields, but for plain data: it is cloned, parsed or serialised, and no fi
 those of a tuple count one by one. No more than two files of a crate import each other in a circle; a name counts as imported
 from the file that defines it, whoever passes it on. The files of a portable directory name no file system, thread or clock.
 Tests are left out.
+
+No static of the crates in the default binary changes, except those of `STATICS`: state belongs to a value, so that a program
+can have two. A constant that is computed once is no state: a `LazyLock`, or a `OnceLock` inside the function that fills it.
 """
 import re
 import subprocess
@@ -23,6 +26,32 @@ NATIVE = re.compile(
     r"\b(deltic_store_local|deltic_net|nix|rustix|libc|tokio|getrandom)::"
     r"|\bstd::(os|fs|net|process|thread|env)\b|\b(Instant|SystemTime|Condvar|Barrier|mpsc)\b"
 )
+# Statics that may change, by file, with the reason for each.
+STATICS = {
+    "crates/core/src/simd/mod.rs": {"CHOSEN": "the processor's features, or the user's choice at the start"},
+    "crates/net/src/executor/mod.rs": {"SHARED": "threads for the processors, which all sessions of the machine share"},
+    "crates/worker/src/stage.rs": {"METER": "stopwatch of this thread"},
+    "crates/net/src/transport/spare.rs": {"SPARE": "buffers of this thread"},
+    "crates/worker/src/base_sums.rs": {"TAKEN": "memory of the process that is reserved for tables"},
+    "crates/serve/src/server/rest/incoming.rs": {"MEMORY": "memory of the process that is reserved for bodies"},
+    "crates/store/src/memory/tree.rs": {"TREES": "counts names that must be unique"},
+    "crates/store-local/src/copy.rs": {"BUFFER": "buffer of this thread"},
+    "crates/store-local/src/dir.rs": {
+        "KNOWN": "a call that the kernel has",
+        "NAMES_BUFFER": "buffer of this thread",
+    },
+    "crates/store-local/src/dir/jail.rs": {"KEPT": "directories that the process is restricted to, as by Landlock"},
+    "crates/store-local/src/facts.rs": {"IS_REFUSED": "a privilege that the process lacks"},
+    "crates/store-local/src/facts/sums.rs": {"IS_MISSING": "a call that the kernel lacks"},
+    "crates/store-local/src/lease.rs": {"ONCE": "the process has one handler of a signal"},
+    "crates/store-local/src/place.rs": {"TURNS": "two stores on one directory exclude each other"},
+    "crates/store-local/src/spelling.rs": {"NEXT": "counts names that must be unique"},
+    "crates/store-local/src/versions.rs": {"TURNS": "two stores on one directory exclude each other"},
+}
+# Crates and files that are no part of the default binary.
+OTHER_BINARIES = ("crates/bench/", "crates/serve/fuzz/", "crates/serve/src/server/fuzz.rs")
+STATIC = re.compile(r"^([ \t]*)(?:pub(?:\([^)]*\))? )?static (mut )?(\w+)\s*:([^=;]*)", re.M)
+CHANGES = re.compile(r"\b(Mutex|RwLock|Condvar|Semaphore|Atomic\w+|Cell|RefCell|UnsafeCell|OnceCell|Once|Executor)\b")
 BLANK = re.compile(
     r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.|[^\'\\])\'', re.S
 )
@@ -125,6 +154,13 @@ def odd_structs(path, text):
         is_data = is_data and all(field.startswith("pub") for field in fields)
         if len(fields) > MAX_FIELDS and not is_data:
             yield f"{path}: {m.group(1)} has more than {MAX_FIELDS} fields", len(fields)
+
+
+def odd_statics(path, text):
+    for indent, mut, name, kind in STATIC.findall(text):
+        changes = mut or CHANGES.search(kind) or "OnceLock" in kind and not indent
+        if changes and name not in STATICS.get(str(path), {}):
+            yield f"{path}: {name} is a static that changes", " ".join(kind.split())
 
 
 def module_of(path, root):
@@ -258,6 +294,8 @@ def survey():
             yield from odd_structs(path, text)
             if str(path).startswith(PORTABLE) and (m := NATIVE.search(text)):
                 yield f"{path}: names a thing of native programs in a portable directory", m.group(0)
+            if not str(path).startswith(OTHER_BINARIES):
+                yield from odd_statics(path, text)
         yield from odd_circles(files, root)
 
 

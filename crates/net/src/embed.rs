@@ -18,8 +18,8 @@ use tokio::sync::{oneshot, watch};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::{Store, Tree};
-use deltic_store_local::UnderWay;
 pub use deltic_store_local::cache::{Bases, LocalFacts, RecipeCache};
+use deltic_store_local::{StoreContext, UnderWay};
 pub use deltic_worker::owners::Accounts;
 
 use crate::batch::{self, Batch};
@@ -222,7 +222,7 @@ pub async fn serve_over(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     with: &Embedding,
 ) -> Result<(), SyncError> {
-    serve_as(AnyHost::new(Agent), transport, with).await.map(drop)
+    serve_as(AnyHost::new(Agent::default()), transport, with).await.map(drop)
 }
 
 impl Embedding {
@@ -255,16 +255,16 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     if plan.options.select.list_only {
         return Ok(config);
     }
-    let mkpath = plan.options.select.mkpath;
+    let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
     // An unusable destination is reported when the run uses it.
     let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath) else {
         return Ok(config);
     };
     let Sources::Local(from) = &plan.sources else {
-        destination::check_dirs(&resolved.root, &[], &plan.options)?;
+        destination::check_dirs(&resolved.root, &[], &plan.options, &context)?;
         return Ok(config);
     };
-    destination::check_dirs(&resolved.root, from, &plan.options)?;
+    destination::check_dirs(&resolved.root, from, &plan.options, &context)?;
     let inside = match plan.options.recursive {
         true => place::inside(from, plan.options.follow.follow, &resolved)?,
         false => None,

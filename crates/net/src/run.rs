@@ -89,7 +89,7 @@ pub fn agent(
     // A socket would be outside of the directory.
     let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
-    let host = restriction.map_or_else(|| AnyHost::new(Agent), AnyHost::new);
+    let host = restriction.map_or_else(|| AnyHost::new(Agent::default()), AnyHost::new);
     let facts = cache.map_or_else(Facts::default, Facts::from);
     let config = SessionConfig { bwlimit, further, facts, host, ..SessionConfig::default() };
     let under_way = config.under_way.clone();

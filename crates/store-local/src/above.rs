@@ -48,7 +48,7 @@ impl Reads for Dir {
 
     fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let path = if path.is_empty() { b"/" } else { path };
-        Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path))).ok()?))
+        Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path)), &self.shared()).ok()?))
     }
 
     fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {

@@ -425,7 +425,7 @@ mod tests {
     fn backups_are_nobodys_to_delete() {
         let path = |path: &str| RelPath::parse(path.as_bytes()).unwrap();
         let protects = |below: Option<&str>, of: &str| {
-            let dir = NamedDir { path: "/dst/old/kept".into(), trust: crate::dir::Trust::Ours };
+            let dir = NamedDir::new("/dst/old/kept", crate::dir::Trust::Ours);
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
             let backup = Backup { dir, suffix, below, above: false };

@@ -34,6 +34,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::lock;
+use crate::shared::SharedState;
 
 pub use jail::{
     History, KeepVersions, QuotaLimits, VolumeDir, check_path, client_path, confine,
@@ -54,6 +55,7 @@ pub(crate) struct Dir {
     way: Way,
     /// Kept symlinks, for a root that keeps any.
     links: Option<KeptLinks>,
+    shared: Arc<SharedState>,
 }
 
 /// Opens the directory `path`, which belongs to this user alone, and is created if missing.
@@ -137,9 +139,9 @@ impl Use {
 
 impl Dir {
     /// Opens a root. Symlinks in this path, which is the operator's, are followed.
-    pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
-        match Self::start(path)? {
-            None => Self::open_anywhere(path),
+    pub(crate) fn open_root(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
+        match Self::start(path, shared)? {
+            None => Self::open_anywhere(path, shared),
             Some(jail) => match jail.led_to(path, Trust::Anyone)? {
                 Led::To(dir) => Ok(dir),
                 Led::Stranger(_) => Err(Errno::LOOP),
@@ -148,20 +150,20 @@ impl Dir {
     }
 
     /// Opens a path of this program, anywhere in the system.
-    fn open_anywhere(path: &Path) -> Result<Self, Errno> {
-        Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
+    fn open_anywhere(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
+        Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?, shared)
     }
 
     /// Opens a root by a path without symlinks. Fails on a kernel that cannot check that.
-    pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
+    pub(crate) fn open_straight(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
-            Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
+            Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?, shared)
         };
-        if let Some(opened) = Self::straight_in_volume(path) {
+        if let Some(opened) = Self::straight_in_volume(path, shared) {
             return opened;
         }
-        match Self::start(path)? {
+        match Self::start(path, shared)? {
             None => open(CWD, path, resolve),
             // Within a confined process, the path must be below the directory that confines it.
             Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
@@ -169,7 +171,7 @@ impl Dir {
     }
 
     /// Returns the directory of the handle `fd`, as a root.
-    pub(crate) fn of(fd: OwnedFd) -> Result<Self, Errno> {
+    pub(crate) fn of(fd: OwnedFd, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         /// Set once the kernel has opened a directory by `openat2`; that call is not probed again.
         static KNOWN: AtomicBool = AtomicBool::new(false);
         let is_known = KNOWN.load(Ordering::Relaxed) || {
@@ -177,12 +179,18 @@ impl Dir {
             KNOWN.fetch_or(probe.is_ok(), Ordering::Relaxed);
             !matches!(probe, Err(Errno::NOSYS | Errno::PERM))
         };
-        Ok(Self { fd, way: if is_known { Way::Kernel } else { Way::Walk }, links: None })
+        let way = if is_known { Way::Kernel } else { Way::Walk };
+        Ok(Self { fd, way, links: None, shared: Arc::clone(shared) })
+    }
+
+    /// Returns the state that this handle shares with others.
+    pub(crate) fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
     }
 
     /// Returns a root that does not exist: every lookup and creation fails.
-    pub(crate) fn missing_root() -> Result<Self, Errno> {
-        Ok(Self::open_anywhere(Path::new("/"))?.with_way(Way::Nowhere))
+    pub(crate) fn missing_root(shared: &Arc<SharedState>) -> Result<Self, Errno> {
+        Ok(Self::open_anywhere(Path::new("/"), shared)?.with_way(Way::Nowhere))
     }
 
     /// True if this root does not exist.
@@ -225,7 +233,7 @@ impl Dir {
                 Err(errno) => return Err(errno),
             }
             let flags = Use::Pass.flags() | OFlags::NOFOLLOW;
-            held = Self::of(fs::openat(&held, name, flags, Mode::empty())?)?;
+            held = Self::of(fs::openat(&held, name, flags, Mode::empty())?, &held.shared)?;
         }
         let stat = fs::fstat(&held.fd)?;
         let is_shared = stat.st_mode & 0o022 != 0;
@@ -236,9 +244,9 @@ impl Dir {
     fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
         if is_confined() {
-            return Self::open_anywhere(path);
+            return Self::open_anywhere(path, &Arc::default());
         }
-        match Self::open_anywhere(Path::new("."))?.led_to(path, Trust::Ours)? {
+        match Self::open_anywhere(Path::new("."), &Arc::default())?.led_to(path, Trust::Ours)? {
             Led::To(dir) => Ok(dir),
             Led::Stranger(_) => Err(Errno::PERM),
         }
@@ -276,7 +284,7 @@ impl Dir {
             Way::Walk => open_by_names(at, path, usage)?,
             Way::Follow => fs::openat(at, path.as_bytes(), usage.flags(), Mode::empty())?,
         };
-        Ok(Self { fd, way: self.way, links: None })
+        Ok(Self { fd, way: self.way, links: None, shared: self.shared() })
     }
 
     /// Calls `each` with every name except `.` and `..`, in no particular order.

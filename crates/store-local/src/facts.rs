@@ -23,11 +23,12 @@ use rustix::io::Errno;
 
 pub use self::map::Mapped;
 use self::search::By;
+use self::service::FactsClient;
 use crate::system::{BTRFS, kind_of};
 
 /// Returns the extents of the first `len` bytes of `file`. The answer holds only if the version of the file is the
 /// same before and after the call.
-pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+pub(super) fn extents(file: BorrowedFd<'_>, len: u64, client: &FactsClient) -> Option<Extents> {
     if kind_of(file).ok()? != BTRFS {
         return None;
     }
@@ -37,7 +38,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
             told => return told.ok().flatten(),
         }
     }
-    service::extents(file, len)
+    client.extents(file, len)
 }
 
 /// Returns the places of `len` bytes of `file` on the disk, as any file system reports them.
@@ -54,6 +55,7 @@ pub(super) fn stored_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
     len: u64,
+    client: &FactsClient,
 ) -> Option<StoredSums> {
     // Separate from the flag for extents: the system may refuse queries of extents, but allow queries of checksums.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -67,7 +69,7 @@ pub(super) fn stored_sums(
             told => return told.ok().flatten(),
         }
     }
-    service::sums(file, range, len)
+    client.sums(file, range, len)
 }
 
 /// Kind of checksums that a file system keeps. Some files may have none.
@@ -118,10 +120,10 @@ fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
 }
 
 /// Returns the reason why the extents of `file` are unknown.
-pub(super) fn lack(file: BorrowedFd<'_>) -> String {
+pub(super) fn lack(file: BorrowedFd<'_>, client: &FactsClient) -> String {
     match kind_of(file) {
         Ok(kind) if kind != BTRFS => "its file system keeps none (btrfs does)".to_owned(),
-        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !service::answered() => {
+        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !client.has_answered() => {
             let socket = service::socket();
             let socket = socket.display();
             format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")

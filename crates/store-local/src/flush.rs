@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs;
@@ -16,34 +16,46 @@ use crate::lock;
 use crate::system::System;
 use crate::write_back;
 
-/// Flushes a file or directory of a store on `system`, and the metadata needed to find its data.
-///
-/// # Errors
-/// The error of `fsync`: written data may be lost.
-pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
-    flush_all(&[file.as_fd()], system).pop().expect("one file has one answer")
-}
+/// Flushes that may be done together, by the device of their file system.
+#[derive(Debug, Default)]
+pub(crate) struct FlushGroups(Mutex<HashMap<u64, Arc<Group>>>);
 
-/// Flushes several files or directories of a store on `system`; returns the results in order.
-///
-/// Write-back of all files starts before the first `fsync`, which then writes the journal for all of them.
-pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<(), Errno>> {
-    let each = || match files {
-        [only] => vec![fs::fsync(only)],
-        _ => {
-            let begun: Vec<_> = files.iter().map(|file| write_back::begin(*file)).collect();
-            files.iter().zip(begun).map(|(file, begun)| fs::fsync(file).and(begun)).collect()
-        }
-    };
-    let device = if system.is_btrfs() { common_device(files) } else { None };
-    let (Some(device), [first, ..]) = (device, files) else { return each() };
-    let group = {
-        let mut groups = lock(&GROUPS);
-        Arc::clone(groups.entry(device).or_default())
-    };
-    let own = group.flush(each, || fs::syncfs(first));
-    // Another caller of `syncfs` may have received the error of this file: each file is checked for its own error.
-    own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
+impl FlushGroups {
+    /// Flushes a file or directory of a store on `system`, and the metadata needed to find its data.
+    ///
+    /// # Errors
+    /// The error of `fsync`: written data may be lost.
+    pub(crate) fn flush(&self, file: impl AsFd, system: System) -> Result<(), Errno> {
+        self.flush_all(&[file.as_fd()], system).pop().expect("one file has one answer")
+    }
+
+    /// Flushes several files or directories of a store on `system`; returns the results in order.
+    ///
+    /// Write-back of all files starts before the first `fsync`, which then writes the journal for all of them.
+    pub(crate) fn flush_all(
+        &self,
+        files: &[BorrowedFd<'_>],
+        system: System,
+    ) -> Vec<Result<(), Errno>> {
+        let each = || match files {
+            [only] => vec![fs::fsync(only)],
+            _ => {
+                let begun: Vec<_> = files.iter().map(|file| write_back::begin(*file)).collect();
+                files.iter().zip(begun).map(|(file, begun)| fs::fsync(file).and(begun)).collect()
+            }
+        };
+        let device = if system.is_btrfs() { common_device(files) } else { None };
+        let (Some(device), [first, ..]) = (device, files) else { return each() };
+        let own = self.group(device).flush(each, || fs::syncfs(first));
+        // Another caller of `syncfs` may have received the error of this file: each file is checked for its own
+        // error.
+        own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
+    }
+
+    /// Returns the flushes of the file system `device`.
+    fn group(&self, device: u64) -> Arc<Group> {
+        Arc::clone(lock(&self.0).entry(device).or_default())
+    }
 }
 
 /// Returns the common device of these files, if there is one: `syncfs` flushes a single file system.
@@ -52,9 +64,6 @@ fn common_device(files: &[BorrowedFd<'_>]) -> Option<u64> {
     let first = devices.next()??;
     devices.all(|device| device == Some(first)).then_some(first)
 }
-
-/// Flushes of each file system, by device.
-static GROUPS: LazyLock<Mutex<HashMap<u64, Arc<Group>>>> = LazyLock::new(Mutex::default);
 
 /// Number of waiting flushes from which on `syncfs` is cheaper.
 const WORTHWHILE: usize = 4;
@@ -172,11 +181,19 @@ mod tests {
         let stat = openat(CWD, "/proc/self/stat", OFlags::RDONLY, Mode::empty()).unwrap();
         let (disk, told) = (tempfile::tempfile().unwrap(), stat);
         let (disk, told) = (disk.as_fd(), told.as_fd());
-        let flushed = flush_all(&[disk, told, disk], System::of(disk));
+        let flushed = FlushGroups::default().flush_all(&[disk, told, disk], System::of(disk));
         assert_eq!(flushed, [Ok(()), Err(Errno::INVAL), Ok(())]);
         assert!(common_device(&[disk, disk]).is_some());
         assert_eq!(common_device(&[disk, told]), None);
         assert_eq!(common_device(&[]), None);
+    }
+
+    #[test]
+    fn flushes_of_two_values_do_not_wait_for_each_other() {
+        let [one, other] = [FlushGroups::default(), FlushGroups::default()];
+        assert!(Arc::ptr_eq(&one.group(1), &one.group(1)));
+        assert!(!Arc::ptr_eq(&one.group(1), &other.group(1)));
+        assert!(!Arc::ptr_eq(&one.group(1), &one.group(2)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::inplace::{LeftFiles, UnderWay};
 use crate::lock;
 use crate::more::{Reach, look_again};
 use crate::place::Place;
-use crate::quota::Quota;
+use crate::quota::{Quota, SpaceLedger};
 use crate::remove::Removals;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, version_of};
 use crate::stage::{Stages, Whose};
@@ -78,6 +78,8 @@ pub(crate) struct Kept {
 pub(crate) struct Policy {
     /// Space limits of the volume and of the client.
     pub(crate) quotas: Vec<Arc<Quota>>,
+    /// Reservations of unfinished files.
+    pub(crate) space: Arc<SpaceLedger>,
     pub(crate) one_file_system: bool,
     /// True if no later run resumes unfinished versions.
     pub(crate) one_shot: bool,

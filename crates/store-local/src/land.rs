@@ -20,9 +20,8 @@ use crate::log::remove_log;
 use crate::more::Reach;
 use crate::partial::Other;
 use crate::place::{COMMIT, Landed, Place};
-use crate::quota::landed;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
-use crate::stage::{Whose, discard, new_name};
+use crate::stage::{Whose, new_name};
 
 /// Makes `path` wait as a hard link to the version that waits at `leader`. Returns false if no version waits there.
 pub(super) fn link_waiting(
@@ -141,8 +140,7 @@ impl Finished {
         };
         match self.land(store, place) {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
-                let dir = store.stages(self.whose).dir(&self.home);
-                let _ = dir.map(|dir| discard(&dir, &self.name));
+                store.stages(self.whose).discard_in(&self.home, &self.name);
                 // The partial file is gone, but the version in place can be matched against.
                 let _ = store.hide_partial(place, self.inode);
                 store.settle(place, (self.whose, &self.home));
@@ -174,7 +172,7 @@ impl Finished {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
         drop(turn);
-        landed(self.inode);
+        store.policy.space.landed(self.inode);
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

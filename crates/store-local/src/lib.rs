@@ -9,6 +9,7 @@ mod boot;
 pub mod cache;
 mod changes;
 mod clock;
+mod context;
 mod copy;
 mod dir;
 mod errno;
@@ -35,6 +36,7 @@ mod recent;
 mod remove;
 mod room;
 mod roots;
+mod shared;
 mod snapshot;
 mod sources;
 mod spelling;
@@ -58,6 +60,7 @@ pub use backup::Backup;
 pub use cache::Cache;
 pub use changes::{Became, Changes};
 pub use clock::{AgeClock, Clocks, Jump, SETTLING};
+pub use context::StoreContext;
 pub use dir::{
     History, KeepVersions, QuotaLimits, Trust, VolumeDir, check_path, client_path, confine,
     confine_to_volumes, keeps_versions, leads_out, own_dir, part_path, volume_path,
@@ -66,7 +69,7 @@ pub use errno::reason;
 pub use inner::KeepLinks;
 pub use inplace::UnderWay;
 pub use named::{NamedDir, NamedFile, look, look_at};
-pub use quota::{Quota, Usage, keep_quotas};
+pub use quota::{Quota, Usage};
 pub use rebuild::LocalRebuild;
 pub use roots::{create_above, create_root, remove_root};
 pub use snapshot::LocalSnapshot;

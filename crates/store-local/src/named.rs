@@ -10,14 +10,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::context::StoreContext;
 use crate::dir::{Dir, Led, Trust, Use, WayEnd, client_path, is_confined, stat_in_volume};
 use crate::errno::io_error;
+use crate::shared::SharedState;
 use deltic_store::StoreError;
 
 /// Returns the absolute path of `path` below `root`.
@@ -34,9 +37,17 @@ pub struct NamedDir {
     pub path: PathBuf,
     /// Trusted owners of symlinks on the way.
     pub trust: Trust,
+    /// State that the stores in the directory share with others.
+    pub context: StoreContext,
 }
 
 impl NamedDir {
+    /// Returns the directory `path`, with a context of its own.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, trust: Trust) -> Self {
+        Self { path: path.into(), trust, context: StoreContext::default() }
+    }
+
     /// Opens the directory.
     pub(super) fn open(&self) -> Result<Dir, Errno> {
         match self.walk()? {
@@ -93,7 +104,7 @@ impl NamedDir {
     /// Returns the directory that the operator of this process names for the program itself.
     #[must_use]
     pub fn of_operator(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), trust: Trust::Ours }
+        Self::new(path, Trust::Ours)
     }
 
     /// Checks that no symlink of another user is in the path of a directory that the operator names. The error names
@@ -172,15 +183,15 @@ impl NamedDir {
     }
 
     fn at(&self, path: &Path) -> Self {
-        Self { path: path.to_path_buf(), ..*self }
+        Self { path: path.to_path_buf(), trust: self.trust, context: self.context.clone() }
     }
 
     fn walk(&self) -> Result<Led, Errno> {
-        match Dir::open_straight(&self.path) {
+        match Dir::open_straight(&self.path, &self.context.shared) {
             Ok(dir) => Ok(Led::To(dir)),
             Err(Errno::NAMETOOLONG) => Err(Errno::NAMETOOLONG),
             // A symlink is in the path, or this kernel cannot check that.
-            Err(_) => begin(&self.path)?.led_to(&self.path, self.trust),
+            Err(_) => begin(&self.path, &self.context.shared)?.led_to(&self.path, self.trust),
         }
     }
 }
@@ -198,7 +209,7 @@ impl NamedFile {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        match begin(path)?.end_of(path, trust)? {
+        match begin(path, &Arc::default())?.end_of(path, trust)? {
             Led::To(end) => Ok(Self(end)),
             Led::Stranger(link) => Err(io::Error::other(stranger(&link))),
         }
@@ -295,10 +306,10 @@ impl AsFd for NamedFile {
 }
 
 /// Opens the directory in which the resolution of `path` begins. This needs no read permission.
-fn begin(path: &Path) -> Result<Dir, Errno> {
-    match Dir::start(path)? {
+fn begin(path: &Path, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
+    match Dir::start(path, shared)? {
         Some(start) => Ok(start),
-        None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." })),
+        None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." }), shared),
     }
 }
 
@@ -310,7 +321,7 @@ pub fn look(path: &Path) -> io::Result<Stat> {
     if let Some(stat) = stat_in_volume(path) {
         return Ok(stat);
     }
-    match Dir::start(path)? {
+    match Dir::start(path, &Arc::default())? {
         None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
         Some(start) => Ok(start.stat_at_end(path)?),
     }
@@ -329,7 +340,7 @@ pub fn look_at(path: &Path) -> io::Result<Stat> {
     }
     match path.file_name() {
         Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
-            match (NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }).above() {
+            match NamedDir::new(path, Trust::Anyone).above() {
                 // The path is a directory that confines this process, and so no symlink.
                 Err(Errno::XDEV) => look(path),
                 above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),

@@ -96,7 +96,7 @@ impl PartialDir {
             return None;
         }
         let file = dir.open(&place.name, OFlags::RDONLY).ok()?;
-        LocalSnapshot::of(file, &place.path).ok()?
+        LocalSnapshot::of(file, &place.path, place.dir.shared()).ok()?
     }
 
     fn open(&self, place: &Place) -> Result<Dir, Errno> {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use deltic_store::{Cause, PrivateDir, StoreError};
@@ -115,35 +115,90 @@ impl Used {
 /// Bytes of a disk that are reserved but not written yet, for all volumes on the disk.
 type Disk = Mutex<u64>;
 
-/// Quotas of this process's volumes, by path. Like the volumes, they belong to the whole process.
-static QUOTAS: OnceLock<Vec<(PathBuf, Arc<Quota>)>> = OnceLock::new();
+/// Quotas of volumes, and reservations that the stores of a context share.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceLedger {
+    /// Quotas of the volumes, by path.
+    volumes: Vec<(PathBuf, Arc<Quota>)>,
+    /// Disks by device.
+    disks: Mutex<HashMap<u64, Arc<Disk>>>,
+    /// Unfinished files without a writer, by device and inode, with reservations.
+    left: Mutex<HashMap<(u64, u64), Left>>,
+}
 
-/// Sets the quotas of the volumes that this process is confined to, and counts the present use.
-///
-/// # Errors
-/// The system's error, or `EEXIST` if quotas are set already.
-pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
-    let limited = volumes.iter().filter(|volume| volume.quota != QuotaLimits::default());
-    let quota = |volume: &VolumeDir| {
-        let path = volume_path(&volume.name);
-        let root = Dir::start(&path)?.ok_or(Errno::XDEV)?;
-        Ok((path, Quota::new((root, Whose::Volume), volume.quota)?))
-    };
-    let quotas = limited.map(quota).collect::<Result<_, Errno>>()?;
-    QUOTAS.set(quotas).map_err(|_| io::Error::from(Errno::EXIST))
+impl SpaceLedger {
+    /// Returns the quotas of these volumes, after a count of their files.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn of(volumes: &[VolumeDir]) -> Result<Self, Errno> {
+        let mut ledger = Self::default();
+        for volume in volumes.iter().filter(|volume| volume.quota != QuotaLimits::default()) {
+            let path = volume_path(&volume.name);
+            let root = Dir::start(&path, &Arc::default())?.ok_or(Errno::XDEV)?;
+            let quota = ledger.of_volume(root, volume.quota)?;
+            ledger.volumes.push((path, quota));
+        }
+        Ok(ledger)
+    }
+
+    /// Returns the quota of a volume at `root`, after a count of the files.
+    ///
+    /// Only here unfinished files without a writer are found: a run that resumes such a file reserves space in the
+    /// token's quota too.
+    fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<Quota>, Errno> {
+        let device = fs::fstat(&root)?.st_dev;
+        let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
+        let (quota, unfinished) = Quota::new(root, limits, Whose::Volume, disk);
+        for (inode, bytes) in unfinished {
+            lock(&quota.used).pending.add(one(bytes));
+            self.leave(inode, bytes, Arc::clone(&quota));
+        }
+        Ok(quota)
+    }
+
+    /// Returns the quota of the volume that contains `path`, the root of a store.
+    pub(crate) fn quota_at(&self, path: &Path) -> Option<Arc<Quota>> {
+        let mut volumes = self.volumes.iter();
+        volumes.find(|(volume, _)| is_in_volume(path, volume)).map(|(_, quota)| Arc::clone(quota))
+    }
+
+    /// Notes the reservation of `bytes` for the unfinished file `inode`.
+    fn leave(&self, inode: (u64, u64), bytes: u64, quota: Arc<Quota>) {
+        let mut all = lock(&self.left);
+        let left = all.entry(inode).or_default();
+        left.bytes = bytes;
+        left.quotas.push(quota);
+    }
+
+    /// Returns the reservation of the unfinished file `inode`, if there is one.
+    fn take(&self, inode: (u64, u64)) -> Option<Reserved> {
+        lock(&self.left).remove(&inode).map(Left::take)
+    }
+
+    /// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
+    pub(crate) fn forget(&self, dir: &Dir, name: &Name) {
+        if lock(&self.left).is_empty() {
+            return;
+        }
+        let Ok(stat) = dir.stat(name) else { return };
+        // Dropping the reservation gives the space back.
+        drop(self.take(inode_of(&stat)));
+    }
+
+    /// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
+    pub(crate) fn landed(&self, inode: (u64, u64)) {
+        if let Some(reserved) = self.take(inode) {
+            reserved.keep();
+        }
+    }
 }
 
 /// Opens the directory `part` in the volume `name`.
 fn place_of(name: &Name, part: &RelPath) -> Result<Dir, Errno> {
     let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
-    Dir::start(&path)?.ok_or(Errno::XDEV)
+    Dir::start(&path, &Arc::default())?.ok_or(Errno::XDEV)
 }
-
-/// Disks by device.
-static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
-
-/// Unfinished files without a writer, by device and inode, with reservations.
-static LEFT: LazyLock<Mutex<HashMap<(u64, u64), Left>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Default)]
 struct Left {
@@ -177,33 +232,22 @@ impl FileSize {
 }
 
 impl Quota {
-    /// Returns the quota of `root`, after a count of the files.
-    pub(crate) fn new(
-        (root, whose): (Dir, Whose),
+    /// Returns the quota of `root`, after a count of the files, and the lengths of unfinished files by device and
+    /// inode.
+    fn new(
+        root: Dir,
         limits: QuotaLimits,
-    ) -> Result<Arc<Self>, Errno> {
-        let device = fs::fstat(&root)?.st_dev;
-        let disk = match whose {
-            Whose::Volume => Arc::clone(lock(&DISKS).entry(device).or_default()),
-            // The quota of the volume counts unwritten bytes.
-            Whose::Token => Arc::default(),
-        };
+        whose: Whose,
+        disk: Arc<Disk>,
+    ) -> (Arc<Self>, HashMap<(u64, u64), u64>) {
         let counted = Mutex::new(Instant::now());
         let quota = Arc::new(Self { root, whose, counted, limits, used: Mutex::default(), disk });
-        if quota.counts() {
-            let (settled, unfinished) = quota.count();
-            lock(&quota.used).settled.add(settled);
-            // Unfinished files without a writer are found at the start only, for the volume: a run that resumes such
-            // a file reserves space in the token's quota too.
-            for (inode, bytes) in unfinished.into_iter().filter(|_| whose == Whose::Volume) {
-                lock(&quota.used).pending.add(one(bytes));
-                let mut all = lock(&LEFT);
-                let left = all.entry(inode).or_default();
-                left.bytes = bytes;
-                left.quotas.push(Arc::clone(&quota));
-            }
+        if !quota.counts() {
+            return (quota, HashMap::new());
         }
-        Ok(quota)
+        let (settled, unfinished) = quota.count();
+        lock(&quota.used).settled.add(settled);
+        (quota, unfinished)
     }
 
     /// Returns the quota of a token for `part` of the volume `name` of this process. All files there count, even
@@ -216,9 +260,9 @@ impl Quota {
         part: &RelPath,
         limits: QuotaLimits,
     ) -> Result<Arc<Self>, StoreError> {
-        let root = place_of(name, part);
-        let made = root.and_then(|root| Self::new((root, Whose::Token), limits));
-        made.at("count", part)
+        let root = place_of(name, part).at("count", part)?;
+        // The quota of the volume counts unwritten bytes.
+        Ok(Self::new(root, limits, Whose::Token, Arc::default()).0)
     }
 
     /// Counts all files again if the last count is older than `age`.
@@ -244,21 +288,6 @@ impl Quota {
         let there = place_of(name, part).and_then(|dir| fs::fstat(&dir));
         let is = fs::fstat(&self.root);
         is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
-    }
-
-    /// Returns the quota of the volume `name` of this process.
-    #[must_use]
-    pub fn of_volume(name: &Name) -> Option<Arc<Self>> {
-        Self::of_root(&volume_path(name))
-    }
-
-    /// Returns the quota of the volume that contains `path`, the root of a store.
-    pub(crate) fn of_root(path: &Path) -> Option<Arc<Self>> {
-        let quotas = QUOTAS.get()?;
-        quotas
-            .iter()
-            .find(|(volume, _)| is_in_volume(path, volume))
-            .map(|(_, quota)| Arc::clone(quota))
     }
 
     /// Returns the limits.
@@ -447,14 +476,11 @@ impl Reserved {
     }
 
     /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
-    pub(crate) fn leave(mut self, inode: (u64, u64)) {
+    pub(crate) fn leave(mut self, inode: (u64, u64), ledger: &SpaceLedger) {
         for share in self.0.drain(..) {
             let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
             if quota.counts() {
-                let mut all = lock(&LEFT);
-                let left = all.entry(inode).or_default();
-                left.bytes = bytes;
-                left.quotas.push(quota);
+                ledger.leave(inode, bytes, quota);
             } else {
                 lock(&quota.used).pending.remove(one(bytes));
             }
@@ -474,24 +500,5 @@ impl Drop for Reserved {
         for share in &self.0 {
             lock(&share.quota.used).pending.remove(one(share.bytes));
         }
-    }
-}
-
-/// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
-pub(crate) fn forget(dir: &Dir, name: &Name) {
-    if lock(&LEFT).is_empty() {
-        return;
-    }
-    let Ok(stat) = dir.stat(name) else { return };
-    let left = lock(&LEFT).remove(&inode_of(&stat));
-    // Dropping the reservation gives the space back.
-    left.map(Left::take);
-}
-
-/// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
-pub(crate) fn landed(inode: (u64, u64)) {
-    let left = lock(&LEFT).remove(&inode);
-    if let Some(left) = left {
-        left.take().keep();
     }
 }

@@ -18,10 +18,10 @@ use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
-use super::quota::{FileSize, Reserved, forget};
+use super::quota::{FileSize, Reserved};
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
-use super::stage::{Logged, Staged, Stages, Whose, discard};
+use super::stage::{Logged, Staged, Stages, Whose};
 use crate::copy::read_at;
 use crate::errno::{At, store_error};
 use crate::lock;
@@ -291,9 +291,7 @@ impl LocalRebuild {
             self.doom(Fate::Spoiled);
             return Err(store_error("copy to", &self.path, Errno::INVAL));
         }
-        if let Ok(dir) = self.store.stages(away.whose).dir(&away.home) {
-            discard(&dir, &away.name);
-        }
+        self.store.stages(away.whose).discard_in(&away.home, &away.name);
         Ok(())
     }
 
@@ -380,9 +378,7 @@ impl LocalRebuild {
         if lasts {
             fs::fsync(changing.file()).at("flush", &self.path)?;
         }
-        if let Ok(dir) = self.stages().dir(&self.staged.home) {
-            discard(&dir, &self.staged.name);
-        }
+        self.stages().discard_in(&self.staged.home, &self.staged.name);
         self.doom(Fate::Gone);
         self.store.settle(place, (self.staged.whose, &self.staged.home));
         unset.of(&self.path)
@@ -555,7 +551,7 @@ impl Rebuild for LocalRebuild {
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
-            std::mem::take(&mut self.reserved).leave(self.inode);
+            std::mem::take(&mut self.reserved).leave(self.inode, &self.store.policy.space);
             lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
@@ -568,7 +564,7 @@ impl Rebuild for LocalRebuild {
     fn discard(self) -> Result<(), StoreError> {
         self.doom(Fate::Gone);
         let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
-        forget(&dir, &self.staged.name);
+        self.store.policy.space.forget(&dir, &self.staged.name);
         remove_log(&dir, &self.staged.name);
         self.hide();
         dir.remove_file(&self.staged.name).at("discard", &self.path)
@@ -582,7 +578,7 @@ impl Drop for LocalRebuild {
             Fate::Gone => {}
             Fate::Worthwhile if !self.store.policy.one_shot => {
                 self.show(Other::Goes);
-                std::mem::take(&mut self.reserved).leave(self.inode);
+                std::mem::take(&mut self.reserved).leave(self.inode, &self.store.policy.space);
                 // Closing the file unlocks it too, but not while a child process that is being started shares the
                 // handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
@@ -593,7 +589,7 @@ impl Drop for LocalRebuild {
                     self.hide();
                 }
                 // The sweep removes the file if this fails.
-                let _ = self.stages().dir(home).map(|dir| discard(&dir, name));
+                self.stages().discard_in(home, name);
             }
         }
     }

@@ -46,7 +46,7 @@ fn create(
     // Another session may have created the directory meanwhile.
     let reserved = match dir.open() {
         Ok(_) => Reserved::default(),
-        Err(_) => Reserved::of_dir(&dir.path, quotas)?,
+        Err(_) => Reserved::of_dir(dir, quotas)?,
     };
     let made = dir.make(mode).at("make directory", &RelPath::root())?;
     if made {
@@ -65,6 +65,6 @@ fn create(
 /// The directory cannot be removed, for example because it is not empty.
 pub fn remove_root(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<(), StoreError> {
     dir.remove().at("remove", &RelPath::root())?;
-    Quota::dir_gone(&dir.path, quotas);
+    Quota::dir_gone(dir, quotas);
     Ok(())
 }

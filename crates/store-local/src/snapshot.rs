@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,7 @@ use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use crate::facts;
 use crate::lease::{self, Writers};
+use crate::shared::SharedState;
 use crate::system::System;
 use crate::tight::spare_memory;
 use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
@@ -35,6 +37,7 @@ pub struct LocalSnapshot {
     /// True if the file may get more names meanwhile: this run may create hard links.
     gets_names: bool,
     has_holes: bool,
+    shared: Arc<SharedState>,
 }
 
 /// Identifies a version of a file without reading the file. Includes ctime, since a program can set mtime back.
@@ -55,7 +58,7 @@ impl LocalSnapshot {
         path: &RelPath,
         see: MetaMask,
     ) -> Result<Self, StoreError> {
-        Self::opened(|more| dir.open(name, more), path, see)
+        Self::opened(|more| dir.open(name, more), path, see, dir)
     }
 
     /// Opens the regular file `name` of `dir`, at `path`, following a symlink.
@@ -65,7 +68,7 @@ impl LocalSnapshot {
         path: &RelPath,
         see: MetaMask,
     ) -> Result<Self, StoreError> {
-        Self::opened(|more| dir.open_behind(name, more), path, see)
+        Self::opened(|more| dir.open_behind(name, more), path, see, dir)
     }
 
     /// Opens the regular file at the `end` of a resolved path; errors name `path`.
@@ -75,13 +78,14 @@ impl LocalSnapshot {
         see: MetaMask,
     ) -> Result<Self, StoreError> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        Self::opened(|more| end.open(flags | more), path, see)
+        Self::opened(|more| end.open(flags | more), path, see, &end.dir)
     }
 
     fn opened(
         open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
         path: &RelPath,
         see: MetaMask,
+        dir: &Dir,
     ) -> Result<Self, StoreError> {
         let file = match see.untouched {
             // Only the file's owner may use this flag.
@@ -93,7 +97,7 @@ impl LocalSnapshot {
         };
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
+        let mut snapshot = Self::of(file, path, dir.shared())?.ok_or_else(not_a_file)?;
         if see.fake_super {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
@@ -104,7 +108,11 @@ impl LocalSnapshot {
     }
 
     /// Returns a snapshot of `file`; `None` for any other type than a regular file.
-    pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn of(
+        file: OwnedFd,
+        path: &RelPath,
+        shared: Arc<SharedState>,
+    ) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, MetaMask::default());
         let (path, stamp) = (path.clone(), Stamp::of(&stat));
@@ -112,7 +120,7 @@ impl LocalSnapshot {
         let has_holes = has_holes(&stat);
         spare_memory(&file, stamp.len);
         let gets_names = false;
-        let snapshot = Self { file, path, meta, stamp, doubt, gets_names, has_holes };
+        let snapshot = Self { file, path, meta, stamp, doubt, gets_names, has_holes, shared };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -130,7 +138,7 @@ impl LocalSnapshot {
     /// # Errors
     /// The system's error.
     pub fn held(file: OwnedFd) -> io::Result<Option<Self>> {
-        Self::of(file, &RelPath::root()).map_err(io::Error::other)
+        Self::of(file, &RelPath::root(), Arc::default()).map_err(io::Error::other)
     }
 
     /// Returns the places of the file's bytes on the device, as any file system reports them: a hint.
@@ -233,13 +241,13 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
-        let extents = facts::extents(self.as_fd(), self.stamp.len);
+        let extents = facts::extents(self.as_fd(), self.stamp.len, &self.shared.facts);
         self.check_unchanged()?;
         Ok(extents)
     }
 
     fn lack(&self) -> String {
-        facts::lack(self.as_fd())
+        facts::lack(self.as_fd(), &self.shared.facts)
     }
 
     fn sum_kind(&self) -> Option<SumKind> {
@@ -247,7 +255,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
-        let sums = facts::stored_sums(self.as_fd(), range, self.stamp.len);
+        let sums = facts::stored_sums(self.as_fd(), range, self.stamp.len, &self.shared.facts);
         self.check_unchanged()?;
         Ok(sums)
     }

@@ -33,6 +33,7 @@ use super::named::{NamedDir, full_path};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at_root};
+use crate::context::StoreContext;
 use crate::dir::{Dir, Trust, Use, Way};
 use crate::errno::store_error;
 use crate::lock;
@@ -69,6 +70,8 @@ pub struct SourceOptions {
     pub follow: Follow,
     /// Trusted owners of symlinks on the way to arguments.
     pub trust: Trust,
+    /// State that the sources share with other stores.
+    pub context: StoreContext,
     /// Metadata to look at.
     pub see: MetaMask,
     /// The destination, existing or not: left out of the transfer wherever found.
@@ -115,7 +118,11 @@ impl Sources {
             let scopes = scopes(options.rules.clone(), &path, start);
             let dir = held.get(&path).map_or_else(
                 || {
-                    let named = NamedDir { path: path.clone(), trust: options.trust };
+                    let named = NamedDir {
+                        path: path.clone(),
+                        trust: options.trust,
+                        context: options.context.clone(),
+                    };
                     named.open().map(|dir| Arc::new(following(dir, &options)))
                 },
                 |dir| Ok(Arc::clone(dir)),
@@ -123,7 +130,7 @@ impl Sources {
             if let Ok(dir) = &dir {
                 held.insert(path.clone(), Arc::clone(dir));
             }
-            Base { path, dir, scopes }
+            Base { path, dir, scopes, context: options.context.clone() }
         };
         let bases = args.bases.into_iter().map(hold).collect();
         let takes_dirs = options.recursive || options.dirs;
@@ -359,7 +366,8 @@ impl Sources {
     /// mounts.
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
-        let root = Dir::open_root(root).map(|root| root.with_way(Way::Follow));
+        let root = Dir::open_root(root, &self.options.context.shared)
+            .map(|root| root.with_way(Way::Follow));
         let there = root.and_then(|root| root.dir(&place.dir_path, Use::Pass)?.stat(&place.name));
         let here = place.dir.stat(&place.name);
         there.is_ok_and(|there| here.is_ok_and(|here| inode_of(&here) == inode_of(&there)))

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_tree::fold::{SampleNames, folded, other_spellings};
@@ -183,7 +184,7 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
 /// No directory or file can be created in `dir`.
 pub fn folds_names(dir: OwnedFd) -> io::Result<bool> {
     let name = |text: &[u8]| Name::new(text).map_err(|_| Errno::INVAL);
-    let answer = try_names(&Dir::of(dir)?, &name(b"A")?, &name(b"a")?)?;
+    let answer = try_names(&Dir::of(dir, &Arc::default())?, &name(b"A")?, &name(b"a")?)?;
     Ok(answer == OneName::Yes)
 }
 

@@ -34,7 +34,7 @@ use super::heritage::disinherit;
 use super::holes::has_holes;
 use super::log::{Log, Notes, STAGED_SUFFIX, remove_log};
 use super::place::Place;
-use super::quota::forget;
+use super::quota::SpaceLedger;
 use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
@@ -53,6 +53,8 @@ pub(super) struct Stages {
     whose: Whose,
     system: System,
     realm: Realm,
+    /// Reservations of unfinished files.
+    space: Arc<SpaceLedger>,
     /// Directories into which the kernel refused to rename a file staged elsewhere.
     parted: Mutex<HashSet<RelPath>>,
     /// Leftovers by the directory that has, or may have, the staging directory; `None` before the first scan.
@@ -119,7 +121,11 @@ pub(super) struct Staged {
 }
 
 impl Stages {
-    pub(super) fn new(root: Arc<Dir>, whose: Whose) -> Result<Self, Errno> {
+    pub(super) fn new(
+        root: Arc<Dir>,
+        whose: Whose,
+        space: Arc<SpaceLedger>,
+    ) -> Result<Self, Errno> {
         let system = System::of(&*root);
         let realm = Realm::of(&root, system)?;
         let user = rustix::process::geteuid().as_raw();
@@ -131,6 +137,7 @@ impl Stages {
             whose,
             system,
             realm,
+            space,
             parted,
             homes,
             held,
@@ -412,7 +419,7 @@ impl Stages {
         let Ok(dir) = self.dir(home) else { return };
         for leftover in known {
             if leftover.taken || is_nobodys(&dir, &leftover.name) {
-                discard(&dir, &leftover.name);
+                self.discard(&dir, &leftover.name);
             }
         }
     }
@@ -439,7 +446,7 @@ impl Stages {
         // In a volume, the last of many concurrent runs sweeps: no run waits for other runs, which may never all end.
         let dir = lock_dir(open, if keeps_to_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
-        let removed = sweep_dir(&dir).at(SWEEP, home)?;
+        let removed = sweep_dir(&dir, &self.space).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(store_error(SWEEP, home, errno)),
@@ -448,6 +455,20 @@ impl Stages {
 }
 
 impl Stages {
+    /// Removes the staged file `name` of `dir`, and the log. The sweep removes what is left after an error.
+    pub(super) fn discard(&self, dir: &Dir, name: &Name) {
+        self.space.forget(dir, name);
+        let _ = dir.remove_file(name);
+        remove_log(dir, name);
+    }
+
+    /// Removes the staged file `name` of the staging directory of `home`, and the log, if the directory can be opened.
+    pub(super) fn discard_in(&self, home: &RelPath, name: &Name) {
+        if let Ok(dir) = self.dir(home) {
+            self.discard(&dir, name);
+        }
+    }
+
     /// Removes the used staging directories that are empty, if no other process uses them.
     pub(super) fn tidy(&self) {
         let homes: Vec<_> = lock(&self.held).drain().map(|(home, _)| home).collect();
@@ -490,13 +511,6 @@ fn lock_dir(
         // Otherwise a sweep removed the directory before it was locked.
     }
     Ok(None)
-}
-
-/// Removes a staged file and the log. The sweep removes what is left after an error.
-pub(super) fn discard(dir: &Dir, name: &Name) {
-    forget(dir, name);
-    let _ = dir.remove_file(name);
-    remove_log(dir, name);
 }
 
 pub(super) fn new_name(path: &RelPath) -> Name {

@@ -41,7 +41,6 @@ use setting::node_of;
 use crate::dir::{Dir, Trust, Use, check_path};
 use crate::errno::{At, store_error};
 use crate::lock;
-use crate::system::System;
 use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
@@ -94,7 +93,7 @@ impl LocalStore {
     /// # Errors
     /// `root` is no directory, or may not be entered.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::open_named(&NamedDir { path: root.into(), trust: Trust::Anyone }, options)
+        Self::open_named(&NamedDir::new(root, Trust::Anyone), options)
     }
 
     /// Returns the store with a root that was just [created](crate::create_root), which lacks its mode until
@@ -110,10 +109,6 @@ impl LocalStore {
     /// True if the root was created and got no mode: no entry was to be created.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
-        self.has_new_root()
-    }
-
-    fn has_new_root(&self) -> bool {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
     }
 
@@ -121,8 +116,9 @@ impl LocalStore {
     ///
     /// # Errors
     /// The system's error.
-    pub fn missing(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
+    pub fn missing(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        let dir = Dir::missing_root(&root.context.shared).at("open", &RelPath::root())?;
+        Self::new(dir, root, options)
     }
 
     /// Opens the directory that an argument or an option names. Changes nothing.
@@ -132,17 +128,21 @@ impl LocalStore {
     pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
         root.check()?;
         let dir = root.open().at("open", &RelPath::root())?;
-        let dir = if options.keep_dirlinks == KeepLinks::None {
-            dir
-        } else {
-            dir.keeping_links(root.trust)
+        let dir = match options.keep_dirlinks {
+            KeepLinks::None => dir,
+            _ => dir.keeping_links(root.trust),
         };
-        Self::new(dir, &root.path, options)
+        Self::new(dir, root, options)
     }
 
-    pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        let root = Arc::new(root);
-        let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
+    pub(super) fn new(
+        root: Dir,
+        NamedDir { path, context, .. }: &NamedDir,
+        options: LocalOptions,
+    ) -> Result<Self, StoreError> {
+        let (root, space) = (Arc::new(root), &context.space);
+        let stages =
+            |root, whose| Stages::new(root, whose, Arc::clone(space)).at("open", &RelPath::root());
         let own = stages(Arc::clone(&root), Whose::Own)?;
         let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
         let shown = match &options.writing.partial_dir {
@@ -154,21 +154,20 @@ impl LocalStore {
         named
             .into_iter()
             .try_for_each(|(action, dir)| dir.map_or(Ok(()), |dir| dir.check_for(action)))?;
-        let temp = match temp {
-            Some(dir) => Some(stages(Arc::new(dir.open_for(USE_TEMP)?), Whose::Temp)?),
-            None => None,
-        };
-        let versions = OldVersions::for_root(path, Some(&root), options.durability);
+        let staged = |dir: &NamedDir| stages(Arc::new(dir.open_for(USE_TEMP)?), Whose::Temp);
+        let temp = temp.map(staged).transpose()?;
+        let versions = OldVersions::for_root(path, context, Some(&root), options.durability);
         let versions = versions.at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
-            touched: Touched::new(options.durability, System::of(&*root)),
+            touched: Touched::new(options.durability, &root),
             root,
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
             old: Kept { backup: options.backup, listed: Listed::default(), versions },
             policy: Policy {
-                quotas: Quota::of_root(path).into_iter().chain(options.quotas).collect(),
+                quotas: space.quota_at(path).into_iter().chain(options.quotas).collect(),
+                space: Arc::clone(space),
                 one_file_system: options.one_file_system,
                 one_shot: options.one_shot,
                 keeps: options.keep_dirlinks,
@@ -300,7 +299,7 @@ impl LocalStore {
         }
         if path.is_root() {
             let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
-            if self.has_new_root() {
+            if self.was_made_in_vain() {
                 own.mode |= 0o777 & !self.0.makes.umask;
             }
             if self.0.root.may_keep_links() {

@@ -4,6 +4,7 @@
     reason = "tests look at trees from outside"
 )]
 
+mod contexts;
 mod facts;
 mod jail;
 mod kill;
@@ -36,8 +37,9 @@ use deltic_store::{
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
-    let dir = Dir::open_root(root).unwrap().with_way(way);
-    LocalStore::new(dir, root, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
+    let named = NamedDir::new(root, Trust::Anyone);
+    let dir = Dir::open_root(root, &named.context.shared).unwrap().with_way(way);
+    LocalStore::new(dir, &named, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
 }
 
 fn open_store(root: &Path) -> LocalStore {
@@ -117,7 +119,7 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
 fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
         let root = tempfile::tempdir().unwrap();
-        let dir = NamedDir { path: root.path().to_path_buf(), trust: Trust::Ours };
+        let dir = NamedDir::new(root.path(), Trust::Ours);
         let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None, above: false };
         let writing = Writing { inplace, ..Writing::default() };
         let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
@@ -138,7 +140,7 @@ fn a_file_is_no_older_backup_of_itself() {
 #[test]
 fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
     let root = tempfile::tempdir().unwrap();
-    let dir = NamedDir { path: root.path().join("k"), trust: Trust::Ours };
+    let dir = NamedDir::new(root.path().join("k"), Trust::Ours);
     let (suffix, below) = (Box::default(), Some(path("k")));
     let backup = Some(Backup { dir: Some(dir), suffix, below, above: false });
     let options = LocalOptions { backup, ..LocalOptions::default() };
@@ -155,7 +157,7 @@ fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
 fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();
     let create = |path: &str| {
-        let dir = NamedDir { path: above.path().join(path), trust: Trust::Ours };
+        let dir = NamedDir::new(above.path().join(path), Trust::Ours);
         create_root(&dir, deltic_store::Durability::Run, &[])
     };
     assert!(create("root").unwrap());

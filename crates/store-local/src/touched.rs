@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use deltic_tree::{Name, RelPath};
@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use crate::dir::{Dir, Use};
 use crate::errno::At;
-use crate::flush::{flush, flush_all};
 use crate::lock;
+use crate::shared::SharedState;
 use crate::system::System;
 use deltic_store::{Durability, StoreError};
 
@@ -22,6 +22,7 @@ pub(super) struct Touched {
     durability: Durability,
     /// The file system of the root.
     system: System,
+    shared: Arc<SharedState>,
     dirs: Mutex<Dirs>,
     /// Held by a flush; true once one has failed.
     flushing: Mutex<bool>,
@@ -56,8 +57,14 @@ impl Dirs {
 }
 
 impl Touched {
-    pub(super) fn new(durability: Durability, system: System) -> Self {
-        Self { durability, system, dirs: Mutex::default(), flushing: Mutex::default() }
+    pub(super) fn new(durability: Durability, root: &Dir) -> Self {
+        Self {
+            durability,
+            system: System::of(root),
+            shared: root.shared(),
+            dirs: Mutex::default(),
+            flushing: Mutex::default(),
+        }
     }
 
     /// The file system of the root.
@@ -67,12 +74,18 @@ impl Touched {
 
     /// Flushes a file before a commit, if the store is durable.
     pub(super) fn flush_file(&self, file: impl AsFd) -> Result<(), Errno> {
-        if self.is_durable() { flush(file, self.system) } else { Ok(()) }
+        match self.is_durable() {
+            true => self.shared.flushes.flush(file, self.system),
+            false => Ok(()),
+        }
     }
 
     /// Flushes files before a commit, if the store is durable; returns the results in order.
     pub(super) fn flush_files(&self, files: &[BorrowedFd<'_>]) -> Vec<Result<(), Errno>> {
-        if self.is_durable() { flush_all(files, self.system) } else { vec![Ok(()); files.len()] }
+        match self.is_durable() {
+            true => self.shared.flushes.flush_all(files, self.system),
+            false => vec![Ok(()); files.len()],
+        }
     }
 
     /// True if files must be flushed before a commit.
@@ -131,7 +144,10 @@ impl Touched {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // The new mode denies reading even to the owner, so the whole file system is flushed.
             Err(Errno::ACCESS) => flush_system(root).at("flush", path),
-            opened => opened.and_then(|dir| flush(dir, self.system)).at("flush", path),
+            opened => {
+                let flush = |dir| self.shared.flushes.flush(dir, self.system);
+                opened.and_then(flush).at("flush", path)
+            }
         }
     }
 

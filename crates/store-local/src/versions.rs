@@ -29,12 +29,12 @@ use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 
 use crate::clock::Clocks;
+use crate::context::StoreContext;
 use crate::dir::{Dir, History, KeepVersions, Use, kept_volume, proc_path};
 use crate::errno::At;
 use crate::lock;
 use crate::quota::Quota;
 use crate::snapshot::{LocalSnapshot, file_type, inode_of};
-use crate::system::System;
 use crate::touched::Touched;
 
 /// Name of a version of a file: the time of the replacement or removal, in nanoseconds since 1970.
@@ -97,22 +97,25 @@ pub struct OldVersion {
 }
 
 impl OldVersions {
-    /// Returns the versions of the volume `name` of this process; `None` if the volume keeps no versions.
+    /// Returns the versions of the volume `name` of `context`; `None` if the volume keeps no versions.
     ///
     /// # Errors
     /// The system's error.
-    pub fn for_volume(name: &Name) -> Result<Option<Self>, StoreError> {
+    pub fn for_volume(name: &Name, context: &StoreContext) -> Result<Option<Self>, StoreError> {
         let path = crate::volume_path(name);
-        Self::for_root(&path, None, Durability::None).at(LIST, &RelPath::root())
+        Self::for_root(&path, context, None, Durability::None).at(LIST, &RelPath::root())
     }
 
     /// Returns the versions for a store with the root `root`, at `path`; `None` if the volume keeps no versions.
     pub(crate) fn for_root(
         path: &Path,
+        context: &StoreContext,
         root: Option<&Dir>,
         durability: Durability,
     ) -> Result<Option<Self>, Errno> {
-        let Some((volume, history, way)) = kept_volume(path)? else { return Ok(None) };
+        let Some((volume, history, way)) = kept_volume(path, &context.shared)? else {
+            return Ok(None);
+        };
         let below = match root.and_then(|root| below(&volume, root)) {
             Some(below) => below,
             None => {
@@ -121,8 +124,8 @@ impl OldVersions {
                 RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::INVAL)?
             }
         };
-        let touched = Touched::new(durability, System::of(&volume));
-        let quota = Quota::of_root(path);
+        let touched = Touched::new(durability, &volume);
+        let quota = context.space.quota_at(path);
         Ok(Some(Self { volume, history, below, touched, quota }))
     }
 

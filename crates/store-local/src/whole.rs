@@ -15,7 +15,7 @@ use super::copy::write_at;
 use super::inner::Inner;
 use super::place::{COMMIT, Landed, Place};
 use super::quota::Reserved;
-use super::stage::{Staged, Whose, discard};
+use super::stage::{Staged, Whose};
 use crate::dir::Dir;
 use crate::errno::At;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
@@ -105,9 +105,7 @@ impl NewFile {
 
 /// Removes a staged file. Its whole content is at hand, so no later run needs to resume it.
 fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
-    if let Ok(dir) = store.stages.dir(home) {
-        discard(&dir, name);
-    }
+    store.stages.discard_in(home, name);
 }
 
 /// Puts a nameless file in place by a link. `None` if the file must have a name before: to be flushed, or because the

@@ -1,7 +1,7 @@
 //! The old files at the destination, from which the deltas of a batch start.
 
 use deltic_store::{Posix, StoreError, Tree};
-use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore};
+use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, StoreContext};
 use deltic_tree::{Name, RelPath};
 
 use crate::error::SyncError;
@@ -24,7 +24,8 @@ pub(super) fn standing(
     let keep_dirlinks = keep_links(&plan.options);
     let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
     let unusable = |error| SyncError::Selection(of_destination(&root, error));
-    let tree = LocalStore::open_named(&root_of(&root, &plan.options), options);
+    let tree =
+        LocalStore::open_named(&root_of(&root, &plan.options, &StoreContext::default()), options);
     let tree = tree.map_err(unusable)?;
     Ok(Some((Standing { tree, keep_dirlinks }, rename)))
 }

@@ -2,13 +2,20 @@
 
 use std::path::PathBuf;
 
+use deltic_store_local::StoreContext;
+
 use super::Host;
 use super::place::expand;
 
 /// Expands path arguments as a shell in the user's home directory would.
-pub(crate) struct Agent;
+#[derive(Default)]
+pub(crate) struct Agent(StoreContext);
 
 impl Host for Agent {
+    fn context(&self) -> &StoreContext {
+        &self.0
+    }
+
     fn path(&self, argument: &[u8]) -> PathBuf {
         expand(argument)
     }

@@ -4,13 +4,20 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use deltic_store_local::StoreContext;
+
 use super::Host;
 use super::place::here;
 
 /// Uses path arguments unchanged, because the user's shell has already expanded them.
-pub(crate) struct Client;
+#[derive(Default)]
+pub(crate) struct Client(StoreContext);
 
 impl Host for Client {
+    fn context(&self) -> &StoreContext {
+        &self.0
+    }
+
     fn path(&self, argument: &[u8]) -> PathBuf {
         here(OsStr::from_bytes(argument))
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
-    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, Trust, UnderWay,
-    Writing, check_path, create_above, create_root,
+    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, StoreContext, Trust,
+    UnderWay, Writing, check_path, create_above, create_root,
 };
 use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
@@ -31,10 +31,11 @@ pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
 pub(crate) fn make(
     lacking: &[&Path],
     options: &Options,
+    context: &StoreContext,
     (quotas, made): (&[Arc<Quota>], &mut Vec<NamedDir>),
 ) -> Result<(), StoreError> {
     let Some((root, above)) = lacking.split_last() else { return Ok(()) };
-    for dir in above.iter().map(|dir| root_of(dir, options)) {
+    for dir in above.iter().map(|dir| root_of(dir, options, context)) {
         if create_above(&dir, durability(options), quotas)? {
             made.insert(0, dir);
         }
@@ -42,7 +43,7 @@ pub(crate) fn make(
     // Then the mode of the root need not change later. A user outside of the root's group could only change the mode
     // by losing setgid.
     let create = if options.modes { create_root } else { create_above };
-    let root = root_of(root, options);
+    let root = root_of(root, options, context);
     if create(&root, durability(options), quotas)? {
         made.insert(0, root);
     }
@@ -53,18 +54,19 @@ pub(crate) fn make(
 pub(crate) fn local_options(
     root: &Path,
     options: &Options,
+    context: &StoreContext,
     (see, under_way): (MetaMask, &UnderWay),
 ) -> Result<LocalOptions, SyncError> {
-    check_dirs(root, &[], options)?;
+    check_dirs(root, &[], options, context)?;
     Ok(LocalOptions {
         one_shot: false,
         durability: durability(options),
         rules: Filter::new(&options.rules, FilterSide::Receiver),
         see,
-        backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options)),
+        backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options, context)),
         one_file_system: options.select.mounts != Mounts::Enter,
         keep_dirlinks: keep_links(options),
-        writing: writing(root, options)?,
+        writing: writing(root, options, context)?,
         under_way: under_way.clone(),
         ..LocalOptions::default()
     })
@@ -83,12 +85,17 @@ pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
 }
 
 /// Returns the place of backups for files below `root`.
-fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
+fn backup(
+    root: &Path,
+    kept: &options::Backup,
+    options: &Options,
+    context: &StoreContext,
+) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
         return Backup { dir: None, suffix, below: Some(RelPath::root()), above: false };
     };
-    let dir = named(root, dir, options);
+    let dir = named(root, dir, options, context);
     let (is_below, above) = (below(root, &dir.path), below(&dir.path, root).is_some());
     // The root itself does not count as a separate backup directory.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
@@ -114,9 +121,10 @@ pub(crate) fn check_dirs(
     root: &Path,
     sources: &[PathBuf],
     options: &Options,
+    context: &StoreContext,
 ) -> Result<(), SyncError> {
     let is = |dir: &[u8], other: &Path| {
-        let inode = inode_of(&named(root, dir, options).path);
+        let inode = inode_of(&named(root, dir, options, context).path);
         inode.is_some_and(|inode| inode_of(other) == Some(inode))
     };
     let refuse = |option, dir: &[u8], why| {
@@ -155,9 +163,9 @@ fn partial_beside(dir: &[u8]) -> Result<PartialDir, SyncError> {
 }
 
 /// Returns the options of writing for the store below `root`.
-fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
+fn writing(root: &Path, options: &Options, context: &StoreContext) -> Result<Writing, SyncError> {
     let writing = &options.writing;
-    let path = |dir: &[u8]| named(root, dir, options);
+    let path = |dir: &[u8]| named(root, dir, options, context);
     let partial = |dir: &[u8]| match dir.first() {
         // Among the files of the tree, partial files could not be told from others.
         Some(b'/') => Ok(match path(dir) {
@@ -179,13 +187,14 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
 }
 
 /// Returns the directory that an option names `dir`.
-fn named(root: &Path, dir: &[u8], options: &Options) -> NamedDir {
-    root_of(&root.join(OsStr::from_bytes(dir)), options)
+fn named(root: &Path, dir: &[u8], options: &Options, context: &StoreContext) -> NamedDir {
+    root_of(&root.join(OsStr::from_bytes(dir)), options, context)
 }
 
 /// Returns the directory `path`, with the options' rule for symlinks on the way.
-pub(crate) fn root_of(path: &Path, options: &Options) -> NamedDir {
-    NamedDir { path: path.to_path_buf(), trust: Trust::new(options.follow.insecure) }
+pub(crate) fn root_of(path: &Path, options: &Options, context: &StoreContext) -> NamedDir {
+    let trust = Trust::new(options.follow.insecure);
+    NamedDir { path: path.to_path_buf(), trust, context: context.clone() }
 }
 
 fn durability(options: &Options) -> Durability {
@@ -195,7 +204,9 @@ fn durability(options: &Options) -> Durability {
 /// Opens the alternate trees. Also returns warnings about trees that cannot be opened.
 pub(crate) fn open_alternates(
     root: &Path,
-    (options, see): (&Options, MetaMask),
+    options: &Options,
+    context: &StoreContext,
+    see: MetaMask,
 ) -> (Vec<Option<LocalStore>>, Vec<String>) {
     // Rules hide no names in alternate trees, but still hide extended attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
@@ -208,9 +219,10 @@ pub(crate) fn open_alternates(
     };
     let mut warnings = Vec::new();
     let mut open = |dir: &[u8]| {
-        let NamedDir { path, trust } = named(root, dir, options);
+        let dir = named(root, dir, options, context);
+        let path = dir.path.clone();
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), trust }, local);
+        let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), ..dir }, local);
         if let Err(error) = &opened {
             let path = shown(&path);
             let why = match error {

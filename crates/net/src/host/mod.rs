@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use deltic_protocol::hello::Request;
 use deltic_protocol::options::Options;
-use deltic_store_local::LocalOptions;
+use deltic_store_local::{LocalOptions, StoreContext};
 
 use crate::error::SyncError;
 
@@ -32,6 +32,9 @@ pub(crate) use client::Client;
 pub(crate) trait Host: Send + Sync {
     /// Returns the local path for an argument of a request.
     fn path(&self, argument: &[u8]) -> PathBuf;
+
+    /// Returns the state that the stores of this host share.
+    fn context(&self) -> &StoreContext;
 
     /// Returns the request with resolved paths, if the request is allowed.
     ///
@@ -83,7 +86,7 @@ impl AnyHost {
 
 impl Default for AnyHost {
     fn default() -> Self {
-        Self::new(Client)
+        Self::new(Client::default())
     }
 }
 

@@ -15,8 +15,8 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    Changes, LocalOptions, NamedDir, Quota, Trust, VolumeDir, confine, confine_to_volumes,
-    keep_quotas, keeps_versions, leads_out, part_path, volume_path,
+    Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, confine,
+    confine_to_volumes, keeps_versions, leads_out, part_path, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -49,12 +49,14 @@ pub struct Restriction {
     quotas: Vec<Arc<Quota>>,
     /// Receives the changes in the volume, by their paths in the volume.
     changes: Changes,
+    /// State that the stores of the process share.
+    context: StoreContext,
     wall: Wall,
 }
 
 /// Confines this process to these volumes for good, and to its own directories `of_its_own`, and to `reads` for
-/// reading only. Call before any other thread is started. A [`Restriction::to_volume`] is for sessions in one of the
-/// volumes.
+/// reading only. Call before any other thread is started. Returns the context of stores in the volumes; a
+/// [`Restriction::to_volume`] is for sessions in one of the volumes.
 ///
 /// # Errors
 /// The error of the system, if a volume is not a directory that this process may enter.
@@ -62,16 +64,17 @@ pub fn keep_to_volumes(
     volumes: &[VolumeDir],
     of_its_own: &[PathBuf],
     reads: &[PathBuf],
-) -> io::Result<Wall> {
+) -> io::Result<(StoreContext, Wall)> {
     // Name services load libraries and files before these become unreadable.
     let _ = User::from_uid(geteuid());
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
     let dirs = dirs.map(|dir| (held(dir), all)).collect::<Vec<_>>();
     confine_to_volumes(volumes)?;
-    keep_quotas(volumes)?;
+    let context = StoreContext::of_volumes(volumes)?;
     let reads = reads.iter().map(|dir| (named(dir), reading()));
-    Ok(wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None))
+    let wall = wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None);
+    Ok((context, wall))
 }
 
 /// Directions in which files may be sent.
@@ -141,6 +144,12 @@ impl Restriction {
         Self { dir, part, ..Self::to_volume(name, access, no_delete) }
     }
 
+    /// Sets the state that the stores of the session share with others.
+    #[must_use]
+    pub fn with_context(self, context: StoreContext) -> Self {
+        Self { context, ..self }
+    }
+
     /// Adds quotas.
     #[must_use]
     pub fn with_quotas(self, quotas: Vec<Arc<Quota>>) -> Self {
@@ -167,7 +176,7 @@ impl Restriction {
         let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
         self.check("directory", &path)?;
         let shown = shown(&path);
-        let entered = NamedDir { path, trust: Trust::Ours }.enter();
+        let entered = NamedDir { path, trust: Trust::Ours, context: self.context.clone() }.enter();
         entered.map_err(|error| {
             SyncError::Selection(format!(
                 "directory {shown}: {}",
@@ -237,6 +246,10 @@ impl Restriction {
 }
 
 impl Host for Restriction {
+    fn context(&self) -> &StoreContext {
+        &self.context
+    }
+
     fn path(&self, argument: &[u8]) -> PathBuf {
         match self.is_volume {
             true => PathBuf::from(OsStr::from_bytes(argument)),

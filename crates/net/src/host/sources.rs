@@ -16,7 +16,7 @@ use deltic_protocol::receiver::Expect;
 use deltic_store::Filter;
 use deltic_store_local::reason;
 use deltic_store_local::{
-    NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
+    NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, StoreContext, Trust,
 };
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::rule::FilterSide;
@@ -33,9 +33,10 @@ pub(crate) fn open(
     paths: &[OsString],
     names: Option<PackedStrings>,
     options: &Options,
+    context: &StoreContext,
 ) -> Result<Sources, SyncError> {
     match (names, paths) {
-        (None, _) => of(paths.iter().map(|path| argument(path, options)), options),
+        (None, _) => of(paths.iter().map(|path| argument(path, options)), options, context),
         (Some(_), [dir]) if !is_dir(Path::new(dir)) => {
             let dir = shown(Path::new(dir));
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
@@ -48,7 +49,7 @@ pub(crate) fn open(
                     Err(bad) => all.refuse(&name, bad),
                 }
             }
-            Ok(Sources::new(all, source_options(options)))
+            Ok(Sources::new(all, source_options(options, context)))
         }
         (Some(_), _) => {
             Err(SyncError::Options("--files-from takes one source and a destination".into()))
@@ -63,12 +64,13 @@ pub(crate) fn open(
 pub(crate) fn of(
     args: impl Iterator<Item = Result<SourceArg, SyncError>>,
     options: &Options,
+    context: &StoreContext,
 ) -> Result<Sources, SyncError> {
     let mut all = SourceArgs::default();
     for arg in args {
         all.push(arg?).map_err(crowded)?;
     }
-    Ok(Sources::new(all, source_options(options)))
+    Ok(Sources::new(all, source_options(options, context)))
 }
 
 /// Parses a source argument.
@@ -109,7 +111,7 @@ fn shown_bytes(path: &[u8]) -> String {
     shown(Path::new(OsStr::from_bytes(path)))
 }
 
-fn source_options(options: &Options) -> SourceOptions {
+fn source_options(options: &Options, context: &StoreContext) -> SourceOptions {
     let select = options.select;
     SourceOptions {
         rules: Filter::new(&options.rules, FilterSide::Sender),
@@ -122,6 +124,7 @@ fn source_options(options: &Options) -> SourceOptions {
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,
         trust: Trust::new(options.follow.insecure),
+        context: context.clone(),
         see: options.metadata.seen_by_sender(),
         destination: None,
         beside: None,
@@ -232,7 +235,7 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
 /// Returns the names in the directory `above` that match `pattern`.
 fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
     let dir: &[u8] = if above.is_empty() { b"." } else { above };
-    let dir = NamedDir { path: OsStr::from_bytes(dir).into(), trust: Trust::Anyone };
+    let dir = NamedDir::new(OsStr::from_bytes(dir), Trust::Anyone);
     let names = dir.names().unwrap_or_default().into_iter();
     names.filter(|name| glob::matches(pattern, name)).collect()
 }

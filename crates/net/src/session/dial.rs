@@ -213,7 +213,7 @@ impl Session {
                 return self.push_listed((&paths, from), destination, options, watch).await;
             }
         };
-        let sources = open(&paths, names, &options)?;
+        let sources = open(&paths, names, &options, self.config.host.context())?;
         let sources = sources.without(self.config.inside.take()).beside(self.config.beside.take());
         let single = single_entry(&sources, &options);
         let destination = destination.as_bytes().into();
@@ -254,7 +254,7 @@ impl Session {
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        let result = match open(paths, Some(names), &options) {
+        let result = match open(paths, Some(names), &options, self.config.host.context()) {
             Ok(sources) => {
                 let sources =
                     sources.without(self.config.inside.take()).beside(self.config.beside.take());

@@ -69,7 +69,7 @@ impl Session {
         }
         let resolved = resolve(&self.config.host.path(destination), single, options.select.mkpath)?;
         let strange = |error| unusable(&resolved.root, error);
-        root_of(&resolved.root, options).check().map_err(strange)?;
+        root_of(&resolved.root, options, self.config.host.context()).check().map_err(strange)?;
         // A run that only compares needs an existing file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
@@ -134,27 +134,27 @@ impl Session {
         Resolved { root, rename, missing }: Resolved,
         options: &Options,
     ) -> Result<OpenDestination<LocalStore>, SyncError> {
-        let lists = options.select.list_only;
+        let (lists, context) = (options.select.list_only, self.config.host.context());
         let see = options.metadata.seen_by_receiver(SYSTEM.are_privileged(&options.metadata));
         let lacking = if missing && !lists { lacking(&root, options) } else { Vec::new() };
         let unusable = |error| refused(&root, error);
         let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
-            LocalStore::missing(&root, local).map_err(unusable)?
+            LocalStore::missing(&root_of(&root, options, context), local).map_err(unusable)?
         } else {
             made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
             let into = (&*made.quotas, &mut made.dirs);
-            make(&lacking, options, into).map_err(|error| not_made(&root, error))?;
-            let local = local_options(&root, options, (see, &self.config.under_way))?;
+            make(&lacking, options, context, into).map_err(|error| not_made(&root, error))?;
+            let local = local_options(&root, options, context, (see, &self.config.under_way))?;
             let local = self.config.host.store_options(&root, local);
-            let store = LocalStore::open_named(&root_of(&root, options), local);
+            let store = LocalStore::open_named(&root_of(&root, options, context), local);
             let store = store.map_err(unusable)?;
             let is_new = made.dirs.first().is_some_and(|made| made.path == root);
             if is_new { store.with_new_root() } else { store }
         };
         made.store = Some(store.clone());
-        let (alternates, warnings) = open_alternates(&root, (options, see));
+        let (alternates, warnings) = open_alternates(&root, options, context, see);
         Ok(OpenDestination {
             rename,
             made_dirs: lacking.len() as u64,

@@ -223,7 +223,7 @@ impl Session {
                         Some(self.hear_names().await?)
                     }
                 };
-                let sources = open(&paths, names, &options)?;
+                let sources = open(&paths, names, &options, self.config.host.context())?;
                 self.check_elsewhere(&options, || sources.places())?;
                 let single = single_entry(&sources, &options);
                 let joining = self.agree(terms, single, options.streams).await;

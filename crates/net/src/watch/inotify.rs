@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use deltic_protocol::options::Options;
 use deltic_store::{Tree, is_staging_name};
-use deltic_store_local::SourceArg;
+use deltic_store_local::{SourceArg, StoreContext};
 use deltic_tree::rule::Rule;
 use deltic_tree::{Entry, Name, RelPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -135,7 +135,8 @@ impl Site {
         let dirs = self.dirs.iter().cloned().map(Ok);
         let mut options = self.options.clone();
         options.metadata.hard_links = true;
-        sources::of(dirs, &options).expect("they are as many as arguments of a command")
+        sources::of(dirs, &options, &StoreContext::default())
+            .expect("they are as many as arguments of a command")
     }
 
     /// Returns the local path for a path of the transfer.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_store_local::{Jump, Quota, SETTLING};
+use deltic_store_local::{Jump, SETTLING};
 
 use super::kept_clock::KeptClock;
 use super::rest::on_disk;
@@ -50,7 +50,7 @@ impl Server {
     /// Recounts the bytes of each volume that has a count.
     async fn recount(self: &Arc<Self>) {
         for volume in self.volumes.values() {
-            let Some(quota) = Quota::of_volume(&volume.name) else { continue };
+            let Some(quota) = volume.quota() else { continue };
             let counted = on_disk(self, move || {
                 quota.recount();
                 Ok(())

@@ -55,7 +55,7 @@ use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_net::walls::{hide_memory, refuse_calls};
-use deltic_store_local::VolumeDir;
+use deltic_store_local::{StoreContext, VolumeDir};
 use deltic_tree::Name;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
@@ -148,14 +148,14 @@ pub fn prepare(
     // Opened before the process is confined: later, this path cannot be reached.
     let bases = |name| Bases::open(&config.state.join(BASES).join(name));
     let bases: Vec<_> = config.volumes.keys().map(bases).collect();
-    let wall = keep_to(&named, config, settings)?;
+    let (context, wall) = keep_to(&named, config, settings)?;
     let limits = config.limits;
     let recipes = RecipeCache::new(bytes(limits.recipe_bytes));
     let volumes = config.volumes.iter().zip(&named).zip(bases);
     let volumes = volumes
         .map(|(((text, volume), VolumeDir { name, .. }), bases)| {
             let facts = VolumeFacts { recipes: recipes.clone(), bases };
-            (text.clone(), Volume::new(name.clone(), volume, facts))
+            (text.clone(), Volume::new(name.clone(), volume, facts, context.clone()))
         })
         .collect();
     let mut tag_key = [0; 32];
@@ -250,12 +250,12 @@ fn keep_to(
     volumes: &[VolumeDir],
     config: &Config,
     settings: Option<&Path>,
-) -> Result<Wall, ConfigError> {
+) -> Result<(StoreContext, Wall), ConfigError> {
     let own = std::slice::from_ref(&config.state);
-    let wall = keep_to_volumes(volumes, own, &reads(config, settings));
+    let kept = keep_to_volumes(volumes, own, &reads(config, settings));
     // Errors are ignored: without seccomp, the other confinement still holds.
     refuse_calls().ok();
-    wall.map_err(ConfigError::io("keep to the volumes"))
+    kept.map_err(ConfigError::io("keep to the volumes"))
 }
 
 fn listen(at: SocketAddr) -> Result<TcpListener, ConfigError> {

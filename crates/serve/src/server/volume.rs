@@ -7,7 +7,7 @@ use deltic_net::embed::{Bases, Facts, LocalFacts, RecipeCache};
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
 use deltic_store_local::{
-    LocalOptions, LocalStore, NamedDir, OldVersions, Quota, Trust, volume_path,
+    LocalOptions, LocalStore, NamedDir, OldVersions, Quota, StoreContext, Trust, volume_path,
 };
 use deltic_tree::{MetaMask, Name, RelPath};
 
@@ -31,6 +31,8 @@ pub(crate) struct Volume {
     /// Quotas of the token that writes, with the counts of all tokens. `None` for a reader, or without quotas.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
+    /// State that the stores of the server share.
+    context: StoreContext,
 }
 
 /// Facts that a server keeps about the files of a volume.
@@ -59,7 +61,12 @@ pub(crate) enum Right {
 }
 
 impl Volume {
-    pub(crate) fn new(name: Name, config: &VolumeConfig, facts: VolumeFacts) -> Self {
+    pub(crate) fn new(
+        name: Name,
+        config: &VolumeConfig,
+        facts: VolumeFacts,
+        context: StoreContext,
+    ) -> Self {
         let (access, delete) = (config.access, config.delete);
         Self {
             name,
@@ -69,6 +76,7 @@ impl Volume {
             delete,
             quotas: None,
             facts,
+            context,
         }
     }
 
@@ -92,6 +100,11 @@ impl Volume {
     /// True if the writer has quotas.
     pub(crate) const fn has_quotas(&self) -> bool {
         self.quotas.is_some()
+    }
+
+    /// Returns the quota of the volume, if the volume has limits.
+    pub(crate) fn quota(&self) -> Option<Arc<Quota>> {
+        self.context.volume_quota(&self.name)
     }
 
     /// Returns the quotas of the writer, with all files counted. Blocks on the disk.
@@ -127,6 +140,7 @@ impl Volume {
             Some(part) => Restriction::to_part(&self.name, part, access, !rights.delete),
         }
         .with_changes(self.events.changes())
+        .with_context(self.context.clone())
     }
 
     /// Returns the old versions of the volume's files, if the volume keeps old versions.
@@ -134,7 +148,7 @@ impl Volume {
     /// # Errors
     /// If the system has no handle for the directory.
     pub(crate) fn versions(&self) -> Result<Option<OldVersions>, StoreError> {
-        OldVersions::for_volume(&self.name)
+        OldVersions::for_volume(&self.name, &self.context)
     }
 
     /// Opens the volume's files. The process must be confined to its volumes already.
@@ -152,6 +166,7 @@ impl Volume {
             quotas: self.quotas()?,
             ..LocalOptions::default()
         };
-        LocalStore::open_named(&NamedDir { path, trust: Trust::Ours }, options)
+        let context = self.context.clone();
+        LocalStore::open_named(&NamedDir { path, trust: Trust::Ours, context }, options)
     }
 }

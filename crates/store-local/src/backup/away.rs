@@ -18,7 +18,7 @@ use crate::inner::Inner;
 use crate::inplace::is_torn;
 use crate::place::{Place, Turn};
 use crate::snapshot::{Stamp, file_type, inode_of, look_at};
-use crate::stage::{discard, new_name};
+use crate::stage::new_name;
 
 impl Inner {
     /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or
@@ -92,7 +92,7 @@ impl Inner {
         let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
         let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
             Err(Errno::XDEV) => {
-                discard(&dir, &staged.name);
+                self.stages.discard(&dir, &staged.name);
                 self.copy_away(place, (to, name))
             }
             renamed => renamed,

@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, Use, inode};
 use crate::clock::AgeClock;
+use crate::shared::SharedState;
 
 /// A directory that this process is restricted to.
 #[derive(Debug)]
@@ -120,12 +121,15 @@ pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
 }
 
 /// Returns the volume that `path` leads into, and the rest of the path; `None` unless the volume keeps old versions.
-pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
+pub(crate) fn kept_volume(
+    path: &Path,
+    shared: &Arc<SharedState>,
+) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
     let Some(top) = top_of(jails, path) else { return Ok(None) };
     let Some(versions) = top.jail.versions.clone() else { return Ok(None) };
     let way = Path::new(OsStr::from_bytes(top.part.as_bytes())).join(top.below);
-    Ok(Some((Dir::of(held(top.jail)?)?, versions, way)))
+    Ok(Some((Dir::of(held(top.jail)?, shared)?, versions, way)))
 }
 
 /// Returns the path of the volume `name` in a process [restricted to volumes](confine_to_volumes).
@@ -179,7 +183,7 @@ impl Top<'_> {
             return Ok(volume);
         }
         self.part.components().try_for_each(|name| check_name(OsStr::from_bytes(name)))?;
-        Ok(Dir::of(volume)?.dir(&self.part, Use::Pass)?.fd)
+        Ok(Dir::of(volume, &Arc::default())?.dir(&self.part, Use::Pass)?.fd)
     }
 
     /// Prefix of all paths below the directory.
@@ -225,7 +229,7 @@ pub fn leads_out(path: &Path) -> bool {
     if straight_in_volume(path, OFlags::PATH).is_some() {
         return false;
     }
-    let end = Dir::start(path)
+    let end = Dir::start(path, &Arc::default())
         .and_then(|start| start.map_or(Ok(()), |dir| dir.end_of(path, Trust::Anyone).map(drop)));
     end.is_err_and(|errno| errno == Errno::XDEV)
 }
@@ -260,7 +264,7 @@ pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
 /// True if `path` leads into a volume that keeps old versions.
 #[must_use]
 pub fn keeps_versions(path: &Path) -> bool {
-    kept_volume(path).is_ok_and(|volume| volume.is_some())
+    kept_volume(path, &Arc::default()).is_ok_and(|volume| volume.is_some())
 }
 
 const ROOT: &str = "/";
@@ -382,20 +386,23 @@ fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
 
 impl Dir {
     /// Opens the directory at `path` in a volume, if a single call is enough.
-    pub(super) fn straight_in_volume(path: &Path) -> Option<Result<Self, Errno>> {
-        Some(Self::of(straight_in_volume(path, OFlags::PATH | OFlags::DIRECTORY)?))
+    pub(super) fn straight_in_volume(
+        path: &Path,
+        shared: &Arc<SharedState>,
+    ) -> Option<Result<Self, Errno>> {
+        Some(Self::of(straight_in_volume(path, OFlags::PATH | OFlags::DIRECTORY)?, shared))
     }
 
     /// Returns the directory that an argument's `path` starts in, if this process is restricted.
-    pub(crate) fn start(path: &Path) -> Result<Option<Self>, Errno> {
+    pub(crate) fn start(path: &Path, shared: &Arc<SharedState>) -> Result<Option<Self>, Errno> {
         let jail = match KEPT.get() {
             None => return Ok(None),
             Some(Kept::One(jail)) => jail,
             Some(Kept::Volumes(jails)) => {
-                return Self::of(top_of(jails, path).ok_or(Errno::XDEV)?.dir()?).map(Some);
+                return Self::of(top_of(jails, path).ok_or(Errno::XDEV)?.dir()?, shared).map(Some);
             }
         };
-        Self::of(held(jail)?).map(Some)
+        Self::of(held(jail)?, shared).map(Some)
     }
 
     /// Returns the attributes of the entry at the [end](Self::end_of) of `way`.

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -83,7 +84,7 @@ impl Dir {
     /// Opens the directory at the [end](Self::end_of) of `way`.
     pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
         match self.end_of(way, trust)? {
-            Led::To(end) => Self::of(end.open(Use::Pass.flags())?).map(Led::To),
+            Led::To(end) => Self::of(end.open(Use::Pass.flags())?, &end.dir.shared).map(Led::To),
             Led::Stranger(link) => Ok(Led::Stranger(link)),
         }
     }
@@ -102,7 +103,7 @@ impl Dir {
             return Ok(Led::To(end));
         }
         let top = Path::new(if path.is_absolute() { "/" } else { "." });
-        Self::open_anywhere(top)?.walk(path, Trust::Ours, Bounds::System)
+        Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours, Bounds::System)
     }
 
     /// Resolves `path` in few system calls; `None` if the path contains a symlink, or ends at a symlink.
@@ -111,7 +112,7 @@ impl Dir {
         let above = if above == Path::new("") { Path::new(".") } else { above };
         let flags = Use::Pass.flags();
         let fd = fs::openat2(fs::CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        let dir = Self::of(fd.ok()?).ok()?;
+        let dir = Self::of(fd.ok()?, &Arc::default()).ok()?;
         let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
         (!is_link).then(|| WayEnd { dir, name: name.to_owned(), is_magic: false })

@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use std::{env, thread as threads};
 
@@ -42,80 +43,94 @@ pub fn socket() -> PathBuf {
 
 const SOCKET: &str = "/run/deltic/facts.sock";
 
-/// Asks the service for the extents of a file that is open for reading; `None` if there is no service, or if the
-/// service cannot tell.
-pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-    // Dirty pages are written by this process, so that a hanging disk blocks no other client.
-    ioctl::flush(file).ok()?;
-    let answer = ask(&Question { len, fact: Fact::Extents }, file)?;
-    Extents::decode(&answer).filter(|extents| extents.len() == len)
+/// The connections of stores to the service, which are opened at the first question.
+#[derive(Debug, Default)]
+pub(crate) struct FactsClient {
+    /// One connection for extents and one for sums: a service of an older version closes the connection at a question
+    /// for sums.
+    connections: Mutex<[Connection; 2]>,
+    has_answered: AtomicBool,
 }
 
-/// Asks the service for the checksums of a range of a file that is open for reading; `None` if there is no service,
-/// or if the service cannot tell.
-pub(super) fn sums(file: BorrowedFd<'_>, part: &Range<u64>, len: u64) -> Option<StoredSums> {
-    ioctl::flush(file).ok()?;
-    let (mut at, end) = (part.start, part.end.min(len));
-    let mut told: Option<StoredSums> = None;
-    while at < end {
-        let next = (at / SUMS_OF_BYTES + 1).saturating_mul(SUMS_OF_BYTES).min(end);
-        let question = Question { len, fact: Fact::Sums(at..next) };
-        let answer = ask(&question, file)?;
-        let sums = StoredSums::decode(&answer, &(at..next))?;
-        told = Some(match told {
-            Some(before) => before.followed_by(&sums)?,
-            None => sums,
-        });
-        at = next;
+impl FactsClient {
+    /// Asks the service for the extents of a file that is open for reading; `None` if there is no service, or if the
+    /// service cannot tell.
+    pub(super) fn extents(&self, file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+        // Dirty pages are written by this process, so that a hanging disk blocks no other client.
+        ioctl::flush(file).ok()?;
+        let answer = self.ask(&Question { len, fact: Fact::Extents }, file)?;
+        Extents::decode(&answer).filter(|extents| extents.len() == len)
     }
-    told
-}
 
-/// True if the service answered a question of this process.
-pub(super) fn answered() -> bool {
-    ANSWERED.get().is_some()
-}
-
-static ANSWERED: OnceLock<()> = OnceLock::new();
-
-/// The connections of this process for extents and for sums. A service of an older version closes the connection at a
-/// question for sums.
-static CONNECTIONS: Mutex<[Connection; 2]> = Mutex::new([Connection::New, Connection::New]);
-
-fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
-    let mut connections = lock(&CONNECTIONS);
-    let kind = usize::from(matches!(question.fact, Fact::Sums(_)));
-    let error = loop {
-        let (stream, was_open) = match &connections[kind] {
-            Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
-            Connection::Silent(socket) if *socket == ListeningSocket::now() => return None,
-            Connection::Open(stream) => (stream.try_clone(), true),
-            _ => (connect(&socket()), false),
-        };
-        let told = stream.and_then(|stream| {
-            question.put(&stream, file)?;
-            Ok((answer(&stream)?, stream))
-        });
-        match told {
-            Ok((bytes, stream)) => {
-                connections[kind] = Connection::Open(stream);
-                ANSWERED.get_or_init(|| ());
-                return Some(bytes);
-            }
-            // The service closes a connection after a long idle time.
-            Err(error) if was_open && !is_timeout(&error) => connections[kind] = Connection::New,
-            Err(error) => break error,
+    /// Asks the service for the checksums of a range of a file that is open for reading; `None` if there is no
+    /// service, or if the service cannot tell.
+    pub(super) fn sums(
+        &self,
+        file: BorrowedFd<'_>,
+        part: &Range<u64>,
+        len: u64,
+    ) -> Option<StoredSums> {
+        ioctl::flush(file).ok()?;
+        let (mut at, end) = (part.start, part.end.min(len));
+        let mut told: Option<StoredSums> = None;
+        while at < end {
+            let next = (at / SUMS_OF_BYTES + 1).saturating_mul(SUMS_OF_BYTES).min(end);
+            let question = Question { len, fact: Fact::Sums(at..next) };
+            let answer = self.ask(&question, file)?;
+            let sums = StoredSums::decode(&answer, &(at..next))?;
+            told = Some(match told {
+                Some(before) => before.followed_by(&sums)?,
+                None => sums,
+            });
+            at = next;
         }
-    };
-    match is_timeout(&error) {
-        // Each further question would wait as long.
-        true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
-        false => connections[kind] = Connection::Lost(Instant::now()),
+        told
     }
-    None
+
+    /// True if the service answered a question.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    fn ask(&self, question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+        let mut connections = lock(&self.connections);
+        let kind = usize::from(matches!(question.fact, Fact::Sums(_)));
+        let error = loop {
+            let (stream, was_open) = match &connections[kind] {
+                Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
+                Connection::Silent(socket) if *socket == ListeningSocket::now() => return None,
+                Connection::Open(stream) => (stream.try_clone(), true),
+                _ => (connect(&socket()), false),
+            };
+            let told = stream.and_then(|stream| {
+                question.put(&stream, file)?;
+                Ok((answer(&stream)?, stream))
+            });
+            match told {
+                Ok((bytes, stream)) => {
+                    connections[kind] = Connection::Open(stream);
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    return Some(bytes);
+                }
+                // The service closes a connection after a long idle time.
+                Err(error) if was_open && !is_timeout(&error) => {
+                    connections[kind] = Connection::New;
+                }
+                Err(error) => break error,
+            }
+        };
+        match is_timeout(&error) {
+            // Each further question would wait as long.
+            true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
+            false => connections[kind] = Connection::Lost(Instant::now()),
+        }
+        None
+    }
 }
 
+#[derive(Debug, Default)]
 enum Connection {
+    #[default]
     New,
     Open(UnixStream),
     /// No service was there, or the service closed the connection; with the time of that.
@@ -125,7 +140,7 @@ enum Connection {
 }
 
 /// Identity of a socket in the file system. A restarted service has another socket.
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct ListeningSocket {
     inode: (u64, u64),
     changed: (i64, u64),
@@ -287,6 +302,7 @@ pub fn keep_one_right() -> io::Result<()> {
 /// If no more connections can be accepted.
 pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     let users: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();
+    let turns: Arc<Mutex<()>> = Arc::default();
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -300,10 +316,11 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
         };
         let Ok(peer) = sockopt::socket_peercred(&stream) else { continue };
         let Some(seat) = Seat::take(&users, peer.uid.as_raw()) else { continue };
+        let turns = Arc::clone(&turns);
         let begun = threads::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let _seat = seat;
             // The connection of a client that breaks off or sends an invalid question is closed.
-            let _ = converse(&stream);
+            let _ = converse(&stream, &turns);
         });
         drop(begun);
     }
@@ -340,7 +357,7 @@ impl Drop for Seat {
     }
 }
 
-fn converse(stream: &UnixStream) -> io::Result<()> {
+fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE_FOR))?;
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
     while let Some((question, file)) = Question::hear(stream)? {
@@ -351,7 +368,7 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;
-        let told = turn().and_then(|_turn| {
+        let told = turn(turns).and_then(|_turn| {
             let by = By::Service(Instant::now() + TURN_FOR);
             question.answer(file.as_fd(), by)
         });
@@ -363,11 +380,10 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
 
 /// Takes the turn to ask a file system; `None` if other clients take too long. Only one client has the turn at a
 /// time, since the facts of a file in a million pieces take memory.
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    static TURN: Mutex<()> = Mutex::new(());
+fn turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     let begun = Instant::now();
     while begun.elapsed() < TURN_WITHIN {
-        match TURN.try_lock() {
+        match turns.try_lock() {
             Ok(turn) => return Some(turn),
             Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
             Err(TryLockError::WouldBlock) => threads::sleep(TURN_PAUSE),

@@ -1,27 +1,27 @@
 //! Steps of a store that take or free space.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use super::{FileSize, LEFT, Left, Quota, Reserved, Whose, one};
+use super::{FileSize, Quota, Reserved, Whose, one};
 use crate::errno::At;
 use crate::holes::bytes_on_disk;
 use crate::inner::Inner;
 use crate::lock;
+use crate::named::NamedDir;
 use crate::place::{Place, Turn};
 use crate::snapshot::{file_type, inode_of};
 
 impl Reserved {
-    /// Reserves the name of the directory `path`, in the quota of the volume and in `quotas`.
+    /// Reserves the name of the directory `dir`, in the quota of the volume and in `quotas`.
     ///
     /// # Errors
     /// [`StoreError::Full`] if a quota has no room.
-    pub(crate) fn of_dir(path: &Path, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
-        let all: Vec<_> = Quota::of_dir(path, quotas).collect();
+    pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
+        let all: Vec<_> = Quota::of_dir(dir, quotas).collect();
         Self::in_all(&all, &RelPath::root(), FileSize::full(0))
     }
 
@@ -36,13 +36,13 @@ impl Reserved {
 }
 
 impl Quota {
-    /// Counts the directory `path`, which was [reserved](Reserved::of_dir), as removed.
-    pub(crate) fn dir_gone(path: &Path, quotas: &[Arc<Self>]) {
-        Self::of_dir(path, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
+    /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
+    pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
+        Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
     }
 
-    fn of_dir(path: &Path, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {
-        Self::of_root(path).into_iter().chain(quotas.iter().cloned())
+    fn of_dir(dir: &NamedDir, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {
+        dir.context.space.quota_at(&dir.path).into_iter().chain(quotas.iter().cloned())
     }
 }
 
@@ -92,8 +92,7 @@ impl Inner {
         path: &RelPath,
         (stat, bytes): (&Stat, u64),
     ) -> Result<Reserved, StoreError> {
-        let left = lock(&LEFT).remove(&inode_of(stat));
-        let mut reserved = left.map(Left::take).unwrap_or_default();
+        let mut reserved = self.policy.space.take(inode_of(stat)).unwrap_or_default();
         for quota in &self.policy.quotas {
             if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
                 continue;
@@ -102,7 +101,7 @@ impl Inner {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
                     // The reservation stays with the file, for a session that has room.
-                    reserved.leave(inode_of(stat));
+                    reserved.leave(inode_of(stat), &self.policy.space);
                     return Err(error);
                 }
             }

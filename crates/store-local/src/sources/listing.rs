@@ -357,7 +357,11 @@ impl Sources {
 
     /// Removes the destination directory from the listing: it would be copied into itself.
     fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
-        let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
+        let Ok(is) =
+            Dir::open_root(destination, &self.options.context.shared).and_then(|dir| inode(&dir))
+        else {
+            return;
+        };
         let is_it = |entry: &Entry| {
             let path = entry.meta.is_dir().then(|| dir.join(&entry.name).ok()).flatten()?;
             let dir = self.source_of("look at", &path).ok()?.base.dir.as_ref().ok()?;

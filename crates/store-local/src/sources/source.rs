@@ -10,6 +10,7 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
 use rustix::io::Errno;
 
 use super::SourceOptions;
+use crate::context::StoreContext;
 use crate::dir::{Dir, Trust, Use, check_path, client_path};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
@@ -26,13 +27,17 @@ pub(super) struct Base {
     pub(super) dir: Result<Arc<Dir>, Errno>,
     /// Rules of filter files for the names in the directory.
     pub(super) scopes: Scopes,
+    pub(super) context: StoreContext,
 }
 
 impl Base {
     /// Fails if a symlink of another user is on the way to the directory. The error names the symlink.
     fn check(&self) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        self.dir.as_ref().map_or_else(|_| NamedDir { path, trust: Trust::Ours }.check(), |_| Ok(()))
+        if self.dir.is_ok() {
+            return Ok(());
+        }
+        let (path, context) = (self.path.clone(), self.context.clone());
+        NamedDir { path, trust: Trust::Ours, context }.check()
     }
 }
 

@@ -11,14 +11,14 @@ use super::{KEY_DIGITS, Leftover, Leftovers, NONCE_DIGITS};
 use crate::dir::Dir;
 use crate::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use crate::place::Place;
-use crate::quota::forget;
+use crate::quota::SpaceLedger;
 use crate::snapshot::{LocalSnapshot, inode_of, names};
 
-pub(super) fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
+pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger) -> Result<u64, Errno> {
     let mut removed = 0;
     for name in names_of(dir, STAGED_SUFFIX)? {
         if is_nobodys(dir, &name) {
-            forget(dir, &name);
+            space.forget(dir, &name);
             match dir.remove_file(&name) {
                 Ok(()) => removed += 1,
                 Err(Errno::NOENT) => {}
@@ -54,7 +54,7 @@ pub(super) fn take(
     let mut snapshots = Vec::new();
     for leftover in known.iter_mut().take(MAX_LEFTOVERS) {
         if let Ok(Some(file)) = lock_free(dir, &leftover.name) {
-            snapshots.extend(LocalSnapshot::of(file, &place.path)?);
+            snapshots.extend(LocalSnapshot::of(file, &place.path, dir.shared())?);
             leftover.taken = true;
         }
     }

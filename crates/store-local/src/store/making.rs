@@ -27,7 +27,7 @@ impl LocalStore {
         path: &RelPath,
         will: Option<(&Meta, Keep)>,
     ) -> Result<(), StoreError> {
-        if path.is_root() && self.has_new_root() {
+        if path.is_root() && self.was_made_in_vain() {
             self.show_root(will);
             return Ok(());
         }

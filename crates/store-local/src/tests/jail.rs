@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::sync::Arc;
 
 use super::*;
 use rustix::fs::Mode;
@@ -60,8 +61,8 @@ fn keep_to(world: &Path) {
     {
         let path = Path::new(&path);
         assert!(!leads_out(path), "{path:?}");
-        assert!(NamedDir { path: path.into(), trust: Trust::Ours }.open().is_ok(), "{path:?}");
-        assert!(Dir::open_root(path).is_ok(), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).open().is_ok(), "{path:?}");
+        assert!(Dir::open_root(path, &Arc::default()).is_ok(), "{path:?}");
         assert!(look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
     }
     let outside = [
@@ -93,7 +94,7 @@ fn keep_to(world: &Path) {
         let path = Path::new(&path);
         assert!(leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir { path: path.into(), trust };
+            let dir = NamedDir::new(path, trust);
             assert!(
                 dir.open().is_err() && dir.names().is_err() && dir.enter().is_err(),
                 "{path:?}"
@@ -101,16 +102,20 @@ fn keep_to(world: &Path) {
             let read = NamedFile::find(path, trust).and_then(|file| file.read());
             assert!(read.is_err(), "{path:?}");
         }
-        assert!(Dir::open_root(path).is_err() && Dir::open_straight(path).is_err(), "{path:?}");
+        assert!(
+            Dir::open_root(path, &Arc::default()).is_err()
+                && Dir::open_straight(path, &Arc::default()).is_err(),
+            "{path:?}"
+        );
         assert!(look(path).is_err(), "{path:?}");
     }
     // A directory that is open for other reasons: the link of its file does not lead out either.
-    let dir = Dir::open_root(Path::new("dir")).unwrap();
+    let dir = Dir::open_root(Path::new("dir"), &Arc::default()).unwrap();
     let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
     assert!(!leads_out(Path::new("loop")) && !leads_out(Path::new("missing/..")));
     assert!(look_at(Path::new("up")).is_ok() && look_at(Path::new("up/file")).is_err());
-    let made = NamedDir { path: "up/made".into(), trust: Trust::Ours }.make(Mode::RWXU);
+    let made = NamedDir::new("up/made", Trust::Ours).make(Mode::RWXU);
     assert!(made.is_err() && !world.join("out/made").exists());
     assert!(confine(world).is_err());
 }
@@ -161,8 +166,8 @@ fn keep_to_volumes(world: &Path) {
     for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {
         let path = Path::new(path);
         assert!(!leads_out(path) && look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
-        assert!(Dir::open_root(path).is_ok(), "{path:?}");
-        assert!(NamedDir { path: path.into(), trust: Trust::Ours }.open().is_ok(), "{path:?}");
+        assert!(Dir::open_root(path, &Arc::default()).is_ok(), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).open().is_ok(), "{path:?}");
     }
     let real = world.join("photos/dir").display().to_string();
     let outside = [
@@ -187,11 +192,15 @@ fn keep_to_volumes(world: &Path) {
     for path in outside.map(Path::new) {
         assert!(leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir { path: path.into(), trust };
+            let dir = NamedDir::new(path, trust);
             assert!(dir.open().is_err() && dir.names().is_err(), "{path:?}");
             assert!(NamedFile::find(path, trust).and_then(|file| file.read()).is_err(), "{path:?}");
         }
-        assert!(Dir::open_root(path).is_err() && Dir::open_straight(path).is_err(), "{path:?}");
+        assert!(
+            Dir::open_root(path, &Arc::default()).is_err()
+                && Dir::open_straight(path, &Arc::default()).is_err(),
+            "{path:?}"
+        );
         assert!(look(path).is_err(), "{path:?}");
     }
     assert!(may_read(b"/photos/a", b"/photos") && !may_read(b"/photos/a", b"/n/b"));
@@ -209,7 +218,7 @@ fn keep_to_parts() {
     let leads_in = |below: &str| {
         let path = [dir.as_os_str().as_bytes(), below.as_bytes()].concat();
         let path = Path::new(OsStr::from_bytes(&path));
-        assert_eq!(Dir::open_root(path).is_err(), leads_out(path), "{path:?}");
+        assert_eq!(Dir::open_root(path, &Arc::default()).is_err(), leads_out(path), "{path:?}");
         !leads_out(path)
     };
     assert!(leads_in("") && leads_in("/deep") && leads_in("/deep/..") && leads_in("/in"));
@@ -230,7 +239,7 @@ fn keep_to_parts() {
     // No symlink leads to a part; invalid names are no parts.
     for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
         let path = Path::new("/").join(first);
-        assert!(Dir::open_root(&path).is_err() && look(&path).is_err(), "{first}");
+        assert!(Dir::open_root(&path, &Arc::default()).is_err() && look(&path).is_err(), "{first}");
     }
     assert!(may_read(b"/photos:dir/deep", b"/photos:dir/x"));
     assert!(!may_read(b"/photos:dir/deep", b"/photos/x"));

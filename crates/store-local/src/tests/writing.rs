@@ -29,7 +29,7 @@ fn stores_that_write_otherwise_keep_every_law() {
     // `/dev/shm` is most likely another file system.
     for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
         keep_every_law(aside, |aside| Writing {
-            temp_dir: Some(NamedDir { path: aside.into(), trust: Trust::Ours }),
+            temp_dir: Some(NamedDir::new(aside, Trust::Ours)),
             ..Writing::default()
         });
     }
@@ -231,9 +231,7 @@ fn what_is_not_complete_is_shown_until_it_is() {
         let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let partial = match beside {
             true => PartialDir::Beside(path(".part")),
-            false => {
-                PartialDir::Outside(NamedDir { path: kept.path().join("made"), trust: Trust::Ours })
-            }
+            false => PartialDir::Outside(NamedDir::new(kept.path().join("made"), Trust::Ours)),
         };
         let writing = Writing { partial_dir: Some(partial), ..Writing::default() };
         let store = store_with(root.path(), writing);

@@ -23,7 +23,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
-use deltic_store_local::{Quota, QuotaLimits, Usage};
+use deltic_store_local::{QuotaLimits, Usage};
 use deltic_tree::Name;
 use serde_json::json;
 
@@ -91,7 +91,7 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
                 shown["path"] = path.as_str().into();
             }
             let volume = &server.volumes[name];
-            if let Some(quota) = Quota::of_volume(&volume.name)
+            if let Some(quota) = volume.quota()
                 && let Some(Usage { bytes, files }) = quota.usage()
             {
                 let limits = quota.limits();
