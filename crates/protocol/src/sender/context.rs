@@ -13,15 +13,15 @@ use crate::report::{Counts, Notice, Progress, Trouble};
 use crate::work::{Jobs, WorkId};
 
 use super::ask::Work;
-use super::credit::Credit;
+use super::credit::SendCredit;
 use super::listed_file::ListedFile;
-use super::pending::Pending;
+use super::pending::SenderPending;
 
 /// Options, work, frames, notices, unsettled files and windows of a sender.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) options: Options,
-    pub(super) jobs: Jobs<Work, Pending>,
+    pub(super) jobs: Jobs<Work, SenderPending>,
     /// Frames waiting to be polled.
     pub(super) frames: VecDeque<ToReceiver>,
     /// Notices waiting to be polled.
@@ -30,12 +30,12 @@ pub(super) struct Context {
     pub(super) entries: BTreeMap<FileNo, ListedFile>,
     pub(super) progress: Progress,
     pub(super) counts: Counts,
-    pub(super) credit: Credit,
+    pub(super) credit: SendCredit,
     /// Limits that the two ends agree on; before the receiver is heard, the limits that hold in any case.
     pub(super) limits: Limits,
     /// Strategy of the session, with chunks that fit its frames.
     pub(super) strategy: Strategy,
-    pub(super) abilities: Abilities,
+    pub(super) abilities: SharedAbilities,
     /// True once the receiver's hello has arrived.
     pub(super) is_greeted: bool,
     /// Groups sent and not answered, over all files.
@@ -48,7 +48,7 @@ pub(super) struct Context {
 
 /// Optional abilities that both ends have.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Abilities {
+pub(super) struct SharedAbilities {
     /// The ends may agree on sums that their storage keeps.
     pub(super) agrees_on_sums: bool,
     /// The receiver understands `Restless` for files that programs have open for writing.
@@ -66,9 +66,9 @@ impl Context {
             entries: BTreeMap::new(),
             progress: Progress::default(),
             counts: Counts::default(),
-            credit: Credit::default(),
+            credit: SendCredit::default(),
             limits: Limits::UNHEARD,
-            abilities: Abilities::default(),
+            abilities: SharedAbilities::default(),
             is_greeted: false,
             groups_out: 0,
             gaps_out: 0,
@@ -78,7 +78,7 @@ impl Context {
 
     /// Takes the limits that the two ends agree on.
     pub(super) fn greeted(&mut self, limits: Limits) {
-        self.credit = Credit::new(limits.credit);
+        self.credit = SendCredit::new(limits.credit);
         self.strategy.longest = limits.chunk_bytes();
         (self.limits, self.is_greeted) = (limits, true);
     }

@@ -5,14 +5,14 @@ use crate::limits::MAX_CREDIT_BYTES;
 
 /// Literal bytes that may be sent, over all files and streams.
 #[derive(Debug, Default)]
-pub(super) struct Credit {
+pub(super) struct SendCredit {
     /// Size of the window in bytes; `None` means no limit.
     window: Option<u64>,
     /// Bytes sent and not yet credited.
     out: u64,
 }
 
-impl Credit {
+impl SendCredit {
     pub(super) const fn new(window: Option<u64>) -> Self {
         Self { window, out: 0 }
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_window_is_spent_and_given_back() {
-        let mut credit = Credit::new(Some(100));
+        let mut credit = SendCredit::new(Some(100));
         assert!(credit.has_room(1000), "a frame alone may be longer");
         credit.spend(60);
         assert!(credit.has_room(40) && !credit.has_room(41) && credit.has_room(0));
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn no_credit_comes_for_bytes_that_were_not_sent_and_no_window_grows_beyond_its_limit() {
-        let mut credit = Credit::new(Some(100));
+        let mut credit = SendCredit::new(Some(100));
         credit.spend(60);
         for bytes in [61, 1 << 63, u64::MAX] {
             assert!(credit.give(bytes, 0).is_err(), "{bytes}");
@@ -65,12 +65,12 @@ mod tests {
         for more in [MAX_CREDIT_BYTES, 1 << 63, u64::MAX] {
             assert_eq!(credit.give(0, more), Err(PeerError::Limit("credit")), "{more}");
         }
-        assert!(Credit::new(None).give(0, 0).is_err());
+        assert!(SendCredit::new(None).give(0, 0).is_err());
     }
 
     #[test]
     fn who_asks_for_no_credit_gets_all() {
-        let mut credit = Credit::new(None);
+        let mut credit = SendCredit::new(None);
         credit.spend(u64::MAX);
         assert!(credit.has_room(u64::MAX));
     }

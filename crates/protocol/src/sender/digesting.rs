@@ -8,8 +8,8 @@ use crate::message::{DigestLine, FileNo, ToReceiver};
 
 use super::ask::Work;
 use super::context::Context;
-use super::listed_file::Inquiry;
-use super::pending::Pending;
+use super::listed_file::DigestInquiry;
+use super::pending::SenderPending;
 
 /// Takes the receiver's request for the digests of these files.
 pub(super) fn inquire(
@@ -23,10 +23,10 @@ pub(super) fn inquire(
     for file in files {
         let listed = cx.entries.get_mut(file);
         let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
-        if listed.attempts > 0 || listed.inquiry != Inquiry::Unasked {
+        if listed.attempts > 0 || listed.inquiry != DigestInquiry::Unasked {
             return Err(PeerError::Unexpected("a question for a digest that was asked for"));
         }
-        listed.inquiry = Inquiry::Open;
+        listed.inquiry = DigestInquiry::Open;
         digesting.push(*file, listed.path.clone(), listed.len);
     }
     Ok(())
@@ -35,7 +35,7 @@ pub(super) fn inquire(
 /// Requests digests from the driver, until enough batches are under way.
 pub(super) fn go_on(digesting: &mut Digesting, cx: &mut Context) {
     while let Some((files, paths)) = digesting.next() {
-        cx.jobs.ask(Work::Digest { paths }, Pending::Digest(files));
+        cx.jobs.ask(Work::Digest { paths }, SenderPending::Digest(files));
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn digested(
     digesting.answered();
     for file in &files {
         if let Some(listed) = cx.entries.get_mut(file) {
-            listed.inquiry = Inquiry::Answered;
+            listed.inquiry = DigestInquiry::Answered;
         }
     }
     let lines = files.into_iter().zip(digests);

@@ -21,10 +21,10 @@ use crate::work::Handle;
 
 use super::ask::{Deltas, Opened, Work};
 use super::context::Context;
-use super::listed_file::{Inquiry, ListedFile};
-use super::offering::Offer;
-use super::pending::Pending;
-use super::transfer::{Attempt, Beginning, Transfer, cut_otherwise};
+use super::listed_file::{DigestInquiry, ListedFile};
+use super::offering::OfferState;
+use super::pending::SenderPending;
+use super::transfer::{AttemptStart, OutgoingTransfer, SendAttempt, cut_otherwise};
 
 /// Most sums held for all files in transfer: the sums of the large files, and room for all small files together. A
 /// repeated sum takes one byte on the wire, and many times that in memory.
@@ -32,8 +32,8 @@ const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
 
 /// Transfers by file, in the order of the list; files are scanned in this order.
 #[derive(Debug, Default)]
-pub(super) struct Files {
-    transfers: BTreeMap<FileNo, Transfer>,
+pub(super) struct FileTransfers {
+    transfers: BTreeMap<FileNo, OutgoingTransfer>,
     /// Files with more to scan or send.
     scanners: VecDeque<FileNo>,
     /// Files by the handles of attempts under way, to route answers.
@@ -41,10 +41,10 @@ pub(super) struct Files {
     next_handle: u64,
     /// Bases that the receiver named, of files that it will request next.
     bases: HashMap<FileNo, Digest>,
-    pub(super) offer: Offer,
+    pub(super) offer: OfferState,
 }
 
-impl Files {
+impl FileTransfers {
     pub(super) fn is_empty(&self) -> bool {
         self.transfers.is_empty()
     }
@@ -84,7 +84,7 @@ impl Files {
         cx: &mut Context,
         file: FileNo,
         how: How,
-        begins: Beginning,
+        begins: AttemptStart,
     ) -> Result<(), PeerError> {
         let listed = cx.entries.get_mut(&file);
         let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
@@ -94,7 +94,7 @@ impl Files {
         listed.attempts += 1;
         let (path, attempt, len) = (listed.path.clone(), listed.attempts, listed.len);
         let base = self.bases.remove(&file);
-        let is_anew = matches!(begins, Beginning::Anew) && base.is_none();
+        let is_anew = matches!(begins, AttemptStart::Anew) && base.is_none();
         if self.take_offer(cx, file, how == How::Recipe && is_anew) {
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Files {
         let base = base.filter(|_| how != How::Tail);
         self.transfers.get_mut(&file).expect("it was started").base = base;
         let work = Work::Open { handle, path, how, zstd, key, bears, base };
-        cx.jobs.ask(work, Pending::Open(handle));
+        cx.jobs.ask(work, SenderPending::Open(handle));
         Ok(())
     }
 
@@ -129,15 +129,15 @@ impl Files {
         cx: &Context,
         file: FileNo,
         how: How,
-        begins: Beginning,
+        begins: AttemptStart,
     ) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
-        let at = Attempt::new((file, path.clone()), handle, how, *attempts);
+        let at = SendAttempt::new((file, path.clone()), handle, how, *attempts);
         let at = at.bearing_writers(cx.abilities.bears_writers);
-        self.transfers.insert(file, Transfer::new(at, begins, cx));
+        self.transfers.insert(file, OutgoingTransfer::new(at, begins, cx));
         handle
     }
 
@@ -170,16 +170,20 @@ impl Files {
         if old.holds_nothing() {
             return;
         }
-        let forgotten = cx.jobs.ask_last(handle, Work::Close { handle }, Pending::Close);
+        let forgotten = cx.jobs.ask_last(handle, Work::Close { handle }, SenderPending::Close);
         for pending in forgotten {
-            if let Pending::Mend { gaps, .. } = pending {
+            if let SenderPending::Mend { gaps, .. } = pending {
                 cx.gaps_out -= gaps.len() as u64;
             }
         }
     }
 
     /// Returns the transfer that a frame concerns; `None` if it failed here and the receiver cannot know yet.
-    fn asked(&mut self, cx: &Context, file: FileNo) -> Result<Option<&mut Transfer>, PeerError> {
+    fn asked(
+        &mut self,
+        cx: &Context,
+        file: FileNo,
+    ) -> Result<Option<&mut OutgoingTransfer>, PeerError> {
         let is_known = cx.entries.get(&file).is_some_and(|listed| listed.attempts > 0);
         match self.transfers.get_mut(&file) {
             Some(transfer) if !transfer.at.is_offer => Ok(Some(transfer)),
@@ -193,7 +197,7 @@ impl Files {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        take: impl FnOnce(&mut Transfer, &mut Context) -> Result<(), PeerError>,
+        take: impl FnOnce(&mut OutgoingTransfer, &mut Context) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
         self.asked(cx, file)?.map_or(Ok(()), |transfer| take(transfer, cx))
     }
@@ -221,7 +225,7 @@ impl Files {
     ) -> Result<(), PeerError> {
         let Some(transfer) = self.asked(cx, file)? else { return Ok(()) };
         transfer.take_old_sums(cx, lines, extent)?;
-        if self.transfers.values().map(Transfer::old_sums).sum::<usize>() > MAX_SUMS_HELD {
+        if self.transfers.values().map(OutgoingTransfer::old_sums).sum::<usize>() > MAX_SUMS_HELD {
             return Err(PeerError::Limit("sums of all files"));
         }
         Ok(())
@@ -244,7 +248,7 @@ impl Files {
         cx: &mut Context,
         handle: Handle,
         result: Result<T, Trouble>,
-        take: impl FnOnce(&mut Transfer, &mut Context, T) -> Result<(), Trouble>,
+        take: impl FnOnce(&mut OutgoingTransfer, &mut Context, T) -> Result<(), Trouble>,
     ) {
         let Some(file) = self.handles.get(&handle).copied() else { return };
         let transfer = self.transfers.get_mut(&file).expect("handles name attempts");
@@ -259,7 +263,7 @@ impl Files {
         handle: Handle,
         opened: Result<Opened, Trouble>,
     ) {
-        self.answer(cx, handle, opened, Transfer::opened);
+        self.answer(cx, handle, opened, OutgoingTransfer::opened);
         self.scanners.extend(self.handles.get(&handle));
     }
 
@@ -314,7 +318,7 @@ fn may_go(options: &Options, how: How) -> bool {
 /// answers.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
-impl Files {
+impl FileTransfers {
     /// Settles files that were never wanted.
     pub(super) fn settle(
         &mut self,
@@ -324,7 +328,7 @@ impl Files {
         self.bases.retain(|file, _| !numbers.contains(file));
         // A file wanted earlier stays until it is done.
         let settled = cx.entries.range(numbers);
-        if settled.clone().any(|(_, listed)| listed.inquiry == Inquiry::Open) {
+        if settled.clone().any(|(_, listed)| listed.inquiry == DigestInquiry::Open) {
             return Err(EARLY);
         }
         let unwanted = settled.filter(|(_, listed)| listed.attempts == 0);
@@ -345,7 +349,7 @@ impl Files {
     ) -> Result<(), PeerError> {
         let unknown = PeerError::Unexpected("the end of a file that is not under way");
         let listed = cx.entries.remove(&file).ok_or(unknown)?;
-        if listed.inquiry == Inquiry::Open {
+        if listed.inquiry == DigestInquiry::Open {
             return Err(EARLY);
         }
         if !done.may_end(listed.attempts) {

@@ -11,7 +11,7 @@ use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::ask::Work;
 use super::context::Context;
-use super::pending::Pending;
+use super::pending::SenderPending;
 
 /// Most remaining sources that are reported by name; a further trouble counts the rest.
 const MOST_NAMED: usize = 80;
@@ -20,7 +20,7 @@ const TROUBLE_BYTES: usize = 12 << 10;
 
 /// Sources that may be removed, and removals under way.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct SourceRemoval {
     /// Sources that may still arrive.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
     /// Number of removals under way, and the troubles of failed removals.
@@ -34,7 +34,7 @@ pub(super) struct Leaving {
     pub(super) reports: bool,
 }
 
-impl Leaving {
+impl SourceRemoval {
     /// Adds a source that may be removed after its arrival.
     pub(super) fn push(&mut self, file: FileNo, source: (RelPath, Meta)) {
         self.sources.insert(file, source);
@@ -77,7 +77,7 @@ impl Leaving {
         for file in files {
             let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.out += 1;
-            let pending = Pending::RemoveSource(path.clone());
+            let pending = SenderPending::RemoveSource(path.clone());
             cx.jobs.ask(Work::RemoveSource { path, meta }, pending);
         }
         if upto.0 > listed {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn whoever_is_not_named_is_counted_and_the_worst_counts() {
         let trouble = |kind| Trouble::new(kind, "sad");
-        let mut leaving = Leaving::default();
+        let mut leaving = SourceRemoval::default();
         for _ in 0..MOST_NAMED + 2 {
             leaving.keep(trouble(TroubleKind::Vanished), &Limits::default());
         }

@@ -16,14 +16,14 @@ pub(super) struct ListedFile {
     mode: u32,
     owner: Owner,
     pub(super) attempts: u32,
-    pub(super) inquiry: Inquiry,
+    pub(super) inquiry: DigestInquiry,
     /// Bytes reported as settled, over all attempts.
     pub(super) reported: u64,
 }
 
 /// State of the receiver's request for the file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Inquiry {
+pub(super) enum DigestInquiry {
     Unasked,
     /// The digest is being computed.
     Open,
@@ -34,7 +34,7 @@ impl ListedFile {
     pub(super) const fn new(path: RelPath, meta: &Meta) -> Self {
         let Meta { len, modified, mode, user, group, .. } = *meta;
         let owner = Owner { user, group };
-        let (attempts, inquiry, reported) = (0, Inquiry::Unasked, 0);
+        let (attempts, inquiry, reported) = (0, DigestInquiry::Unasked, 0);
         Self { path, len, modified, mode, owner, attempts, inquiry, reported }
     }
 

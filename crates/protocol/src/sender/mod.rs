@@ -39,12 +39,12 @@ use crate::report::{Change, Counts, Notice, Question, Totals};
 use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
-use files::Files;
-use leaving::Leaving;
+use files::FileTransfers;
+use leaving::SourceRemoval;
 use list::Lister;
-use offering::Offer;
-use pending::Pending;
-use transfer::{Beginning, Resumed};
+use offering::OfferState;
+use pending::SenderPending;
+use transfer::{AttemptStart, ResumedTransfer};
 
 pub use ask::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
@@ -55,9 +55,9 @@ pub use ask::{
 pub struct Sender {
     cx: Context,
     list: Lister,
-    files: Files,
+    files: FileTransfers,
     digesting: Digesting,
-    leaving: Leaving,
+    leaving: SourceRemoval,
     /// True once the user was asked: one question is allowed.
     was_asked: bool,
     /// True once [`Notice::Closing`] was given.
@@ -73,9 +73,9 @@ impl Sender {
         Self {
             list: Lister::new(&options),
             cx: Context::new(options),
-            files: Files::default(),
+            files: FileTransfers::default(),
             digesting: Digesting::default(),
-            leaving: Leaving::default(),
+            leaving: SourceRemoval::default(),
             was_asked: false,
             reported_closing: false,
             finished: false,
@@ -93,7 +93,7 @@ impl Sender {
     /// differences, without being read.
     #[must_use]
     pub fn offering_up_to(mut self, most: u64) -> Self {
-        self.files.offer = Offer::Possible { most };
+        self.files.offer = OfferState::Possible { most };
         self
     }
 
@@ -217,13 +217,16 @@ impl Sender {
             }
             ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
             ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
-            ToSender::Want { file, how } => files.want(cx, file, how, Beginning::Anew),
+            ToSender::Want { file, how } => files.want(cx, file, how, AttemptStart::Anew),
             ToSender::Base { file, base } => files.take_base(cx, file, base),
-            ToSender::Resume { file, key, spec } => {
-                files.want(cx, file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
-            }
+            ToSender::Resume { file, key, spec } => files.want(
+                cx,
+                file,
+                How::Recipe,
+                AttemptStart::Resumed(ResumedTransfer { key, spec }),
+            ),
             ToSender::Append { file, from } => {
-                files.want(cx, file, How::Tail, Beginning::Behind(from))
+                files.want(cx, file, How::Tail, AttemptStart::Behind(from))
             }
             ToSender::Settled { upto } => files.settle(cx, list.settle(upto)?),
             ToSender::Lack { file, groups } => {
@@ -258,45 +261,49 @@ impl Sender {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match (cx.jobs.answered(id)?, answer) {
-            (Pending::List(dir, above), Answer::Listed(listed)) => {
+            (SenderPending::List(dir, above), Answer::Listed(listed)) => {
                 list.listed(cx, leaving, (dir, above), listed);
             }
-            (Pending::ListOn, Answer::Listed(listed)) => list.listed_on(cx, leaving, listed),
-            (Pending::Open(handle), Answer::Opened(opened)) => files.opened(cx, handle, opened),
-            (Pending::Scan(handle, part), Answer::Scanned(run)) => {
+            (SenderPending::ListOn, Answer::Listed(listed)) => list.listed_on(cx, leaving, listed),
+            (SenderPending::Open(handle), Answer::Opened(opened)) => {
+                files.opened(cx, handle, opened)
+            }
+            (SenderPending::Scan(handle, part), Answer::Scanned(run)) => {
                 files.scanned(cx, handle, part, run);
             }
-            (Pending::Seal(handle), Answer::Sealed(sealed)) => {
+            (SenderPending::Seal(handle), Answer::Sealed(sealed)) => {
                 files.answer(cx, handle, sealed, |at, cx, sealed| at.sealed(cx, sealed));
             }
-            (Pending::Sum(handle, step), Answer::Summed(summed))
+            (SenderPending::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
                 files.answer(cx, handle, summed, |at, cx, summed| at.summed(cx, step, summed));
             }
-            (Pending::Hash(handle), Answer::Hashed(sums)) => {
+            (SenderPending::Hash(handle), Answer::Hashed(sums)) => {
                 files.answer(cx, handle, sums, |at, cx, sums| at.hashed(cx, &sums));
             }
-            (Pending::Search(handle), Answer::Searched(searched)) => {
+            (SenderPending::Search(handle), Answer::Searched(searched)) => {
                 files.answer(cx, handle, searched, |at, cx, searched| at.searched(cx, searched));
             }
-            (Pending::Find(handle, no), Answer::Found(found)) => {
+            (SenderPending::Find(handle, no), Answer::Found(found)) => {
                 files.answer(cx, handle, found, |at, cx, found| at.found(cx, no, found));
             }
-            (Pending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
+            (SenderPending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
                 files.answer(cx, handle, read, |at, cx, read| at.read(cx, (chunks, bytes), read));
             }
-            (Pending::Mend { handle, gaps }, Answer::Mended(mended)) => {
+            (SenderPending::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 files.mended(cx, handle, gaps, mended);
             }
-            (Pending::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+            (SenderPending::Digest(files), Answer::Digested(digests))
+                if digests.len() == files.len() =>
+            {
                 digesting::digested(digesting, cx, files, digests);
             }
-            (Pending::RemoveSource(path), Answer::Removed(removed)) => {
+            (SenderPending::RemoveSource(path), Answer::Removed(removed)) => {
                 leaving.removed(cx, path, removed);
             }
-            (Pending::Ask, Answer::Asked(allowed)) => cx.send(ToReceiver::Allow(allowed)),
-            (Pending::Close, Answer::Closed) => {}
+            (SenderPending::Ask, Answer::Asked(allowed)) => cx.send(ToReceiver::Allow(allowed)),
+            (SenderPending::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
         Ok(())
@@ -314,7 +321,7 @@ impl Sender {
         if !self.cx.options.asks() || std::mem::replace(&mut self.was_asked, true) {
             return Err(PeerError::Unexpected("a question"));
         }
-        self.cx.jobs.ask(Work::Ask(question), Pending::Ask);
+        self.cx.jobs.ask(Work::Ask(question), SenderPending::Ask);
         Ok(())
     }
 

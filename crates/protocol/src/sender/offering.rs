@@ -13,37 +13,37 @@ use crate::report::Trouble;
 
 use super::ask::{Bears, Work};
 use super::context::Context;
-use super::files::Files;
-use super::listed_file::{Inquiry, ListedFile};
-use super::pending::Pending;
-use super::transfer::Beginning;
+use super::files::FileTransfers;
+use super::listed_file::{DigestInquiry, ListedFile};
+use super::pending::SenderPending;
+use super::transfer::AttemptStart;
 
-impl Files {
+impl FileTransfers {
     /// Offers the only listed file, if there is exactly one and the receiver has not answered.
     pub(super) fn offer(&mut self, cx: &mut Context) {
         let mut entries = cx.entries.iter();
         let (Some((&file, listed)), None) = (entries.next(), entries.next()) else { return };
-        let Offer::Possible { most } = self.offer else { return };
+        let OfferState::Possible { most } = self.offer else { return };
         if listed.len > most || !may_offer(&cx.options, listed) {
             return;
         }
         let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::default());
-        let handle = self.start(cx, file, how, Beginning::Anew);
-        self.offer = Offer::Sent(file);
+        let handle = self.start(cx, file, how, AttemptStart::Anew);
+        self.offer = OfferState::Sent(file);
         let work = Work::Open { handle, path, how, zstd: false, key, bears, base: None };
-        cx.jobs.ask(work, Pending::Open(handle));
+        cx.jobs.ask(work, SenderPending::Open(handle));
     }
 
     /// Drops an offer that the terms of the session make invalid.
     pub(super) fn greeted(&mut self, cx: &mut Context, offers: bool) {
         let fits = match &self.offer {
-            Offer::Sent(file) => self.has_fitting(*file, &cx.limits),
-            Offer::Possible { .. } | Offer::Spoilt(..) | Offer::Over => true,
+            OfferState::Sent(file) => self.has_fitting(*file, &cx.limits),
+            OfferState::Possible { .. } | OfferState::Spoilt(..) | OfferState::Over => true,
         };
         if offers && fits {
             return;
         }
-        if let Offer::Sent(file) = std::mem::replace(&mut self.offer, Offer::Over) {
+        if let OfferState::Sent(file) = std::mem::replace(&mut self.offer, OfferState::Over) {
             self.drop_attempt(cx, file);
         }
     }
@@ -51,12 +51,12 @@ impl Files {
     /// Takes the first request for a file; `as_offered` if the request is by recipe from the first byte. Returns true
     /// if the offer answers the request.
     pub(super) fn take_offer(&mut self, cx: &mut Context, file: FileNo, as_offered: bool) -> bool {
-        match std::mem::replace(&mut self.offer, Offer::Over) {
-            Offer::Sent(sent) if sent == file && as_offered => {
+        match std::mem::replace(&mut self.offer, OfferState::Over) {
+            OfferState::Sent(sent) if sent == file && as_offered => {
                 self.accept(file);
                 true
             }
-            Offer::Spoilt(spoilt, trouble) if spoilt == file && as_offered => {
+            OfferState::Spoilt(spoilt, trouble) if spoilt == file && as_offered => {
                 cx.send(ToReceiver::Failed { file, attempt: 1, trouble });
                 true
             }
@@ -68,7 +68,7 @@ impl Files {
     pub(super) fn withdraw(&mut self, cx: &mut Context, file: FileNo) {
         if self.offer.is_of(file) {
             self.drop_attempt(cx, file);
-            self.offer = Offer::Over;
+            self.offer = OfferState::Over;
         }
     }
 
@@ -78,7 +78,7 @@ impl Files {
         if !self.offer.is_of(file) {
             return Some(trouble);
         }
-        self.offer = Offer::Spoilt(file, trouble);
+        self.offer = OfferState::Spoilt(file, trouble);
         None
     }
 }
@@ -90,13 +90,13 @@ fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     // The sender does not know yet whether the file's holes may be sent as positions.
     let may_have_holes = options.writing.sparse;
     let by_content = options.checksum || options.whole_file || options.select.list_only;
-    let is_untouched = listed.attempts == 0 && listed.inquiry == Inquiry::Unasked;
+    let is_untouched = listed.attempts == 0 && listed.inquiry == DigestInquiry::Unasked;
     by_recipe && !may_have_holes && !by_content && is_untouched && listed.len > WHOLE_BELOW_BYTES
 }
 
 /// State of the offer.
 #[derive(Debug)]
-pub(super) enum Offer {
+pub(super) enum OfferState {
     /// An offer may be made, of a file of at most `most` bytes.
     Possible {
         most: u64,
@@ -108,13 +108,13 @@ pub(super) enum Offer {
     Over,
 }
 
-impl Default for Offer {
+impl Default for OfferState {
     fn default() -> Self {
         Self::Possible { most: u64::MAX }
     }
 }
 
-impl Offer {
+impl OfferState {
     /// True if an unrequested attempt at this file is under way.
     pub(super) fn is_of(&self, file: FileNo) -> bool {
         matches!(self, Self::Sent(sent) if *sent == file)

@@ -11,7 +11,7 @@ use crate::work::{Concerns, Handle};
 
 /// State that an answer belongs to.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum SenderPending {
     /// A directory, and the tally of its parent.
     List(RelPath, Option<u32>),
     /// Next entries of the directory that is being sent.
@@ -39,7 +39,7 @@ pub(super) enum Pending {
     Close,
 }
 
-impl Concerns for Pending {
+impl Concerns for SenderPending {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),

@@ -9,13 +9,13 @@ use crate::message::ToReceiver;
 use crate::options::Options;
 
 use super::super::context::Context;
-use super::super::leaving::Leaving;
-use super::ready::Ready;
-use super::{Ahead, Lister};
+use super::super::leaving::SourceRemoval;
+use super::ready::ReadyDir;
+use super::{Lister, UnlistedDir};
 
 impl Lister {
     /// True if a tally may replace the listing of a directory.
-    pub(super) fn may_tally(&self, ready: &Ready, options: &Options) -> bool {
+    pub(super) fn may_tally(&self, ready: &ReadyDir, options: &Options) -> bool {
         self.tallies.takes(ready.entries.len()) && ready.is_plain(options)
     }
 
@@ -32,7 +32,7 @@ impl Lister {
         let names: Vec<Name> = dirs.map(|entry| entry.name.clone()).collect();
         let above = ready.above.filter(|above| self.tallies.is_open(*above));
         let no = self.tallies.note(ready, above);
-        let ahead = |name| Ahead { parent: dir.clone(), name: Some(name), above: Some(no) };
+        let ahead = |name| UnlistedDir { parent: dir.clone(), name: Some(name), above: Some(no) };
         self.dirs.extend(names.into_iter().map(ahead));
         cx.send(ToReceiver::Tally { dir, tally });
         true
@@ -42,7 +42,7 @@ impl Lister {
     pub(crate) fn tallied(
         &mut self,
         cx: &mut Context,
-        leaving: &mut Leaving,
+        leaving: &mut SourceRemoval,
         alike: Vec<Range<u32>>,
         unlike: Vec<Range<u32>>,
     ) -> Result<(), PeerError> {

@@ -13,7 +13,7 @@ use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 
 /// Files with a first name sent and further names to come.
 #[derive(Debug, Default)]
-pub(super) struct Linking {
+pub(super) struct LinkedNames {
     open: BTreeMap<Inode, StringSlot>,
     /// First names, packed: there may be half a million.
     firsts: StringSlab,
@@ -25,7 +25,7 @@ pub(super) struct Linking {
 
 /// The first name of a file.
 #[derive(Debug)]
-struct First {
+struct FirstName {
     /// Number of the first name's entry.
     entry: u64,
     /// Names still to be sent.
@@ -37,7 +37,7 @@ struct First {
 
 /// Relation of a name to the names already sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum NameRelation {
     /// A name without hard links.
     Alone,
     /// Sent as a name without hard links, because there are too many linked files; returned once.
@@ -46,12 +46,12 @@ pub(super) enum Told {
     Linked,
 }
 
-impl Linking {
+impl LinkedNames {
     /// Sets the hard link in `meta`, the metadata of entry number `entry` at `path`, if the tree knows the inode.
-    pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> Told {
-        let Some(HardLink::Inode(inode, names)) = meta.linked() else { return Told::Alone };
+    pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> NameRelation {
+        let Some(HardLink::Inode(inode, names)) = meta.linked() else { return NameRelation::Alone };
         if let Some(at) = self.open.remove(&inode) {
-            let mut first = First::of(&self.firsts.take(at)).expect("it was put there");
+            let mut first = FirstName::of(&self.firsts.take(at)).expect("it was put there");
             self.bytes -= first.path_bytes;
             (meta.len, meta.modified, meta.mode) = first.said;
             meta.set_linked(Some(HardLink::Back(entry - first.entry)));
@@ -60,22 +60,22 @@ impl Linking {
                 // Without room, the next name becomes a first name.
                 self.keep(inode, &first);
             }
-            return Told::Linked;
+            return NameRelation::Linked;
         }
         let path_bytes = linked_bytes(path, meta);
         let said = (meta.len, meta.modified, meta.mode);
-        let first = First { entry, left: names - 1, path_bytes, said };
+        let first = FirstName { entry, left: names - 1, path_bytes, said };
         if !self.keep(inode, &first) {
             meta.set_linked(None);
             let said = std::mem::replace(&mut self.crowded, true);
-            return if said { Told::Alone } else { Told::Crowded };
+            return if said { NameRelation::Alone } else { NameRelation::Crowded };
         }
         meta.set_linked(Some(HardLink::First(names)));
-        Told::Linked
+        NameRelation::Linked
     }
 
     /// Keeps a first name. Returns false if there is no room.
-    fn keep(&mut self, inode: Inode, first: &First) -> bool {
+    fn keep(&mut self, inode: Inode, first: &FirstName) -> bool {
         if self.open.len() == MAX_LINKED || self.bytes + first.path_bytes > MAX_LINKED_BYTES {
             return false;
         }
@@ -86,7 +86,7 @@ impl Linking {
     }
 }
 
-impl First {
+impl FirstName {
     fn packed(&self) -> Vec<u8> {
         let (len, modified, mode) = self.said;
         let mut to = Vec::new();
@@ -118,7 +118,11 @@ pub(super) fn leave_said(meta: &mut Meta) {
 mod tests {
     use super::*;
 
-    fn told(linking: &mut Linking, entry: u64, (number, names): (u64, u32)) -> Option<HardLink> {
+    fn told(
+        linking: &mut LinkedNames,
+        entry: u64,
+        (number, names): (u64, u32),
+    ) -> Option<HardLink> {
         let inode = Inode { device: 1, number };
         let mut meta = Meta::plain(Kind::File, entry, Timestamp::default(), 0o644);
         meta.set_linked(Some(HardLink::Inode(inode, names)));
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn later_names_refer_to_the_first_and_the_last_is_forgotten() {
-        let mut linking = Linking::default();
+        let mut linking = LinkedNames::default();
         assert_eq!(told(&mut linking, 3, (7, 3)), Some(HardLink::First(3)));
         assert_eq!(told(&mut linking, 4, (8, 2)), Some(HardLink::First(2)));
         assert_eq!(told(&mut linking, 5, (7, 3)), Some(HardLink::Back(2)));
@@ -141,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_later_name_is_what_was_said_of_the_first() {
-        let mut linking = Linking::default();
+        let mut linking = LinkedNames::default();
         let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
-        let tell = |linking: &mut Linking, entry: u64, len| {
+        let tell = |linking: &mut LinkedNames, entry: u64, len| {
             let mut meta = Meta::plain(Kind::File, len, Timestamp::default(), 0);
             meta.set_linked(linked);
             linking.tell((entry, &path), &mut meta);
@@ -156,10 +160,10 @@ mod tests {
 
     #[test]
     fn files_beyond_the_limit_stay_alone_and_that_is_said_once() {
-        let mut linking = Linking { bytes: MAX_LINKED_BYTES, ..Linking::default() };
+        let mut linking = LinkedNames { bytes: MAX_LINKED_BYTES, ..LinkedNames::default() };
         let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
-        for (entry, expected) in [(0, Told::Crowded), (1, Told::Alone)] {
+        for (entry, expected) in [(0, NameRelation::Crowded), (1, NameRelation::Alone)] {
             let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
             meta.set_linked(linked);
             assert_eq!(linking.tell((entry, &path), &mut meta), expected);

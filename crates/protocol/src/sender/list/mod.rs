@@ -21,12 +21,12 @@ use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::ask::{Listed, Work};
 use super::context::Context;
-use super::leaving::Leaving;
-use super::pending::Pending;
+use super::leaving::SourceRemoval;
+use super::pending::SenderPending;
 
-use linking::Linking;
-use ready::{Ready, Unlisted};
-use tallies::Tallies;
+use linking::LinkedNames;
+use ready::{ReadyDir, UnlistedPart};
+use tallies::DirTallies;
 
 /// Directories listed at once, which hides the latency of a cold disk. Small directories go to threads in bundles, so
 /// more of them are listed at once.
@@ -37,7 +37,7 @@ const ENTRIES_AT_ONCE: usize = 4096;
 
 /// A directory still to be listed, as parent and name: siblings share the bytes of their parent.
 #[derive(Debug)]
-struct Ahead {
+struct UnlistedDir {
     parent: RelPath,
     /// Name in `parent`; `None` for the root.
     name: Option<Name>,
@@ -45,7 +45,7 @@ struct Ahead {
     above: Option<u32>,
 }
 
-impl Ahead {
+impl UnlistedDir {
     /// Returns the path; `None` if the name makes no valid path.
     fn path(&self) -> Option<RelPath> {
         self.name.as_ref().map_or_else(|| Some(RelPath::root()), |name| self.parent.join(name).ok())
@@ -56,7 +56,7 @@ impl Ahead {
 #[derive(Debug)]
 pub(super) struct Lister {
     /// Directories still to be listed; the last is the next.
-    dirs: Vec<Ahead>,
+    dirs: Vec<UnlistedDir>,
     lists_out: usize,
     /// Number of entries of the directory listed last.
     last_len: usize,
@@ -64,8 +64,8 @@ pub(super) struct Lister {
     /// predict the next one.
     most_bytes: usize,
     /// Directories listed and not yet sent.
-    ready: VecDeque<Ready>,
-    tallies: Tallies,
+    ready: VecDeque<ReadyDir>,
+    tallies: DirTallies,
     next: u64,
     settled: u64,
     /// Attribute bytes of the entries from `settled` to `next`.
@@ -76,18 +76,18 @@ pub(super) struct Lister {
     files: u64,
     /// Users and groups with a name already sent.
     named: (HashSet<u32>, HashSet<u32>),
-    linking: Linking,
+    linking: LinkedNames,
 }
 
 impl Lister {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            dirs: vec![Ahead { parent: RelPath::root(), name: None, above: None }],
+            dirs: vec![UnlistedDir { parent: RelPath::root(), name: None, above: None }],
             lists_out: 0,
             last_len: ENTRIES_AT_ONCE,
             most_bytes: 0,
             ready: VecDeque::new(),
-            tallies: Tallies::new(options),
+            tallies: DirTallies::new(options),
             next: 0,
             settled: 0,
             bytes: ListedBytes::default(),
@@ -96,7 +96,7 @@ impl Lister {
             names: 0,
             files: 0,
             named: (HashSet::new(), HashSet::new()),
-            linking: Linking::default(),
+            linking: LinkedNames::default(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Lister {
     }
 
     /// Sends ready entries and requests more directories, as far as the window allows.
-    pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut Leaving) {
+    pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) {
         while self.send_next(cx, leaving) {}
         let by_entries = ENTRIES_AT_ONCE / (self.last_len + 1);
         let by_bytes = LISTED_BYTES / (self.most_bytes + 1);
@@ -151,7 +151,7 @@ impl Lister {
             self.lists_out += 1;
             let tally = self.tallies.wants();
             let work = Work::List { dir: dir.clone(), tally, rest: None };
-            cx.jobs.ask(work, Pending::List(dir, ahead.above));
+            cx.jobs.ask(work, SenderPending::List(dir, ahead.above));
         }
         let is_idle = self.ahead() == 0 && self.tallies.is_idle();
         if is_idle && !self.complete {
@@ -165,7 +165,7 @@ impl Lister {
     pub(super) fn listed(
         &mut self,
         cx: &mut Context,
-        leaving: &mut Leaving,
+        leaving: &mut SourceRemoval,
         (dir, above): (RelPath, Option<u32>),
         listed: Result<Listed, Trouble>,
     ) {
@@ -188,7 +188,7 @@ impl Lister {
             send::missing(cx, listed.missing);
         }
         let above = above.filter(|above| self.tallies.is_open(*above));
-        let mut ready = Ready {
+        let mut ready = ReadyDir {
             dir,
             own,
             entries,
@@ -212,7 +212,7 @@ impl Lister {
     pub(super) fn listed_on(
         &mut self,
         cx: &mut Context,
-        leaving: &mut Leaving,
+        leaving: &mut SourceRemoval,
         listed: Result<Listed, Trouble>,
     ) {
         let mut listed = listed.unwrap_or_else(Listed::from);
@@ -239,18 +239,18 @@ impl Lister {
     }
 
     /// Requests more of the directory that is being sent, before its entries run out.
-    fn list_on(cx: &mut Context, ready: &mut Ready) {
-        if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, Unlisted::Names(_)) {
+    fn list_on(cx: &mut Context, ready: &mut ReadyDir) {
+        if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, UnlistedPart::Names(_)) {
             return;
         }
-        if let Unlisted::Names(rest) = std::mem::replace(&mut ready.rest, Unlisted::Asked) {
+        if let UnlistedPart::Names(rest) = std::mem::replace(&mut ready.rest, UnlistedPart::Asked) {
             let work = Work::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
-            cx.jobs.ask(work, Pending::ListOn);
+            cx.jobs.ask(work, SenderPending::ListOn);
         }
     }
 
     /// Sends the next frame, if there is room. Returns false if nothing was sent.
-    fn send_next(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
+    fn send_next(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) -> bool {
         // A directory that has begun is sent in one piece. Owed listings come next; room is kept for them.
         let has_begun = self.ready.front().is_some_and(|ready| ready.has_begun);
         if !has_begun && let Some(owed) = self.tallies.take_owed() {

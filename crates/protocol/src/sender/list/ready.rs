@@ -10,11 +10,11 @@ use crate::options::Options;
 
 /// A directory with entries to be sent.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct ReadyDir {
     pub(super) dir: RelPath,
     pub(super) own: Option<Meta>,
     pub(super) entries: VecDeque<Entry>,
-    pub(super) rest: Unlisted,
+    pub(super) rest: UnlistedPart,
     pub(super) partial: bool,
     pub(super) is_empty_source: bool,
     /// Number of the tally sent for the parent directory, if any.
@@ -29,28 +29,28 @@ pub(super) struct Ready {
 
 /// The part of a directory that is not listed yet.
 #[derive(Debug)]
-pub(super) enum Unlisted {
+pub(super) enum UnlistedPart {
     Nothing,
     Names(Box<SortedNames>),
     /// A listing of the rest is under way.
     Asked,
 }
 
-impl From<Option<Box<SortedNames>>> for Unlisted {
+impl From<Option<Box<SortedNames>>> for UnlistedPart {
     fn from(rest: Option<Box<SortedNames>>) -> Self {
         rest.map_or(Self::Nothing, Self::Names)
     }
 }
 
-impl Ready {
+impl ReadyDir {
     /// True if nothing can be sent before more is listed.
     pub(super) fn waits(&self) -> bool {
-        self.entries.is_empty() && matches!(self.rest, Unlisted::Asked)
+        self.entries.is_empty() && matches!(self.rest, UnlistedPart::Asked)
     }
 
     /// Returns the extent for a frame with the entries popped last.
     pub(super) fn extent(&self) -> Extent {
-        let is_sent = self.entries.is_empty() && matches!(self.rest, Unlisted::Nothing);
+        let is_sent = self.entries.is_empty() && matches!(self.rest, UnlistedPart::Nothing);
         match (is_sent, self.is_empty_source, self.partial) {
             (false, ..) => Extent::More,
             (true, true, _) => Extent::Empty,

@@ -12,11 +12,11 @@ use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::super::context::Context;
-use super::super::leaving::Leaving;
+use super::super::leaving::SourceRemoval;
 use super::super::listed_file::ListedFile;
-use super::linking::{Told, leave_said};
-use super::ready::{Ready, is_left_out};
-use super::{Ahead, Lister};
+use super::linking::{NameRelation, leave_said};
+use super::ready::{ReadyDir, is_left_out};
+use super::{Lister, UnlistedDir};
 
 /// Most bytes that a path takes in a frame.
 const PATH_BYTES: usize = 8 << 10;
@@ -46,8 +46,8 @@ impl Lister {
     }
 
     /// Sends one frame of the first ready directory. Returns false if nothing could be sent.
-    pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
-        let may_go = |ready: &mut Ready| !ready.waits() && !is_held(cx, ready);
+    pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) -> bool {
+        let may_go = |ready: &mut ReadyDir| !ready.waits() && !is_held(cx, ready);
         let Some(mut ready) = self.ready.pop_front_if(may_go) else { return false };
         if let Some(own) = &mut ready.own
             && fit_frame(cx, weight(own), own)
@@ -84,8 +84,8 @@ impl Lister {
     fn take_frame(
         &mut self,
         cx: &mut Context,
-        leaving: &mut Leaving,
-        ready: &mut Ready,
+        leaving: &mut SourceRemoval,
+        ready: &mut ReadyDir,
     ) -> Vec<Entry> {
         let (mut entries, mut taken) = (Vec::new(), 0);
         let mut bytes = ready.own.as_ref().map_or(0, weight);
@@ -110,8 +110,8 @@ impl Lister {
     fn takes(
         &mut self,
         cx: &mut Context,
-        leaving: &mut Leaving,
-        ready: &Ready,
+        leaving: &mut SourceRemoval,
+        ready: &ReadyDir,
         entry: &mut Entry,
     ) -> bool {
         let path = match ready.dir.join(&entry.name) {
@@ -151,7 +151,7 @@ impl Lister {
         match entry.meta.kind {
             Kind::Dir if ready.tallied.is_none() => {
                 let (parent, name) = (ready.dir.clone(), Some(entry.name.clone()));
-                self.dirs.push(Ahead { parent, name, above: None });
+                self.dirs.push(UnlistedDir { parent, name, above: None });
             }
             Kind::File => {
                 self.files += 1;
@@ -172,7 +172,7 @@ impl Lister {
             // Through a symlink to a directory, a file is met under more names than it has.
             meta.set_linked(Some(HardLink::Inode(inode, u32::MAX)));
         }
-        if self.linking.tell((self.next, path), meta) == Told::Crowded {
+        if self.linking.tell((self.next, path), meta) == NameRelation::Crowded {
             let words = |path: &str| {
                 format!(
                     "cannot link {path}: too many files of several names; each name of such is sent by itself"
@@ -226,7 +226,7 @@ fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
 }
 
 /// True if the next entry is too long for a frame that every end accepts, and the receiver is not heard yet.
-fn is_held(cx: &Context, ready: &Ready) -> bool {
+fn is_held(cx: &Context, ready: &ReadyDir) -> bool {
     let own = ready.own.as_ref().map_or(0, weight);
     let first = ready.entries.front().map_or(0, entry_weight);
     !cx.is_greeted && own.max(first) > cx.limits.entry_bytes()

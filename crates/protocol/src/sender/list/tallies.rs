@@ -17,7 +17,7 @@ use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
 use crate::options::Options;
 
-use super::ready::Ready;
+use super::ready::ReadyDir;
 
 /// Entries of a session that are always listed: a small tree is sent without a question, and so is the beginning of a
 /// first copy.
@@ -32,26 +32,26 @@ const PROBE_EVERY: u64 = 32;
 
 /// Conditions for sending a directory as a tally.
 #[derive(Clone, Copy, Debug)]
-struct Thrift {
+struct TallyConditions {
     listed_first: u64,
     least_entries: usize,
 }
 
 /// Directories that wait for answers, or for the receiver to know their parent.
 #[derive(Debug)]
-pub(super) struct Tallies {
+pub(super) struct DirTallies {
     compared: Option<ComparedAttributes>,
-    thrift: Thrift,
+    thrift: TallyConditions,
     next: u32,
     /// Tallies without an answer, and tallies with an owed listing.
-    open: BTreeMap<u32, Sent>,
+    open: BTreeMap<u32, SentTally>,
     /// Number of entries of all open tallies.
     kept: u64,
     /// Number of listings that wait for the receiver to know their directories.
     parked: usize,
     /// Number of matching directories below others that are open.
     unnamed: usize,
-    owed: VecDeque<(u32, Ready)>,
+    owed: VecDeque<(u32, ReadyDir)>,
     /// Entries of differing directories that are left before tallies count as useless.
     luck: u64,
     asked: u64,
@@ -59,31 +59,31 @@ pub(super) struct Tallies {
 
 /// A tally that was sent.
 #[derive(Debug)]
-struct Sent {
+struct SentTally {
     /// Entries, until their listing begins.
-    ready: Option<Ready>,
+    ready: Option<ReadyDir>,
     /// Number of the parent directory's tally, if that is open.
     above: Option<u32>,
     is_unlike: bool,
     /// Tallies sent for directories in this directory.
     below: Vec<u32>,
     /// Directories in this directory that are to be listed.
-    parked: Vec<Ready>,
+    parked: Vec<ReadyDir>,
     /// Number of matching directories in this directory.
     unnamed: usize,
 }
 
-impl Default for Thrift {
+impl Default for TallyConditions {
     fn default() -> Self {
         Self { listed_first: LISTED_FIRST, least_entries: LEAST_ENTRIES }
     }
 }
 
-impl Tallies {
+impl DirTallies {
     pub(super) fn new(options: &Options) -> Self {
         Self {
             compared: options.tallied(),
-            thrift: Thrift::default(),
+            thrift: TallyConditions::default(),
             next: 0,
             open: BTreeMap::new(),
             kept: 0,
@@ -97,7 +97,7 @@ impl Tallies {
 
     /// Sends tallies from the first directory below the root on, however small.
     pub(super) const fn eager(&mut self) {
-        self.thrift = Thrift { listed_first: 0, least_entries: 0 };
+        self.thrift = TallyConditions { listed_first: 0, least_entries: 0 };
     }
 
     /// True if a tally of the next directory should be computed.
@@ -134,14 +134,14 @@ impl Tallies {
         self.parked
     }
 
-    pub(super) fn park(&mut self, above: u32, ready: Ready) {
+    pub(super) fn park(&mut self, above: u32, ready: ReadyDir) {
         let sent = self.open.get_mut(&above).expect("its tally is open");
         sent.parked.push(ready);
         self.parked += 1;
     }
 
     /// Returns the next owed listing.
-    pub(super) fn take_owed(&mut self) -> Option<Ready> {
+    pub(super) fn take_owed(&mut self) -> Option<ReadyDir> {
         let (no, mut ready) = self.owed.pop_front()?;
         ready.tallied = Some(no);
         Some(ready)
@@ -160,7 +160,7 @@ impl Tallies {
     }
 
     /// Registers a tally that is sent. Returns its number.
-    pub(super) fn note(&mut self, ready: Ready, above: Option<u32>) -> u32 {
+    pub(super) fn note(&mut self, ready: ReadyDir, above: Option<u32>) -> u32 {
         let no = self.next;
         self.next += 1;
         self.kept += ready.entries.len() as u64;
@@ -168,7 +168,7 @@ impl Tallies {
             let sent = self.open.get_mut(&above).expect("its tally is open");
             sent.below.push(no);
         }
-        let sent = Sent {
+        let sent = SentTally {
             ready: Some(ready),
             above,
             is_unlike: false,
@@ -180,12 +180,12 @@ impl Tallies {
         no
     }
 
-    fn unanswered(&mut self, no: u32) -> Result<&mut Sent, PeerError> {
+    fn unanswered(&mut self, no: u32) -> Result<&mut SentTally, PeerError> {
         let sent = self.open.get_mut(&no).filter(|sent| !sent.is_unlike);
         sent.ok_or(PeerError::Unexpected("an answer to no tally"))
     }
 
-    fn is_above_open(&self, sent: &Sent) -> bool {
+    fn is_above_open(&self, sent: &SentTally) -> bool {
         sent.above.is_some_and(|above| self.is_open(above))
     }
 
@@ -201,7 +201,7 @@ impl Tallies {
 
     /// Takes the answer *alike*: all entries of the directory are settled. Returns the directory, and the directories
     /// parked below it.
-    pub(super) fn alike(&mut self, no: u32) -> Result<(Ready, Vec<Ready>), PeerError> {
+    pub(super) fn alike(&mut self, no: u32) -> Result<(ReadyDir, Vec<ReadyDir>), PeerError> {
         let sent = self.unanswered(no)?;
         let ready = sent.ready.take().expect("no listing is owed that was not asked for");
         let above = sent.above;
@@ -218,7 +218,7 @@ impl Tallies {
 
     /// Closes the tally of a directory with entries known to the receiver, so that directories below may be listed.
     /// Returns the directories parked below.
-    pub(super) fn close(&mut self, no: u32) -> Vec<Ready> {
+    pub(super) fn close(&mut self, no: u32) -> Vec<ReadyDir> {
         let Some(sent) = self.open.remove(&no) else { return Vec::new() };
         self.unnamed -= sent.unnamed;
         self.parked -= sent.parked.len();

@@ -13,22 +13,22 @@ use crate::sums::{Over, Token};
 
 use super::super::ask::Work;
 use super::super::context::Context;
-use super::super::pending::Pending;
-use super::super::transfer::Attempt;
-use super::named::{Match, Named};
-use super::{Preset, Side};
+use super::super::pending::SenderPending;
+use super::super::transfer::SendAttempt;
+use super::named::{JudgedMatch, NamedChunks};
+use super::{MatchMethod, PresetSender};
 
-impl Preset {
-    const fn named(&mut self) -> Option<&mut Named> {
+impl PresetSender {
+    const fn named(&mut self) -> Option<&mut NamedChunks> {
         match &mut self.side {
-            Side::Confirm(named) => Some(named),
-            Side::Rolled(_) | Side::Signature(_) => None,
+            MatchMethod::Confirm(named) => Some(named),
+            MatchMethod::Rolled(_) | MatchMethod::Signature(_) => None,
         }
     }
 
     /// True while matches wait until every chunk is named: the barrier of strategies that do not pipeline.
     fn waits(&self) -> bool {
-        let Side::Confirm(named) = &self.side else { return false };
+        let MatchMethod::Confirm(named) = &self.side else { return false };
         !self.is_pipelined() && (!self.sent_last || named.unnamed() > 0)
     }
 
@@ -68,7 +68,7 @@ impl Preset {
 
     /// Judges the next token of the first match by sums of the new version. Returns how many of `sums` the token
     /// used.
-    fn judge(&mut self, at: &mut Attempt, sums: &[StrongSum]) -> usize {
+    fn judge(&mut self, at: &mut SendAttempt, sums: &[StrongSum]) -> usize {
         let bytes = self.ways.strong_bytes();
         let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
         let Some(token) = open.tokens.pop_front() else { return 0 };
@@ -84,7 +84,7 @@ impl Preset {
     }
 
     /// Takes back a run or a chunk that differs from the receiver's bytes.
-    fn refute(&mut self, at: &mut Attempt, range: Range<u32>) {
+    fn refute(&mut self, at: &mut SendAttempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
         at.settled -= bytes;
         if RefutedStep::of(count, bytes) == RefutedStep::Send {
@@ -97,7 +97,7 @@ impl Preset {
     /// Takes named chunks from the receiver: chunks that the receiver needs, and chunks that it may have.
     pub(crate) fn matched(
         &mut self,
-        at: &mut Attempt,
+        at: &mut SendAttempt,
         cx: &mut Context,
         needs: &[Range<u32>],
         tokens: Vec<Token>,
@@ -112,7 +112,7 @@ impl Preset {
         tokens.iter().try_for_each(|token| self.check_token(token))?;
         self.needs.push(&self.table, needs);
         if let Some(named) = self.named() {
-            named.matches.push_back(Match { tokens: tokens.into(), denied: Vec::new() });
+            named.matches.push_back(JudgedMatch { tokens: tokens.into(), denied: Vec::new() });
         }
         self.judge_more(at, cx);
         self.sum_more(at, cx);
@@ -120,7 +120,7 @@ impl Preset {
     }
 
     /// Judges tokens as far as sums are known; requests the next sums.
-    fn judge_more(&mut self, at: &mut Attempt, cx: &mut Context) {
+    fn judge_more(&mut self, at: &mut SendAttempt, cx: &mut Context) {
         let proof = self.ways.strategy.proof();
         while !self.waits() {
             let Some(named) = self.named().filter(|named| named.hashing == 0) else { return };
@@ -145,9 +145,9 @@ impl Preset {
     }
 
     /// Requests the strong sums for some tokens of the first match.
-    fn hash_tokens(&mut self, at: &Attempt, cx: &mut Context) {
+    fn hash_tokens(&mut self, at: &SendAttempt, cx: &mut Context) {
         let (handle, mut spans, mut bytes, mut count) = (at.handle, Vec::new(), 0, 0);
-        let Side::Confirm(named) = &self.side else { return };
+        let MatchMethod::Confirm(named) = &self.side else { return };
         for token in &named.matches[0].tokens {
             if bytes > MAX_TOKEN_BYTES {
                 break;
@@ -160,11 +160,11 @@ impl Preset {
             named.hashing = count;
         }
         let work = Work::Hash { handle, strong: self.ways.strong, spans };
-        cx.jobs.ask(work, Pending::Hash(handle));
+        cx.jobs.ask(work, SenderPending::Hash(handle));
     }
 
     /// Judges tokens by the computed strong sums of the new version.
-    pub(crate) fn hashed(&mut self, at: &mut Attempt, cx: &mut Context, sums: &[StrongSum]) {
+    pub(crate) fn hashed(&mut self, at: &mut SendAttempt, cx: &mut Context, sums: &[StrongSum]) {
         let count = self.named().map_or(0, |named| std::mem::take(&mut named.hashing));
         let mut rest = sums;
         for _ in 0..count {

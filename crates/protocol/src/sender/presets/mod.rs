@@ -22,10 +22,10 @@ use crate::sums::{Sum, SumLine, Summing, Teller, Ways};
 
 use super::ask::{Sealed, Sealing, Work};
 use super::context::Context;
-use super::pending::Pending;
-use super::transfer::{Attempt, CHANGED, ChunkTable, Needs};
+use super::pending::SenderPending;
+use super::transfer::{CHANGED, ChunkTable, NeededChunks, SendAttempt};
 
-use named::Named;
+use named::NamedChunks;
 use search::Signature;
 
 /// The receiver retries the file, in the end whole.
@@ -37,12 +37,12 @@ const MARK_CHUNKS: usize = 64;
 
 /// An attempt by a strategy of the papers.
 #[derive(Debug)]
-pub(super) struct Preset {
+pub(super) struct PresetSender {
     ways: Ways,
     spec: ChunkerSpec,
-    side: Side,
+    side: MatchMethod,
     table: ChunkTable,
-    needs: Needs,
+    needs: NeededChunks,
     /// Bytes of the new version that were cut or searched.
     scanned: u64,
     /// State of the digest, where the proof is over the bytes; `None` while work holds the state.
@@ -66,23 +66,23 @@ pub(super) struct Preset {
 
 /// The step that follows the sums.
 #[derive(Debug)]
-enum Side {
+enum MatchMethod {
     /// The receiver names matches, which are confirmed.
-    Confirm(Named),
+    Confirm(NamedChunks),
     /// The receiver requests blocks: true for each requested block.
     Rolled(Vec<bool>),
     /// The receiver sends the sums of the old version.
     Signature(Signature),
 }
 
-impl Preset {
+impl PresetSender {
     /// Returns the state of a file sent as `how` says; `None` if that is no strategy of the papers.
     pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
         let ways = Ways::of(strategy, how)?;
         let side = match strategy.conversation {
-            Conversation::RecipeConfirm => Side::Confirm(Named::default()),
-            Conversation::RecipeRolled => Side::Rolled(Vec::new()),
-            Conversation::Signature => Side::Signature(Signature::Closed(None)),
+            Conversation::RecipeConfirm => MatchMethod::Confirm(NamedChunks::default()),
+            Conversation::RecipeRolled => MatchMethod::Rolled(Vec::new()),
+            Conversation::Signature => MatchMethod::Signature(Signature::Closed(None)),
             Conversation::Recipe => return None,
         };
         let digest = (strategy.proof() == FileProof::WholeFile).then(Box::default);
@@ -91,7 +91,7 @@ impl Preset {
             spec: strategy.chunker(0, None),
             side,
             table: ChunkTable::default(),
-            needs: Needs::new(ways.delivery_turn()),
+            needs: NeededChunks::new(ways.delivery_turn()),
             scanned: 0,
             digest,
             hashed: 0,
@@ -111,7 +111,7 @@ impl Preset {
 
     /// True if the receiver rolls over the old version, and requests blocks afterwards.
     const fn is_rolled(&self) -> bool {
-        matches!(self.side, Side::Rolled(_))
+        matches!(self.side, MatchMethod::Rolled(_))
     }
 
     /// Returns the strong sums computed while chunks are cut: for sending, or as proof.
@@ -133,7 +133,7 @@ impl Preset {
         len: u64,
         keeps: Option<BlockSumSpec>,
     ) -> ChunkerSpec {
-        if let Side::Signature(old) = &mut self.side {
+        if let MatchMethod::Signature(old) = &mut self.side {
             *old = Signature::Closed(keeps);
         }
         let bits_per_second = cx.link.map(|link| link.bits_per_second);
@@ -142,8 +142,8 @@ impl Preset {
     }
 
     /// Begins the attempt after the new version was opened.
-    pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) {
-        if let Side::Signature(old) = &mut self.side {
+    pub(super) fn begin(&mut self, at: &SendAttempt, cx: &mut Context) {
+        if let MatchMethod::Signature(old) = &mut self.side {
             *old = old.open((self.ways, self.spec), at.file, cx);
             return;
         }
@@ -153,7 +153,7 @@ impl Preset {
     }
 
     /// Continues sending, cutting and summing, as far as the window of unnamed chunks allows.
-    fn sum_more(&mut self, at: &Attempt, cx: &mut Context) {
+    fn sum_more(&mut self, at: &SendAttempt, cx: &mut Context) {
         let (handle, sent_before) = (at.handle, self.sent_last);
         cx.frames.extend(self.sum_frames(at.file, cx.limits.batch()));
         if self.sent_last {
@@ -174,7 +174,7 @@ impl Preset {
             let Some((step, portion)) = summation.next() else { return };
             let digest = self.digest.take_if(|_| !summation.hashes_apart());
             let work = Work::Sum { handle, summing, portion, digest };
-            cx.jobs.ask(work, Pending::Sum(handle, step));
+            cx.jobs.ask(work, SenderPending::Sum(handle, step));
         }
     }
 
@@ -183,7 +183,7 @@ impl Preset {
     }
 
     /// Hashes the next bytes for the file's digest, where hashing is separate work.
-    fn hash_more(&mut self, at: &Attempt, summing: Summing, cx: &mut Context) {
+    fn hash_more(&mut self, at: &SendAttempt, summing: Summing, cx: &mut Context) {
         let handle = at.handle;
         let portion = self.hashed..at.len.min(self.hashed + HASHED_BYTES);
         if self.hashes_apart()
@@ -193,12 +193,12 @@ impl Preset {
             self.hashed = portion.end;
             let (portion, digest) = (Portion::Digest(portion), Some(digest));
             let work = Work::Sum { handle, summing, portion, digest };
-            cx.jobs.ask(work, Pending::Sum(handle, Step::Digest));
+            cx.jobs.ask(work, SenderPending::Sum(handle, Step::Digest));
         }
     }
 
     /// True once all bytes are hashed, where hashing is separate work.
-    fn is_hashed(&self, at: &Attempt) -> bool {
+    fn is_hashed(&self, at: &SendAttempt) -> bool {
         !self.hashes_apart() || self.hashed == at.len && self.digest.is_some()
     }
 
@@ -208,16 +208,16 @@ impl Preset {
             return Vec::new();
         }
         let room = match &self.side {
-            Side::Confirm(named) if self.is_pipelined() => {
+            MatchMethod::Confirm(named) if self.is_pipelined() => {
                 SUM_WINDOW.saturating_sub(named.unnamed()) as usize
             }
             _ => self.waiting.len(),
         };
         let waiting: Vec<_> = self.waiting.drain(..room.min(self.waiting.len())).collect();
         match &mut self.side {
-            Side::Confirm(named) => named.sent(waiting.len()),
-            Side::Rolled(asked) => asked.resize(asked.len() + waiting.len(), false),
-            Side::Signature(_) => {}
+            MatchMethod::Confirm(named) => named.sent(waiting.len()),
+            MatchMethod::Rolled(asked) => asked.resize(asked.len() + waiting.len(), false),
+            MatchMethod::Signature(_) => {}
         }
         self.sent_last = self.is_cut && self.waiting.is_empty();
         let mut batches: Vec<_> = waiting.chunks(most).map(<[_]>::to_vec).collect();
@@ -234,7 +234,7 @@ impl Preset {
 
     pub(super) fn summed(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         step: Step,
         summed: (Summed, Option<Box<FileDigest>>),
@@ -270,7 +270,7 @@ impl Preset {
         self.table.extend([Chunk { len: sum.len, fingerprint: fingerprint_of(&sum.strong) }]);
     }
 
-    pub(super) fn sealed(&mut self, at: &Attempt, cx: &mut Context, sealed: Sealed) {
+    pub(super) fn sealed(&mut self, at: &SendAttempt, cx: &mut Context, sealed: Sealed) {
         self.has_ended = true;
         at.end(cx, sealed);
         self.read_needs(at, cx);
@@ -279,12 +279,12 @@ impl Preset {
     /// Takes blocks that the receiver did not find; each block once.
     pub(super) fn need(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("blocks that were not told, or again");
-        let Side::Rolled(asked) = &mut self.side else {
+        let MatchMethod::Rolled(asked) = &mut self.side else {
             return Err(PeerError::Unexpected("need"));
         };
         for range in needed {
@@ -299,7 +299,7 @@ impl Preset {
         Ok(())
     }
 
-    fn read_needs(&mut self, at: &Attempt, cx: &mut Context) {
+    fn read_needs(&mut self, at: &SendAttempt, cx: &mut Context) {
         // Literals wait for the answers to all matches, unless the strategy pipelines them.
         let is_named = self.is_named();
         if !self.is_pipelined() && !is_named {
@@ -312,8 +312,8 @@ impl Preset {
     /// True once the receiver has named every chunk, as needed or as matched.
     fn is_named(&self) -> bool {
         match &self.side {
-            Side::Confirm(named) => self.sent_last && named.is_done(),
-            Side::Rolled(_) | Side::Signature(_) => true,
+            MatchMethod::Confirm(named) => self.sent_last && named.is_done(),
+            MatchMethod::Rolled(_) | MatchMethod::Signature(_) => true,
         }
     }
 }

@@ -11,20 +11,20 @@ use crate::sums::Token;
 
 /// State of each chunk, and the matches to be judged.
 #[derive(Debug, Default)]
-pub(super) struct Named {
-    chunks: Vec<State>,
+pub(super) struct NamedChunks {
+    chunks: Vec<ChunkNaming>,
     /// Chunks sent and not named.
     unnamed: u32,
     /// Chunks of refuted runs that were not named again.
     split: u32,
     /// Matches without an answer, in order of arrival.
-    pub(super) matches: VecDeque<Match>,
+    pub(super) matches: VecDeque<JudgedMatch>,
     /// Number of tokens of the first match that are being hashed.
     pub(super) hashing: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkNaming {
     Unnamed,
     Once,
     Split,
@@ -33,15 +33,15 @@ enum State {
 
 /// A match that is being judged.
 #[derive(Debug)]
-pub(super) struct Match {
+pub(super) struct JudgedMatch {
     pub(super) tokens: VecDeque<Token>,
     pub(super) denied: Vec<Range<u32>>,
 }
 
-impl Named {
+impl NamedChunks {
     /// Adds chunks that were sent.
     pub(super) fn sent(&mut self, chunks: usize) {
-        self.chunks.resize(self.chunks.len() + chunks, State::Unnamed);
+        self.chunks.resize(self.chunks.len() + chunks, ChunkNaming::Unnamed);
         self.unnamed += chunks as u32;
     }
 
@@ -59,12 +59,12 @@ impl Named {
         let chunks = self.chunks.get_mut(range.start as usize..range.end as usize);
         let chunks = chunks.ok_or(PeerError::Unexpected("a chunk that was not told"))?;
         match chunks {
-            [one] if *one == State::Split => {
-                *one = State::Again;
+            [one] if *one == ChunkNaming::Split => {
+                *one = ChunkNaming::Again;
                 self.split -= 1;
             }
-            _ if chunks.iter().all(|chunk| *chunk == State::Unnamed) => {
-                chunks.fill(State::Once);
+            _ if chunks.iter().all(|chunk| *chunk == ChunkNaming::Unnamed) => {
+                chunks.fill(ChunkNaming::Once);
                 self.unnamed -= range.end - range.start;
             }
             _ => return Err(TWICE),
@@ -74,7 +74,7 @@ impl Named {
 
     /// Allows each chunk of a refuted run to be named again.
     pub(super) fn split(&mut self, range: &Range<u32>) {
-        self.chunks[range.start as usize..range.end as usize].fill(State::Split);
+        self.chunks[range.start as usize..range.end as usize].fill(ChunkNaming::Split);
         self.split += range.end - range.start;
     }
 }

@@ -16,7 +16,7 @@ const AHEAD: u64 = 16;
 
 /// Regions of the rest of a file, from the offset that a search has reached.
 #[derive(Debug)]
-pub(super) struct Regions {
+pub(super) struct SearchRegions {
     blocks: SharedBlocks,
     rest: Range<u64>,
     /// Numbers of the next region to request, and of the next region to join.
@@ -28,7 +28,7 @@ pub(super) struct Regions {
     search: Option<Box<Searcher>>,
 }
 
-impl Regions {
+impl SearchRegions {
     /// Divides `rest` into regions. Returns the search as an error if the rest is too short.
     pub(super) fn of(search: Box<Searcher>, rest: Range<u64>) -> Result<Self, Box<Searcher>> {
         if rest.end - rest.start < 2 * REGION_BYTES {

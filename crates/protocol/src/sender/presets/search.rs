@@ -14,10 +14,10 @@ use crate::sums::{Search, Sum, SumLine, Ways, sum_of};
 
 use super::super::ask::{Sealing, Searched, Work};
 use super::super::context::Context;
-use super::super::pending::Pending;
-use super::super::transfer::{Attempt, CHANGED};
-use super::regions::Regions;
-use super::{Preset, Side};
+use super::super::pending::SenderPending;
+use super::super::transfer::{CHANGED, SendAttempt};
+use super::regions::SearchRegions;
+use super::{MatchMethod, PresetSender};
 
 /// Block sums of the old version, as far as received.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) enum Signature {
     /// The signature is complete: one search goes through the new version.
     Known,
     /// The signature is complete: threads search regions of the new version.
-    Shared(Regions),
+    Shared(SearchRegions),
 }
 
 impl Signature {
@@ -54,11 +54,13 @@ impl Signature {
     }
 }
 
-impl Preset {
+impl PresetSender {
     /// Takes the kind of sums that the receiver sends of the old version.
     pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
-        let Side::Signature(old @ Signature::Unsigned) = &mut self.side else { return Err(UNFIT) };
+        let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
+            return Err(UNFIT);
+        };
         if let Some(kept) = by {
             (self.ways, self.spec) = self.ways.kept_so(kept).ok_or(UNFIT)?;
         }
@@ -69,14 +71,14 @@ impl Preset {
     /// Takes sums of the next blocks of the old version; starts the search after the last.
     pub(crate) fn take_old_sums(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("sums of old");
         let Ways { keying, .. } = self.ways;
-        let Side::Signature(old) = &mut self.side else { return Err(UNFIT) };
+        let MatchMethod::Signature(old) = &mut self.side else { return Err(UNFIT) };
         let Signature::Coming(sums) = old else { return Err(UNFIT) };
         self.old_sums += lines.len();
         for line in lines {
@@ -98,17 +100,17 @@ impl Preset {
         Ok(())
     }
 
-    fn search(&mut self, at: &Attempt, cx: &mut Context, search: Search) {
+    fn search(&mut self, at: &SendAttempt, cx: &mut Context, search: Search) {
         let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
         let digest = self.digest.take().unwrap_or_default();
         let work = Work::Search { handle, start, search, digest, zstd };
-        cx.jobs.ask(work, Pending::Search(handle));
+        cx.jobs.ask(work, SenderPending::Search(handle));
     }
 
     /// Sends the results of a search, then continues the search or seals the file.
     pub(crate) fn searched(
         &mut self,
-        at: &mut Attempt,
+        at: &mut SendAttempt,
         cx: &mut Context,
         searched: Searched,
     ) -> Result<(), Trouble> {
@@ -134,13 +136,13 @@ impl Preset {
     }
 
     /// Continues a search; by regions, where threads share the work.
-    fn search_on(&mut self, at: &Attempt, cx: &mut Context, searcher: Box<Searcher>) {
-        let Side::Signature(old) = &mut self.side else { return };
+    fn search_on(&mut self, at: &SendAttempt, cx: &mut Context, searcher: Box<Searcher>) {
+        let MatchMethod::Signature(old) = &mut self.side else { return };
         let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;
         match old {
             Signature::Shared(regions) => regions.wait(searcher),
             _ if !shares => return self.search(at, cx, Search::On(searcher)),
-            _ => match Regions::of(searcher, self.scanned..at.len) {
+            _ => match SearchRegions::of(searcher, self.scanned..at.len) {
                 Ok(regions) => *old = Signature::Shared(regions),
                 Err(searcher) => return self.search(at, cx, Search::On(searcher)),
             },
@@ -151,29 +153,29 @@ impl Preset {
     /// Takes the matches of a region.
     pub(crate) fn found(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         no: u64,
         region: SearchedRegion,
     ) {
-        if let Side::Signature(Signature::Shared(regions)) = &mut self.side {
+        if let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side {
             regions.take(no, region);
             self.share(at, cx);
         }
     }
 
     /// Requests the regions that may be searched now, and joins the next region if it was searched.
-    fn share(&mut self, at: &Attempt, cx: &mut Context) {
-        let Side::Signature(Signature::Shared(regions)) = &mut self.side else { return };
+    fn share(&mut self, at: &SendAttempt, cx: &mut Context) {
+        let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
         if let Some((searcher, region)) = regions.join() {
             let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
             let work = Work::Join { handle, start, searcher, region, digest, zstd };
-            cx.jobs.ask(work, Pending::Search(handle));
+            cx.jobs.ask(work, SenderPending::Search(handle));
         }
         while let Some((no, region)) = regions.next() {
             let work = Work::Find { handle, region, blocks: regions.blocks() };
-            cx.jobs.ask(work, Pending::Find(handle, no));
+            cx.jobs.ask(work, SenderPending::Find(handle, no));
         }
     }
 }

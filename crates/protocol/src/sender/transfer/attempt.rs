@@ -9,13 +9,13 @@ use crate::work::Handle;
 
 use super::super::ask::{Bears, Sealed, Sealing, Work};
 use super::super::context::Context;
-use super::super::pending::Pending;
+use super::super::pending::SenderPending;
 
 pub(crate) const CHANGED: &str = "it changed while it was read";
 
 /// An attempt at a file.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct SendAttempt {
     pub(crate) file: FileNo,
     pub(crate) handle: Handle,
     pub(crate) how: How,
@@ -30,7 +30,7 @@ pub(crate) struct Attempt {
     pub(crate) settled: u64,
 }
 
-impl Attempt {
+impl SendAttempt {
     /// An attempt with number `attempts`, counted from 1; 0 for an offer.
     pub(crate) fn new(
         (file, path): (FileNo, RelPath),
@@ -58,7 +58,7 @@ impl Attempt {
     /// Requests the proof of the bytes that were read.
     pub(crate) fn seal(&self, cx: &mut Context, proof: Sealing) {
         let Self { handle, bears, .. } = *self;
-        cx.jobs.ask(Work::Seal { handle, proof, bears }, Pending::Seal(handle));
+        cx.jobs.ask(Work::Seal { handle, proof, bears }, SenderPending::Seal(handle));
     }
 
     /// Sends the end of the file.

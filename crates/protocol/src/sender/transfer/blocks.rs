@@ -13,8 +13,8 @@ use crate::report::Trouble;
 
 use super::super::ask::{Body, Sealing, Sums, Work};
 use super::super::context::Context;
-use super::super::pending::Pending;
-use super::attempt::Attempt;
+use super::super::pending::SenderPending;
+use super::attempt::SendAttempt;
 
 /// Most reads under way for one file.
 const READS: usize = 4;
@@ -24,7 +24,7 @@ const TOO_LONG: &str = "it is too long";
 
 /// Blocks of a file, as far as they were read.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockSender {
     pub(super) spec: ChunkerSpec,
     /// Offset of the first block.
     start: u64,
@@ -39,7 +39,7 @@ pub(super) struct Blocks {
     pub(super) at_once: bool,
 }
 
-impl Blocks {
+impl BlockSender {
     pub(super) const fn new(start: u64, spec: ChunkerSpec) -> Self {
         Self {
             spec,
@@ -59,7 +59,7 @@ impl Blocks {
     }
 
     /// Computes the number of blocks of a file of `len` bytes.
-    pub(super) fn count(&mut self, at: &Attempt, len: u64) -> Result<(), Trouble> {
+    pub(super) fn count(&mut self, at: &SendAttempt, len: u64) -> Result<(), Trouble> {
         let rest = len.checked_sub(self.start).ok_or_else(|| at.trouble(SHORTER))?;
         let count = u32::try_from(rest.div_ceil(self.len()));
         self.count = count.map_err(|_| at.trouble(TOO_LONG))?;
@@ -67,7 +67,7 @@ impl Blocks {
     }
 
     /// Sends a whole file that is a single block, or empty.
-    pub(super) fn send(&mut self, at: &mut Attempt, cx: &mut Context, body: Body) {
+    pub(super) fn send(&mut self, at: &mut SendAttempt, cx: &mut Context, body: Body) {
         let (file, Body { payload, sealed }) = (at.file, body);
         self.at_once = true;
         if at.len > 0 {
@@ -88,14 +88,14 @@ impl Blocks {
     }
 
     /// Reads the next blocks, or seals the file after the last block.
-    pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
+    pub(super) fn read_more(&mut self, at: &SendAttempt, cx: &mut Context) {
         let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
             let start = self.start + u64::from(self.next) * self.len();
             let len = (at.len - start).min(self.len()) as u32;
             let work = Work::Read { handle, spans: vec![Span::new(start, len)], sums, zstd };
             let chunks = std::iter::once(self.next..self.next + 1).collect();
-            cx.jobs.ask(work, Pending::Read { handle, chunks, bytes: u64::from(len) });
+            cx.jobs.ask(work, SenderPending::Read { handle, chunks, bytes: u64::from(len) });
             self.blocks.push(None);
             self.next += 1;
             self.reading += 1;
@@ -115,6 +115,6 @@ impl Blocks {
 }
 
 /// Returns the frame with the literals that were read.
-pub(super) fn fill(at: &Attempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
+pub(super) fn fill(at: &SendAttempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
     ToReceiver::Fill { file: at.file, chunks, payload }
 }

@@ -14,8 +14,8 @@ use crate::message::ToReceiver;
 
 use super::super::ask::{Sealing, Sums, Work};
 use super::super::context::Context;
-use super::super::pending::Pending;
-use super::attempt::Attempt;
+use super::super::pending::SenderPending;
+use super::attempt::SendAttempt;
 use crate::work::Turn;
 
 const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
@@ -25,7 +25,7 @@ const READS: usize = 4;
 
 /// Changed blocks, as far as they were read.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct ChangeSender {
     base: Digest,
     /// Runs that the base has at other positions.
     moved: Arc<Vec<MovedRun>>,
@@ -38,7 +38,7 @@ pub(super) struct Changes {
     blocks: Vec<(u32, Chunk)>,
 }
 
-impl Changes {
+impl ChangeSender {
     /// Returns the blocks of a file of `len` bytes that differ from `base`, and the runs that the base has elsewhere.
     /// Returns `None` if there are too many, or if `changed` does not fit the file.
     pub(super) fn new(base: Digest, changed: Changed, len: u64) -> Option<Self> {
@@ -69,7 +69,7 @@ impl Changes {
     }
 
     /// Starts to read, after `Start` was sent.
-    pub(super) fn begin(&mut self, at: &mut Attempt, cx: &mut Context) {
+    pub(super) fn begin(&mut self, at: &mut SendAttempt, cx: &mut Context) {
         for runs in self.moved.chunks(cx.limits.batch()) {
             cx.send(ToReceiver::Moved { file: at.file, runs: runs.to_vec() });
         }
@@ -78,7 +78,7 @@ impl Changes {
     }
 
     /// Reads the next blocks, or seals the file after the last block.
-    pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
+    pub(super) fn read_more(&mut self, at: &SendAttempt, cx: &mut Context) {
         let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
         while self.reading < READS && !self.unread.is_empty() {
             let (chunks, bytes) = self.take(at.len, cx);
@@ -88,7 +88,7 @@ impl Changes {
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
             let work = Work::Read { handle, spans, sums, zstd };
-            cx.jobs.ask_as(Turn::Own, work, Pending::Read { handle, chunks, bytes });
+            cx.jobs.ask_as(Turn::Own, work, SenderPending::Read { handle, chunks, bytes });
             self.reading += 1;
         }
         if self.reading == 0 {

@@ -26,41 +26,41 @@ use crate::summing::{Step, Summed};
 
 use super::ask::{Deltas, Opened, Sealed, Searched};
 use super::context::Context;
-use super::presets::Preset;
+use super::presets::PresetSender;
 
-use blocks::{Blocks, fill};
-use changes::Changes;
-use recipe::{Recipe, UNOFFERED};
+use blocks::{BlockSender, fill};
+use changes::ChangeSender;
+use recipe::{RecipeSender, UNOFFERED};
 
-pub(super) use attempt::{Attempt, CHANGED, cut_otherwise};
-pub(super) use table::{ChunkTable, Needs};
+pub(super) use attempt::{CHANGED, SendAttempt, cut_otherwise};
+pub(super) use table::{ChunkTable, NeededChunks};
 
 /// A file in transfer.
 #[derive(Debug)]
-pub(super) struct Transfer {
-    pub(super) at: Attempt,
+pub(super) struct OutgoingTransfer {
+    pub(super) at: SendAttempt,
     /// Base that the receiver named.
     pub(super) base: Option<Digest>,
-    way: Way,
+    way: SendMethod,
 }
 
 /// State of a transfer, by the way in which the file is sent.
 #[derive(Debug)]
-enum Way {
-    Recipe(Box<Recipe>),
-    Blocks(Blocks),
-    Changes(Changes),
-    Preset(Box<Preset>),
+enum SendMethod {
+    Recipe(Box<RecipeSender>),
+    Blocks(BlockSender),
+    Changes(ChangeSender),
+    Preset(Box<PresetSender>),
 }
 
 /// Key and chunker of a transfer that began in an earlier session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Resumed {
+pub(super) struct ResumedTransfer {
     pub(super) key: Key,
     pub(super) spec: ChunkerSpec,
 }
 
-impl Resumed {
+impl ResumedTransfer {
     /// True if a file of `len` bytes may have been cut by this chunker: as this program cuts it, whole or by recipe.
     /// A peer that could request smaller chunks could force a longer recipe into memory.
     pub(super) fn fits(&self, cx: &Context, len: u64) -> bool {
@@ -70,17 +70,17 @@ impl Resumed {
 
 /// Position where an attempt begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Beginning {
+pub(super) enum AttemptStart {
     /// The first byte of the file.
     Anew,
     /// The point where an earlier session was interrupted.
-    Resumed(Resumed),
+    Resumed(ResumedTransfer),
     /// This offset: the receiver has the bytes before.
     Behind(u64),
 }
 
-impl Beginning {
-    pub(super) const fn resumed(self) -> Option<Resumed> {
+impl AttemptStart {
+    pub(super) const fn resumed(self) -> Option<ResumedTransfer> {
         match self {
             Self::Resumed(resumed) => Some(resumed),
             Self::Anew | Self::Behind(_) => None,
@@ -95,16 +95,16 @@ impl Beginning {
     }
 }
 
-impl Transfer {
-    pub(super) fn new(mut at: Attempt, begins: Beginning, cx: &Context) -> Self {
+impl OutgoingTransfer {
+    pub(super) fn new(mut at: SendAttempt, begins: AttemptStart, cx: &Context) -> Self {
         at.settled = begins.start();
         let (blocks, agreed) = (cx.limits.blocks(), begins.resumed().map(|resumed| resumed.spec));
-        let way = match Preset::new(cx.strategy, at.how) {
-            Some(preset) => Way::Preset(preset),
+        let way = match PresetSender::new(cx.strategy, at.how) {
+            Some(preset) => SendMethod::Preset(preset),
             None if at.how == How::Recipe => {
-                Way::Recipe(Box::new(Recipe::new(agreed, agreed.unwrap_or(blocks))))
+                SendMethod::Recipe(Box::new(RecipeSender::new(agreed, agreed.unwrap_or(blocks))))
             }
-            None => Way::Blocks(Blocks::new(begins.start(), blocks)),
+            None => SendMethod::Blocks(BlockSender::new(begins.start(), blocks)),
         };
         Self { at, base: None, way }
     }
@@ -112,37 +112,37 @@ impl Transfer {
     /// True if the frames of this transfer answer requests, so that they may come in any order.
     pub(super) fn answers(&self) -> bool {
         match &self.way {
-            Way::Recipe(_) => true,
-            Way::Blocks(blocks) => blocks.asked,
-            Way::Changes(_) | Way::Preset(_) => false,
+            SendMethod::Recipe(_) => true,
+            SendMethod::Blocks(blocks) => blocks.asked,
+            SendMethod::Changes(_) | SendMethod::Preset(_) => false,
         }
     }
 
     /// True if the chunks of the file fit frames with these limits.
     pub(super) fn is_within(&self, limits: &Limits) -> bool {
         match &self.way {
-            Way::Recipe(recipe) => limits.admit(&recipe.spec),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => true,
+            SendMethod::Recipe(recipe) => limits.admit(&recipe.spec),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => true,
         }
     }
 
     /// True if the handle holds nothing open.
     pub(super) const fn holds_nothing(&self) -> bool {
-        matches!(&self.way, Way::Blocks(blocks) if blocks.at_once)
+        matches!(&self.way, SendMethod::Blocks(blocks) if blocks.at_once)
     }
 
     pub(super) fn groups_unanswered(&self) -> u64 {
         match &self.way {
-            Way::Recipe(recipe) => recipe.groups_unanswered(),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => 0,
+            SendMethod::Recipe(recipe) => recipe.groups_unanswered(),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => 0,
         }
     }
 
     /// Returns the number of the old version's sums that the receiver sent.
     pub(super) fn old_sums(&self) -> usize {
         match &self.way {
-            Way::Preset(preset) => preset.old_sums,
-            Way::Recipe(_) | Way::Blocks(_) | Way::Changes(_) => 0,
+            SendMethod::Preset(preset) => preset.old_sums,
+            SendMethod::Recipe(_) | SendMethod::Blocks(_) | SendMethod::Changes(_) => 0,
         }
     }
 
@@ -151,23 +151,24 @@ impl Transfer {
         let map = known.map.take();
         self.at.len = map.as_ref().map_or(meta.len, DataMap::data_len);
         let changes = self.base.zip(known.changed.take());
-        let changes = changes.and_then(|(base, changed)| Changes::new(base, changed, meta.len));
+        let changes =
+            changes.and_then(|(base, changed)| ChangeSender::new(base, changed, meta.len));
         if let Some(changes) = changes {
-            (self.at.how, self.way) = (How::Changes, Way::Changes(changes));
+            (self.at.how, self.way) = (How::Changes, SendMethod::Changes(changes));
         }
         let spec = match &mut self.way {
-            Way::Recipe(recipe) => {
+            SendMethod::Recipe(recipe) => {
                 recipe.opened(cx, (meta.len, self.at.len), known);
                 recipe.spec
             }
-            Way::Blocks(blocks) => {
+            SendMethod::Blocks(blocks) => {
                 blocks.count(&self.at, self.at.len)?;
                 blocks.spec
             }
-            Way::Changes(_) => Limits::changed_blocks(),
-            Way::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
+            SendMethod::Changes(_) => Limits::changed_blocks(),
+            SendMethod::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
         };
-        let Attempt { file, how, is_offer, .. } = self.at;
+        let SendAttempt { file, how, is_offer, .. } = self.at;
         if let Some(map) = &map {
             cx.frames.extend(holes(file, map, cx.limits.batch()));
             self.at.settle(cx, map.hole_len());
@@ -177,13 +178,13 @@ impl Transfer {
             false => ToReceiver::Start { file, meta, how, spec },
         });
         match (&mut self.way, body) {
-            (Way::Blocks(blocks), Some(body)) if how == How::Whole => {
+            (SendMethod::Blocks(blocks), Some(body)) if how == How::Whole => {
                 blocks.send(&mut self.at, cx, body);
             }
-            (Way::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
-            (Way::Recipe(recipe), _) => recipe.begin(&self.at, cx)?,
-            (Way::Changes(changes), _) => changes.begin(&mut self.at, cx),
-            (Way::Preset(preset), _) => preset.begin(&self.at, cx),
+            (SendMethod::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
+            (SendMethod::Recipe(recipe), _) => recipe.begin(&self.at, cx)?,
+            (SendMethod::Changes(changes), _) => changes.begin(&mut self.at, cx),
+            (SendMethod::Preset(preset), _) => preset.begin(&self.at, cx),
         }
         Ok(())
     }
@@ -191,8 +192,8 @@ impl Transfer {
     /// Continues sending and scanning a recipe. Returns true if groups wait for the window.
     pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => false,
+            SendMethod::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => false,
         }
     }
 
@@ -203,16 +204,16 @@ impl Transfer {
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.scanned(&self.at, cx, part, run),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Ok(()),
+            SendMethod::Recipe(recipe) => recipe.scanned(&self.at, cx, part, run),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => Ok(()),
         }
     }
 
     pub(super) fn sealed(&mut self, cx: &mut Context, sealed: Sealed) -> Result<(), Trouble> {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.sealed(&mut self.at, cx, sealed),
-            Way::Blocks(_) | Way::Changes(_) => self.at.end(cx, sealed),
-            Way::Preset(preset) => preset.sealed(&self.at, cx, sealed),
+            SendMethod::Recipe(recipe) => recipe.sealed(&mut self.at, cx, sealed),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) => self.at.end(cx, sealed),
+            SendMethod::Preset(preset) => preset.sealed(&self.at, cx, sealed),
         }
         Ok(())
     }
@@ -225,16 +226,16 @@ impl Transfer {
         (payload, sums): (Payload, Vec<Chunk>),
     ) -> Result<(), Trouble> {
         match &mut self.way {
-            Way::Blocks(blocks) => blocks.note(chunks[0].start, &sums),
-            Way::Changes(changes) => changes.note(&chunks, sums),
-            Way::Recipe(_) | Way::Preset(_) => {}
+            SendMethod::Blocks(blocks) => blocks.note(chunks[0].start, &sums),
+            SendMethod::Changes(changes) => changes.note(&chunks, sums),
+            SendMethod::Recipe(_) | SendMethod::Preset(_) => {}
         }
         cx.send(fill(&self.at, chunks, payload));
         self.at.settle(cx, bytes);
         match &mut self.way {
-            Way::Blocks(blocks) => blocks.read_more(&self.at, cx),
-            Way::Changes(changes) => changes.read_more(&self.at, cx),
-            Way::Recipe(_) | Way::Preset(_) => {}
+            SendMethod::Blocks(blocks) => blocks.read_more(&self.at, cx),
+            SendMethod::Changes(changes) => changes.read_more(&self.at, cx),
+            SendMethod::Recipe(_) | SendMethod::Preset(_) => {}
         }
         Ok(())
     }
@@ -250,8 +251,10 @@ impl Transfer {
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.lack(&mut self.at, cx, lacked),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Err(PeerError::Unexpected("lack")),
+            SendMethod::Recipe(recipe) => recipe.lack(&mut self.at, cx, lacked),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
+                Err(PeerError::Unexpected("lack"))
+            }
         }
     }
 
@@ -261,25 +264,27 @@ impl Transfer {
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.need(&mut self.at, cx, needed),
-            Way::Blocks(blocks) => blocks.need(needed),
-            Way::Changes(_) => Err(PeerError::Unexpected("need")),
-            Way::Preset(preset) => preset.need(&self.at, cx, needed),
+            SendMethod::Recipe(recipe) => recipe.need(&mut self.at, cx, needed),
+            SendMethod::Blocks(blocks) => blocks.need(needed),
+            SendMethod::Changes(_) => Err(PeerError::Unexpected("need")),
+            SendMethod::Preset(preset) => preset.need(&self.at, cx, needed),
         }
     }
 
     pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
         match &mut self.way {
-            Way::Recipe(recipe) => recipe.mend(&self.at, cx, lines),
-            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Err(UNOFFERED),
+            SendMethod::Recipe(recipe) => recipe.mend(&self.at, cx, lines),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
+                Err(UNOFFERED)
+            }
         }
     }
 
     /// Returns the state of the papers' strategy, if the file is sent by one.
-    fn preset(&mut self) -> Option<(&mut Preset, &mut Attempt)> {
+    fn preset(&mut self) -> Option<(&mut PresetSender, &mut SendAttempt)> {
         match &mut self.way {
-            Way::Preset(preset) => Some((preset, &mut self.at)),
-            Way::Recipe(_) | Way::Blocks(_) | Way::Changes(_) => None,
+            SendMethod::Preset(preset) => Some((preset, &mut self.at)),
+            SendMethod::Recipe(_) | SendMethod::Blocks(_) | SendMethod::Changes(_) => None,
         }
     }
 

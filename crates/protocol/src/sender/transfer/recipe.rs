@@ -17,11 +17,11 @@ use crate::message::{ChunkLine, ChunkLines, FileNo, GapLine, GroupLine, ToReceiv
 use crate::report::Trouble;
 use crate::sender::ask::{Gap, Sealed, Sealing, Work};
 use crate::sender::context::Context;
-use crate::sender::pending::Pending;
+use crate::sender::pending::SenderPending;
 use crate::work::Turn;
 
-use super::attempt::Attempt;
-use super::table::{ChunkTable, Needs};
+use super::attempt::SendAttempt;
+use super::table::{ChunkTable, NeededChunks};
 
 /// Least number of groups sent together while more are to come: enough to fill a packet. A new connection sends only
 /// a few packets at first, however little they hold, and starts no slower for full ones.
@@ -32,26 +32,26 @@ const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
 
 /// A recipe while it is sent.
 #[derive(Debug)]
-pub(super) struct Recipe {
+pub(super) struct RecipeSender {
     pub(super) spec: ChunkerSpec,
     /// Chunker of a resumed transfer.
     agreed: Option<ChunkerSpec>,
     pub(super) table: ChunkTable,
-    stage: Stage,
+    stage: RecipeStage,
     /// Groups that wait for the window.
     unsent: VecDeque<Group>,
     /// Groups sent and not answered; one range for each frame.
     sent: VecDeque<Range<u32>>,
     /// Chunks sent and not answered; ranges for each frame.
     spelled: VecDeque<Vec<Range<u32>>>,
-    needs: Needs,
+    needs: NeededChunks,
     /// Bytes of all requested gaps.
     pub(super) gap_bytes: u64,
 }
 
 /// Stage of a recipe.
 #[derive(Debug)]
-enum Stage {
+enum RecipeStage {
     /// The file is not open yet.
     Opening,
     /// The chunks are known without reading.
@@ -66,17 +66,17 @@ enum Stage {
     Ended,
 }
 
-impl Recipe {
+impl RecipeSender {
     pub(super) fn new(agreed: Option<ChunkerSpec>, spec: ChunkerSpec) -> Self {
         Self {
             spec,
             agreed,
             table: ChunkTable::default(),
-            stage: Stage::Opening,
+            stage: RecipeStage::Opening,
             unsent: VecDeque::new(),
             sent: VecDeque::new(),
             spelled: VecDeque::new(),
-            needs: Needs::new(Turn::Any),
+            needs: NeededChunks::new(Turn::Any),
             gap_bytes: 0,
         }
     }
@@ -91,14 +91,16 @@ impl Recipe {
         let chosen = known.as_ref().map(|recipe| recipe.spec).or(self.agreed);
         self.spec = chosen.unwrap_or_else(|| cx.strategy.chunker(len, None));
         self.stage = match known {
-            Some(recipe) => Stage::Known(recipe.chunks),
-            None => Stage::Scanning(Box::new((Cutting::new(&self.spec, told), Grouper::new()))),
+            Some(recipe) => RecipeStage::Known(recipe.chunks),
+            None => {
+                RecipeStage::Scanning(Box::new((Cutting::new(&self.spec, told), Grouper::new())))
+            }
         };
     }
 
     /// Begins after `Start` was sent: takes the known chunks, or finishes an empty file.
-    pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) -> Result<(), Trouble> {
-        let Stage::Known(chunks) = &self.stage else { return self.cut(at, cx, Vec::new()) };
+    pub(super) fn begin(&mut self, at: &SendAttempt, cx: &mut Context) -> Result<(), Trouble> {
+        let RecipeStage::Known(chunks) = &self.stage else { return self.cut(at, cx, Vec::new()) };
         let mut grouper = Grouper::new();
         self.unsent.extend(chunks.iter().filter_map(|chunk| grouper.push(chunk)));
         self.unsent.extend(grouper.finish());
@@ -122,20 +124,24 @@ impl Recipe {
 
     /// True if the waiting groups fill a packet, or are the last.
     fn has_to_send(&self) -> bool {
-        let scans = matches!(self.stage, Stage::Opening | Stage::Known(_) | Stage::Scanning(_));
+        let scans = matches!(
+            self.stage,
+            RecipeStage::Opening | RecipeStage::Known(_) | RecipeStage::Scanning(_)
+        );
         self.unsent.len() >= SENT_TOGETHER || !scans && !self.unsent.is_empty()
     }
 
     /// Continues sending and scanning. Returns true if groups wait for the window.
-    pub(super) fn go_on(&mut self, at: &mut Attempt, cx: &mut Context) -> bool {
+    pub(super) fn go_on(&mut self, at: &mut SendAttempt, cx: &mut Context) -> bool {
         self.send(at, cx);
         if self.has_to_send() {
             return true;
         }
         let (handle, spec) = (at.handle, self.spec);
-        if let Stage::Scanning(scan) = &mut self.stage {
+        if let RecipeStage::Scanning(scan) = &mut self.stage {
             while let Some((part, segment)) = scan.0.next() {
-                cx.jobs.ask(Work::Scan { handle, spec, segment }, Pending::Scan(handle, part));
+                cx.jobs
+                    .ask(Work::Scan { handle, spec, segment }, SenderPending::Scan(handle, part));
             }
         }
         false
@@ -143,20 +149,25 @@ impl Recipe {
 
     pub(super) fn scanned(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         part: Part,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         // A segment may arrive that is not needed any more, because the previous segment extended past it.
-        let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
+        let RecipeStage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let certain = scan.0.take(part, run);
         self.cut(at, cx, certain)
     }
 
     /// Takes the next chunks; after the last chunk requests the proof.
-    fn cut(&mut self, at: &Attempt, cx: &mut Context, certain: Vec<Chunk>) -> Result<(), Trouble> {
-        let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
+    fn cut(
+        &mut self,
+        at: &SendAttempt,
+        cx: &mut Context,
+        certain: Vec<Chunk>,
+    ) -> Result<(), Trouble> {
+        let RecipeStage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let (cutting, grouper) = &mut **scan;
         self.unsent.extend(certain.iter().filter_map(|chunk| grouper.push(chunk)));
         let is_complete = cutting.is_complete();
@@ -168,24 +179,29 @@ impl Recipe {
     }
 
     /// Checks the size of the grown recipe; requests the proof once it is complete.
-    fn added(&mut self, at: &Attempt, cx: &mut Context, is_complete: bool) -> Result<(), Trouble> {
+    fn added(
+        &mut self,
+        at: &SendAttempt,
+        cx: &mut Context,
+        is_complete: bool,
+    ) -> Result<(), Trouble> {
         if self.table.marks() + self.unsent.len() > MAX_GROUPS {
             return Err(at.trouble(TOO_MANY_GROUPS));
         }
         if is_complete {
-            self.stage = Stage::Sealing;
+            self.stage = RecipeStage::Sealing;
             at.seal(cx, Sealing::Chunks(self.table.shared()));
         }
         Ok(())
     }
 
-    pub(super) fn sealed(&mut self, at: &mut Attempt, cx: &mut Context, sealed: Sealed) {
-        self.stage = Stage::Sealed(sealed);
+    pub(super) fn sealed(&mut self, at: &mut SendAttempt, cx: &mut Context, sealed: Sealed) {
+        self.stage = RecipeStage::Sealed(sealed);
         self.send(at, cx);
     }
 
     /// Sends groups as far as the window allows, and the end after the last group.
-    fn send(&mut self, at: &Attempt, cx: &mut Context) {
+    fn send(&mut self, at: &SendAttempt, cx: &mut Context) {
         let window = if at.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
         while self.has_to_send() && cx.groups_out < window {
             let room = (window - cx.groups_out).min(cx.limits.batch() as u64) as usize;
@@ -199,10 +215,10 @@ impl Recipe {
                 cx.send(frame);
             }
         }
-        if let Stage::Sealed(sealed) = self.stage
+        if let RecipeStage::Sealed(sealed) = self.stage
             && self.unsent.is_empty()
         {
-            self.stage = Stage::Ended;
+            self.stage = RecipeStage::Ended;
             at.end(cx, sealed);
             self.read_needs(at, cx);
         }
@@ -220,7 +236,7 @@ impl Recipe {
     }
 
     /// Returns the frame of the chunks of new groups; records that they await an answer.
-    fn chunk_frame(&mut self, at: &Attempt, groups: &[Group]) -> ToReceiver {
+    fn chunk_frame(&mut self, at: &SendAttempt, groups: &[Group]) -> ToReceiver {
         let new = self.table.mark_groups(groups);
         let chunks = self.table.chunks_of(&new);
         let lines = ChunkLines(self.lines(at.len, &chunks).collect());
@@ -241,7 +257,7 @@ impl Recipe {
     /// Takes the receiver's answer to the oldest groups: the lacking groups.
     pub(super) fn lack(
         &mut self,
-        at: &mut Attempt,
+        at: &mut SendAttempt,
         cx: &mut Context,
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
@@ -259,7 +275,7 @@ impl Recipe {
 
     /// Returns frames that expand these groups, with at most `most` chunks each; records the chunks that await an
     /// answer.
-    fn spell(&mut self, at: &Attempt, lacked: &[Range<u32>], most: usize) -> Vec<ToReceiver> {
+    fn spell(&mut self, at: &SendAttempt, lacked: &[Range<u32>], most: usize) -> Vec<ToReceiver> {
         let file = at.file;
         let mut frames = Vec::new();
         let mut groups: Vec<Range<u32>> = Vec::new();
@@ -293,7 +309,7 @@ impl Recipe {
     /// Takes the receiver's answer to the oldest expanded chunks: the needed chunks.
     pub(super) fn need(
         &mut self,
-        at: &mut Attempt,
+        at: &mut SendAttempt,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
@@ -309,9 +325,9 @@ impl Recipe {
         Ok(())
     }
 
-    fn read_needs(&mut self, at: &Attempt, cx: &mut Context) {
+    fn read_needs(&mut self, at: &SendAttempt, cx: &mut Context) {
         let is_answered = self.sent.is_empty() && self.spelled.is_empty();
-        let nothing_follows = is_answered && matches!(self.stage, Stage::Ended);
+        let nothing_follows = is_answered && matches!(self.stage, RecipeStage::Ended);
         self.needs.read(at, cx, &self.table, nothing_follows);
     }
 }
@@ -334,11 +350,11 @@ fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError>
     Ok(())
 }
 
-impl Recipe {
+impl RecipeSender {
     /// Reads gaps and compares them with the sums of the old version.
     pub(super) fn mend(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         lines: Vec<GapLine>,
     ) -> Result<(), PeerError> {
@@ -349,14 +365,15 @@ impl Recipe {
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
-                cx.jobs.ask(work, Pending::Mend { handle, gaps });
+                cx.jobs.ask(work, SenderPending::Mend { handle, gaps });
                 bytes = 0;
             }
             bytes += u64::from(span.len);
             gaps.push(Gap { span, sums });
             ranges.push(chunks);
         }
-        cx.jobs.ask(Work::Mend { handle, gaps, zstd }, Pending::Mend { handle, gaps: ranges });
+        cx.jobs
+            .ask(Work::Mend { handle, gaps, zstd }, SenderPending::Mend { handle, gaps: ranges });
         Ok(())
     }
 
@@ -364,7 +381,7 @@ impl Recipe {
     /// at most twice the length of the file.
     fn gap(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         (chunks, sums): (&Range<u32>, &GapSums),
         limits: &Limits,
     ) -> Result<Span, PeerError> {

@@ -12,8 +12,8 @@ use crate::work::Turn;
 
 use super::super::ask::{Sums, Work};
 use super::super::context::Context;
-use super::super::pending::Pending;
-use super::attempt::Attempt;
+use super::super::pending::SenderPending;
+use super::attempt::SendAttempt;
 
 /// Chunks in order, and the positions of some of them.
 #[derive(Debug, Default)]
@@ -21,14 +21,14 @@ pub(crate) struct ChunkTable {
     /// Shared with the sealing work at the end.
     chunks: Arc<Vec<Chunk>>,
     /// Positions of marked chunks: the first chunk of each group.
-    marks: Vec<Mark>,
+    marks: Vec<ChunkMark>,
     /// Position after the last marked group.
-    end: Mark,
+    end: ChunkMark,
 }
 
 /// Position of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct ChunkMark {
     start: u64,
     chunk: u32,
 }
@@ -98,7 +98,7 @@ impl ChunkTable {
     /// Returns the spans of a range of chunks.
     pub(crate) fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
         let mark = self.marks.partition_point(|mark| mark.chunk <= chunks.start) - 1;
-        let Mark { start, chunk } = self.marks[mark];
+        let ChunkMark { start, chunk } = self.marks[mark];
         let mut at = start + self.bytes_of(&(chunk..chunks.start));
         self.slice(chunks).iter().map(move |chunk| {
             let span = Span::new(at, chunk.len);
@@ -114,14 +114,14 @@ impl ChunkTable {
 
 /// Chunks that are to be sent.
 #[derive(Debug)]
-pub(crate) struct Needs {
+pub(crate) struct NeededChunks {
     /// Order of the reads: in the order of the file, or any.
     turn: Turn,
     ranges: VecDeque<Range<u32>>,
     bytes: u64,
 }
 
-impl Needs {
+impl NeededChunks {
     pub(crate) const fn new(turn: Turn) -> Self {
         Self { turn, ranges: VecDeque::new(), bytes: 0 }
     }
@@ -134,7 +134,7 @@ impl Needs {
     /// Reads full fills, and a last smaller fill if nothing more can be requested.
     pub(crate) fn read(
         &mut self,
-        at: &Attempt,
+        at: &SendAttempt,
         cx: &mut Context,
         table: &ChunkTable,
         nothing_follows: bool,
@@ -147,7 +147,7 @@ impl Needs {
             let (chunks, bytes) = self.take(table, &cx.limits);
             let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
             let work = Work::Read { handle, spans, sums, zstd };
-            cx.jobs.ask_as(self.turn, work, Pending::Read { handle, chunks, bytes });
+            cx.jobs.ask_as(self.turn, work, SenderPending::Read { handle, chunks, bytes });
         }
     }
 
