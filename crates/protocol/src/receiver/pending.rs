@@ -10,9 +10,9 @@ use crate::report::Change;
 use crate::summing::Step;
 use crate::work::{Concerns, Handle};
 
-use super::transfer::gap::Gap;
+use super::transfer::gap::ChunkGap;
 use super::transfer::old::IndexPart;
-use super::transfer::presets::asked::Asked;
+use super::transfer::presets::asked::AskedToken;
 use super::tree::beside::Beside;
 use super::tree::removal::Removal;
 
@@ -104,11 +104,11 @@ pub(super) enum FilePending {
     },
     Survey {
         handle: Handle,
-        gaps: Vec<Gap>,
+        gaps: Vec<ChunkGap>,
     },
     Mend {
         handle: Handle,
-        gaps: Vec<Gap>,
+        gaps: Vec<ChunkGap>,
         payload_bytes: usize,
     },
     SumOld {
@@ -119,7 +119,7 @@ pub(super) enum FilePending {
     HashOld {
         handle: Handle,
         needs: Vec<Range<u32>>,
-        tokens: Vec<Asked>,
+        tokens: Vec<AskedToken>,
     },
     Roll(Handle),
     Commit(Handle),

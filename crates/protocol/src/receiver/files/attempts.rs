@@ -10,9 +10,9 @@ use crate::options::{Append, Fuzzy, Options, Writing};
 use crate::receiver::ask::{Kept, OldLens, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::{FilePending, Pending};
-use crate::receiver::transfer::Transfer;
-use crate::receiver::transfer::indexing::Expected;
-use crate::receiver::transfer::old::Old;
+use crate::receiver::transfer::IncomingTransfer;
+use crate::receiver::transfer::indexing::ExpectedTransfer;
+use crate::receiver::transfer::old::OldIndex;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
@@ -84,7 +84,7 @@ impl Files {
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
         if incoming.how == How::Tail {
             let from = incoming.candidate.tail_from();
-            self.asked_for(file, Expected::default());
+            self.asked_for(file, ExpectedTransfer::default());
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
@@ -95,7 +95,7 @@ impl Files {
         };
         let base = by_recipe && cx.setting.uses_bases() && incoming.may_hold_base(least);
         if incoming.how == How::Whole && goes_on.is_none() && !base {
-            return self.ask_for(cx, file, Expected::default());
+            return self.ask_for(cx, file, ExpectedTransfer::default());
         }
         let path = incoming.candidate.path.clone();
         let elsewhere = incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.most());
@@ -130,7 +130,7 @@ impl Files {
         let fits = |recipe: &Kept| how == How::Recipe && cx.setting.limits.admit(&recipe.spec);
         let recipe = lens.recipe.take().filter(fits);
         let recipe = recipe.zip(lens.in_place).and_then(|(recipe, len)| {
-            let known = Old::of(recipe.spec, recipe.chunks, len)?;
+            let known = OldIndex::of(recipe.spec, recipe.chunks, len)?;
             Some((recipe.key, recipe.spec, known))
         });
         let kept = lens.kept.take();
@@ -148,20 +148,25 @@ impl Files {
         if let Some(kept) = kept {
             incoming.how = How::Recipe;
             let (cut, kept) = ((kept.key, kept.spec), Some(Box::new(kept)));
-            self.resume(cx, file, cut, Expected { kept, ..Expected::default() });
+            self.resume(cx, file, cut, ExpectedTransfer { kept, ..ExpectedTransfer::default() });
         } else if let Some((key, spec, known)) = recipe {
             let ahead = Some(Box::new(known));
-            self.resume(cx, file, (key, spec), Expected { ahead, base, ..Expected::default() });
+            self.resume(
+                cx,
+                file,
+                (key, spec),
+                ExpectedTransfer { ahead, base, ..ExpectedTransfer::default() },
+            );
             // Only leftovers of killed runs are still to be read.
             if may_cut {
                 self.index_more(cx, handle);
             }
         } else if base.is_some() {
-            self.ask_for(cx, file, Expected { base, ..Expected::default() });
+            self.ask_for(cx, file, ExpectedTransfer { base, ..ExpectedTransfer::default() });
         } else if first > 0 && can_tell(&strategy, first) {
             let ahead = (how == How::Recipe && may_cut)
-                .then(|| Box::new(Old::new(incoming.expected_spec(&strategy))));
-            self.ask_for(cx, file, Expected { ahead, ..Expected::default() });
+                .then(|| Box::new(OldIndex::new(incoming.expected_spec(&strategy))));
+            self.ask_for(cx, file, ExpectedTransfer { ahead, ..ExpectedTransfer::default() });
             self.index_more(cx, handle);
         } else if cx.setting.options.dry_run {
             // An old version exists, or nothing would be compared.
@@ -169,7 +174,7 @@ impl Files {
             let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
             self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
         } else if shares {
-            self.ask_for(cx, file, Expected::default());
+            self.ask_for(cx, file, ExpectedTransfer::default());
         } else {
             self.match_nothing(cx, handle);
         }
@@ -197,7 +202,7 @@ impl Files {
         }
     }
 
-    fn asked_for(&mut self, file: FileNo, expected: Expected) -> &Incoming {
+    fn asked_for(&mut self, file: FileNo, expected: ExpectedTransfer) -> &Incoming {
         let incoming = self.under_way.asked(file);
         incoming.tries.wants += 1;
         incoming.stage = Stage::Asked(expected);
@@ -210,17 +215,17 @@ impl Files {
         cx: &mut Context,
         file: FileNo,
         (key, spec): (Key, ChunkerSpec),
-        expected: Expected,
+        expected: ExpectedTransfer,
     ) {
         let base = expected.base;
-        self.asked_for(file, Expected { spec: Some(spec), ..expected });
+        self.asked_for(file, ExpectedTransfer { spec: Some(spec), ..expected });
         self.take_offer(file);
         cx.frames.extend(base.map(|base| ToSender::Base { file, base }));
         cx.frames.push_back(ToSender::Resume { file, key, spec });
     }
 
     /// Asks the sender for a file; an offered file begins at once.
-    fn ask_for(&mut self, cx: &mut Context, file: FileNo, expected: Expected) {
+    fn ask_for(&mut self, cx: &mut Context, file: FileNo, expected: ExpectedTransfer) {
         let base = expected.base;
         let incoming = self.asked_for(file, expected);
         let (how, handle) = (incoming.how, incoming.handle);
@@ -359,7 +364,7 @@ impl Files {
             Stage::Running(transfer) => Some(transfer),
             _ => None,
         };
-        let is_restless = transfer.as_deref().is_some_and(Transfer::is_restless);
+        let is_restless = transfer.as_deref().is_some_and(IncomingTransfer::is_restless);
         let resumed = transfer.as_deref().map_or(0, |transfer| transfer.amounts().2);
         transfer.iter().for_each(|transfer| cx.load.end(transfer.share()));
         self.queue.settled(&candidate);

@@ -10,9 +10,9 @@ use crate::message::{FileNo, How};
 use crate::options::Fuzzy;
 use crate::receiver::ask::{Elsewhere, Kinship, Similar};
 use crate::receiver::context::Context;
-use crate::receiver::transfer::Transfer;
+use crate::receiver::transfer::IncomingTransfer;
 use crate::receiver::transfer::file_context::FileContext;
-use crate::receiver::transfer::indexing::Expected;
+use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::old::OldVersions;
 use crate::report::Differs;
 use crate::work::{Handle, Setback};
@@ -53,9 +53,9 @@ pub(super) enum Stage {
     /// The old versions are being opened.
     Opening,
     /// The sender was asked for the file.
-    Asked(Expected),
+    Asked(ExpectedTransfer),
     /// The content is arriving.
-    Running(Box<Transfer>),
+    Running(Box<IncomingTransfer>),
     /// The attempt is over, and the driver undoes its work.
     Over {
         /// True if the sender was asked for the file.
@@ -108,7 +108,7 @@ impl Incoming {
     }
 
     /// Returns the transfer, if content is arriving.
-    pub(super) const fn transfer(&self) -> Option<&Transfer> {
+    pub(super) const fn transfer(&self) -> Option<&IncomingTransfer> {
         match &self.stage {
             Stage::Running(transfer) => Some(transfer),
             _ => None,
@@ -120,7 +120,7 @@ impl Incoming {
         &'a mut self,
         cx: &'a mut Context,
         file: FileNo,
-    ) -> Option<(&'a mut Transfer, FileContext<'a>)> {
+    ) -> Option<(&'a mut IncomingTransfer, FileContext<'a>)> {
         let Stage::Running(transfer) = &mut self.stage else { return None };
         let Candidate { path, seen, meta, .. } = &self.candidate;
         let place = (file, self.handle, path, seen.as_ref());
@@ -133,7 +133,7 @@ impl Incoming {
         &'a mut self,
         cx: &'a mut Context,
         file: FileNo,
-    ) -> Option<(&'a mut Expected, FileContext<'a>)> {
+    ) -> Option<(&'a mut ExpectedTransfer, FileContext<'a>)> {
         let Stage::Asked(expected) = &mut self.stage else { return None };
         let Candidate { path, seen, meta, .. } = &self.candidate;
         let place = (file, self.handle, path, seen.as_ref());
@@ -149,7 +149,8 @@ impl Incoming {
 
     /// True if the file was requested a single time, by recipe from the first byte, and has not started yet.
     pub(super) fn waits_for_first_start(&self) -> bool {
-        let is_special = |expected: &Expected| expected.spec.is_some() || expected.base.is_some();
+        let is_special =
+            |expected: &ExpectedTransfer| expected.spec.is_some() || expected.base.is_some();
         let is_special = matches!(&self.stage, Stage::Asked(expected) if is_special(expected));
         let has_begun = matches!(self.stage, Stage::Running(_));
         let is_first = self.tries.wants == 1 && self.is_asked() && !has_begun;
@@ -158,7 +159,7 @@ impl Incoming {
 
     /// True if the content arrives in order.
     pub(super) fn comes_in_order(&self) -> bool {
-        self.transfer().is_some_and(Transfer::comes_in_order)
+        self.transfer().is_some_and(IncomingTransfer::comes_in_order)
     }
 
     /// True if the file is matched against another file's path. Then it never waits for its own path, as two files

@@ -32,8 +32,8 @@ use crate::work::{Handle, Setback, Then, UnknownAnswer};
 use super::ask::Answer;
 use super::context::Context;
 use super::pending::FilePending;
-use super::transfer::Transfer;
-use super::transfer::file_context::{FileContext, Outcome};
+use super::transfer::IncomingTransfer;
+use super::transfer::file_context::{FileContext, TransferOutcome};
 use candidate::{Candidate, Settled};
 use incoming::Incoming;
 use moved::Moved;
@@ -189,7 +189,7 @@ impl Files {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        step: impl FnOnce(&mut Transfer, &mut FileContext<'_>) -> Result<(), PeerError>,
+        step: impl FnOnce(&mut IncomingTransfer, &mut FileContext<'_>) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
         let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
         let handle = incoming.handle;
@@ -201,12 +201,12 @@ impl Files {
     }
 
     /// Acts on the outcome of a step: ends the transfer, or puts its result in place.
-    fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<Outcome>) {
+    fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<TransferOutcome>) {
         match outcome {
-            Some(Outcome::Failed(setback)) => self.fail(cx, handle, setback),
-            Some(Outcome::Differs) => self.abandon(cx, handle, None),
-            Some(Outcome::Proved) => self.proved(cx, handle),
-            Some(Outcome::Committed) => self.committed(cx, handle),
+            Some(TransferOutcome::Failed(setback)) => self.fail(cx, handle, setback),
+            Some(TransferOutcome::Differs) => self.abandon(cx, handle, None),
+            Some(TransferOutcome::Proved) => self.proved(cx, handle),
+            Some(TransferOutcome::Committed) => self.committed(cx, handle),
             None => self.try_settle(cx, handle),
         }
     }
@@ -286,7 +286,7 @@ impl Files {
     ) -> Result<(), PeerError> {
         let meant = |file: &&Incoming| file.is_asked() && file.tries.wants == attempt;
         let Some(incoming) = self.under_way.get(&file).filter(meant) else { return Ok(()) };
-        if incoming.transfer().is_some_and(Transfer::is_settling) {
+        if incoming.transfer().is_some_and(IncomingTransfer::is_settling) {
             return Err(PeerError::Unexpected("the failure of a complete file"));
         }
         let vanished = trouble.kind == crate::report::TroubleKind::Vanished;
@@ -349,13 +349,13 @@ impl Files {
     }
 
     /// Returns the transfer of an offered file, unless it was taken or is of no use.
-    fn offer_of(&mut self, file: FileNo) -> Option<&mut Transfer> {
+    fn offer_of(&mut self, file: FileNo) -> Option<&mut IncomingTransfer> {
         let offer = self.offer.as_mut().filter(|offer| offer.file == file)?;
         offer.transfer.as_deref_mut()
     }
 
     /// Takes the offered transfer of a file, after which the offer is empty.
-    fn take_offer(&mut self, file: FileNo) -> Option<Box<Transfer>> {
+    fn take_offer(&mut self, file: FileNo) -> Option<Box<IncomingTransfer>> {
         self.offer.as_mut().filter(|offer| offer.file == file)?.transfer.take()
     }
 }

@@ -12,8 +12,8 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, Limits};
 use crate::message::{FileNo, How};
 use crate::receiver::context::Context;
-use crate::receiver::transfer::indexing::Expected;
-use crate::receiver::transfer::{Transfer, is_agreed, may_cut};
+use crate::receiver::transfer::indexing::ExpectedTransfer;
+use crate::receiver::transfer::{IncomingTransfer, is_agreed, may_cut};
 use crate::work::{Handle, Setback, Then};
 
 use super::Files;
@@ -37,7 +37,7 @@ fn check_start<'a>(
     incoming: &'a Incoming,
     meta: &Meta,
     (how, spec): (How, ChunkerSpec),
-) -> Result<&'a Expected, PeerError> {
+) -> Result<&'a ExpectedTransfer, PeerError> {
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
     let Stage::Asked(expected) = &incoming.stage else {
@@ -64,7 +64,7 @@ fn check_start<'a>(
 /// blocks, can have a map.
 fn told_map(
     cx: &Context,
-    expected: &Expected,
+    expected: &ExpectedTransfer,
     meta: &Meta,
     how: How,
 ) -> Result<Option<Arc<DataMap>>, PeerError> {
@@ -105,9 +105,9 @@ impl Files {
         let meta = renewed(cx, listed, meta);
         let mut transfer = Box::new(match expected.base {
             Some(base) if how.0 == How::Changes => {
-                Transfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0)))
+                IncomingTransfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0)))
             }
-            _ => Transfer::new(meta, how, map.clone(), cx),
+            _ => IncomingTransfer::new(meta, how, map.clone(), cx),
         });
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
@@ -138,7 +138,7 @@ impl Files {
     }
 
     /// Makes a transfer the running transfer of an attempt, and starts all steps that are possible by now.
-    fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<Transfer>) {
+    fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<IncomingTransfer>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let stage = std::mem::replace(&mut incoming.stage, Stage::Running(transfer));
         let expected = match stage {
@@ -156,7 +156,7 @@ impl Files {
         &mut self,
         cx: &mut Context,
         handle: Handle,
-        mut transfer: Box<Transfer>,
+        mut transfer: Box<IncomingTransfer>,
     ) {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
         if has_outgrown(incoming, transfer.meta().len) {
@@ -198,7 +198,7 @@ impl Files {
         let is_answer = asked.is_some_and(Incoming::waits_for_first_start);
         let how = (How::Recipe, spec);
         let transfer = (takes_offers && !is_late && asked.is_none())
-            .then(|| Box::new(Transfer::new(meta.clone(), how, None, cx)));
+            .then(|| Box::new(IncomingTransfer::new(meta.clone(), how, None, cx)));
         self.offer = Some(Offer { file, transfer });
         if is_answer && takes_offers {
             // The sender had not received the request, and takes the offer for the answer.
@@ -219,5 +219,5 @@ fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
 pub(super) struct Offer {
     pub(super) file: FileNo,
     /// The transfer from the offer, until the transfer is taken or of no use.
-    pub(super) transfer: Option<Box<Transfer>>,
+    pub(super) transfer: Option<Box<IncomingTransfer>>,
 }

@@ -6,26 +6,26 @@ use deltic_core::ChunkPrefix;
 use crate::receiver::recent::Recent;
 
 /// Prefix of a chunk, and its length in bytes.
-type Name = (ChunkPrefix, u32);
+type ChunkName = (ChunkPrefix, u32);
 
 /// The requested chunks of a file, and later chunks equal to them.
 #[derive(Debug, Default)]
-pub(super) struct Again {
+pub(super) struct RepeatedChunks {
     /// Numbers of the latest requested chunks; `None` for a chunk that fills the file for long. Zeros are not sent,
     /// and long runs of equal chunks are sent as deltas against the old versions.
-    asked: Recent<Name, Option<u32>, MAX_ASKED>,
+    asked: Recent<ChunkName, Option<u32>, MAX_ASKED>,
     /// Waiting chunks, each with the equal chunk before.
     waiting: Vec<(u32, u32)>,
     /// The chunk that was looked at last.
-    last: Option<Name>,
+    last: Option<ChunkName>,
 }
 
 /// Half of the number of requested chunks to remember; the whole table takes some megabytes.
 const MAX_ASKED: usize = 1 << 15;
 
-impl Again {
+impl RepeatedChunks {
     /// Looks at the next chunk. Two equal chunks in a row, of the longest length, mean that the chunk fills the file.
-    pub(super) fn pass(&mut self, name: Name, is_longest: bool) {
+    pub(super) fn pass(&mut self, name: ChunkName, is_longest: bool) {
         if self.last.replace(name) == Some(name) && is_longest {
             self.asked.note(name, None);
         }
@@ -33,7 +33,7 @@ impl Again {
 
     /// True if a chunk equals a requested chunk, and now waits for that chunk. Otherwise the chunk is remembered as
     /// requested.
-    pub(super) fn waits(&mut self, chunk: u32, name: Name) -> bool {
+    pub(super) fn waits(&mut self, chunk: u32, name: ChunkName) -> bool {
         match self.asked.get(&name) {
             Some(Some(of)) => {
                 self.waiting.push((chunk, *of));
@@ -62,7 +62,7 @@ impl Again {
 mod tests {
     use super::*;
 
-    fn waits(again: &mut Again, names: &[u8]) -> Vec<bool> {
+    fn waits(again: &mut RepeatedChunks, names: &[u8]) -> Vec<bool> {
         let each = names.iter().enumerate().map(|(no, name)| {
             let name = (ChunkPrefix::from_bytes(&[*name; 5]).expect("as long as some"), 9);
             again.pass(name, true);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_chunk_waits_for_the_one_before_it_unless_it_fills_the_file() {
-        let mut again = Again::default();
+        let mut again = RepeatedChunks::default();
         assert_eq!(waits(&mut again, b"abab"), [false, false, true, true]);
         assert_eq!(again.take(), [(2, 0), (3, 1)]);
         assert_eq!(again.waiting(), 0);

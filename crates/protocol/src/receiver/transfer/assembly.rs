@@ -10,14 +10,14 @@ use crate::receiver::pending::FilePending;
 use crate::work::Turn;
 
 use super::copies::{batches, op_bytes};
-use super::file_context::{FileContext, Outcome};
+use super::file_context::{FileContext, TransferOutcome};
 
 /// A new version, as far as assembled.
 #[derive(Debug)]
-pub(super) struct Assembly {
+pub(super) struct FileAssembly {
     pub(super) new: New,
     cover: WriteCover,
-    pub(super) matched: Matched,
+    pub(super) matched: MatchedBytes,
     pub(super) literal: u64,
     /// Copies that may prove unnecessary, because all matches so far lie at the same offset in the version in place.
     held: Option<Vec<DeltaOp>>,
@@ -29,7 +29,7 @@ pub(super) struct Assembly {
 
 /// Received chunks of a payload.
 #[derive(Debug)]
-pub(super) struct Literals {
+pub(super) struct LiteralChunks {
     /// Numbers of the chunks, followed by their places in the new version.
     pub(super) chunks: Vec<u32>,
     pub(super) pieces: Vec<Piece>,
@@ -40,7 +40,7 @@ pub(super) struct Literals {
 
 /// Bytes of a file that the receiver already has.
 #[derive(Debug)]
-pub(super) struct Matched {
+pub(super) struct MatchedBytes {
     pub(super) bytes: u64,
     /// Bytes of the matched bytes that an interrupted run left.
     pub(super) resumed: u64,
@@ -48,7 +48,7 @@ pub(super) struct Matched {
     left_at: u64,
 }
 
-impl Matched {
+impl MatchedBytes {
     /// Counts bytes found in the old versions from `start` on.
     pub(super) const fn in_old(&mut self, start: u64, len: u64) {
         self.bytes += len;
@@ -58,13 +58,13 @@ impl Matched {
     }
 }
 
-impl Assembly {
+impl FileAssembly {
     /// Creates a new version without any bytes in place.
     pub(super) fn new(new: New, turn: Turn) -> Self {
         Self {
             cover: WriteCover::new(new.told_len()),
             new,
-            matched: Matched { bytes: 0, resumed: 0, left_at: u64::MAX },
+            matched: MatchedBytes { bytes: 0, resumed: 0, left_at: u64::MAX },
             literal: 0,
             held: Some(Vec::new()),
             jobs: 0,
@@ -154,7 +154,7 @@ impl Assembly {
             ops = self.held.take().unwrap_or_default();
         }
         if fx.cx.setting.options.dry_run {
-            return fx.end(Outcome::Differs);
+            return fx.end(TransferOutcome::Differs);
         }
         let batches = batches(&ops);
         self.jobs += batches.len();
@@ -185,11 +185,11 @@ impl Assembly {
     pub(super) fn write(
         &mut self,
         fx: &mut FileContext<'_>,
-        literals: Literals,
+        literals: LiteralChunks,
         between: Vec<CopyRun>,
     ) {
         self.jobs += 1;
-        let Literals { chunks, pieces, payload, bytes } = literals;
+        let LiteralChunks { chunks, pieces, payload, bytes } = literals;
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
         let (handle, path) = (fx.handle, fx.path.clone());

@@ -14,7 +14,7 @@ use super::table::UNASKED;
 
 /// The blocks of a new version, or of its tail.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockReceiver {
     new: New,
     /// Length in bytes of the transferred content of the new version.
     len: u64,
@@ -27,7 +27,7 @@ pub(super) struct Blocks {
     is_whole: bool,
 }
 
-impl Blocks {
+impl BlockReceiver {
     pub(super) fn new(new: New, is_whole: bool) -> Self {
         let len = new.told_len();
         Self { new, len, named: HashMap::new(), asked: false, body: None, is_whole }

@@ -24,7 +24,7 @@ const COPY_BYTES: u64 = 64 << 20;
 
 /// The changed blocks received so far.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct ChangeReceiver {
     base: Digest,
     /// Length of the base in bytes.
     old: u64,
@@ -44,7 +44,7 @@ pub(super) struct Changes {
     blocks: Vec<(u32, Option<Chunk>)>,
 }
 
-impl Changes {
+impl ChangeReceiver {
     pub(super) const fn new(base: Digest, old: u64, new: u64) -> Self {
         Self {
             base,

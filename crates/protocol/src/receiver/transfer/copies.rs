@@ -9,12 +9,12 @@ use crate::receiver::ask::CopyRun;
 
 /// Copies found in a step, merged where they continue each other.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct FoundCopies {
     runs: CopyRuns,
     done: Vec<DeltaOp>,
 }
 
-impl Copies {
+impl FoundCopies {
     pub(super) fn push(&mut self, old: Span, new_start: u64) {
         self.done.extend(self.runs.push(old, new_start));
     }

@@ -21,12 +21,12 @@ pub(crate) struct FileContext<'a> {
     pub(crate) old: &'a OldVersions,
     /// Bytes reported as settled over all attempts, and the most that may be reported.
     pub(crate) reported: (&'a mut u64, u64),
-    outcome: Option<Outcome>,
+    outcome: Option<TransferOutcome>,
 }
 
 /// The end of a transfer.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum TransferOutcome {
     /// Work of the transfer failed.
     Failed(Setback),
     /// A dry run found a difference, and needs nothing more.
@@ -38,12 +38,12 @@ pub(crate) enum Outcome {
 }
 
 /// A file's number, handle and path, and the entry that stood there.
-pub(crate) type Place<'a> = (FileNo, Handle, &'a RelPath, Option<&'a Meta>);
+pub(crate) type FilePlace<'a> = (FileNo, Handle, &'a RelPath, Option<&'a Meta>);
 
 impl<'a> FileContext<'a> {
     pub(crate) const fn new(
         cx: &'a mut Context,
-        (file, handle, path, seen): Place<'a>,
+        (file, handle, path, seen): FilePlace<'a>,
         old: &'a OldVersions,
         reported: (&'a mut u64, u64),
     ) -> Self {
@@ -51,13 +51,13 @@ impl<'a> FileContext<'a> {
     }
 
     /// Ends the transfer, unless it has ended.
-    pub(super) fn end(&mut self, outcome: Outcome) {
+    pub(super) fn end(&mut self, outcome: TransferOutcome) {
         self.outcome.get_or_insert(outcome);
     }
 
     /// Ends the transfer because work failed.
     pub(super) fn fail(&mut self, setback: Setback) {
-        self.end(Outcome::Failed(setback));
+        self.end(TransferOutcome::Failed(setback));
     }
 
     /// Returns the result of work that succeeded; ends the transfer otherwise.
@@ -71,7 +71,7 @@ impl<'a> FileContext<'a> {
     }
 
     /// Takes the end of the transfer, if this step ended it.
-    pub(crate) fn take_outcome(&mut self) -> Option<Outcome> {
+    pub(crate) fn take_outcome(&mut self) -> Option<TransferOutcome> {
         self.outcome.take()
     }
 

@@ -8,7 +8,7 @@ use crate::receiver::ask::{Facing, OldGap};
 
 /// A run of unmatched chunks, and the old bytes in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
+pub(crate) struct ChunkGap {
     pub(super) chunks: Range<u32>,
     pub(super) len: u32,
     pub(super) old: OldGap,
@@ -17,7 +17,7 @@ pub(crate) struct Gap {
     pub(super) probes: Option<u32>,
 }
 
-impl Gap {
+impl ChunkGap {
     pub(super) fn facing(&self) -> Facing {
         Facing { old: self.old.clone(), edits: self.edits }
     }

@@ -15,32 +15,32 @@ use crate::error::PeerError;
 use crate::message::GapLine;
 use crate::receiver::ask::{Mended, OldGap, Patch};
 
-use super::gap::{Gap, bytes_of};
-use super::keeping::Keeping;
+use super::gap::{ChunkGap, bytes_of};
+use super::keeping::KeptChunks;
 use super::old::OldVersions;
-use super::probing::{Role, Waiting};
-use super::table::{By, Slot, State, Table};
+use super::probing::{GapTreatment, WaitingGaps};
+use super::table::{ArrivalForm, GroupSlot, GroupState, GroupTable};
 
 /// The gaps of a transfer.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub(super) struct TransferGaps {
     /// Gaps found and not yet surveyed.
-    found: VecDeque<Gap>,
+    found: VecDeque<ChunkGap>,
     /// Gaps of long runs that wait for the result of probes.
-    waiting: Waiting,
+    waiting: WaitingGaps,
     /// The last run that was spelled out, if it may continue.
     open: Option<Range<u32>>,
     /// The beginning of the last run that was cut, if the run may continue: the rest of the run has the same
     /// neighbour in front.
-    told: Option<Told>,
+    told: Option<RunStart>,
     /// Gaps being surveyed or requested, by their first chunks; requested gaps have an entry here.
-    asked: HashMap<u32, Gap>,
+    asked: HashMap<u32, ChunkGap>,
     surveyed: u64,
 }
 
 /// The beginning of a run that was cut before the end was known.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct RunStart {
     /// The first chunk after the part that was cut.
     end: u32,
     /// Offset of the run's first byte in the new version.
@@ -51,9 +51,9 @@ struct Told {
 
 /// The state of the old versions: the index, the chunks of an interrupted transfer, and the lengths.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownContent<'a> {
     pub(super) index: &'a Index,
-    pub(super) kept: &'a Keeping,
+    pub(super) kept: &'a KeptChunks,
     pub(super) old: &'a OldVersions,
 }
 
@@ -74,7 +74,7 @@ const MANY_EDITS: u32 = 8;
 /// Length in bytes from which on a run is cut although it may continue.
 const OPEN_BYTES: u64 = 4 << 20;
 
-impl Gaps {
+impl TransferGaps {
     /// Number of gaps that the sender was asked for, or will be soon.
     pub(super) fn out(&self) -> u64 {
         self.surveyed + self.asked.len() as u64
@@ -84,10 +84,10 @@ impl Gaps {
     /// `lacked` has the runs from `spelled_from` on; the run left open before is added.
     pub(super) fn find(
         &mut self,
-        table: &mut Table,
+        table: &mut GroupTable,
         mut lacked: Vec<Range<u32>>,
         spelled_from: u32,
-        known: Known<'_>,
+        known: KnownContent<'_>,
     ) -> Vec<Range<u32>> {
         if let Some(open) = self.open.take() {
             match lacked.first_mut() {
@@ -113,14 +113,14 @@ impl Gaps {
     /// be sent as it is.
     fn cut(
         &mut self,
-        table: &mut Table,
+        table: &mut GroupTable,
         run: Range<u32>,
-        known: Known<'_>,
+        known: KnownContent<'_>,
         (spelled_from, rest): (u32, &mut Vec<Range<u32>>),
     ) {
         let facings = self.facings(table, &run, known);
         let (first, gaps) = (run.start, table.parts_of(run, &facings));
-        let probes = gaps.iter().filter(|(_, role)| *role == Role::Probe).count();
+        let probes = gaps.iter().filter(|(_, role)| *role == GapTreatment::Probe).count();
         let mut waiting = VecDeque::new();
         for (chunks, role) in gaps {
             let bytes = table.bytes_of(&chunks);
@@ -132,27 +132,32 @@ impl Gaps {
             chunks.clone().for_each(|chunk| table.needs_gap(chunk));
             let count = chunks.end - chunks.start;
             let edits = if probes > 0 { MANY_EDITS * count } else { edits(count) };
-            let probes = (role == Role::Probe).then_some(first);
-            let gap = Gap { chunks, len: len as u32, old, edits, probes };
-            let waits = role == Role::Waits && !gap.old.is_empty();
+            let probes = (role == GapTreatment::Probe).then_some(first);
+            let gap = ChunkGap { chunks, len: len as u32, old, edits, probes };
+            let waits = role == GapTreatment::Waits && !gap.old.is_empty();
             if waits { &mut waiting } else { &mut self.found }.push_back(gap);
         }
         self.waiting.hold(first, waiting, probes);
     }
 
     /// Returns the places of a run in the old versions; the run may continue a run that was cut before.
-    fn facings<'a>(&mut self, table: &Table, run: &Range<u32>, known: Known<'a>) -> Facings<'a> {
+    fn facings<'a>(
+        &mut self,
+        table: &GroupTable,
+        run: &Range<u32>,
+        known: KnownContent<'a>,
+    ) -> OldPlaces<'a> {
         let (mut bytes, mut between) = (table.bytes_of(run), between(table, run, known));
         if let Some(told) = self.told.filter(|told| told.end == run.start) {
             (bytes.start, between.0) = (told.start, told.from);
         }
-        self.told = Some(Told { end: run.end, start: bytes.start, from: between.0 });
+        self.told = Some(RunStart { end: run.end, start: bytes.start, from: between.0 });
         let longest = table.limits.gap_bytes();
-        Facings { run: bytes, between, old: known.old, longest }
+        OldPlaces { run: bytes, between, old: known.old, longest }
     }
 
     /// Takes at most `most` gaps to survey together, with at most `most_bytes` old bytes unless it is a single gap.
-    pub(super) fn take(&mut self, most: u64, most_bytes: u64) -> Vec<Gap> {
+    pub(super) fn take(&mut self, most: u64, most_bytes: u64) -> Vec<ChunkGap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.found.front() {
             let old = bytes_of(&gap.old);
@@ -167,9 +172,9 @@ impl Gaps {
     }
 
     /// Takes the sums of surveyed gaps, and returns the lines that request these gaps.
-    pub(super) fn ask(&mut self, gaps: Vec<Gap>, sums: Vec<GapSums>) -> Vec<GapLine> {
+    pub(super) fn ask(&mut self, gaps: Vec<ChunkGap>, sums: Vec<GapSums>) -> Vec<GapLine> {
         self.surveyed -= gaps.len() as u64;
-        let line = |(gap, sums): (&Gap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
+        let line = |(gap, sums): (&ChunkGap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
         let lines = gaps.iter().zip(sums).map(line).collect();
         self.asked.extend(gaps.into_iter().map(|gap| (gap.chunks.start, gap)));
         lines
@@ -179,14 +184,14 @@ impl Gaps {
     /// `Unexpected` for a gap that was not requested, `Limit` for too many bytes.
     pub(super) fn receive(
         &mut self,
-        table: &mut Table,
+        table: &mut GroupTable,
         ranges: &[Range<u32>],
-    ) -> Result<(Vec<Gap>, Vec<Patch>, usize), PeerError> {
+    ) -> Result<(Vec<ChunkGap>, Vec<Patch>, usize), PeerError> {
         let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
             let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
-            let pieces = gap.chunks.clone().map(|chunk| table.receive(chunk, By::Gap));
+            let pieces = gap.chunks.clone().map(|chunk| table.receive(chunk, ArrivalForm::Gap));
             let pieces = pieces.collect::<Result<_, _>>()?;
             bytes += gap.len as usize;
             patches.push(Patch { old: gap.old.clone(), pieces });
@@ -200,10 +205,15 @@ impl Gaps {
 
     /// Notes the rebuilt chunks of a gap, and requests wrong chunks again. Returns the bytes written, and how many of
     /// them were copied or literal.
-    pub(super) fn fill(&mut self, table: &mut Table, gap: &Gap, mended: Mended) -> Filled {
+    pub(super) fn fill(
+        &mut self,
+        table: &mut GroupTable,
+        gap: &ChunkGap,
+        mended: Mended,
+    ) -> FilledGap {
         let Mended { fingerprints, literal } = mended;
         let named: Vec<_> = gap.chunks.clone().zip(fingerprints).collect();
-        let mut filled = Filled { literal, ..Filled::default() };
+        let mut filled = FilledGap { literal, ..FilledGap::default() };
         for run in named.chunk_by(|one, next| one.1.is_some() == next.1.is_some()) {
             let chunks = run[0].0..run[run.len() - 1].0 + 1;
             let bytes = table.bytes_of(&chunks);
@@ -226,15 +236,15 @@ impl Gaps {
     }
 
     /// Requests chunks as they are after a wrong delta: sums of blocks are short.
-    fn find_again(&mut self, table: &mut Table, chunks: Range<u32>, len: u32) {
+    fn find_again(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| table.needs_gap(chunk));
-        self.found.push_back(Gap { chunks, len, old: Vec::new(), edits: 0, probes: None });
+        self.found.push_back(ChunkGap { chunks, len, old: Vec::new(), edits: 0, probes: None });
     }
 }
 
 /// The bytes of the new version that a gap brought.
 #[derive(Debug, Default)]
-pub(super) struct Filled {
+pub(super) struct FilledGap {
     pub(super) written: Vec<Range<u64>>,
     pub(super) copied: u64,
     pub(super) literal: u64,
@@ -242,9 +252,9 @@ pub(super) struct Filled {
 
 /// True if the group after a run is still to be spelled out. The run may then continue, and the old bytes in its
 /// place are not known.
-fn goes_on(table: &Table, run: &Range<u32>) -> bool {
+fn goes_on(table: &GroupTable, run: &Range<u32>) -> bool {
     let next = table.group_of(run.end).map(|no| &table.groups[no]);
-    let lacked = |slot: &Slot| matches!(slot.state, State::Lacked | State::Told(_));
+    let lacked = |slot: &GroupSlot| matches!(slot.state, GroupState::Lacked | GroupState::Told(_));
     let bytes = table.bytes_of(run);
     next.is_some_and(lacked)
         && bytes.end - bytes.start < OPEN_BYTES
@@ -253,8 +263,12 @@ fn goes_on(table: &Table, run: &Range<u32>) -> bool {
 
 /// Returns the offset in the old versions after the neighbour before a run of chunks, and the start of the neighbour
 /// after the run.
-fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, Option<u64>) {
-    let Known { index, kept, old } = known;
+fn between(
+    table: &GroupTable,
+    run: &Range<u32>,
+    known: KnownContent<'_>,
+) -> (Option<u64>, Option<u64>) {
+    let KnownContent { index, kept, old } = known;
     let before = match run.start.checked_sub(1) {
         Some(chunk) => table.found_in_old(chunk, kept, index).map(|span| span.end()),
         None => old.in_place.then_some(0),
@@ -268,7 +282,7 @@ fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, O
 }
 
 /// The places in the old versions of the gaps of a run.
-pub(super) struct Facings<'a> {
+pub(super) struct OldPlaces<'a> {
     /// Length of the longest gap in bytes.
     pub(super) run: Range<u64>,
     pub(super) between: (Option<u64>, Option<u64>),
@@ -277,7 +291,7 @@ pub(super) struct Facings<'a> {
     pub(super) longest: u64,
 }
 
-impl Facings<'_> {
+impl OldPlaces<'_> {
     /// Number of bytes by which the part between the neighbours has grown or shrunk, if both neighbours are known.
     pub(super) fn drift(&self) -> Option<u64> {
         let (from, to) = self.between()?;

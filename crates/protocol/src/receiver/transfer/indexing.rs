@@ -11,24 +11,24 @@ use crate::receiver::pending::FilePending;
 use crate::work::Setback;
 
 use super::file_context::FileContext;
-use super::old::{IndexPart, Old};
+use super::old::{IndexPart, OldIndex};
 
 /// A transfer that was requested and has not started.
 #[derive(Debug, Default)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedTransfer {
     /// The chunker that the sender was asked to use, from an earlier session.
     pub(crate) spec: Option<ChunkerSpec>,
     /// Chunks of an interrupted transfer that resumes.
     pub(crate) kept: Option<Box<Kept>>,
     /// The index of the old versions, cut by the expected chunker.
-    pub(crate) ahead: Option<Box<Old>>,
+    pub(crate) ahead: Option<Box<OldIndex>>,
     /// The base that the sender was told.
     pub(crate) base: Option<Digest>,
     /// The data runs of the new version received so far.
     pub(crate) data: Option<Vec<Range<u64>>>,
 }
 
-impl Expected {
+impl ExpectedTransfer {
     /// Continues to index old versions, if they are cut before `Start`.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
         if let Some(old) = &mut self.ahead {
@@ -50,7 +50,7 @@ impl Expected {
 }
 
 /// Asks for the segments of old versions that may be read now.
-pub(super) fn ask_more(old: &mut Old, fx: &mut FileContext<'_>) {
+pub(super) fn ask_more(old: &mut OldIndex, fx: &mut FileContext<'_>) {
     let handle = fx.handle;
     for (part, segment) in old.next_segments(&fx.old.lens) {
         let work = Work::Index { handle, part: part.version, segment, spec: part.spec };

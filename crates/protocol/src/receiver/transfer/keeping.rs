@@ -11,9 +11,9 @@ use crate::message::{ChunkLine, GroupLine};
 
 /// Kept chunks in their places, ascending and without overlaps.
 #[derive(Debug, Default)]
-pub(super) struct Keeping(Chunks);
+pub(super) struct KeptChunks(Chunks);
 
-impl Keeping {
+impl KeptChunks {
     /// Takes the ascending `chunks`, without chunks that overlap others or do not fit a file of `len` bytes.
     pub(super) fn new(chunks: Chunks, len: u64) -> Self {
         let is_apart = |end: &mut u64, span: Span| {
@@ -90,8 +90,8 @@ mod tests {
         (start, Chunk { len, ..Chunk::of(&[name]) })
     }
 
-    fn keeping<'a>(chunks: impl IntoIterator<Item = &'a (u64, Chunk)>, len: u64) -> Keeping {
-        Keeping::new(chunks.into_iter().copied().collect(), len)
+    fn keeping<'a>(chunks: impl IntoIterator<Item = &'a (u64, Chunk)>, len: u64) -> KeptChunks {
+        KeptChunks::new(chunks.into_iter().copied().collect(), len)
     }
 
     #[test]

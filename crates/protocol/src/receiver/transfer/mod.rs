@@ -45,37 +45,37 @@ use super::ask::{Answer, New, Piece};
 use super::context::Context;
 use super::load::Share;
 use super::pending::FilePending;
-use assembly::{Assembly, Literals};
-use blocks::Blocks;
-use changes::Changes;
+use assembly::{FileAssembly, LiteralChunks};
+use blocks::BlockReceiver;
+use changes::ChangeReceiver;
 use copies::copy_runs;
-use file_context::{FileContext, Outcome};
-use indexing::Expected;
+use file_context::{FileContext, TransferOutcome};
+use indexing::ExpectedTransfer;
 use presets::PresetState;
-use recipe::Recipe;
+use recipe::RecipeReceiver;
 use table::UNASKED;
 
 /// A transfer of the content of a file.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct IncomingTransfer {
     meta: Meta,
-    build: Assembly,
-    method: Method,
-    phase: Phase,
+    build: FileAssembly,
+    method: TransferMethod,
+    phase: TransferPhase,
     /// True if the source grew while it was read, or a program has the source open for writing.
     is_restless: bool,
 }
 
 /// The way of transferring the content, with the state of the transfer.
 #[derive(Debug)]
-enum Method {
-    Recipe(Box<Recipe>),
-    Blocks(Blocks),
-    Changes(Changes),
+enum TransferMethod {
+    Recipe(Box<RecipeReceiver>),
+    Blocks(BlockReceiver),
+    Changes(ChangeReceiver),
     Preset(Box<PresetState>),
 }
 
-impl Method {
+impl TransferMethod {
     /// Takes the waiting copies that lie before `place`, if copies and literals alternate.
     fn take_before(&mut self, place: u64) -> Vec<DeltaOp> {
         match self {
@@ -98,7 +98,7 @@ impl Method {
 
 /// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TransferPhase {
     /// Further frames may arrive for the transfer.
     Coming,
     /// The sender has told all content; holds the digest that proves the whole.
@@ -107,7 +107,7 @@ enum Phase {
     Settling,
 }
 
-impl Transfer {
+impl IncomingTransfer {
     /// Begins a transfer of the version `meta`. With a `map`, only the data of the map is transferred.
     pub(crate) fn new(
         meta: Meta,
@@ -117,29 +117,30 @@ impl Transfer {
     ) -> Self {
         let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
         let (method, turn) = match (how, PresetState::new(cx.strategy(), (how, spec), meta.len)) {
-            (How::Whole | How::Tail, _) => {
-                (Method::Blocks(Blocks::new(new.clone(), how == How::Whole)), Turn::Any)
-            }
+            (How::Whole | How::Tail, _) => (
+                TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == How::Whole)),
+                Turn::Any,
+            ),
             (_, Some(preset)) => {
                 let turn = preset.turn();
-                (Method::Preset(preset), turn)
+                (TransferMethod::Preset(preset), turn)
             }
             (_, None) => {
-                let recipe = Recipe::new(spec, new.told_len(), cx.setting.limits);
-                (Method::Recipe(Box::new(recipe)), Turn::Any)
+                let recipe = RecipeReceiver::new(spec, new.told_len(), cx.setting.limits);
+                (TransferMethod::Recipe(Box::new(recipe)), Turn::Any)
             }
         };
-        let build = Assembly::new(new, turn);
-        Self { meta, build, method, phase: Phase::Coming, is_restless: false }
+        let build = FileAssembly::new(new, turn);
+        Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
     }
 
     /// Begins a transfer of the changes of the version `meta` since a base of `old` bytes.
     pub(crate) fn since(meta: Meta, (base, old): (Digest, u64)) -> Self {
         let spec = Limits::changed_blocks();
         let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
-        let method = Method::Changes(Changes::new(base, old, meta.len));
-        let build = Assembly::new(new, Turn::Any);
-        Self { meta, build, method, phase: Phase::Coming, is_restless: false }
+        let method = TransferMethod::Changes(ChangeReceiver::new(base, old, meta.len));
+        let build = FileAssembly::new(new, Turn::Any);
+        Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
     }
 
     /// The metadata of the new version, as the sender opened it.
@@ -157,17 +158,17 @@ impl Transfer {
         let fits = from <= self.meta.len;
         if fits {
             self.build.begin_at(from);
-            self.method = Method::Blocks(Blocks::new(self.build.new.clone(), false));
+            self.method = TransferMethod::Blocks(BlockReceiver::new(self.build.new.clone(), false));
         }
         fits
     }
 
     /// Begins to match against the old versions, with the index and the interrupted transfer known so far.
-    pub(crate) fn begin(&mut self, fx: &mut FileContext<'_>, expected: Expected) {
-        let Expected { kept, ahead, .. } = expected;
+    pub(crate) fn begin(&mut self, fx: &mut FileContext<'_>, expected: ExpectedTransfer) {
+        let ExpectedTransfer { kept, ahead, .. } = expected;
         self.build.left_at(fx.old.left_at);
         match &mut self.method {
-            Method::Recipe(recipe) => {
+            TransferMethod::Recipe(recipe) => {
                 ahead.into_iter().for_each(|ahead| recipe.go_on_from(*ahead));
                 match kept {
                     Some(kept) => {
@@ -177,19 +178,19 @@ impl Transfer {
                     None => recipe.index_more(fx, &mut self.build),
                 }
             }
-            Method::Blocks(blocks) if fx.cx.setting.options.streams > 1 => {
+            TransferMethod::Blocks(blocks) if fx.cx.setting.options.streams > 1 => {
                 if let Some(all) = blocks.ask() {
                     fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: vec![all] });
                 }
             }
-            Method::Blocks(_) | Method::Changes(_) => {}
-            Method::Preset(preset) => preset.begin(fx),
+            TransferMethod::Blocks(_) | TransferMethod::Changes(_) => {}
+            TransferMethod::Preset(preset) => preset.begin(fx),
         }
     }
 
     /// Holds back all reads of old versions until their order of reading is known.
     pub(crate) fn await_view(&mut self) {
-        if let Method::Recipe(recipe) = &mut self.method {
+        if let TransferMethod::Recipe(recipe) = &mut self.method {
             recipe.await_view();
         }
     }
@@ -197,7 +198,7 @@ impl Transfer {
     /// Continues with the old versions once their order of reading is known.
     pub(crate) fn viewed(&mut self, fx: &mut FileContext<'_>) {
         self.build.left_at(fx.old.left_at);
-        if let Method::Recipe(recipe) = &mut self.method {
+        if let TransferMethod::Recipe(recipe) = &mut self.method {
             recipe.viewed(fx, &mut self.build);
         }
     }
@@ -206,15 +207,15 @@ impl Transfer {
     /// not requested.
     pub(crate) const fn comes_in_order(&self) -> bool {
         match &self.method {
-            Method::Recipe(_) => false,
-            Method::Blocks(blocks) => !blocks.is_asked(),
-            Method::Changes(_) | Method::Preset(_) => true,
+            TransferMethod::Recipe(_) => false,
+            TransferMethod::Blocks(blocks) => !blocks.is_asked(),
+            TransferMethod::Changes(_) | TransferMethod::Preset(_) => true,
         }
     }
 
     /// True while the result is being put in place.
     pub(crate) fn is_settling(&self) -> bool {
-        self.phase == Phase::Settling
+        self.phase == TransferPhase::Settling
     }
 
     /// True if the source grew while it was read, or a program has the source open for writing.
@@ -236,15 +237,22 @@ impl Transfer {
     /// The transfer's share of the work under way.
     pub(crate) fn share(&self) -> Share {
         match &self.method {
-            Method::Recipe(recipe) => recipe.share(),
-            Method::Blocks(_) | Method::Changes(_) | Method::Preset(_) => Share::default(),
+            TransferMethod::Recipe(recipe) => recipe.share(),
+            TransferMethod::Blocks(_) | TransferMethod::Changes(_) | TransferMethod::Preset(_) => {
+                Share::default()
+            }
         }
     }
 
     /// Returns the recipe while more of it may arrive. Errors: `Unexpected` otherwise.
-    fn coming(&mut self, what: &'static str) -> Result<(&mut Recipe, &mut Assembly), PeerError> {
+    fn coming(
+        &mut self,
+        what: &'static str,
+    ) -> Result<(&mut RecipeReceiver, &mut FileAssembly), PeerError> {
         match &mut self.method {
-            Method::Recipe(recipe) if self.phase == Phase::Coming => Ok((recipe, &mut self.build)),
+            TransferMethod::Recipe(recipe) if self.phase == TransferPhase::Coming => {
+                Ok((recipe, &mut self.build))
+            }
             _ => Err(PeerError::Unexpected(what)),
         }
     }
@@ -288,7 +296,7 @@ impl Transfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             _ if groups.is_empty() => Err(PeerError::Unexpected("chunks of no group")),
-            Method::Recipe(recipe) => recipe.chunks(fx, &mut self.build, groups, lines),
+            TransferMethod::Recipe(recipe) => recipe.chunks(fx, &mut self.build, groups, lines),
             _ => Err(PeerError::Unexpected("chunks of a group that was not asked for")),
         }
     }
@@ -296,10 +304,10 @@ impl Transfer {
     /// Marks a chunk as received, and returns the chunk's place.
     fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
         match &mut self.method {
-            Method::Recipe(recipe) => recipe.receive(chunk),
-            Method::Blocks(blocks) => blocks.receive(chunk),
-            Method::Changes(changes) => changes.receive(chunk),
-            Method::Preset(preset) => {
+            TransferMethod::Recipe(recipe) => recipe.receive(chunk),
+            TransferMethod::Blocks(blocks) => blocks.receive(chunk),
+            TransferMethod::Changes(changes) => changes.receive(chunk),
+            TransferMethod::Preset(preset) => {
                 let span = preset.receive(chunk).ok_or(UNASKED)?;
                 Ok(Piece { span, brief: None })
             }
@@ -309,7 +317,9 @@ impl Transfer {
     /// Takes runs of blocks that are elsewhere in the base.
     pub(crate) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Changes(changes) if self.phase == Phase::Coming => changes.moved(runs),
+            TransferMethod::Changes(changes) if self.phase == TransferPhase::Coming => {
+                changes.moved(runs)
+            }
             _ => Err(PeerError::Unexpected("blocks that moved")),
         }
     }
@@ -336,7 +346,7 @@ impl Transfer {
         }
         let mut between = Vec::new();
         match (&mut self.method, &pieces[..]) {
-            (Method::Blocks(blocks), _) if blocks.is_single() => {
+            (TransferMethod::Blocks(blocks), _) if blocks.is_single() => {
                 blocks.keep(payload);
                 self.build.literal = self.build.new.len;
                 fx.advance(self.build.settled());
@@ -344,7 +354,7 @@ impl Transfer {
             }
             (method, [first, .., last] | [first @ last]) => {
                 // Copies between changed blocks are long, and may be made in any order.
-                let is_ordered = matches!(method, Method::Preset(_));
+                let is_ordered = matches!(method, TransferMethod::Preset(_));
                 let until = if is_ordered { first.span.start } else { last.span.start };
                 let earlier = method.take_before(until);
                 between = copy_runs(&method.take_before(last.span.start));
@@ -355,7 +365,7 @@ impl Transfer {
             _ => {}
         }
         if !fx.is_over() {
-            self.build.write(fx, Literals { chunks, pieces, payload, bytes }, between);
+            self.build.write(fx, LiteralChunks { chunks, pieces, payload, bytes }, between);
         }
         Ok(())
     }
@@ -368,7 +378,7 @@ impl Transfer {
         payload: (u32, Payload),
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, payload),
+            TransferMethod::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, payload),
             _ => Err(PeerError::Unexpected("a gap that was not asked for")),
         }
     }
@@ -380,7 +390,7 @@ impl Transfer {
         kept: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Preset(preset) => preset.keeps(fx, kept),
+            TransferMethod::Preset(preset) => preset.keeps(fx, kept),
             _ => Err(PeerError::Unexpected("what storage keeps")),
         }
     }
@@ -393,7 +403,7 @@ impl Transfer {
         extent: Extent,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Preset(preset) => preset.sums(fx, &mut self.build, lines, extent),
+            TransferMethod::Preset(preset) => preset.sums(fx, &mut self.build, lines, extent),
             _ => Err(PeerError::Unexpected("sums")),
         }
     }
@@ -405,7 +415,7 @@ impl Transfer {
         denied: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Preset(preset) => preset.deny(fx, &mut self.build, denied),
+            TransferMethod::Preset(preset) => preset.deny(fx, &mut self.build, denied),
             _ => Err(PeerError::Unexpected("a denial")),
         }
     }
@@ -418,7 +428,7 @@ impl Transfer {
         payload: Payload,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            Method::Preset(preset) if self.phase == Phase::Coming => {
+            TransferMethod::Preset(preset) if self.phase == TransferPhase::Coming => {
                 preset.patch(fx, &mut self.build, steps, payload)
             }
             _ => Err(PeerError::Unexpected("a patch")),
@@ -427,7 +437,7 @@ impl Transfer {
 
     /// Notes that the source is not at rest. `Restless` arrives at most once, before the proof of the file.
     pub(crate) fn disturb(&mut self) -> Result<(), PeerError> {
-        if self.phase != Phase::Coming || std::mem::replace(&mut self.is_restless, true) {
+        if self.phase != TransferPhase::Coming || std::mem::replace(&mut self.is_restless, true) {
             return Err(PeerError::Unexpected("restless"));
         }
         Ok(())
@@ -436,32 +446,32 @@ impl Transfer {
     /// Takes the digest that proves the whole file, after all content was told.
     pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
         let is_told = match &mut self.method {
-            Method::Recipe(recipe) => recipe.is_told(),
-            Method::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
-            Method::Changes(changes) => {
+            TransferMethod::Recipe(recipe) => recipe.is_told(),
+            TransferMethod::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
+            TransferMethod::Changes(changes) => {
                 let is_told = changes.end();
                 self.build.matched.in_old(0, changes.kept());
                 is_told
             }
-            Method::Preset(preset) => preset.is_told(),
+            TransferMethod::Preset(preset) => preset.is_told(),
         };
-        if self.phase != Phase::Coming || !is_told {
+        if self.phase != TransferPhase::Coming || !is_told {
             return Err(PeerError::Unexpected("the end of an incomplete file"));
         }
-        self.phase = Phase::Ended(digest);
+        self.phase = TransferPhase::Ended(digest);
         Ok(())
     }
 
     /// Surveys at most `most` gaps, as the window has room for.
     pub(crate) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
-        if let Method::Recipe(recipe) = &mut self.method {
+        if let TransferMethod::Recipe(recipe) = &mut self.method {
             recipe.survey(fx, most);
         }
     }
 
     /// Continues to index the old versions, of which there may be more now.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
-        if let Method::Recipe(recipe) = &mut self.method {
+        if let TransferMethod::Recipe(recipe) = &mut self.method {
             recipe.index_more(fx, &mut self.build);
         }
     }
@@ -483,15 +493,19 @@ impl Transfer {
                 Err(setback) => fx.fail(setback),
             },
             (FilePending::Commit(_) | FilePending::Replace { .. }, Answer::Done(done)) => {
-                fx.end(done.map_or_else(Outcome::Failed, |()| Outcome::Committed));
+                fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Committed));
             }
             (FilePending::Confirm(_), Answer::Done(done)) => {
-                fx.end(done.map_or_else(Outcome::Failed, |()| Outcome::Proved));
+                fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Proved));
             }
             (pending, answer) => match &mut self.method {
-                Method::Recipe(recipe) => recipe.answer(fx, &mut self.build, pending, answer),
-                Method::Preset(preset) => preset.answer(fx, &mut self.build, pending, answer),
-                Method::Blocks(_) | Method::Changes(_) => {}
+                TransferMethod::Recipe(recipe) => {
+                    recipe.answer(fx, &mut self.build, pending, answer)
+                }
+                TransferMethod::Preset(preset) => {
+                    preset.answer(fx, &mut self.build, pending, answer)
+                }
+                TransferMethod::Blocks(_) | TransferMethod::Changes(_) => {}
             },
         }
     }
@@ -510,10 +524,10 @@ impl Transfer {
         self.build.end_job();
         for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
             match &mut self.method {
-                Method::Recipe(recipe) => recipe.wrote(*chunk, fingerprint),
-                Method::Blocks(blocks) => blocks.wrote(*chunk, fingerprint),
-                Method::Changes(changes) => changes.wrote(*chunk, fingerprint),
-                Method::Preset(preset) => preset.wrote(*chunk, fingerprint),
+                TransferMethod::Recipe(recipe) => recipe.wrote(*chunk, fingerprint),
+                TransferMethod::Blocks(blocks) => blocks.wrote(*chunk, fingerprint),
+                TransferMethod::Changes(changes) => changes.wrote(*chunk, fingerprint),
+                TransferMethod::Preset(preset) => preset.wrote(*chunk, fingerprint),
             }
             self.build.literal += u64::from(span.len);
         }
@@ -525,7 +539,7 @@ impl Transfer {
     /// includes work without a waiting step, such as reads of an unreadable old version: after the last work the
     /// driver closes all versions.
     pub(crate) fn is_complete(&mut self, fx: &mut FileContext<'_>) -> bool {
-        while matches!(self.phase, Phase::Ended(_))
+        while matches!(self.phase, TransferPhase::Ended(_))
             && !fx.cx.jobs.is_busy(fx.handle)
             && !self.is_busy()
         {
@@ -536,7 +550,7 @@ impl Transfer {
                 }
                 continue;
             }
-            let Method::Recipe(recipe) = &mut self.method else { return true };
+            let TransferMethod::Recipe(recipe) = &mut self.method else { return true };
             let repeats = recipe.take_repeats();
             if repeats.is_empty() {
                 return true;
@@ -548,10 +562,10 @@ impl Transfer {
 
     fn is_busy(&self) -> bool {
         let comes = match &self.method {
-            Method::Recipe(recipe) => recipe.is_busy(),
-            Method::Blocks(blocks) => !blocks.has_all(),
-            Method::Changes(_) => false,
-            Method::Preset(preset) => preset.is_busy(),
+            TransferMethod::Recipe(recipe) => recipe.is_busy(),
+            TransferMethod::Blocks(blocks) => !blocks.has_all(),
+            TransferMethod::Changes(_) => false,
+            TransferMethod::Preset(preset) => preset.is_busy(),
         };
         comes || self.build.is_busy()
     }

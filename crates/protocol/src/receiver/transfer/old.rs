@@ -13,19 +13,19 @@ const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
 
 /// The index of the old versions, laid end to end.
 #[derive(Debug)]
-pub(crate) struct Old {
+pub(crate) struct OldIndex {
     spec: ChunkerSpec,
     index: Box<Index>,
     /// True once all old versions are indexed.
     is_known: bool,
     /// Order in which old versions are read.
-    view: View,
-    indexing: Option<Indexing>,
+    view: ReadOrder,
+    indexing: Option<VersionIndexing>,
 }
 
 /// The old version that is being indexed.
 #[derive(Debug)]
-struct Indexing {
+struct VersionIndexing {
     version: usize,
     /// Offset of the next chunk, with all versions laid end to end.
     at: u64,
@@ -34,7 +34,7 @@ struct Indexing {
 
 /// Order in which old versions are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum View {
+enum ReadOrder {
     /// From the first byte to the last.
     AsTheyAre,
     /// The order of the new data, which is not known yet.
@@ -48,15 +48,15 @@ enum View {
 pub(crate) struct IndexPart {
     pub(super) version: usize,
     pub(super) spec: ChunkerSpec,
-    view: View,
+    view: ReadOrder,
     part: Part,
 }
 
-impl Old {
+impl OldIndex {
     /// Creates an empty index.
     pub(crate) fn new(spec: ChunkerSpec) -> Self {
         let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
-        Self { spec, index, is_known: false, view: View::AsTheyAre, indexing: None }
+        Self { spec, index, is_known: false, view: ReadOrder::AsTheyAre, indexing: None }
     }
 
     /// Creates the index from the known recipe of the first version. Returns `None` if the chunks do not cover
@@ -66,7 +66,7 @@ impl Old {
         let all =
             chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
         // The state is as if the version had been cut.
-        let indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
+        let indexing = Some(VersionIndexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
         let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
         (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
     }
@@ -91,18 +91,18 @@ impl Old {
     /// Returns the parts of the versions to read now; `lens` are the lengths of all versions in bytes. Once the last
     /// of them is read, the index is complete.
     pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
-        if self.is_known || self.view == View::Awaited {
+        if self.is_known || self.view == ReadOrder::Awaited {
             return Vec::new();
         }
         loop {
             let (version, at) = match &mut self.indexing {
-                Some(Indexing { version, cutting, .. }) if !cutting.is_complete() => {
+                Some(VersionIndexing { version, cutting, .. }) if !cutting.is_complete() => {
                     let (version, spec, view) = (*version, self.spec, self.view);
                     let next = std::iter::from_fn(|| cutting.next());
                     let of = |(part, s)| (IndexPart { version, spec, view, part }, s);
                     return next.map(of).collect();
                 }
-                Some(Indexing { version, at, .. }) => {
+                Some(VersionIndexing { version, at, .. }) => {
                     self.index.end_part();
                     (*version + 1, *at)
                 }
@@ -112,7 +112,7 @@ impl Old {
             let cutting = Cutting::new(&self.spec, *len);
             let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
             self.index.reserve(chunks as usize);
-            self.indexing = Some(Indexing { version, at, cutting });
+            self.indexing = Some(VersionIndexing { version, at, cutting });
         }
         self.knows_all();
         Vec::new()
@@ -153,17 +153,17 @@ impl Old {
 
     /// Holds back all reads until the order of reading is known.
     pub(super) const fn wait(&mut self) {
-        self.view = View::Awaited;
+        self.view = ReadOrder::Awaited;
     }
 
     /// True until the order of reading is known.
     pub(super) fn is_waiting(&self) -> bool {
-        self.view == View::Awaited
+        self.view == ReadOrder::Awaited
     }
 
     /// Reads old versions in the order of the new data from now on.
     pub(super) const fn go_on(&mut self) {
-        self.view = View::Facing;
+        self.view = ReadOrder::Facing;
     }
 
     /// Counts the index as complete.

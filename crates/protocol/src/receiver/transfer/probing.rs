@@ -13,13 +13,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::gap::{Gap, bytes_of};
-use super::gaps::Facings;
-use super::table::Table;
+use super::gap::{ChunkGap, bytes_of};
+use super::gaps::OldPlaces;
+use super::table::GroupTable;
 
 /// The treatment of a part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum GapTreatment {
     /// Requested as a delta at once.
     Told,
     /// Requested as a delta at once, to show whether the old bytes are of use.
@@ -30,26 +30,26 @@ pub(super) enum Role {
 
 /// Gaps that wait for probes, by the first chunks of the runs.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(HashMap<u32, Run>);
+pub(super) struct WaitingGaps(HashMap<u32, ProbedRun>);
 
 /// The waiting gaps of a run, and the number of probes that have not arrived.
 #[derive(Debug)]
-struct Run {
-    gaps: VecDeque<Gap>,
+struct ProbedRun {
+    gaps: VecDeque<ChunkGap>,
     probes: usize,
 }
 
-impl Waiting {
+impl WaitingGaps {
     /// Makes gaps wait for `probes` probes of the run that starts at `run`.
-    pub(super) fn hold(&mut self, run: u32, gaps: VecDeque<Gap>, probes: usize) {
+    pub(super) fn hold(&mut self, run: u32, gaps: VecDeque<ChunkGap>, probes: usize) {
         if !gaps.is_empty() {
-            self.0.insert(run, Run { gaps, probes });
+            self.0.insert(run, ProbedRun { gaps, probes });
         }
     }
 
     /// Takes the result of a probe of this run, and returns the gaps that no longer wait. If no probe was of use, the
     /// gaps lose their old bytes.
-    pub(super) fn release(&mut self, run: u32, was_of_use: bool) -> VecDeque<Gap> {
+    pub(super) fn release(&mut self, run: u32, was_of_use: bool) -> VecDeque<ChunkGap> {
         let Some(held) = self.0.get_mut(&run) else { return VecDeque::new() };
         held.probes -= 1;
         if !was_of_use && held.probes > 0 {
@@ -63,7 +63,7 @@ impl Waiting {
     }
 }
 
-impl Table {
+impl GroupTable {
     /// Cuts a run of chunks into gaps; only a gap of a single chunk may be longer than allowed.
     fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
@@ -85,14 +85,15 @@ impl Table {
     pub(super) fn parts_of(
         &self,
         run: Range<u32>,
-        facings: &Facings<'_>,
-    ) -> Vec<(Range<u32>, Role)> {
+        facings: &OldPlaces<'_>,
+    ) -> Vec<(Range<u32>, GapTreatment)> {
         let first = if facings.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
         let last = if facings.between.1.is_some() { LAST_CHUNKS } else { 0 };
         let end = run.end.saturating_sub(last).min(self.end_before(&run, facings.few_between()));
         let inner = (run.start + first).min(run.end)..end.max(run.start);
-        let told =
-            |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Told));
+        let told = |chunks: Range<u32>| {
+            self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Told))
+        };
         match self.probed(&inner, facings) {
             Some(probed) => {
                 let (first, last) = (run.start..inner.start, inner.end..run.end);
@@ -113,32 +114,37 @@ impl Table {
 
     /// Cuts the inner part of a run into probes and waiting gaps. Returns `None` if the probes would not be a small
     /// share of the old bytes.
-    fn probed(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Option<Vec<(Range<u32>, Role)>> {
+    fn probed(
+        &self,
+        inner: &Range<u32>,
+        facings: &OldPlaces<'_>,
+    ) -> Option<Vec<(Range<u32>, GapTreatment)>> {
         if inner.is_empty() {
             return None;
         }
         let (mut parts, mut at) = (Vec::new(), inner.start);
-        let waits =
-            |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Waits));
+        let waits = |chunks: Range<u32>| {
+            self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Waits))
+        };
         let faced = |gap: &Range<u32>| bytes_of(&facings.of(&self.bytes_of(gap)));
         for probe in self.probes(inner, facings) {
             // Chunks longer than a gap have no old bytes in their places.
             if probe.start >= at && faced(&probe) > 0 {
                 parts.extend(waits(at..probe.start));
                 at = probe.end;
-                parts.push((probe, Role::Probe));
+                parts.push((probe, GapTreatment::Probe));
             }
         }
         parts.extend(waits(at..inner.end));
         let told =
             |role| parts.iter().filter(|part| part.1 == role).map(|(gap, _)| faced(gap)).sum();
-        let (waiting, probes): (u64, u64) = (told(Role::Waits), told(Role::Probe));
+        let (waiting, probes): (u64, u64) = (told(GapTreatment::Waits), told(GapTreatment::Probe));
         (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
     }
 
     /// Picks probes all over the run if the drift between the neighbours is small, otherwise at the ends of the run:
     /// the further from a neighbour, the less certain is the place in the old version.
-    fn probes(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Vec<Range<u32>> {
+    fn probes(&self, inner: &Range<u32>, facings: &OldPlaces<'_>) -> Vec<Range<u32>> {
         let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
         let up_to = |start: u32, bytes| {
             let end = (start + 1..inner.end).find(|end| len(start..*end) >= bytes);

@@ -37,12 +37,12 @@ pub(super) struct ProofChunks {
     kept: Chunks,
     came: Chunks,
     /// Runs of chunks in order, each from a single source.
-    parts: Vec<(Source, Range<ChunkNo>)>,
+    parts: Vec<(ProofSource, Range<ChunkNo>)>,
 }
 
 /// The source of chunks of the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ProofSource {
     /// Copied from an old version.
     Old,
     /// Kept in place since an interrupted transfer.
@@ -61,12 +61,12 @@ impl ProofChunks {
     pub(super) fn all(came: Chunks) -> Self {
         let (first, count) = (ChunkNo::FIRST, came.len() as u32);
         let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), came);
-        all.push(Source::Came, first..first.plus(count));
+        all.push(ProofSource::Came, first..first.plus(count));
         all
     }
 
     /// Adds the next chunks of the new version.
-    pub(super) fn push(&mut self, source: Source, chunks: Range<ChunkNo>) {
+    pub(super) fn push(&mut self, source: ProofSource, chunks: Range<ChunkNo>) {
         match self.parts.last_mut() {
             Some((last, range)) if *last == source && range.end == chunks.start => {
                 range.end = chunks.end;
@@ -78,21 +78,21 @@ impl ProofChunks {
     fn iter(&self) -> impl Iterator<Item = Chunk> {
         self.parts.iter().flat_map(|(source, range)| {
             let chunks = match source {
-                Source::Old => self.old.chunks(),
-                Source::Kept => &self.kept,
-                Source::Came => &self.came,
+                ProofSource::Old => self.old.chunks(),
+                ProofSource::Kept => &self.kept,
+                ProofSource::Came => &self.came,
             };
             chunks.range(range.clone()).map(chunk)
         })
     }
 
     fn digest(&self) -> Digest {
-        let mut sequence = Sequence::default();
+        let mut sequence = ChunkSequence::default();
         for (source, range) in &self.parts {
             match source {
-                Source::Old => sequence.take_old(&self.old, range.clone()),
-                Source::Kept => sequence.take_all(&self.kept, range.clone()),
-                Source::Came => sequence.take_all(&self.came, range.clone()),
+                ProofSource::Old => sequence.take_old(&self.old, range.clone()),
+                ProofSource::Kept => sequence.take_all(&self.kept, range.clone()),
+                ProofSource::Came => sequence.take_all(&self.came, range.clone()),
             }
         }
         sequence.finish()
@@ -159,13 +159,13 @@ const fn chunk((span, fingerprint): (Span, Fingerprint)) -> Chunk {
 
 /// The digest of a sequence of chunks, under computation.
 #[derive(Default)]
-struct Sequence {
+struct ChunkSequence {
     grouper: Grouper,
     digest: DigestBuilder,
     len: u64,
 }
 
-impl Sequence {
+impl ChunkSequence {
     fn take(&mut self, chunk: &Chunk) {
         self.len += u64::from(chunk.len);
         if let Some(group) = self.grouper.push(chunk) {
@@ -232,7 +232,7 @@ mod tests {
                 let chunks = &old[from..(from + count as usize).min(old.len())];
                 all.extend_from_slice(chunks);
                 let start = ChunkNo::FIRST.plus(from as u32);
-                let source = [Source::Old, Source::Kept, Source::Came][source];
+                let source = [ProofSource::Old, ProofSource::Kept, ProofSource::Came][source];
                 proof.push(source, start..start.plus(chunks.len() as u32));
             }
             prop_assert_eq!(proof.digest(), digest_of(&all));

@@ -17,17 +17,17 @@ use crate::receiver::pending::FilePending;
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Setback, Then, Turn};
 
-use super::again::Again;
-use super::assembly::Assembly;
-use super::copies::{Copies, runs};
+use super::again::RepeatedChunks;
+use super::assembly::FileAssembly;
+use super::copies::{FoundCopies, runs};
 use super::file_context::FileContext;
-use super::gap::Gap;
-use super::gaps::{Gaps, Known};
+use super::gap::ChunkGap;
+use super::gaps::{KnownContent, TransferGaps};
 use super::indexing::ask_more;
-use super::keeping::Keeping;
-use super::old::{IndexPart, Old};
+use super::keeping::KeptChunks;
+use super::old::{IndexPart, OldIndex};
 use super::proof::ProofChunks;
-use super::table::{By, Origin, State, Table};
+use super::table::{ArrivalForm, ChunkOrigin, GroupState, GroupTable};
 
 /// Bytes around the place of a group in which the old versions must be indexed before the group is looked for.
 const AROUND_BYTES: u64 = 256 << 10;
@@ -37,11 +37,11 @@ const MAX_WAITING_GROUPS: u64 = GROUP_WINDOW / 8;
 
 /// A recipe, and the index of the old versions.
 #[derive(Debug)]
-pub(super) struct Recipe {
-    old: Old,
+pub(super) struct RecipeReceiver {
+    old: OldIndex,
     /// Chunks of an interrupted transfer that are in place.
-    kept: Keeping,
-    table: Table,
+    kept: KeptChunks,
+    table: GroupTable,
     /// True until the first group that is not in place: a resumed transfer may never read the old version.
     unread: bool,
     /// Number of groups looked for, followed by the groups not found in the old bytes indexed by then.
@@ -53,36 +53,36 @@ pub(super) struct Recipe {
     lacked: VecDeque<u32>,
     /// Groups spelled out unasked before the old versions were indexed, a range for each frame.
     unmatched: VecDeque<Range<u32>>,
-    gaps: Gaps,
-    again: Again,
+    gaps: TransferGaps,
+    again: RepeatedChunks,
     /// The last match, for locality.
     after: Option<ChunkNo>,
     /// Fingerprints compared since the last report.
     compared: u64,
 }
 
-impl Recipe {
+impl RecipeReceiver {
     /// Creates a recipe without groups for a new version of `len` bytes.
     pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         Self {
-            old: Old::new(spec),
-            kept: Keeping::default(),
-            table: Table::new(spec, len, limits),
+            old: OldIndex::new(spec),
+            kept: KeptChunks::default(),
+            table: GroupTable::new(spec, len, limits),
             unread: false,
             looked: 0,
             missing: Vec::new(),
             told: VecDeque::new(),
             lacked: VecDeque::new(),
             unmatched: VecDeque::new(),
-            gaps: Gaps::default(),
-            again: Again::default(),
+            gaps: TransferGaps::default(),
+            again: RepeatedChunks::default(),
             after: None,
             compared: 0,
         }
     }
 
     /// Takes the index built before `Start`, if that index is cut by the same chunker.
-    pub(super) fn go_on_from(&mut self, ahead: Old) {
+    pub(super) fn go_on_from(&mut self, ahead: OldIndex) {
         if ahead.is_cut_by(&self.table.spec) && !self.old.is_waiting() {
             self.old = ahead;
         }
@@ -94,7 +94,7 @@ impl Recipe {
     }
 
     /// Continues with the old versions once their order of reading is known.
-    pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+    pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         self.old.go_on();
         if !self.unread {
             self.index_more(fx, build);
@@ -103,7 +103,7 @@ impl Recipe {
 
     /// Resumes an interrupted transfer, which left `chunks` in place. Old versions, if any, need not be read yet.
     pub(super) fn resume(&mut self, chunks: Chunks, has_old: bool) {
-        self.kept = Keeping::new(chunks, self.table.len);
+        self.kept = KeptChunks::new(chunks, self.table.len);
         self.unread = has_old;
         if !has_old {
             self.old.knows_all();
@@ -135,7 +135,7 @@ impl Recipe {
 
     /// Takes the copies of repeated chunks, from the places that hold them now.
     pub(super) fn take_repeats(&mut self) -> Vec<DeltaOp> {
-        let mut copies = Copies::default();
+        let mut copies = FoundCopies::default();
         for (chunk, of) in self.again.take() {
             let (from, start) = self.table.repeat(chunk, of);
             copies.push(from, start);
@@ -152,7 +152,7 @@ impl Recipe {
     }
 
     /// Continues to index the old versions, in order, and matches all that can be matched by now.
-    pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+    pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         ask_more(&mut self.old, fx);
         self.match_more(fx, build);
     }
@@ -166,7 +166,7 @@ impl Recipe {
     pub(super) fn answer(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         pending: FilePending,
         answer: Answer,
     ) {
@@ -193,7 +193,7 @@ impl Recipe {
     fn indexed(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         (part, run): (IndexPart, Result<SegmentChunks<Chunk>, Setback>),
     ) {
         self.old.take(part, run, &fx.old.lens);
@@ -203,7 +203,7 @@ impl Recipe {
     /// Takes the next groups of a recipe told by groups.
     pub(super) fn hear_groups(
         &mut self,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
         if lines.is_empty() {
@@ -216,9 +216,9 @@ impl Recipe {
             let state = match self.kept.group(start, line) {
                 Some(kept) => {
                     build.keep(start, line.len);
-                    State::Kept(kept)
+                    GroupState::Kept(kept)
                 }
-                None => State::Open(line.short),
+                None => GroupState::Open(line.short),
             };
             self.table.push(line.chunks, line.len, state);
         }
@@ -235,7 +235,7 @@ impl Recipe {
         let first = self.table.count();
         for lines in lines.chunks(MAX_GROUP_CHUNKS as usize) {
             let len = self.table.check_chunks(self.table.next_start, lines)?;
-            self.table.push(lines.len() as u32, len, State::Told(lines.to_vec()));
+            self.table.push(lines.len() as u32, len, GroupState::Told(lines.to_vec()));
         }
         self.unmatched.push_back(first..self.table.count());
         Ok(())
@@ -245,7 +245,7 @@ impl Recipe {
     pub(super) fn groups(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
         self.hear_groups(build, lines)?;
@@ -267,7 +267,7 @@ impl Recipe {
     fn needs_old(&mut self) -> bool {
         let told = self.told.back().map_or(0, |told| told.start as usize);
         let mut last = self.table.groups[told..].iter();
-        let lacks = last.any(|slot| matches!(slot.state, State::Open(_)));
+        let lacks = last.any(|slot| matches!(slot.state, GroupState::Open(_)));
         self.unread && lacks && std::mem::take(&mut self.unread)
     }
 
@@ -275,7 +275,7 @@ impl Recipe {
     pub(super) fn recipe(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
         let before = self.table.count();
@@ -289,7 +289,7 @@ impl Recipe {
     pub(super) fn chunks(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         groups: &[Range<u32>],
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
@@ -311,8 +311,8 @@ impl Recipe {
     }
 
     /// Matches all that can be matched by now, and sends the answers that are complete.
-    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
-        let mut copies = Copies::default();
+    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
+        let mut copies = FoundCopies::default();
         let missed = self.match_groups(build, &mut copies);
         self.lack_missing(fx);
         for (told, groups) in self.lacks() {
@@ -335,7 +335,7 @@ impl Recipe {
     /// found at first: the version in place then differs from the new one.
     ///
     /// An earlier look would find one of several equal groups far away, not the one in the group's own place.
-    fn match_groups(&mut self, build: &mut Assembly, copies: &mut Copies) -> bool {
+    fn match_groups(&mut self, build: &mut FileAssembly, copies: &mut FoundCopies) -> bool {
         let is_known = self.old.is_known();
         let known = if is_known { u64::MAX } else { self.old.index().groups_end() };
         let mut missed = false;
@@ -377,22 +377,27 @@ impl Recipe {
         for no in std::mem::take(&mut self.missing) {
             let shareable = self.table.shareable(no);
             shareable.into_iter().for_each(|(name, _)| sources.note(fx.file, name));
-            self.table.groups[no as usize].state = State::Lacked;
+            self.table.groups[no as usize].state = GroupState::Lacked;
         }
     }
 
     /// Keeps locality if the recipe continues after a group that was found.
     fn go_on_behind(&mut self, no: u32) {
         let before = no.checked_sub(1).map(|no| &self.table.groups[no as usize].state);
-        if let Some(State::Matched(found)) = before {
+        if let Some(GroupState::Matched(found)) = before {
             self.after = Some(found.end.previous());
         }
     }
 
     /// Looks for a group; returns true if the group was found.
-    fn find_group(&mut self, build: &mut Assembly, no: usize, copies: &mut Copies) -> bool {
+    fn find_group(
+        &mut self,
+        build: &mut FileAssembly,
+        no: usize,
+        copies: &mut FoundCopies,
+    ) -> bool {
         let (index, slot) = (self.old.index(), &mut self.table.groups[no]);
-        let State::Open(short) = slot.state else { return true };
+        let GroupState::Open(short) = slot.state else { return true };
         let found = index.find_group(short, slot.len, slot.chunks, self.after);
         self.compared += compared(self.after, found.as_ref().map(|found| found.start));
         let Some(found) = found else { return false };
@@ -400,7 +405,7 @@ impl Recipe {
         copies.push(Span::new(old_start, slot.len as u32), slot.start);
         build.matched.in_old(old_start, slot.len);
         self.after = Some(found.end.previous());
-        slot.state = State::Matched(found);
+        slot.state = GroupState::Matched(found);
         true
     }
 
@@ -409,11 +414,11 @@ impl Recipe {
         let (groups, mut answers) = (&self.table.groups, Vec::new());
         while let Some(range) = self.told.front() {
             let slots = &groups[range.start as usize..range.end as usize];
-            if slots.iter().any(|slot| matches!(slot.state, State::Open(_))) {
+            if slots.iter().any(|slot| matches!(slot.state, GroupState::Open(_))) {
                 break;
             }
-            let lacked =
-                (range.clone()).filter(|no| matches!(groups[*no as usize].state, State::Lacked));
+            let lacked = (range.clone())
+                .filter(|no| matches!(groups[*no as usize].state, GroupState::Lacked));
             let lacked: Vec<u32> = lacked.collect();
             answers.push((range.clone(), runs(lacked.iter().copied())));
             self.lacked.extend(lacked);
@@ -426,10 +431,10 @@ impl Recipe {
     fn match_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         groups: &[Range<u32>],
     ) {
-        let (mut copies, mut needed) = (Copies::default(), Vec::new());
+        let (mut copies, mut needed) = (FoundCopies::default(), Vec::new());
         let waiting = self.again.waiting();
         for no in groups.iter().cloned().flatten() {
             needed.extend(self.find_chunks(build, no, &mut copies));
@@ -438,7 +443,7 @@ impl Recipe {
         // The chunks of a lacked group may all prove to be known: then nothing is held back any more.
         let differs = !needed.is_empty() || self.again.waiting() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
-        let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
+        let known = KnownContent { index: self.old.index(), kept: &self.kept, old: fx.old };
         let needed = runs(needed.into_iter());
         let needed = self.gaps.find(&mut self.table, needed, told_from, known);
         fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: needed });
@@ -448,11 +453,16 @@ impl Recipe {
     }
 
     /// Looks for the told chunks of a group; returns the chunks that the old versions lack.
-    fn find_chunks(&mut self, build: &mut Assembly, no: u32, copies: &mut Copies) -> Vec<u32> {
+    fn find_chunks(
+        &mut self,
+        build: &mut FileAssembly,
+        no: u32,
+        copies: &mut FoundCopies,
+    ) -> Vec<u32> {
         self.go_on_behind(no);
         let max_len = self.table.spec.max_len();
         let (index, slot) = (self.old.index(), &mut self.table.groups[no as usize]);
-        let State::Told(lines) = &slot.state else { return Vec::new() };
+        let GroupState::Told(lines) = &slot.state else { return Vec::new() };
         let (mut start, mut needed) = (slot.start, Vec::new());
         let mut chunks = Vec::with_capacity(lines.len());
         for (nth, line) in lines.iter().enumerate() {
@@ -460,7 +470,7 @@ impl Recipe {
             self.again.pass(name, line.len == max_len);
             let origin = if let Some(kept) = self.kept.chunk(start, line) {
                 build.keep(start, line.len.into());
-                Origin::Kept(kept)
+                ChunkOrigin::Kept(kept)
             } else {
                 let found = index.find_chunk(line.brief, line.len, self.after);
                 self.compared += compared(self.after, found);
@@ -469,26 +479,26 @@ impl Recipe {
                     copies.push(old, start);
                     build.matched.in_old(old.start, line.len.into());
                     self.after = Some(found);
-                    Origin::Old(found)
+                    ChunkOrigin::Old(found)
                 } else if self.again.waits(no, name) {
                     build.matched.bytes += u64::from(line.len);
-                    Origin::Repeat
+                    ChunkOrigin::Repeat
                 } else {
                     needed.push(no);
-                    Origin::Needed(line.brief)
+                    ChunkOrigin::Needed(line.brief)
                 }
             };
             chunks.push((line.len, origin));
             start += u64::from(line.len);
         }
-        slot.state = State::Spelled(chunks);
+        slot.state = GroupState::Spelled(chunks);
         self.table.needed += needed.len() as u64;
         needed
     }
 
     /// Marks a chunk as received, and returns the chunk's place.
     pub(super) fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
-        self.table.receive(chunk, By::Itself)
+        self.table.receive(chunk, ArrivalForm::Itself)
     }
 
     /// Notes a chunk that was written.
@@ -505,12 +515,12 @@ impl Recipe {
         let handle = fx.handle;
         fx.cx.load.take_gaps(gaps.len());
         fx.cx.load.queue_gaps(handle);
-        let facing = gaps.iter().map(Gap::facing).collect();
+        let facing = gaps.iter().map(ChunkGap::facing).collect();
         fx.cx.ask(Work::Survey { handle, gaps: facing }, FilePending::Survey { handle, gaps });
     }
 
     /// Takes the sums of surveyed gaps, and requests these gaps.
-    fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<Gap>, sums: Vec<GapSums>) {
+    fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<ChunkGap>, sums: Vec<GapSums>) {
         let gaps = self.gaps.ask(gaps, sums);
         fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });
     }
@@ -519,7 +529,7 @@ impl Recipe {
     pub(super) fn mend(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         ranges: &[Range<u32>],
         (bytes, payload): (u32, Payload),
     ) -> Result<(), PeerError> {
@@ -541,8 +551,8 @@ impl Recipe {
     fn mended(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
-        gaps: Vec<Gap>,
+        build: &mut FileAssembly,
+        gaps: Vec<ChunkGap>,
         mended: Vec<Mended>,
     ) {
         let compared = mended.iter().map(|mended| mended.fingerprints.len() as u64).sum();

@@ -6,22 +6,22 @@ use crate::receiver::ask::{Small, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::Turn;
 
-use super::file_context::{FileContext, Outcome};
+use super::file_context::{FileContext, TransferOutcome};
 use super::proof::{Proof, ProofChunks, ProofOf};
-use super::{Method, Phase, Transfer};
+use super::{IncomingTransfer, TransferMethod, TransferPhase};
 
-impl Transfer {
+impl IncomingTransfer {
     /// True if the version in place already is the new version.
     pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
-        let in_blocks = matches!(self.method, Method::Blocks(_));
+        let in_blocks = matches!(self.method, TransferMethod::Blocks(_));
         !in_blocks && self.build.is_identical(fx.old.len_that_stays())
     }
 
     /// Puts the result of a complete transfer in place, or finds the same version in place.
     pub(crate) fn settle(&mut self, fx: &mut FileContext<'_>) {
-        let Phase::Ended(digest) = self.phase else { return };
+        let TransferPhase::Ended(digest) = self.phase else { return };
         let (handle, path, seen) = (fx.handle, fx.path, fx.seen);
-        if let Method::Blocks(blocks) = &mut self.method
+        if let TransferMethod::Blocks(blocks) = &mut self.method
             && blocks.is_single()
         {
             let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
@@ -35,14 +35,14 @@ impl Transfer {
             fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
         } else {
             // The new version is a prefix of the version in place: the held-back copies are needed after all.
-            if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
+            if self.build.holds() && !matches!(self.method, TransferMethod::Blocks(_)) {
                 self.copy_held(fx);
                 if fx.is_over() || self.build.is_busy() {
                     return;
                 }
             }
             if fx.cx.setting.options.dry_run {
-                return fx.end(Outcome::Differs);
+                return fx.end(TransferOutcome::Differs);
             }
             debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
@@ -50,12 +50,14 @@ impl Transfer {
             let work = Work::Commit { handle, path, meta, seen, proof };
             fx.cx.ask(work, FilePending::Commit(handle));
         }
-        self.phase = Phase::Settling;
+        self.phase = TransferPhase::Settling;
     }
 
     fn copy_held(&mut self, fx: &mut FileContext<'_>) {
         match &self.method {
-            Method::Recipe(recipe) => self.build.copy(fx, Vec::new(), true, Some(recipe.index())),
+            TransferMethod::Recipe(recipe) => {
+                self.build.copy(fx, Vec::new(), true, Some(recipe.index()))
+            }
             _ => self.build.copy(fx, Vec::new(), true, None),
         }
     }
@@ -64,10 +66,10 @@ impl Transfer {
     fn prove(&mut self, digest: Digest) -> Proof {
         let all = |chunks| ProofOf::Chunks(Box::new(chunks));
         let of = match &mut self.method {
-            Method::Recipe(recipe) => all(recipe.prove()),
-            Method::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
-            Method::Changes(changes) => changes.prove(),
-            Method::Preset(preset) => preset.prove(),
+            TransferMethod::Recipe(recipe) => all(recipe.prove()),
+            TransferMethod::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
+            TransferMethod::Changes(changes) => changes.prove(),
+            TransferMethod::Preset(preset) => preset.prove(),
         };
         Proof { digest, of, map: self.build.new.map.clone() }
     }

@@ -11,17 +11,17 @@ use crate::limits::{Limits, MAX_GROUPS};
 use crate::message::{ChunkLine, GroupLine};
 use crate::receiver::ask::Piece;
 
-use super::keeping::Keeping;
-use super::proof::{ProofChunks, Source};
+use super::keeping::KeptChunks;
+use super::proof::{ProofChunks, ProofSource};
 
 /// The groups told so far.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct GroupTable {
     pub(super) spec: ChunkerSpec,
     pub(super) limits: Limits,
     /// Length of the new version in bytes.
     pub(super) len: u64,
-    pub(super) groups: Vec<Slot>,
+    pub(super) groups: Vec<GroupSlot>,
     /// Offset of the next group, followed by the number of the group's first chunk.
     pub(super) next_start: u64,
     pub(super) next_chunk: u32,
@@ -33,17 +33,17 @@ pub(super) struct Table {
 
 /// A group of the recipe.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct GroupSlot {
     pub(super) start: u64,
     pub(super) first_chunk: u32,
     pub(super) chunks: u32,
     pub(super) len: u64,
-    pub(super) state: State,
+    pub(super) state: GroupState,
 }
 
 /// The source of a group.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum GroupState {
     /// Told, and not found yet.
     Open(GroupPrefix),
     /// Found in an old version.
@@ -55,12 +55,12 @@ pub(super) enum State {
     /// Spelled out, and not matched yet.
     Told(Vec<ChunkLine>),
     /// Spelled out and matched.
-    Spelled(Vec<(u32, Origin)>),
+    Spelled(Vec<(u32, ChunkOrigin)>),
 }
 
 /// The source of a chunk's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Origin {
+pub(super) enum ChunkOrigin {
     Old(ChunkNo),
     /// Kept in place since an interrupted transfer.
     Kept(ChunkNo),
@@ -76,7 +76,7 @@ pub(super) enum Origin {
 
 /// The form in which the bytes of a chunk arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum ArrivalForm {
     Itself,
     Gap,
 }
@@ -84,32 +84,32 @@ pub(super) enum By {
 /// The error for a chunk that was not requested.
 pub(super) const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
 
-impl Slot {
+impl GroupSlot {
     /// Adds the chunks of the group to a proof.
     pub(super) fn prove(&self, proof: &mut ProofChunks) {
         match &self.state {
-            State::Matched(range) => proof.push(Source::Old, range.clone()),
-            State::Kept(range) => proof.push(Source::Kept, range.clone()),
-            State::Spelled(chunks) => {
+            GroupState::Matched(range) => proof.push(ProofSource::Old, range.clone()),
+            GroupState::Kept(range) => proof.push(ProofSource::Kept, range.clone()),
+            GroupState::Spelled(chunks) => {
                 for (_, origin) in chunks {
                     let (source, no) = match *origin {
-                        Origin::Old(no) => (Source::Old, no),
-                        Origin::Kept(no) => (Source::Kept, no),
-                        Origin::New(no) => (Source::Came, no),
-                        Origin::Needed(_)
-                        | Origin::Gap(_)
-                        | Origin::Repeat
-                        | Origin::Writing(_) => continue,
+                        ChunkOrigin::Old(no) => (ProofSource::Old, no),
+                        ChunkOrigin::Kept(no) => (ProofSource::Kept, no),
+                        ChunkOrigin::New(no) => (ProofSource::Came, no),
+                        ChunkOrigin::Needed(_)
+                        | ChunkOrigin::Gap(_)
+                        | ChunkOrigin::Repeat
+                        | ChunkOrigin::Writing(_) => continue,
                     };
                     proof.push(source, no..no.next());
                 }
             }
-            State::Open(_) | State::Lacked | State::Told(_) => {}
+            GroupState::Open(_) | GroupState::Lacked | GroupState::Told(_) => {}
         }
     }
 }
 
-impl Table {
+impl GroupTable {
     /// Creates a table without groups for a new version of `len` bytes.
     pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         let (groups, came) = (Vec::new(), Chunks::default());
@@ -127,9 +127,9 @@ impl Table {
     }
 
     /// Adds the next group. The caller has checked its lengths.
-    pub(super) fn push(&mut self, chunks: u32, len: u64, state: State) {
+    pub(super) fn push(&mut self, chunks: u32, len: u64, state: GroupState) {
         let (start, first_chunk) = (self.next_start, self.next_chunk);
-        self.groups.push(Slot { start, first_chunk, chunks, len, state });
+        self.groups.push(GroupSlot { start, first_chunk, chunks, len, state });
         self.next_start += len;
         self.next_chunk += chunks;
     }
@@ -164,8 +164,8 @@ impl Table {
     /// Returns the name and length in bytes of a told group that another file may have. Groups of chunks of the
     /// longest length are mostly zeros, which are not sent: no file need wait for them.
     pub(super) fn shareable(&self, no: u32) -> Option<(GroupPrefix, u64)> {
-        let Slot { chunks, len, state, .. } = &self.groups[no as usize];
-        let State::Open(name) = *state else { return None };
+        let GroupSlot { chunks, len, state, .. } = &self.groups[no as usize];
+        let GroupState::Open(name) = *state else { return None };
         (*len < u64::from(*chunks) * u64::from(self.spec.max_len())).then_some((name, *len))
     }
 
@@ -175,7 +175,7 @@ impl Table {
         if self.check_chunks(start, lines)? != len {
             return Err(PeerError::Unexpected("chunks that do not add up to their group"));
         }
-        self.groups[no as usize].state = State::Told(lines.to_vec());
+        self.groups[no as usize].state = GroupState::Told(lines.to_vec());
         Ok(())
     }
 
@@ -185,17 +185,18 @@ impl Table {
     }
 
     /// Marks a chunk as received, by itself or in a gap, and returns the chunk's place. Errors: `UNASKED`.
-    pub(super) fn receive(&mut self, chunk: u32, by: By) -> Result<Piece, PeerError> {
+    pub(super) fn receive(&mut self, chunk: u32, by: ArrivalForm) -> Result<Piece, PeerError> {
         let slot = self.group_of(chunk).ok_or(UNASKED)?;
         let slot = &mut self.groups[slot];
-        let State::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
+        let GroupState::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
         let nth = (chunk - slot.first_chunk) as usize;
         let Some((len, origin)) = chunks.get_mut(nth) else { return Err(UNASKED) };
         let (len, brief) = match (&origin, by) {
-            (Origin::Needed(brief), By::Itself) | (Origin::Gap(brief), By::Gap) => (*len, *brief),
+            (ChunkOrigin::Needed(brief), ArrivalForm::Itself)
+            | (ChunkOrigin::Gap(brief), ArrivalForm::Gap) => (*len, *brief),
             _ => return Err(UNASKED),
         };
-        *origin = Origin::Writing(brief);
+        *origin = ChunkOrigin::Writing(brief);
         let before: u64 = chunks[..nth].iter().map(|(len, _)| u64::from(*len)).sum();
         self.needed -= 1;
         Ok(Piece { span: Span::new(slot.start + before, len), brief: Some(brief) })
@@ -205,10 +206,10 @@ impl Table {
     pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
-        if let State::Spelled(chunks) = &mut slot.state {
+        if let GroupState::Spelled(chunks) = &mut slot.state {
             let (len, origin) = &mut chunks[(chunk - slot.first_chunk) as usize];
             // The offset of the chunk is known from its group.
-            *origin = Origin::New(self.came.push(0, Chunk { len: *len, fingerprint }));
+            *origin = ChunkOrigin::New(self.came.push(0, Chunk { len: *len, fingerprint }));
         }
     }
 
@@ -216,16 +217,19 @@ impl Table {
     pub(super) fn needs_gap(&mut self, chunk: u32) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
-        let State::Spelled(chunks) = &mut slot.state else { return };
+        let GroupState::Spelled(chunks) = &mut slot.state else { return };
         let origin = &mut chunks[(chunk - slot.first_chunk) as usize].1;
         match *origin {
-            Origin::Needed(brief) => *origin = Origin::Gap(brief),
-            Origin::Writing(brief) => {
-                *origin = Origin::Gap(brief);
+            ChunkOrigin::Needed(brief) => *origin = ChunkOrigin::Gap(brief),
+            ChunkOrigin::Writing(brief) => {
+                *origin = ChunkOrigin::Gap(brief);
                 self.needed += 1;
             }
-            Origin::Old(_) | Origin::Kept(_) | Origin::Gap(_) | Origin::Repeat | Origin::New(_) => {
-            }
+            ChunkOrigin::Old(_)
+            | ChunkOrigin::Kept(_)
+            | ChunkOrigin::Gap(_)
+            | ChunkOrigin::Repeat
+            | ChunkOrigin::New(_) => {}
         }
     }
 
@@ -239,11 +243,11 @@ impl Table {
     }
 
     /// Length in bytes and origin of a chunk that was spelled out.
-    fn spelled(&mut self, chunk: u32) -> &mut (u32, Origin) {
+    fn spelled(&mut self, chunk: u32) -> &mut (u32, ChunkOrigin) {
         let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
         let slot = &mut self.groups[slot];
         match &mut slot.state {
-            State::Spelled(chunks) => &mut chunks[(chunk - slot.first_chunk) as usize],
+            GroupState::Spelled(chunks) => &mut chunks[(chunk - slot.first_chunk) as usize],
             state => unreachable!("chunk {chunk} was not spelled out: {state:?}"),
         }
     }
@@ -253,7 +257,7 @@ impl Table {
         let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
         let slot = &self.groups[slot];
         match &slot.state {
-            State::Spelled(chunks) => {
+            GroupState::Spelled(chunks) => {
                 let before = &chunks[..(chunk - slot.first_chunk) as usize];
                 slot.start + before.iter().map(|(len, _)| u64::from(*len)).sum::<u64>()
             }
@@ -267,18 +271,23 @@ impl Table {
     }
 
     /// Returns the place of this chunk in the old versions, if it was found there.
-    pub(super) fn found_in_old(&self, chunk: u32, kept: &Keeping, index: &Index) -> Option<Span> {
+    pub(super) fn found_in_old(
+        &self,
+        chunk: u32,
+        kept: &KeptChunks,
+        index: &Index,
+    ) -> Option<Span> {
         let slot = &self.groups[self.group_of(chunk)?];
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
-            State::Matched(range) => range.start.plus(nth),
-            State::Kept(range) => kept.in_old(range.start.plus(nth), index)?,
-            State::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
-                Origin::Old(no) => no,
-                Origin::Kept(no) => kept.in_old(no, index)?,
+            GroupState::Matched(range) => range.start.plus(nth),
+            GroupState::Kept(range) => kept.in_old(range.start.plus(nth), index)?,
+            GroupState::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
+                ChunkOrigin::Old(no) => no,
+                ChunkOrigin::Kept(no) => kept.in_old(no, index)?,
                 _ => return None,
             },
-            State::Open(_) | State::Lacked | State::Told(_) => return None,
+            GroupState::Open(_) | GroupState::Lacked | GroupState::Told(_) => return None,
         };
         Some(index.chunk(no).0)
     }

@@ -76,7 +76,7 @@ impl Driver {
     }
 
     /// Does all work that is asked for, and puts the result in place once it is complete.
-    fn run(&mut self, transfer: &mut Transfer, fx: &mut FileContext<'_>) {
+    fn run(&mut self, transfer: &mut IncomingTransfer, fx: &mut FileContext<'_>) {
         loop {
             while let Some((id, work)) = fx.cx.jobs.poll() {
                 let answer = self.perform(work);
@@ -104,8 +104,8 @@ fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToS
     let mut fx = FileContext::new(&mut cx, place, &versions, (&mut reported, len));
     let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
     let mut driver = Driver { old: old.to_vec(), made: vec![0; new.len()], ..Driver::default() };
-    let mut transfer = Transfer::new(meta, how, None, fx.cx);
-    transfer.begin(&mut fx, Expected::default());
+    let mut transfer = IncomingTransfer::new(meta, how, None, fx.cx);
+    transfer.begin(&mut fx, ExpectedTransfer::default());
     driver.run(&mut transfer, &mut fx);
     let chunks = reference::chunks(&how.1, new);
     if how.0 == How::Recipe {
@@ -135,7 +135,7 @@ fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToS
 
 /// Answers `Lack` as a sender does.
 fn spell(
-    transfer: &mut Transfer,
+    transfer: &mut IncomingTransfer,
     fx: &mut FileContext<'_>,
     (groups, chunks): (&[GroupLine], &[deltic_core::Chunk]),
 ) {
@@ -156,7 +156,7 @@ fn spell(
 
 /// Answers `Need` as a sender does.
 fn fill(
-    transfer: &mut Transfer,
+    transfer: &mut IncomingTransfer,
     fx: &mut FileContext<'_>,
     (new, chunks): (&[u8], &[deltic_core::Chunk]),
 ) {

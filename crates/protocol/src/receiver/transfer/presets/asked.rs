@@ -9,7 +9,7 @@ use crate::sums::Over;
 
 /// A token, as the receiver stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct AskedToken {
     pub(super) chunks: Range<u32>,
     pub(super) over: Over,
     /// The first chunk of the old versions, or the only one.
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub(super) strong: StrongSum,
 }
 
-impl Asked {
+impl AskedToken {
     pub(super) fn of(run: MatchRun) -> Self {
         let MatchRun { new, old, chunks, len } = run;
         Self {

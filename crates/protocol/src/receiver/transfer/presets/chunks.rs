@@ -16,14 +16,14 @@ pub(super) struct PeerChunks {
     spec: ChunkerSpec,
     len: u64,
     pub(super) end: u64,
-    chunks: Vec<(Span, Source)>,
+    chunks: Vec<(Span, ChunkState)>,
     complete: bool,
     needed: u64,
 }
 
 /// The source of a chunk's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum ChunkState {
     Open,
     Needed,
     Known,
@@ -85,7 +85,7 @@ impl PeerChunks {
         if self.chunks.len() >= MAX_SUMS {
             return Err(PeerError::Limit("sums of one file"));
         }
-        self.chunks.push((Span::new(self.end, len), Source::Open));
+        self.chunks.push((Span::new(self.end, len), ChunkState::Open));
         self.end += u64::from(len);
         Ok(())
     }
@@ -94,16 +94,16 @@ impl PeerChunks {
     pub(super) fn need(&mut self, chunks: Range<u32>) {
         self.needed += u64::from(chunks.end - chunks.start);
         let chunks = &mut self.chunks[chunks.start as usize..chunks.end as usize];
-        chunks.iter_mut().for_each(|(_, source)| *source = Source::Needed);
+        chunks.iter_mut().for_each(|(_, source)| *source = ChunkState::Needed);
     }
 
     /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
     pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
         let (span, source) = self.chunks.get_mut(chunk as usize)?;
-        if *source != Source::Needed {
+        if *source != ChunkState::Needed {
             return None;
         }
-        *source = Source::Known;
+        *source = ChunkState::Known;
         self.needed -= 1;
         Some(*span)
     }

@@ -15,15 +15,15 @@ use crate::error::PeerError;
 use crate::limits::{MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
 use crate::sums::{Over, Sum, Token};
 
-use super::super::copies::Copies;
-use super::asked::Asked;
+use super::super::copies::FoundCopies;
+use super::asked::AskedToken;
 use super::chunks::{PeerChunks, weak_sum};
-use super::known::Known;
+use super::known::OldChunks;
 
 /// The matches found, asked about and judged.
 #[derive(Debug)]
-pub(super) struct Confirm {
-    old: Known,
+pub(super) struct MatchConfirmation {
+    old: OldChunks,
     merge: MatchMerging,
     /// Weak sums of the chunks of the new version.
     weak: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Confirm {
     after: Option<ChunkNo>,
     hashing: usize,
     /// Tokens that the sender has not judged, a list for each match.
-    asked: VecDeque<Vec<Asked>>,
+    asked: VecDeque<Vec<AskedToken>>,
 }
 
 /// Bytes of chunks to ask about at a time while the sender judges concurrently: the smaller, the sooner the sender
@@ -43,12 +43,12 @@ pub(super) struct Confirm {
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// Chunks that were looked for: the first list is missing from the old versions, the second may be there.
-pub(super) type Batch = (Vec<Range<u32>>, Vec<Asked>);
+pub(super) type ConfirmBatch = (Vec<Range<u32>>, Vec<AskedToken>);
 
-impl Confirm {
+impl MatchConfirmation {
     pub(super) fn new(strategy: &Strategy) -> Self {
         Self {
-            old: Known::new(strategy),
+            old: OldChunks::new(strategy),
             merge: strategy.merge,
             weak: Vec::new(),
             names: (strategy.proof() == FileProof::Recipe).then(Vec::new),
@@ -112,7 +112,7 @@ impl Confirm {
 
     /// Returns the spans of the old versions to hash for a batch, each once. Chunks of the new version with one weak
     /// sum are all looked for in the same old chunk.
-    fn spans(&self, tokens: &mut [Asked]) -> Vec<Span> {
+    fn spans(&self, tokens: &mut [AskedToken]) -> Vec<Span> {
         let (mut spans, mut places) = (Vec::new(), HashMap::new());
         for token in tokens {
             let span = self.span(token);
@@ -125,13 +125,13 @@ impl Confirm {
     }
 
     /// Returns the place of a token's bytes in the old versions, to be hashed in a single step.
-    fn span(&self, token: &Asked) -> Span {
+    fn span(&self, token: &AskedToken) -> Span {
         let first = self.old.span(token.old);
         if token.over == Over::Each { first } else { Span::new(first.start, token.len as u32) }
     }
 }
 
-impl Confirm {
+impl MatchConfirmation {
     /// Looks for the next chunks, if they may be looked for now, with at most `most_items` needs or tokens. Also
     /// returns the number of weak sums compared.
     pub(super) fn next_batch(
@@ -139,12 +139,12 @@ impl Confirm {
         told: &mut PeerChunks,
         pipelined: bool,
         most_items: usize,
-    ) -> Option<(Batch, u64)> {
+    ) -> Option<(ConfirmBatch, u64)> {
         let ready = pipelined || told.is_complete();
         if !ready || !self.old.is_complete() || self.looked == told.count() {
             return None;
         }
-        let (mut needs, mut tokens): Batch = (Vec::new(), Vec::new());
+        let (mut needs, mut tokens): ConfirmBatch = (Vec::new(), Vec::new());
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
         while self.looked < told.count()
@@ -167,12 +167,12 @@ impl Confirm {
             (self.after, bytes) = (Some(old), bytes + u64::from(len));
             let next = ChunkMatch { new, old, len };
             if self.merge == MatchMerging::Runs {
-                tokens.extend(runs.push(next).map(Asked::of));
+                tokens.extend(runs.push(next).map(AskedToken::of));
             } else if !tokens.last_mut().is_some_and(|last| last.repeat(&next)) {
-                tokens.push(Asked::of(MatchRun::of(next)));
+                tokens.push(AskedToken::of(MatchRun::of(next)));
             }
         }
-        tokens.extend(runs.finish().map(Asked::of));
+        tokens.extend(runs.finish().map(AskedToken::of));
         Some(((needs, tokens), compared))
     }
 
@@ -182,12 +182,12 @@ impl Confirm {
         &mut self,
         told: &mut PeerChunks,
         denied: &[Range<u32>],
-        found: &mut Copies,
-    ) -> Result<Verdict, PeerError> {
+        found: &mut FoundCopies,
+    ) -> Result<MatchVerdict, PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
         let tokens = self.asked.pop_front().ok_or(UNFIT)?;
         let mut denied = denied.iter().cloned().flatten().peekable();
-        let mut verdict = Verdict::default();
+        let mut verdict = MatchVerdict::default();
         for token in tokens {
             let count = token.chunks.end - token.chunks.start;
             let mut refuted = Vec::new();
@@ -208,7 +208,7 @@ impl Confirm {
                     chunks: count,
                     len: token.len,
                 };
-                verdict.again.extend(run.split(|no| told.span(no).len).map(Asked::of));
+                verdict.again.extend(run.split(|no| told.span(no).len).map(AskedToken::of));
                 continue;
             }
             verdict.needs |= !refuted.is_empty();
@@ -237,7 +237,7 @@ impl Confirm {
         if denied.peek().is_some() { Err(UNFIT) } else { Ok(verdict) }
     }
     /// Begins the hashing of chunks that the old versions may have; returns the spans to hash.
-    pub(super) fn hash(&mut self, tokens: &mut [Asked]) -> Vec<Span> {
+    pub(super) fn hash(&mut self, tokens: &mut [AskedToken]) -> Vec<Span> {
         self.hashing += 1;
         self.spans(tokens)
     }
@@ -246,13 +246,14 @@ impl Confirm {
     pub(super) fn hashed(
         &mut self,
         needs: &[Range<u32>],
-        mut tokens: Vec<Asked>,
+        mut tokens: Vec<AskedToken>,
         sums: &[StrongSum],
         bytes: usize,
     ) -> Vec<Token> {
-        let sum_of = |token: &Asked| sums.get(token.hashed).copied().unwrap_or(StrongSum::NONE);
+        let sum_of =
+            |token: &AskedToken| sums.get(token.hashed).copied().unwrap_or(StrongSum::NONE);
         tokens.iter_mut().for_each(|token| token.strong = sum_of(token));
-        let line = |token: &Asked| Token {
+        let line = |token: &AskedToken| Token {
             chunks: token.chunks.clone(),
             over: token.over,
             strong: token.strong.first(bytes),
@@ -269,11 +270,11 @@ impl Confirm {
 
 /// The result of a judgement.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct MatchVerdict {
     /// Number of confirmed bytes.
     pub(super) bytes: u64,
     /// True if a chunk is to be sent as it is.
     pub(super) needs: bool,
     /// Chunks of refuted runs, to be asked about by themselves.
-    pub(super) again: Vec<Asked>,
+    pub(super) again: Vec<AskedToken>,
 }

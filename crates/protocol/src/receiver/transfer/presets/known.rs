@@ -13,7 +13,7 @@ const CANDIDATES: usize = 16;
 
 /// The chunks of the old versions.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct OldChunks {
     /// True if the chunk after the last match is tried first, for locality or for longer runs.
     tries_neighbour: bool,
     /// A bit for each 16-bit tag, if the strategy filters by tags.
@@ -25,7 +25,7 @@ pub(super) struct Known {
     complete: bool,
 }
 
-impl Known {
+impl OldChunks {
     pub(super) fn new(strategy: &Strategy) -> Self {
         Self {
             tries_neighbour: strategy.locality == LookupOrder::First

@@ -27,15 +27,15 @@ use crate::summing::{Step, Summation, Summed};
 use crate::sums::{PatchStep, Search, SumLine, Summing, Ways, sum_of};
 use crate::work::{Setback, Turn};
 
-use super::assembly::{Assembly, Literals};
-use super::copies::Copies;
+use super::assembly::{FileAssembly, LiteralChunks};
+use super::copies::FoundCopies;
 use super::file_context::FileContext;
 use super::proof::{ProofChunks, ProofOf};
-use asked::Asked;
+use asked::AskedToken;
 use chunks::PeerChunks;
-use confirm::{Batch, Confirm, Verdict};
-use patched::Patched;
-use roll::Roll;
+use confirm::{ConfirmBatch, MatchConfirmation, MatchVerdict};
+use patched::PatchedBlocks;
+use roll::RolledBlocks;
 
 /// A transfer by a strategy from a paper.
 #[derive(Debug)]
@@ -43,31 +43,31 @@ pub(super) struct PresetState {
     config: Ways,
     spec: ChunkerSpec,
     chunks: PeerChunks,
-    side: Side,
+    side: SumUse,
     /// True while the sender must still tell the sums kept by its storage.
     awaits_keeps: bool,
     /// The old version that is being summed.
-    reading: Option<Reading>,
+    reading: Option<VersionSumming>,
     /// Copies that wait for literals, by their offsets in the new version.
     late: BTreeMap<u64, DeltaOp>,
 }
 
 /// An old version that is being summed.
 #[derive(Debug)]
-struct Reading {
+struct VersionSumming {
     part: usize,
     summation: Summation,
 }
 
 /// The use of the sums.
 #[derive(Debug)]
-enum Side {
+enum SumUse {
     /// Sums of the new version, to be looked for among chunks of the old versions and confirmed.
-    Confirm(Box<Confirm>),
+    Confirm(Box<MatchConfirmation>),
     /// Sums of the new version, to be searched for in the old version by rolling sums.
-    Roll(Box<Roll>),
+    Roll(Box<RolledBlocks>),
     /// Sums of the old version, to be sent to the sender.
-    Patched(Patched),
+    Patched(PatchedBlocks),
 }
 
 impl PresetState {
@@ -79,9 +79,11 @@ impl PresetState {
     ) -> Option<Box<Self>> {
         let config = Ways::of(strategy, how)?;
         let side = match strategy.conversation {
-            Conversation::RecipeConfirm => Side::Confirm(Box::new(Confirm::new(&strategy))),
-            Conversation::RecipeRolled => Side::Roll(Box::new(Roll::new(config, spec))),
-            Conversation::Signature => Side::Patched(Patched::new(spec)),
+            Conversation::RecipeConfirm => {
+                SumUse::Confirm(Box::new(MatchConfirmation::new(&strategy)))
+            }
+            Conversation::RecipeRolled => SumUse::Roll(Box::new(RolledBlocks::new(config, spec))),
+            Conversation::Signature => SumUse::Patched(PatchedBlocks::new(spec)),
             Conversation::Recipe => return None,
         };
         let (chunks, late) = (PeerChunks::new(spec, len), BTreeMap::new());
@@ -100,16 +102,16 @@ impl PresetState {
 
     /// True once the whole new version was told.
     pub(super) fn is_told(&self) -> bool {
-        let complete = self.chunks.is_complete() || matches!(self.side, Side::Patched(_));
+        let complete = self.chunks.is_complete() || matches!(self.side, SumUse::Patched(_));
         complete && self.chunks.end == self.chunks.len()
     }
 
     /// True while the sender owes something, or a search is under way.
     pub(super) fn is_busy(&self) -> bool {
         let found = match &self.side {
-            Side::Confirm(confirm) => confirm.is_done(&self.chunks),
-            Side::Roll(roll) => roll.is_done(),
-            Side::Patched(_) => true,
+            SumUse::Confirm(confirm) => confirm.is_done(&self.chunks),
+            SumUse::Roll(roll) => roll.is_done(),
+            SumUse::Patched(_) => true,
         };
         !found || !self.is_told() || self.chunks.is_owed()
     }
@@ -121,16 +123,16 @@ impl PresetState {
 
     /// Notes a chunk that was written.
     pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
-        if let Side::Confirm(confirm) = &mut self.side {
+        if let SumUse::Confirm(confirm) = &mut self.side {
             confirm.name(chunk, fingerprint);
         }
     }
 
     /// Returns the copies that may begin now. A strategy in phases keeps copies until nothing else is left. A
     /// strategy in order keeps each copy until all before it in the file is written; patches are in order anyway.
-    fn ripe(&mut self, found: Copies) -> Vec<DeltaOp> {
+    fn ripe(&mut self, found: FoundCopies) -> Vec<DeltaOp> {
         let ops = found.finish();
-        let is_patched = matches!(self.side, Side::Patched(_));
+        let is_patched = matches!(self.side, SumUse::Patched(_));
         let waits = match self.config.strategy.delivery {
             Delivery::Phased => true,
             Delivery::InOrder => !is_patched,
@@ -160,13 +162,13 @@ impl PresetState {
 
     /// The kind of strong sums to compute of all chunks of the old version, if these are sent.
     fn strong_of_old(&self) -> Option<StrongKind> {
-        matches!(self.side, Side::Patched(_)).then_some(self.config.strong)
+        matches!(self.side, SumUse::Patched(_)).then_some(self.config.strong)
     }
 
     /// Returns the evidence that proves the file.
     pub(super) fn prove(&self) -> ProofOf {
         match (&self.side, self.config.strategy.proof()) {
-            (Side::Confirm(confirm), FileProof::Recipe) => {
+            (SumUse::Confirm(confirm), FileProof::Recipe) => {
                 let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
                 let chunks = self.chunks.lens().zip(confirm.names()).map(chunk).collect();
                 ProofOf::Chunks(Box::new(ProofChunks::all(chunks)))
@@ -179,7 +181,7 @@ impl PresetState {
     pub(super) fn answer(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         pending: FilePending,
         answer: Answer,
     ) {
@@ -200,14 +202,14 @@ impl PresetState {
     /// Begins to sum the old versions, if the old sums are needed before the new sums.
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
         match self.side {
-            Side::Confirm(_) => self.sum_old(fx, 0),
-            Side::Patched(_) => {
+            SumUse::Confirm(_) => self.sum_old(fx, 0),
+            SumUse::Patched(_) => {
                 self.awaits_keeps = fx.cx.setting.agrees_on_sums && self.config.negotiates();
                 if !self.awaits_keeps {
                     self.sum_old(fx, fx.old.first_part());
                 }
             }
-            Side::Roll(_) => {}
+            SumUse::Roll(_) => {}
         }
     }
 
@@ -228,7 +230,8 @@ impl PresetState {
         let both = (fx.old.keeps.filter(asked), theirs.filter(asked));
         let by = self.config.agreed(self.spec, both, fx.old.len_of(part));
         if let Some((config, spec)) = by.and_then(|kept| self.config.kept_so(kept)) {
-            (self.config, self.spec, self.side) = (config, spec, Side::Patched(Patched::new(spec)));
+            (self.config, self.spec, self.side) =
+                (config, spec, SumUse::Patched(PatchedBlocks::new(spec)));
         }
         fx.cx.frames.push_back(ToSender::Signs { file: fx.file, by });
         self.sum_old(fx, part);
@@ -240,7 +243,7 @@ impl PresetState {
         let parallel = self.config.parallel(fx.cx.setting.options.threads);
         let strong = self.strong_of_old();
         let summation = Summation::new((parallel, &self.spec), fx.old.len_of(part), strong);
-        self.reading = Some(Reading { part, summation });
+        self.reading = Some(VersionSumming { part, summation });
         self.sum_more_of_old(fx);
     }
 
@@ -248,7 +251,7 @@ impl PresetState {
     fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
         let (Ways { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
         let summing = Summing { chunker: self.spec, weak, strong, keying };
-        let Some(Reading { part, summation }) = &mut self.reading else { return };
+        let Some(VersionSumming { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
         while let Some((step, portion)) = summation.next() {
             let work = Work::SumOld { handle, part, portion, summing };
@@ -261,7 +264,7 @@ impl PresetState {
     fn summed_old(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         (part, step): (usize, Step),
         summed: Result<Summed, Setback>,
     ) {
@@ -277,17 +280,17 @@ impl PresetState {
             Err(_) => (Vec::new(), true),
         };
         let done = match &mut self.side {
-            Side::Confirm(confirm) => {
+            SumUse::Confirm(confirm) => {
                 confirm.learn(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
                 at_end && part + 1 >= parts
             }
             // A rolling search uses one old version only.
-            Side::Patched(patched) => {
+            SumUse::Patched(patched) => {
                 let most = fx.cx.setting.limits.batch();
                 fx.cx.frames.extend(patched.tell((fx.file, most), &sums, at_end));
                 at_end
             }
-            Side::Roll(_) => return,
+            SumUse::Roll(_) => return,
         };
         if at_end {
             self.reading = None;
@@ -305,14 +308,14 @@ impl PresetState {
     pub(super) fn sums(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
         self.hear(lines, extent)?;
         self.match_more(fx, build);
         if !fx.is_over()
-            && let Side::Roll(roll) = &mut self.side
+            && let SumUse::Roll(roll) = &mut self.side
             && let Some(search) = roll.begin(&self.chunks)
         {
             ask_roll(fx, 0, search);
@@ -328,34 +331,34 @@ impl PresetState {
         for line in lines {
             let count = self.chunks.count();
             let sum = match &mut self.side {
-                Side::Confirm(confirm) => {
+                SumUse::Confirm(confirm) => {
                     let sum = line.sum(count, |no| confirm.sum(&self.chunks, no))?;
                     confirm.hear(&sum)?;
                     sum
                 }
-                Side::Roll(roll) => {
+                SumUse::Roll(roll) => {
                     let sums = roll.sums.as_ref().ok_or(UNFIT)?;
                     let sum = line.sum(count, |no| sum_of(sums, no))?;
                     roll.hear(line, &sum)?;
                     sum
                 }
-                Side::Patched(_) => return Err(UNFIT),
+                SumUse::Patched(_) => return Err(UNFIT),
             };
             self.chunks.push(sum.len)?;
         }
         self.chunks.end_by(extent)?;
         match &self.side {
-            Side::Confirm(confirm) if self.is_pipelined() => confirm.check_window(&self.chunks),
-            Side::Patched(_) => Err(UNFIT),
+            SumUse::Confirm(confirm) if self.is_pipelined() => confirm.check_window(&self.chunks),
+            SumUse::Patched(_) => Err(UNFIT),
             _ => Ok(()),
         }
     }
 
     /// Looks for all chunks that can be looked for by now.
-    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.batch());
         while !fx.is_over()
-            && let Side::Confirm(confirm) = &mut self.side
+            && let SumUse::Confirm(confirm) = &mut self.side
             && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined, most)
         {
             fx.cx.counts.add(compared, 0);
@@ -367,13 +370,13 @@ impl PresetState {
     fn ask_about(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
-        (needs, mut tokens): Batch,
+        build: &mut FileAssembly,
+        (needs, mut tokens): ConfirmBatch,
     ) {
         if !needs.is_empty() {
             build.copy(fx, Vec::new(), true, None);
         }
-        let Side::Confirm(confirm) = &mut self.side else { return };
+        let SumUse::Confirm(confirm) = &mut self.side else { return };
         if fx.is_over() {
             return;
         }
@@ -391,10 +394,10 @@ impl PresetState {
     fn hashed_old(
         &mut self,
         fx: &mut FileContext<'_>,
-        (needs, tokens): (Vec<Range<u32>>, Vec<Asked>),
+        (needs, tokens): (Vec<Range<u32>>, Vec<AskedToken>),
         sums: &[StrongSum],
     ) {
-        let Side::Confirm(confirm) = &mut self.side else { return };
+        let SumUse::Confirm(confirm) = &mut self.side else { return };
         let tokens = confirm.hashed(&needs, tokens, sums, self.config.strong_bytes());
         fx.cx.frames.push_back(ToSender::Match { file: fx.file, needs, tokens });
     }
@@ -403,13 +406,13 @@ impl PresetState {
     pub(super) fn deny(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         denied: &[Range<u32>],
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
-        let Side::Confirm(confirm) = &mut self.side else { return Err(UNFIT) };
-        let mut found = Copies::default();
-        let Verdict { bytes, needs, again } =
+        let SumUse::Confirm(confirm) = &mut self.side else { return Err(UNFIT) };
+        let mut found = FoundCopies::default();
+        let MatchVerdict { bytes, needs, again } =
             confirm.judged(&mut self.chunks, denied, &mut found)?;
         let ops = self.ripe(found);
         build.matched.bytes += bytes;
@@ -435,10 +438,10 @@ impl PresetState {
     fn rolled(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         rolled: Result<Rolled, Setback>,
     ) {
-        let Side::Roll(roll) = &mut self.side else { return };
+        let SumUse::Roll(roll) = &mut self.side else { return };
         // An unreadable part of the old version is only not matched against.
         if let Ok(Rolled { found, consumed, at_end, searcher }) = rolled {
             let start = roll.take(&found, consumed, self.spec.max_len());
@@ -448,7 +451,7 @@ impl PresetState {
             let counts = searcher.counts();
             fx.cx.counts.add(counts.weak, counts.strong);
         }
-        let mut copies = Copies::default();
+        let mut copies = FoundCopies::default();
         let missing = roll.finish(&mut self.chunks, &mut build.matched, &mut copies);
         let ops = self.ripe(copies);
         for chunks in missing.chunks(fx.cx.setting.limits.batch()) {
@@ -462,16 +465,16 @@ impl PresetState {
     pub(super) fn patch(
         &mut self,
         fx: &mut FileContext<'_>,
-        build: &mut Assembly,
+        build: &mut FileAssembly,
         steps: &[PatchStep],
         payload: Payload,
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a patch");
-        let Side::Patched(patched) = &self.side else { return Err(UNFIT) };
+        let SumUse::Patched(patched) = &self.side else { return Err(UNFIT) };
         if !patched.told_all || steps.is_empty() {
             return Err(UNFIT);
         }
-        let (mut copies, before) = (Copies::default(), self.chunks.end);
+        let (mut copies, before) = (FoundCopies::default(), self.chunks.end);
         let pieces = patched.take(&mut self.chunks, steps, &mut copies)?;
         let bytes: usize = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let fits = if pieces.is_empty() {
@@ -490,7 +493,7 @@ impl PresetState {
             return Ok(());
         }
         let chunks = vec![0; pieces.len()];
-        build.write(fx, Literals { chunks, pieces, payload, bytes }, Vec::new());
+        build.write(fx, LiteralChunks { chunks, pieces, payload, bytes }, Vec::new());
         Ok(())
     }
 }

@@ -10,12 +10,12 @@ use crate::message::{Extent, FileNo, ToSender};
 use crate::receiver::ask::Piece;
 use crate::sums::{PatchStep, Sum, SumLine, Teller};
 
-use super::super::copies::Copies;
+use super::super::copies::FoundCopies;
 use super::chunks::PeerChunks;
 
 /// The blocks of the old version, as told to the sender.
 #[derive(Debug)]
-pub(super) struct Patched {
+pub(super) struct PatchedBlocks {
     block: u32,
     old_len: u64,
     teller: Teller,
@@ -24,7 +24,7 @@ pub(super) struct Patched {
     pub(super) told_all: bool,
 }
 
-impl Patched {
+impl PatchedBlocks {
     pub(super) fn new(spec: ChunkerSpec) -> Self {
         let (teller, firsts) = (Teller::default(), Vec::new());
         Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
@@ -76,7 +76,7 @@ impl Patched {
         &self,
         told: &mut PeerChunks,
         steps: &[PatchStep],
-        copies: &mut Copies,
+        copies: &mut FoundCopies,
     ) -> Result<Vec<Piece>, PeerError> {
         let (mut pieces, mut blocks_left) = (Vec::new(), MAX_SUMS);
         for step in steps {
@@ -124,14 +124,14 @@ mod tests {
         let new_len = (most as u64 + 1) * u64::from(BLOCKS * BLOCK);
         let spec = ChunkerSpec::Fixed(FixedLen::new(BLOCK).unwrap());
         let mut told = PeerChunks::new(spec, new_len);
-        let mut patched = Patched::new(spec);
+        let mut patched = PatchedBlocks::new(spec);
         let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
         patched.tell((FileNo(0), 100), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
         let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
-        assert!(patched.take(&mut told, &steps, &mut Copies::default()).is_ok());
+        assert!(patched.take(&mut told, &steps, &mut FoundCopies::default()).is_ok());
         told.end = 0;
         steps.push(PatchStep::Copy(0..1));
-        let refused = patched.take(&mut told, &steps, &mut Copies::default());
+        let refused = patched.take(&mut told, &steps, &mut FoundCopies::default());
         assert_eq!(refused.unwrap_err(), PeerError::Limit("blocks of a patch"));
     }
 }

@@ -9,13 +9,13 @@ use deltic_core::{BlockSums, Span, search};
 use crate::error::PeerError;
 use crate::sums::{Keying, Search, Sum, SumLine, Ways};
 
-use super::super::assembly::Matched;
-use super::super::copies::{Copies, runs};
+use super::super::assembly::MatchedBytes;
+use super::super::copies::{FoundCopies, runs};
 use super::chunks::PeerChunks;
 
 /// The blocks of the new version, and the old places of these blocks.
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct RolledBlocks {
     /// Sums of the blocks, until the search begins.
     pub(super) sums: Option<Box<BlockSums>>,
     locality: search::Locality,
@@ -28,7 +28,7 @@ pub(super) struct Roll {
     done: bool,
 }
 
-impl Roll {
+impl RolledBlocks {
     pub(super) fn new(ways: Ways, spec: ChunkerSpec) -> Self {
         let sums = Some(Box::new(ways.block_sums(spec)));
         let (firsts, found) = (Vec::new(), Vec::new());
@@ -98,8 +98,8 @@ impl Roll {
     pub(super) fn finish(
         &mut self,
         told: &mut PeerChunks,
-        matched: &mut Matched,
-        copies: &mut Copies,
+        matched: &mut MatchedBytes,
+        copies: &mut FoundCopies,
     ) -> Vec<Range<u32>> {
         self.done = true;
         let missing = (0..told.count()).filter(|no| match self.place(*no) {
