@@ -36,7 +36,7 @@ use crate::work::{UnknownAnswer, WorkId};
 use context::Context;
 use files::Files;
 use pending::Pending;
-use tree::Tree;
+use tree::ReceiverTree;
 
 pub use ask::{
     Alike, AlikeNames, AlikePaths, Answer, Carries, Charted, CopyRun, Elsewhere, Extra, Facing,
@@ -53,7 +53,7 @@ pub use tree::new_files::NewFiles;
 #[derive(Debug)]
 pub struct Receiver {
     cx: Context,
-    tree: Tree,
+    tree: ReceiverTree,
     files: Files,
 }
 
@@ -62,7 +62,7 @@ impl Receiver {
     #[must_use]
     pub fn new(setting: Setting) -> Self {
         Self {
-            tree: Tree::new(&setting),
+            tree: ReceiverTree::new(&setting),
             files: Files::new(setting.most_files),
             cx: Context::new(setting),
         }

@@ -13,8 +13,8 @@ use crate::work::{Concerns, Handle};
 use super::transfer::gap::ChunkGap;
 use super::transfer::old::IndexPart;
 use super::transfer::presets::asked::AskedToken;
-use super::tree::beside::Beside;
-use super::tree::removal::Removal;
+use super::tree::beside::ReferenceEntry;
+use super::tree::removal::NameRemoval;
 
 /// Unanswered work, by the part of the receiver that waits for the answer.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) enum TreePending {
     CountMissing(RelPath),
     LinkBeside {
         file: FileNo,
-        beside: Beside,
+        beside: ReferenceEntry,
     },
     CopyBeside {
         file: FileNo,
@@ -66,9 +66,9 @@ pub(super) enum TreePending {
     },
     Clear {
         file: FileNo,
-        removal: Removal,
+        removal: NameRemoval,
     },
-    Remove(Removal),
+    Remove(NameRemoval),
     Ask,
     SetDirs {
         bytes: usize,

@@ -4,7 +4,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::limits::LARGE_FILE_BYTES;
 use crate::message::FileNo;
-use crate::receiver::tree::beside::Beside;
+use crate::receiver::tree::beside::ReferenceEntry;
 use crate::report::{Action, Differs};
 
 /// A file to be brought up to date.
@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
     /// True if the contents are known to differ.
     pub(crate) compared: bool,
     /// The version in a reference directory to match against, if there is no old version.
-    pub(crate) beside: Option<Beside>,
+    pub(crate) beside: Option<ReferenceEntry>,
     /// True if the file is to be searched for in the chart.
     pub(crate) may_have_moved: bool,
     /// Path of a file that arrived in this run and may have the same content.

@@ -5,7 +5,7 @@ use crate::options::AlternateUse;
 use crate::receiver::ask::Work;
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
-use crate::receiver::tree::beside::Beside;
+use crate::receiver::tree::beside::ReferenceEntry;
 use crate::receiver::tree::compare::differs_from;
 use crate::report::{Action, Differs};
 use crate::work::{Handle, Setback, Then};
@@ -53,7 +53,7 @@ impl Files {
         if links && usage == AlternateUse::Compare || options.dry_run {
             return self.took_beside(cx, handle, links, Ok(()));
         }
-        let Beside { alternate, is, .. } = beside;
+        let ReferenceEntry { alternate, is, .. } = beside;
         let (path, seen) = (candidate.path.clone(), candidate.seen.clone());
         let work = if links {
             Work::LinkBeside { path, alternate, is, seen }

@@ -17,11 +17,11 @@ use crate::receiver::ask::Work;
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
-use super::sections::Section;
+use super::sections::DirSection;
 
 /// Entries that have arrived or may arrive.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(super) struct EntryArrivals {
     /// Arrived entries with sources to be removed.
     here: Vec<FileNo>,
     /// Entries that may still arrive, if sources are removed before the end.
@@ -45,7 +45,7 @@ pub(super) struct Arrivals {
     unreported: u64,
 }
 
-impl Arrivals {
+impl EntryArrivals {
     /// Takes the entry that arrives by a change at `path`.
     pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
         self.coming.remove(path)
@@ -57,7 +57,7 @@ impl Arrivals {
     }
 }
 
-impl Arrivals {
+impl EntryArrivals {
     /// Notes an entry as arrived: in place, or left out because a reference directory has the entry.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
         let Options { remove, dry_run, .. } = &cx.setting.options;
@@ -69,7 +69,7 @@ impl Arrivals {
     }
 
     /// Notes that the entries of a section may arrive.
-    pub(super) fn expect(&mut self, cx: &mut Context, section: &Section) {
+    pub(super) fn expect(&mut self, cx: &mut Context, section: &DirSection) {
         if cx.setting.options.sources_go_early() {
             let numbered = (section.first..).zip(&section.entries);
             let open = numbered.filter(|(_, entry)| !entry.meta.is_dir());

@@ -6,20 +6,20 @@ use deltic_tree::{Kind, Meta};
 use crate::options::Options;
 use crate::report::{Differs, EntryType};
 
-use super::compare::{Quick, attributes, quick};
+use super::compare::{QuickCheck, attributes, quick};
 
 /// An entry in a reference directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct ReferenceEntry {
     /// Index of the reference directory.
     pub(crate) alternate: usize,
     pub(crate) is: Meta,
-    pub(super) likeness: Likeness,
+    pub(super) likeness: EntryLikeness,
 }
 
 /// The parts of an entry that agree with the listed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Likeness {
+pub(super) enum EntryLikeness {
     /// The kind.
     Kind,
     /// The kind and attributes, and perhaps the content.
@@ -30,20 +30,20 @@ pub(super) enum Likeness {
     All,
 }
 
-impl Beside {
+impl ReferenceEntry {
     /// True if the whole entry agrees.
     pub(super) fn is_it(&self) -> bool {
-        self.likeness == Likeness::All
+        self.likeness == EntryLikeness::All
     }
 
     /// True if only the content is still to be proved.
     pub(crate) fn is_unproven(&self) -> bool {
-        self.likeness == Likeness::Unproven
+        self.likeness == EntryLikeness::Unproven
     }
 
     /// Takes the content as proved, and the attributes as different.
     pub(crate) const fn proves(&mut self) {
-        self.likeness = Likeness::Content;
+        self.likeness = EntryLikeness::Content;
     }
 
     /// True if the bytes may be the new version, and are to be compared.
@@ -59,26 +59,30 @@ pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
 }
 
 /// Returns the entry in reference directories that agrees most; of equally good entries, the first.
-pub(super) fn best(options: &Options, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
-    let mut best: Option<Beside> = None;
+pub(super) fn best(
+    options: &Options,
+    meta: &Meta,
+    found: Vec<Option<Meta>>,
+) -> Option<ReferenceEntry> {
+    let mut best: Option<ReferenceEntry> = None;
     for (alternate, is) in found.into_iter().enumerate() {
         let Some(is) = is else { continue };
         let same_attributes = attributes(options, meta, &is) == Differs::default();
         let likeness = match (&meta.kind, &is.kind) {
             (Kind::File, Kind::File) => match quick(options, meta, &is) {
-                Quick::Same if same_attributes => Likeness::All,
-                Quick::Same => Likeness::Content,
-                Quick::Unknown if same_attributes => Likeness::Unproven,
-                Quick::Unknown | Quick::Differs => Likeness::Kind,
+                QuickCheck::Same if same_attributes => EntryLikeness::All,
+                QuickCheck::Same => EntryLikeness::Content,
+                QuickCheck::Unknown if same_attributes => EntryLikeness::Unproven,
+                QuickCheck::Unknown | QuickCheck::Differs => EntryLikeness::Kind,
             },
-            (new, old) if new == old && same_attributes => Likeness::All,
-            (new, old) if new == old => Likeness::Content,
+            (new, old) if new == old && same_attributes => EntryLikeness::All,
+            (new, old) if new == old => EntryLikeness::Content,
             // The kinds are equal, but for the target of a link or the number of a device.
-            (new, old) if EntryType::of(new) == EntryType::of(old) => Likeness::Kind,
+            (new, old) if EntryType::of(new) == EntryType::of(old) => EntryLikeness::Kind,
             _ => continue,
         };
         if best.as_ref().is_none_or(|best| best.likeness < likeness) {
-            best = Some(Beside { alternate, is, likeness });
+            best = Some(ReferenceEntry { alternate, is, likeness });
         }
     }
     best

@@ -11,14 +11,14 @@ use crate::receiver::files::candidate::Candidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Change, Trouble, TroubleKind};
 
-use super::beside::Beside;
+use super::beside::ReferenceEntry;
 use super::deleting::report_gone;
-use super::entries::{Entries, TreeContext};
+use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::LaterName;
-use super::looked::Placed;
-use super::removal::{NO_LIMIT, Removal};
+use super::looked::PlacedEntry;
+use super::removal::{NO_LIMIT, NameRemoval};
 
-impl Entries {
+impl UnsettledEntries {
     /// True if the entry `seen` at a path is a directory that is to give way, or would be in the way of the real run.
     pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;
@@ -31,7 +31,7 @@ impl Entries {
         tx: &mut TreeContext<'_>,
         file: FileNo,
         path: RelPath,
-        entry: Cleared,
+        entry: BlockedEntry,
     ) {
         self.clearing.insert(file, entry);
         let all = Work::Count { path: path.clone(), gives_way: true };
@@ -65,13 +65,13 @@ impl Entries {
             return self.not_cleared(tx, file, vec![trouble]);
         }
         // Protected names stay if no entry takes the place.
-        let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
+        let is_deleted = matches!(self.clearing.get(&file), Some(BlockedEntry::Nothing));
         let names = names.saturating_sub(u64::from(!is_deleted));
-        let removal = Removal { path, gives_way: !is_deleted, names, ..Removal::default() };
+        let removal = NameRemoval { path, gives_way: !is_deleted, names, ..NameRemoval::default() };
         self.ask_clearing(tx, file, removal);
     }
 
-    fn ask_clearing(&mut self, tx: &mut TreeContext<'_>, file: FileNo, removal: Removal) {
+    fn ask_clearing(&mut self, tx: &mut TreeContext<'_>, file: FileNo, removal: NameRemoval) {
         let most = if tx.cx.setting.options.dry_run { NO_LIMIT } else { removal.names };
         let work = removal.work(tx.cx.setting.options.dry_run, most);
         tx.cx.ask(work, TreePending::Clear { file, removal });
@@ -93,7 +93,7 @@ impl Entries {
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
-        mut removal: Removal,
+        mut removal: NameRemoval,
         removed: Removed,
     ) {
         removal.take(&removed);
@@ -115,41 +115,41 @@ impl Entries {
             return self.not_cleared(tx, file, troubles);
         }
         match self.clearing.remove(&file) {
-            Some(Cleared::File(mut candidate)) => {
+            Some(BlockedEntry::File(mut candidate)) => {
                 candidate.seen = None;
                 self.bring(tx, *candidate);
             }
-            Some(Cleared::Other { meta, change }) => self.make_other(tx, file, meta, change),
-            Some(Cleared::Name { mut name, change }) => {
+            Some(BlockedEntry::Other { meta, change }) => self.make_other(tx, file, meta, change),
+            Some(BlockedEntry::Name { mut name, change }) => {
                 name.seen = None;
                 self.make_link(tx, file, name, change);
             }
-            Some(Cleared::Beside(both)) => {
+            Some(BlockedEntry::Beside(both)) => {
                 let (mut placed, beside) = *both;
                 placed.seen = None;
                 self.take_beside(tx, placed, beside);
             }
-            Some(Cleared::Nothing) | None => {}
+            Some(BlockedEntry::Nothing) | None => {}
         }
     }
 
     /// Gives up an entry because the directory in the same place stays.
     fn not_cleared(&mut self, tx: &mut TreeContext<'_>, file: FileNo, troubles: Vec<Trouble>) {
         match self.clearing.remove(&file) {
-            Some(Cleared::File(candidate)) => {
+            Some(BlockedEntry::File(candidate)) => {
                 tx.cx.report_settled(candidate.meta.len);
                 self.miss(file);
             }
-            Some(Cleared::Other { change, .. }) => {
+            Some(BlockedEntry::Other { change, .. }) => {
                 self.arrivals.take(&change.path);
                 self.miss(file);
             }
-            Some(Cleared::Beside(both)) => {
+            Some(BlockedEntry::Beside(both)) => {
                 tx.cx.report_settled(both.0.meta.len);
                 self.miss(file);
             }
-            Some(Cleared::Name { change, .. }) => tx.cx.report_settled(change.facts.len),
-            Some(Cleared::Nothing) | None => {}
+            Some(BlockedEntry::Name { change, .. }) => tx.cx.report_settled(change.facts.len),
+            Some(BlockedEntry::Nothing) | None => {}
         }
         for trouble in troubles {
             tx.cx.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
@@ -159,7 +159,7 @@ impl Entries {
 
 /// An entry that waits for the removal of the directory in the same place.
 #[derive(Debug)]
-pub(super) enum Cleared {
+pub(super) enum BlockedEntry {
     File(Box<Candidate>),
     Other {
         meta: Meta,
@@ -170,7 +170,7 @@ pub(super) enum Cleared {
         change: Change,
     },
     /// A file to be taken from a reference directory.
-    Beside(Box<(Placed, Beside)>),
+    Beside(Box<(PlacedEntry, ReferenceEntry)>),
     /// No entry takes the place: a reference directory has the entry.
     Nothing,
 }

@@ -10,11 +10,11 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Notice, Totals, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::Tree;
+use super::ReceiverTree;
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(super) enum ClosingStep {
     Landing,
     Deleting,
     Sweeping,
@@ -24,15 +24,15 @@ pub(super) enum Closing {
     Finished,
 }
 
-impl Tree {
+impl ReceiverTree {
     /// True once everything is in place and `Finished` was sent.
     pub(crate) fn is_finished(&self) -> bool {
-        self.closing == Some(Closing::Finished)
+        self.closing == Some(ClosingStep::Finished)
     }
 
     /// True while names are deleted, which may make room.
     pub(crate) fn is_deleting(&self) -> bool {
-        self.closing == Some(Closing::Deleting)
+        self.closing == Some(ClosingStep::Deleting)
     }
 
     /// True if the next closing step may be taken, once no file is under way.
@@ -50,44 +50,44 @@ impl Tree {
     pub(crate) fn close(&mut self, cx: &mut Context) {
         let Some(intact) = self.dirs.list.is_intact() else { return };
         let next = match self.closing {
-            None => Closing::Landing,
-            Some(Closing::Landing) => Closing::Deleting,
-            Some(Closing::Deleting) => Closing::Sweeping,
-            Some(Closing::Sweeping) => {
+            None => ClosingStep::Landing,
+            Some(ClosingStep::Landing) => ClosingStep::Deleting,
+            Some(ClosingStep::Deleting) => ClosingStep::Sweeping,
+            Some(ClosingStep::Sweeping) => {
                 self.dirs.last.sort();
                 if let dirs @ 1.. = self.dirs.last.unset() {
                     let message =
                         format!("too many directories: {dirs} keep their times and modes");
                     cx.trouble(Trouble::new(TroubleKind::Failed, message));
                 }
-                Closing::SettingDirs
+                ClosingStep::SettingDirs
             }
-            Some(Closing::SettingDirs) if !self.dirs.last.are_set() => Closing::SettingDirs,
-            Some(Closing::SettingDirs) => Closing::Flushing,
-            Some(Closing::Flushing) => Closing::Arriving,
-            Some(_) => Closing::Finished,
+            Some(ClosingStep::SettingDirs) if !self.dirs.last.are_set() => ClosingStep::SettingDirs,
+            Some(ClosingStep::SettingDirs) => ClosingStep::Flushing,
+            Some(ClosingStep::Flushing) => ClosingStep::Arriving,
+            Some(_) => ClosingStep::Finished,
         };
         self.closing = Some(next);
         cx.is_closing = true;
         match next {
-            Closing::Landing => {
+            ClosingStep::Landing => {
                 cx.notices.push_back(Notice::Closing);
                 if cx.setting.options.writing.delay {
                     ask_to_close(cx, Work::Land, TreePending::Land);
                 }
             }
-            Closing::Deleting => {
+            ClosingStep::Deleting => {
                 self.missing.look(cx);
                 self.deleting.delete(cx, intact, self.dirs.list.known());
             }
-            Closing::Sweeping => ask_to_close(cx, Work::Sweep, TreePending::Sweep),
-            Closing::SettingDirs => self.dirs.set_more(cx),
-            Closing::Flushing => ask_to_close(cx, Work::Flush, TreePending::Flush),
-            Closing::Arriving => {
+            ClosingStep::Sweeping => ask_to_close(cx, Work::Sweep, TreePending::Sweep),
+            ClosingStep::SettingDirs => self.dirs.set_more(cx),
+            ClosingStep::Flushing => ask_to_close(cx, Work::Flush, TreePending::Flush),
+            ClosingStep::Arriving => {
                 let told = self.dirs.list.told();
                 self.entries.arrivals.tell_arrived(cx, told);
             }
-            Closing::Finished => finish(cx),
+            ClosingStep::Finished => finish(cx),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::report::{Differs, PassedOver};
 
 /// The result of comparing two files by size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quick {
+pub(super) enum QuickCheck {
     /// Equal, as far as the options ask.
     Same,
     /// Different.
@@ -17,16 +17,16 @@ pub(super) enum Quick {
 }
 
 /// Compares two regular files without reading them.
-pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> Quick {
+pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
     let Compare { size_only, ignore_times, window, .. } = options.compare;
     match () {
-        () if new.len != old.len => Quick::Differs,
-        () if options.checksum && new.len == 0 => Quick::Same,
-        () if options.checksum => Quick::Unknown,
-        () if size_only => Quick::Same,
-        () if ignore_times => Quick::Differs,
-        () if window.holds(new.modified, old.modified) => Quick::Same,
-        () => Quick::Differs,
+        () if new.len != old.len => QuickCheck::Differs,
+        () if options.checksum && new.len == 0 => QuickCheck::Same,
+        () if options.checksum => QuickCheck::Unknown,
+        () if size_only => QuickCheck::Same,
+        () if ignore_times => QuickCheck::Differs,
+        () if window.holds(new.modified, old.modified) => QuickCheck::Same,
+        () => QuickCheck::Differs,
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs
 #[must_use]
 pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
     let is_same = if new.is_file() {
-        is.is_file() && options.times && quick(options, new, is) == Quick::Same
+        is.is_file() && options.times && quick(options, new, is) == QuickCheck::Same
     } else {
         new.kind == is.kind
     };

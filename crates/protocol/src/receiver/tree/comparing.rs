@@ -17,8 +17,8 @@ use crate::receiver::pending::TreePending;
 
 /// Files that are being compared.
 #[derive(Debug, Default)]
-pub(super) struct Comparing {
-    pairs: BTreeMap<FileNo, Pair>,
+pub(super) struct ComparedFiles {
+    pairs: BTreeMap<FileNo, ContentPair>,
     digesting: Digesting,
     /// Files for which digests are still to be requested from the sender.
     unasked: Vec<FileNo>,
@@ -26,47 +26,54 @@ pub(super) struct Comparing {
 
 /// The two contents of a file.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct ContentPair {
     pub(super) candidate: Candidate,
-    pub(super) ours: Side,
-    pub(super) theirs: Side,
+    pub(super) ours: ContentDigest,
+    pub(super) theirs: ContentDigest,
     /// True if the local digest was asked for a second time.
     is_again: bool,
 }
 
-impl Pair {
+impl ContentPair {
     /// True if only the local content could not be read, and a second attempt is allowed.
     pub(super) fn lacks_ours(&self) -> bool {
-        !self.is_again && self.ours == Side::Unreadable && self.theirs != Side::Unreadable
+        !self.is_again
+            && self.ours == ContentDigest::Unreadable
+            && self.theirs != ContentDigest::Unreadable
     }
 }
 
 /// The knowledge of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ContentDigest {
     Unsaid,
     Unreadable,
     Is(Digest),
 }
 
-impl Side {
+impl ContentDigest {
     fn said(digest: Option<Digest>) -> Self {
         digest.map_or(Self::Unreadable, Self::Is)
     }
 }
 
-impl Comparing {
+impl ComparedFiles {
     /// Returns the lowest number of a file under comparison, which may still be wanted.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.pairs.keys().next().copied()
     }
 
     /// Notes digests of a file; returns the pair once both are known.
-    fn say(&mut self, file: FileNo, ours: Option<Side>, theirs: Option<Side>) -> Option<Pair> {
+    fn say(
+        &mut self,
+        file: FileNo,
+        ours: Option<ContentDigest>,
+        theirs: Option<ContentDigest>,
+    ) -> Option<ContentPair> {
         let pair = self.pairs.get_mut(&file)?;
         pair.ours = ours.unwrap_or(pair.ours);
         pair.theirs = theirs.unwrap_or(pair.theirs);
-        let both = pair.ours != Side::Unsaid && pair.theirs != Side::Unsaid;
+        let both = pair.ours != ContentDigest::Unsaid && pair.theirs != ContentDigest::Unsaid;
         if both { self.pairs.remove(&file) } else { None }
     }
 
@@ -76,16 +83,22 @@ impl Comparing {
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
         self.unasked.push(file);
-        let pair = Pair { candidate, ours: Side::Unsaid, theirs: Side::Unsaid, is_again: false };
+        let pair = ContentPair {
+            candidate,
+            ours: ContentDigest::Unsaid,
+            theirs: ContentDigest::Unsaid,
+            is_again: false,
+        };
         self.pairs.insert(file, pair);
     }
 
     /// Asks for the digest of the local content once more.
-    pub(super) fn compare_again(&mut self, pair: Pair) {
+    pub(super) fn compare_again(&mut self, pair: ContentPair) {
         let Candidate { file, path, meta, .. } = &pair.candidate;
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
-        self.pairs.insert(file, Pair { ours: Side::Unsaid, is_again: true, ..pair });
+        self.pairs
+            .insert(file, ContentPair { ours: ContentDigest::Unsaid, is_again: true, ..pair });
     }
 
     /// Requests digests from the sender, and from the driver unless enough are under way.
@@ -100,14 +113,17 @@ impl Comparing {
 
     /// Takes the sender's digests; returns the pairs that are now complete. Errors: `Unexpected` for a digest that
     /// was not requested.
-    pub(super) fn told_digests(&mut self, lines: Vec<DigestLine>) -> Result<Vec<Pair>, PeerError> {
+    pub(super) fn told_digests(
+        &mut self,
+        lines: Vec<DigestLine>,
+    ) -> Result<Vec<ContentPair>, PeerError> {
         let mut both = Vec::new();
         for DigestLine { file, digest } in lines {
             let asked = self.pairs.get(&file);
-            if asked.is_none_or(|pair| pair.theirs != Side::Unsaid) {
+            if asked.is_none_or(|pair| pair.theirs != ContentDigest::Unsaid) {
                 return Err(PeerError::Unexpected("a digest that was not asked for"));
             }
-            both.extend(self.say(file, None, Some(Side::said(digest))));
+            both.extend(self.say(file, None, Some(ContentDigest::said(digest))));
         }
         Ok(both)
     }
@@ -117,9 +133,10 @@ impl Comparing {
         &mut self,
         files: Vec<FileNo>,
         digests: Vec<Option<Digest>>,
-    ) -> Vec<Pair> {
+    ) -> Vec<ContentPair> {
         self.digesting.answered();
         let both = files.into_iter().zip(digests);
-        both.filter_map(|(file, digest)| self.say(file, Some(Side::said(digest)), None)).collect()
+        both.filter_map(|(file, digest)| self.say(file, Some(ContentDigest::said(digest)), None))
+            .collect()
     }
 }

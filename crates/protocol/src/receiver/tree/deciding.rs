@@ -12,41 +12,41 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::Setback;
 
-use super::beside::Beside;
-use super::clearing::Cleared;
-use super::compare::{Quick, differs_from, quick};
-use super::comparing::{Pair, Side};
-use super::entries::{Entries, TreeContext};
+use super::beside::ReferenceEntry;
+use super::clearing::BlockedEntry;
+use super::compare::{QuickCheck, differs_from, quick};
+use super::comparing::{ContentDigest, ContentPair};
+use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::first_of;
-use super::looked::{Looked, Placed};
-use super::sections::{Lost, Section};
+use super::looked::{LookedEntry, PlacedEntry};
+use super::sections::{DirSection, LossReason};
 
-impl Entries {
+impl UnsettledEntries {
     /// Decides about the entries of a section.
     pub(super) fn looked(
         &mut self,
         tx: &mut TreeContext<'_>,
-        section: Section,
+        section: DirSection,
         found: impl Iterator<Item = Result<Option<Meta>, Trouble>>,
     ) {
         self.links.know(&section);
         let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
-            Looked { file, entry, old }
+            LookedEntry { file, entry, old }
         };
-        let mut all: Vec<Looked> =
+        let mut all: Vec<LookedEntry> =
             section.entries.into_iter().enumerate().zip(found).map(looked).collect();
         self.links.lead_by_what_is_here(&tx.cx.setting.options, &mut all);
-        for Looked { file, entry, old } in all {
+        for LookedEntry { file, entry, old } in all {
             let Ok(path) = section.dir.join(&entry.name) else { continue };
             match old {
-                Ok(seen) => self.decide(tx, Placed { file, path, meta: entry.meta, seen }),
+                Ok(seen) => self.decide(tx, PlacedEntry { file, path, meta: entry.meta, seen }),
                 Err(trouble) => {
                     self.miss_undecided(file, &entry.meta);
                     tx.cx.report_settled(entry.meta.len);
                     tx.cx.trouble(trouble);
                     if entry.meta.is_dir() {
-                        tx.dirs.lose_dir(tx.cx, path, Lost::Failed);
+                        tx.dirs.lose_dir(tx.cx, path, LossReason::Failed);
                     }
                 }
             }
@@ -54,8 +54,8 @@ impl Entries {
         }
     }
 
-    fn decide(&mut self, tx: &mut TreeContext<'_>, mut placed: Placed) {
-        let Placed { file, path, meta, .. } = &mut placed;
+    fn decide(&mut self, tx: &mut TreeContext<'_>, mut placed: PlacedEntry) {
+        let PlacedEntry { file, path, meta, .. } = &mut placed;
         let file = *file;
         if let Kind::Symlink(target) = &mut meta.kind {
             let Links { safe, munge, .. } = tx.cx.setting.options.follow;
@@ -70,13 +70,13 @@ impl Entries {
                 *target = [MUNGED, target].concat().into();
             }
         }
-        let Placed { path, meta, seen, .. } = &placed;
+        let PlacedEntry { path, meta, seen, .. } = &placed;
         if let Some(why) = tx.cx.setting.options.compare.passes_over(meta, seen.as_ref()) {
             tx.cx.passed_over(path, meta, why);
             tx.cx.report_settled(meta.len);
             self.miss_undecided(file, meta);
             if meta.is_dir() {
-                tx.dirs.lose_dir(tx.cx, placed.path, Lost::PassedOver);
+                tx.dirs.lose_dir(tx.cx, placed.path, LossReason::PassedOver);
             }
         } else if let Some(first) = first_of(file, meta) {
             self.decide_linked(tx, first, placed);
@@ -86,8 +86,8 @@ impl Entries {
     }
 
     /// Decides about an entry that is not linked to another name.
-    pub(super) fn decide_alone(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
-        let Placed { file, path, meta, seen } = &placed;
+    pub(super) fn decide_alone(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
+        let PlacedEntry { file, path, meta, seen } = &placed;
         let compare = &tx.cx.setting.options.compare;
         if meta.is_file()
             && let Some(why) = compare.passes_over_file(meta, seen.as_ref())
@@ -106,8 +106,8 @@ impl Entries {
     pub(super) fn decide_here(
         &mut self,
         tx: &mut TreeContext<'_>,
-        placed: Placed,
-        beside: Option<Beside>,
+        placed: PlacedEntry,
+        beside: Option<ReferenceEntry>,
     ) {
         match &placed.meta.kind {
             // Entries of this kind are listed so that the entries in their places are not deleted.
@@ -127,8 +127,8 @@ impl Entries {
     fn decide_other(
         &mut self,
         tx: &mut TreeContext<'_>,
-        mut placed: Placed,
-        beside: Option<Beside>,
+        mut placed: PlacedEntry,
+        beside: Option<ReferenceEntry>,
     ) {
         let item = EntryType::of(&placed.meta.kind);
         let mut differs = self.differs_from_known(tx, &placed.meta, (&placed.seen, &beside));
@@ -138,7 +138,7 @@ impl Entries {
             }
             return self.keep(tx, placed, differs);
         }
-        let Placed { file, path, meta, seen: old } = placed;
+        let PlacedEntry { file, path, meta, seen: old } = placed;
         let is_alike =
             beside.is_some() || old.as_ref().is_some_and(|old| EntryType::of(&old.kind) == item);
         let action = match &beside {
@@ -152,7 +152,7 @@ impl Entries {
         let facts = Facts::of(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
         if self.clears(tx, old.as_ref()) {
-            self.clear(tx, file, path, Cleared::Other { meta, change });
+            self.clear(tx, file, path, BlockedEntry::Other { meta, change });
         } else {
             self.make_other(tx, file, meta, change);
         }
@@ -164,7 +164,7 @@ impl Entries {
         &self,
         tx: &TreeContext<'_>,
         meta: &Meta,
-        (old, beside): (&Option<Meta>, &Option<Beside>),
+        (old, beside): (&Option<Meta>, &Option<ReferenceEntry>),
     ) -> Differs {
         let known = old.as_ref().or_else(|| beside.as_ref().map(|beside| &beside.is));
         known.map(|is| differs_from(&tx.cx.setting.options, meta, is)).unwrap_or_default()
@@ -211,8 +211,8 @@ impl Entries {
     fn decide_file(
         &mut self,
         tx: &mut TreeContext<'_>,
-        Placed { file, path, meta, seen }: Placed,
-        beside: Option<Beside>,
+        PlacedEntry { file, path, meta, seen }: PlacedEntry,
+        beside: Option<ReferenceEntry>,
     ) {
         let old = seen.clone().filter(Meta::is_file);
         tx.cx.tell_withheld(&path, &meta, old.as_ref());
@@ -223,8 +223,8 @@ impl Entries {
             ..self.differs_from_known(tx, &meta, (&old, &beside))
         };
         let looks = old.as_ref().map(|old| quick(options, &meta, old));
-        if looks == Some(Quick::Same) {
-            return self.keep_file(tx, Placed { file, path, meta, seen }, differs);
+        if looks == Some(QuickCheck::Same) {
+            return self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         }
         let has_grown = old.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
@@ -243,10 +243,10 @@ impl Entries {
             may_have_moved: false,
             repeats: None,
         };
-        if looks == Some(Quick::Unknown) {
+        if looks == Some(QuickCheck::Unknown) {
             self.comparing.compare(candidate);
         } else if clears {
-            self.clear(tx, file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
+            self.clear(tx, file, candidate.path.clone(), BlockedEntry::File(Box::new(candidate)));
         } else {
             self.bring(tx, candidate);
         }
@@ -256,7 +256,7 @@ impl Entries {
     /// content: then the content is compared.
     pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
-        let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);
+        let is_beside = |beside: &ReferenceEntry| beside.may_be_it(checksum, &candidate.meta);
         if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
             self.would_replace(tx, candidate);
         } else {
@@ -265,14 +265,14 @@ impl Entries {
     }
 
     /// Keeps a file with the same size and time, or without content to compare. At most the attributes are set.
-    fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
+    fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
         tx.cx.report_settled(placed.meta.len);
         self.keep(tx, placed, differs);
     }
 
     /// Keeps the entry in place, and sets differing attributes.
-    fn keep(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
-        let Placed { file, path, mut meta, seen } = placed;
+    fn keep(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
+        let PlacedEntry { file, path, mut meta, seen } = placed;
         let old = seen.expect("what is kept is here");
         self.links.stays(file, &old);
         if differs == Differs::default() {
@@ -315,18 +315,18 @@ impl Entries {
         tx.cx.changed(Change { path, item, action, differs, facts });
     }
 
-    pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: Pair) {
+    pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: ContentPair) {
         let touched = |old| self.touched.knows(old);
         if pair.lacks_ours() && pair.candidate.old.as_ref().is_some_and(touched) {
             // The file got other attributes through another hard link during the read.
             return self.comparing.compare_again(pair);
         }
-        let Pair { candidate, ours, theirs, .. } = pair;
-        let known = matches!((ours, theirs), (Side::Is(_), Side::Is(_)));
+        let ContentPair { candidate, ours, theirs, .. } = pair;
+        let known = matches!((ours, theirs), (ContentDigest::Is(_), ContentDigest::Is(_)));
         tx.cx.counts.add(0, u64::from(known));
         if known && ours == theirs {
             let Candidate { file, path, meta, old: seen, differs, .. } = candidate;
-            self.keep_file(tx, Placed { file, path, meta, seen }, differs);
+            self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         } else if known && tx.cx.setting.options.dry_run {
             self.would_replace(tx, candidate);
         } else {
@@ -338,13 +338,13 @@ impl Entries {
 }
 
 /// Decides about a directory.
-fn decide_dir(tx: &mut TreeContext<'_>, Placed { path, meta, seen, .. }: Placed) {
+fn decide_dir(tx: &mut TreeContext<'_>, PlacedEntry { path, meta, seen, .. }: PlacedEntry) {
     match seen {
         Some(old) if old.is_dir() => tx.dirs.existing_dir(tx.cx, path, meta, &old),
         Some(_) if tx.cx.setting.rename.is_some() => {
             let words = |path: &str| format!("cannot replace {path}: not a directory");
             tx.cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
-            tx.dirs.lose_dir(tx.cx, path, Lost::Failed);
+            tx.dirs.lose_dir(tx.cx, path, LossReason::Failed);
         }
         old => {
             let differs = Differs { kind: old.is_some(), ..Differs::default() };

@@ -17,9 +17,9 @@ use crate::report::{
     Action, Change, Differs, EntryType, Facts, Question, Side, Trouble, TroubleKind,
 };
 
-use super::extras::{Extras, Taken};
+use super::extras::{ExtraNames, NameCursor};
 use super::new_files::NewFiles;
-use super::removal::{NO_LIMIT, Removal};
+use super::removal::{NO_LIMIT, NameRemoval};
 
 /// Most names to remove at once, as far as names are counted. A directory counts as at most [`LARGE`] names, because
 /// its listing is held during the removal.
@@ -30,21 +30,21 @@ const MORE_AT_ONCE: u64 = 256;
 
 /// The names to be deleted, as far as they are known.
 #[derive(Debug, Default)]
-pub(super) struct Deleting {
+pub(super) struct PendingDeletions {
     /// Destination names that are not listed, followed by a flag of the removal, and the weight of the removals under
     /// way.
-    extras: Extras,
+    extras: ExtraNames,
     removing: bool,
     out: usize,
     /// Number of failed files that deletions need not wait for: sources that vanished or kept changing, and files
     /// that found no room.
     pub(super) excused: u64,
     /// Progress of the second count.
-    recounted: Taken,
+    recounted: NameCursor,
     /// New files, followed by the progress of comparing deletions with new files, and the number of names that only
     /// moved.
     new: NewFiles,
-    compared: Taken,
+    compared: NameCursor,
     moved: u64,
     /// Number of names that may go besides the counted ones, if there are more by then.
     spare: u64,
@@ -62,7 +62,7 @@ pub(super) struct Deleting {
     names_only: bool,
 }
 
-impl Deleting {
+impl PendingDeletions {
     /// True while names remain to be removed.
     pub(super) const fn is_removing(&self) -> bool {
         self.removing && !self.extras.is_empty()
@@ -131,7 +131,7 @@ fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
     Some(at)
 }
 
-impl Deleting {
+impl PendingDeletions {
     /// Notes an empty source, so that names in the same place stay.
     pub(super) fn note_empty(&mut self, dir: RelPath) {
         self.empty.insert(dir, 0);
@@ -324,10 +324,10 @@ impl Deleting {
     fn remove_granted(&mut self, cx: &mut Context, path: RelPath, names: u64, is_rationed: bool) {
         let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
         self.out += weight;
-        self.ask_removal(cx, Removal { path, gives_way: false, weight, names, is_rationed });
+        self.ask_removal(cx, NameRemoval { path, gives_way: false, weight, names, is_rationed });
     }
 
-    fn ask_removal(&mut self, cx: &mut Context, removal: Removal) {
+    fn ask_removal(&mut self, cx: &mut Context, removal: NameRemoval) {
         let dry_run = cx.setting.options.dry_run;
         let most = if dry_run && !removal.is_rationed { NO_LIMIT } else { removal.names };
         cx.ask(removal.work(dry_run, most), TreePending::Remove(removal));
@@ -401,7 +401,7 @@ impl Deleting {
         self.hold_back(cx);
     }
 
-    pub(super) fn removed(&mut self, cx: &mut Context, mut removal: Removal, removed: Removed) {
+    pub(super) fn removed(&mut self, cx: &mut Context, mut removal: NameRemoval, removed: Removed) {
         removal.take(&removed);
         let counted = cx.totals.deleted;
         report_gone(cx, &removal, removed.gone);
@@ -423,7 +423,7 @@ impl Deleting {
     }
 
     /// True if more of a removal may go: the rest of the count, or else as many names as the limits leave.
-    fn may_go_on(&mut self, cx: &mut Context, removal: &mut Removal) -> bool {
+    fn may_go_on(&mut self, cx: &mut Context, removal: &mut NameRemoval) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);
             self.spare -= removal.names;
@@ -433,7 +433,11 @@ impl Deleting {
 }
 
 /// Reports names that went, or would go. A name that gives way is replaced, not deleted.
-pub(super) fn report_gone(cx: &mut Context, removal: &Removal, gone: Vec<(RelPath, EntryType)>) {
+pub(super) fn report_gone(
+    cx: &mut Context,
+    removal: &NameRemoval,
+    gone: Vec<(RelPath, EntryType)>,
+) {
     let (action, differs) = (Action::Deleted, Differs::default());
     for (path, item) in gone {
         if !removal.gives_way || path != removal.path {
@@ -497,7 +501,7 @@ mod tests {
 
     #[test]
     fn names_that_make_way_count_as_deletions_and_those_that_may_not_do_not() {
-        let mut deleting = Deleting::default();
+        let mut deleting = PendingDeletions::default();
         assert!(deleting.clear(3, 5));
         assert!(!deleting.clear(3, 5));
         assert!(deleting.clear(2, 5));

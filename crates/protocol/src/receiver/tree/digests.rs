@@ -18,7 +18,7 @@ pub(super) struct DirDigests {
     pub(super) compared: Option<ComparedAttributes>,
     pub(super) next: u32,
     /// Directories being compared, or not named by a listing yet.
-    pub(super) open: HashMap<RelPath, Told>,
+    pub(super) open: HashMap<RelPath, TalliedDir>,
     /// Directories being compared, by the number of the digest.
     pub(super) comparing: BTreeMap<u32, RelPath>,
     /// Directories found to differ, with listings that have not begun.
@@ -31,15 +31,15 @@ pub(super) struct DirDigests {
 
 /// The state of a digest so far.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) state: State,
+pub(super) struct TalliedDir {
+    pub(super) state: TallyState,
     /// True once a listing has named the directory, followed by the directory's final metadata in case it is listed.
     pub(super) named: bool,
     pub(super) meta: Option<FinalMeta>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TallyState {
     Comparing,
     Alike,
     Unlike,

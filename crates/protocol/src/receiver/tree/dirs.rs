@@ -16,24 +16,24 @@ use crate::work::{Setback, Turn};
 
 use super::beside::best;
 use super::compare::{attributes, differs_from};
-use super::digests::{DirDigests, State, gone};
+use super::digests::{DirDigests, TallyState, gone};
 use super::final_dirs::{FinalDirs, FinalMeta};
 use super::hard_links::first_of;
-use super::list::List;
-use super::owners::Owners;
-use super::sections::{Lost, Sections};
+use super::list::EntryList;
+use super::owners::OwnerNames;
+use super::sections::{LossReason, WaitingSections};
 
 /// The directories of the list.
 #[derive(Debug)]
-pub(super) struct Dirs {
-    pub(super) list: List,
-    pub(super) sections: Sections,
+pub(super) struct ListedDirs {
+    pub(super) list: EntryList,
+    pub(super) sections: WaitingSections,
     pub(super) digests: DirDigests,
-    pub(super) owners: Owners,
+    pub(super) owners: OwnerNames,
     pub(super) names: ListedNames,
     /// Directories that get their times and modes at the end.
     pub(super) last: FinalDirs,
-    pub(super) root: Root,
+    pub(super) root: TransferRoot,
     /// Number of listed names that are left out because of their kind.
     pub(super) left_out: u64,
     /// Entries given up with their directory, each with the first name of the file.
@@ -53,24 +53,24 @@ pub(super) struct ListedNames {
 
 /// The root of the transfer.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct TransferRoot {
     /// True if the whole root is part of the transfer.
     pub(super) is_whole: bool,
     /// True if the root is new and no entry for it was listed yet.
     pub(super) is_bare: bool,
 }
 
-impl Dirs {
+impl ListedDirs {
     /// Creates the state with only the root.
     pub(super) fn new(setting: &Setting) -> Self {
         Self {
-            list: List::new(),
-            sections: Sections::default(),
+            list: EntryList::new(),
+            sections: WaitingSections::default(),
             digests: DirDigests::new(setting.options.tallied()),
-            owners: Owners::default(),
+            owners: OwnerNames::default(),
             names: ListedNames::default(),
             last: FinalDirs::default(),
-            root: Root { is_whole: false, is_bare: setting.made_dirs > 0 },
+            root: TransferRoot { is_whole: false, is_bare: setting.made_dirs > 0 },
             left_out: 0,
             given_up: Vec::new(),
         }
@@ -122,10 +122,10 @@ impl Dirs {
     }
 
     /// Gives up a section of a lost directory and everything below; the loss was reported already.
-    fn give_up_section(&mut self, cx: &mut Context, no: u64, lost: Lost) {
+    fn give_up_section(&mut self, cx: &mut Context, no: u64, lost: LossReason) {
         let Some(section) = self.sections.take(no) else { return };
         for (nth, entry) in section.entries.into_iter().enumerate() {
-            cx.totals.failed += u64::from(lost == Lost::Failed);
+            cx.totals.failed += u64::from(lost == LossReason::Failed);
             cx.report_settled(entry.meta.len);
             self.give_up(FileNo(section.first + nth as u64), &entry.meta);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
@@ -134,7 +134,7 @@ impl Dirs {
         }
     }
 
-    pub(super) fn lose_dir(&mut self, cx: &mut Context, path: RelPath, lost: Lost) {
+    pub(super) fn lose_dir(&mut self, cx: &mut Context, path: RelPath, lost: LossReason) {
         self.names.keep_later.remove(&path);
         self.sections
             .lose(path, lost)
@@ -238,7 +238,7 @@ impl Dirs {
             Err(setback) => {
                 self.last.remove(path);
                 cx.trouble(setback.trouble);
-                self.lose_dir(cx, path.clone(), Lost::Failed);
+                self.lose_dir(cx, path.clone(), LossReason::Failed);
             }
         }
     }
@@ -285,9 +285,9 @@ impl Dirs {
             return self.list.announce(path, meta);
         };
         match told.state {
-            State::Comparing => (told.named, told.meta) = (true, meta),
-            State::Alike => drop(self.digests.open.remove(path)),
-            State::Unlike => {
+            TallyState::Comparing => (told.named, told.meta) = (true, meta),
+            TallyState::Alike => drop(self.digests.open.remove(path)),
+            TallyState::Unlike => {
                 self.digests.open.remove(path);
                 self.list.announce(path, meta);
             }

@@ -11,26 +11,26 @@ use crate::message::FileNo;
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::{Candidate, End, Settled};
 
-use super::arrivals::Arrivals;
-use super::clearing::Cleared;
-use super::comparing::Comparing;
-use super::deleting::Deleting;
-use super::dirs::Dirs;
+use super::arrivals::EntryArrivals;
+use super::clearing::BlockedEntry;
+use super::comparing::ComparedFiles;
+use super::deleting::PendingDeletions;
+use super::dirs::ListedDirs;
 use super::hard_links::{HardLinks, first_of};
-use super::looked::Placed;
-use super::touched::Touched;
+use super::looked::PlacedEntry;
+use super::touched::TouchedFiles;
 
 /// The entries that are not settled.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct UnsettledEntries {
     pub(super) links: HardLinks,
-    pub(super) arrivals: Arrivals,
-    pub(super) comparing: Comparing,
+    pub(super) arrivals: EntryArrivals,
+    pub(super) comparing: ComparedFiles,
     /// Entries that wait for the reference directories.
-    pub(super) beside: BTreeMap<FileNo, Placed>,
+    pub(super) beside: BTreeMap<FileNo, PlacedEntry>,
     /// Entries that wait for the removal of a directory in the same place.
-    pub(super) clearing: BTreeMap<FileNo, Cleared>,
-    pub(super) touched: Touched,
+    pub(super) clearing: BTreeMap<FileNo, BlockedEntry>,
+    pub(super) touched: TouchedFiles,
     /// Wanted files that the caller has not taken yet.
     pub(super) wanted: Vec<Candidate>,
 }
@@ -39,11 +39,11 @@ pub(super) struct Entries {
 #[derive(Debug)]
 pub(super) struct TreeContext<'a> {
     pub(super) cx: &'a mut Context,
-    pub(super) dirs: &'a mut Dirs,
-    pub(super) deleting: &'a mut Deleting,
+    pub(super) dirs: &'a mut ListedDirs,
+    pub(super) deleting: &'a mut PendingDeletions,
 }
 
-impl Entries {
+impl UnsettledEntries {
     /// Returns the lowest number of a waiting entry.
     pub(super) fn first(&self) -> Option<FileNo> {
         let clearing = self.clearing.keys().next().copied();
@@ -83,7 +83,7 @@ impl Entries {
     }
 
     /// Notes the entries that were given up with their directories.
-    pub(super) fn miss_given_up(&mut self, dirs: &mut Dirs) {
+    pub(super) fn miss_given_up(&mut self, dirs: &mut ListedDirs) {
         for (file, first) in dirs.take_given_up() {
             self.miss(file);
             self.links.miss_undecided(first);

@@ -11,23 +11,23 @@ use deltic_tree::RelPath;
 
 /// Names to be removed, in the order of discovery.
 #[derive(Debug, Default)]
-pub(super) struct Extras {
+pub(super) struct ExtraNames {
     /// For each name: length of the prefix shared with the path before, the rest of the path, and the number of names
     /// to be removed there.
     bytes: Vec<u8>,
     last: Vec<u8>,
     names: u64,
-    taken: Taken,
+    taken: NameCursor,
 }
 
 /// Progress of reading the names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct NameCursor {
     at: usize,
     last: Vec<u8>,
 }
 
-impl Extras {
+impl ExtraNames {
     /// Adds `path`, with the number of names to be removed there. The number includes `path` itself unless `path`
     /// stays.
     pub(super) fn push(&mut self, path: &RelPath, names: u64) {
@@ -52,7 +52,7 @@ impl Extras {
     }
 
     /// Returns the next name that `seen` has not passed.
-    pub(super) fn see(&self, seen: &mut Taken) -> Option<<Self as Iterator>::Item> {
+    pub(super) fn see(&self, seen: &mut NameCursor) -> Option<<Self as Iterator>::Item> {
         seen.next(&self.bytes)
     }
 
@@ -68,7 +68,7 @@ impl Extras {
     }
 }
 
-impl Iterator for Extras {
+impl Iterator for ExtraNames {
     type Item = (RelPath, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -76,15 +76,18 @@ impl Iterator for Extras {
     }
 }
 
-impl Taken {
-    fn next(&mut self, bytes: &[u8]) -> Option<<Extras as Iterator>::Item> {
+impl NameCursor {
+    fn next(&mut self, bytes: &[u8]) -> Option<<ExtraNames as Iterator>::Item> {
         let mut from = Reader::new(bytes.get(self.at..).filter(|left| !left.is_empty())?);
         let next = self.read(&mut from).expect("they were put so");
         self.at = bytes.len() - from.rest().len();
         Some(next)
     }
 
-    fn read(&mut self, from: &mut Reader<'_>) -> Result<<Extras as Iterator>::Item, CodecError> {
+    fn read(
+        &mut self,
+        from: &mut Reader<'_>,
+    ) -> Result<<ExtraNames as Iterator>::Item, CodecError> {
         self.last.truncate(from.varint()? as usize);
         self.last.extend_from_slice(from.prefixed(usize::MAX)?);
         let path = RelPath::parse(&self.last).expect("it was one");
@@ -96,14 +99,14 @@ impl Taken {
 mod tests {
     use super::*;
 
-    fn some() -> Vec<<Extras as Iterator>::Item> {
+    fn some() -> Vec<<ExtraNames as Iterator>::Item> {
         let path = |n: u64| RelPath::parse(format!("d{}/old-{}", n / 251, n * 7919).as_bytes());
         (0..1000).map(|n| (path(n).unwrap(), n * n * n)).collect()
     }
 
     #[test]
     fn what_was_put_is_taken_in_order() {
-        let mut extras = Extras::default();
+        let mut extras = ExtraNames::default();
         assert!(extras.is_empty() && extras.first(5).is_empty());
         for (path, names) in some() {
             extras.push(&path, names);
@@ -120,7 +123,7 @@ mod tests {
     /// Bounds the memory for the removal of a million names.
     #[test]
     fn numbered_names_take_few_bytes() {
-        let mut extras = Extras::default();
+        let mut extras = ExtraNames::default();
         for n in 0..100_000 {
             let path = RelPath::parse(format!("dir/name-of-a-{n:07}.dat").as_bytes()).unwrap();
             extras.push(&path, 1);

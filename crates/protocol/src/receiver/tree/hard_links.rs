@@ -27,17 +27,17 @@ use crate::message::FileNo;
 use crate::options::Options;
 use crate::report::EntryType;
 
-use super::compare::{Quick, quick};
-use super::looked::{Looked, Placed};
-use super::resting::Resting;
-use super::sections::Section;
+use super::compare::{QuickCheck, quick};
+use super::looked::{LookedEntry, PlacedEntry};
+use super::resting::RestingFiles;
+use super::sections::DirSection;
 
 /// Files of several names, by the number of the first name told.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
-    files: HashMap<FileNo, Shared>,
+    files: HashMap<FileNo, LinkedFile>,
     /// Files that need no step until another name is told.
-    resting: Resting,
+    resting: RestingFiles,
     /// Number of files with names still to be told, and the bytes of their first names and targets.
     open: usize,
     open_bytes: usize,
@@ -64,9 +64,9 @@ pub(super) struct LaterName {
 
 impl LaterName {
     /// Returns the entry for a transfer without the leader.
-    pub(super) fn placed(self, file: FileNo) -> Placed {
+    pub(super) fn placed(self, file: FileNo) -> PlacedEntry {
         let meta = self.alone();
-        Placed { file, path: self.path, meta, seen: self.seen }
+        PlacedEntry { file, path: self.path, meta, seen: self.seen }
     }
 
     /// Returns the metadata for a transfer without the leader.
@@ -88,7 +88,7 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
 
 /// The next step of a later name.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum NameStep {
     /// The name waits for the leader, which is on the way.
     Wait,
     /// The name becomes a link to the leader, which is in place.
@@ -99,7 +99,7 @@ pub(super) enum Next {
 
 /// Names for which a step is possible.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum LinkStep {
     /// The names to link to a leader in place; holds the first name of the file.
     Link(FileNo, Vec<(FileNo, LaterName)>),
     /// The name that leads, because the leader of the file failed.
@@ -108,7 +108,7 @@ pub(super) enum Step {
 
 /// The local version of a listed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum LocalVersion {
     /// No usable version, or the name is passed over.
     Nothing,
     /// Another version.
@@ -119,7 +119,7 @@ enum Standing {
     Here,
 }
 
-impl Standing {
+impl LocalVersion {
     fn of(options: &Options, meta: &Meta, old: Option<&Meta>) -> Self {
         let (compare, is_file) = (&options.compare, meta.is_file());
         let Some(old) = old.filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind))
@@ -132,9 +132,9 @@ impl Standing {
             () if !is_file && meta.kind == old.kind => Self::Here,
             () if !is_file => Self::Old,
             () => match quick(options, meta, old) {
-                Quick::Same => Self::Here,
-                Quick::Unknown => Self::Unproven,
-                Quick::Differs => Self::Old,
+                QuickCheck::Same => Self::Here,
+                QuickCheck::Unknown => Self::Unproven,
+                QuickCheck::Differs => Self::Old,
             },
         }
     }
@@ -156,14 +156,14 @@ impl HardLinks {
         let path_bytes = linked_bytes(&path, meta);
         self.open += 1;
         self.open_bytes += path_bytes;
-        let shared = Shared {
+        let shared = LinkedFile {
             meta: Meta { user: meta.user, group: meta.group, ..plain(meta) },
             more: more_of(meta),
             path,
             path_bytes,
             untold: names - 1,
             undecided: 0,
-            state: State::Coming,
+            state: LeaderState::Coming,
             inode: None,
             is_beside: false,
             waiting: VecDeque::new(),
@@ -191,15 +191,15 @@ impl HardLinks {
     fn stand_back(&mut self, first: FileNo) {
         self.leaders.remove(&first);
         if let Some(shared) = self.files.get_mut(&first) {
-            shared.state = State::Nowhere;
+            shared.state = LeaderState::Nowhere;
             shared.undecided += 1;
         }
     }
 
     /// Drops a file that needs no further step, and stores a file compactly if only names are still to be told.
     pub(super) fn forget(&mut self, first: FileNo) {
-        let is_over = |shared: &Shared| {
-            shared.untold == 0 && shared.undecided == 0 && shared.state != State::Coming
+        let is_over = |shared: &LinkedFile| {
+            shared.untold == 0 && shared.undecided == 0 && shared.state != LeaderState::Coming
         };
         let Some(shared) = self.files.get(&first) else { return };
         if is_over(shared) || self.resting.keep(first, shared) {
@@ -209,7 +209,7 @@ impl HardLinks {
 
     /// Notes the names of a section that share a file with other names, and copies the metadata of first names to
     /// later names. Errors: `Unexpected` for an unknown file, `Limit` for too many files.
-    pub(super) fn take(&mut self, section: &mut Section) -> Result<(), PeerError> {
+    pub(super) fn take(&mut self, section: &mut DirSection) -> Result<(), PeerError> {
         for (nth, entry) in section.entries.iter_mut().enumerate() {
             let file = FileNo(section.first + nth as u64);
             match entry.meta.linked() {
@@ -236,7 +236,7 @@ impl HardLinks {
     }
 
     /// Updates the metadata shared with later names after owners in ACLs were mapped to local ones.
-    pub(super) fn know(&mut self, section: &Section) {
+    pub(super) fn know(&mut self, section: &DirSection) {
         for (nth, entry) in section.entries.iter().enumerate() {
             if matches!(entry.meta.linked(), Some(HardLink::First(_)))
                 && let Some(shared) = self.files.get_mut(&FileNo(section.first + nth as u64))
@@ -248,12 +248,12 @@ impl HardLinks {
 
     /// Makes the name with the best local version lead, if the first name of the file is in `looked`. The leader
     /// takes the first name's place in `looked`, and the metadata that only the first name has.
-    pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [Looked]) {
+    pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [LookedEntry]) {
         // For each first name: its place, and the name with the best local version.
-        let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
-        for (nth, Looked { file, entry, old }) in looked.iter().enumerate() {
+        let mut firsts: HashMap<FileNo, (usize, (LocalVersion, usize))> = HashMap::new();
+        for (nth, LookedEntry { file, entry, old }) in looked.iter().enumerate() {
             let old = || old.as_ref().ok().and_then(Option::as_ref);
-            let standing = || Standing::of(options, &entry.meta, old());
+            let standing = || LocalVersion::of(options, &entry.meta, old());
             match entry.meta.linked() {
                 Some(HardLink::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
                 Some(HardLink::Back(_)) => {
@@ -308,27 +308,27 @@ impl HardLinks {
 
     /// Takes a later name that was looked at, and returns the next step. The file may be [forgotten](Self::forget)
     /// afterwards.
-    pub(super) fn decide(&mut self, first: FileNo, placed: Placed) -> Next {
-        let Placed { file, path, meta, seen } = placed;
+    pub(super) fn decide(&mut self, first: FileNo, placed: PlacedEntry) -> NameStep {
+        let PlacedEntry { file, path, meta, seen } = placed;
         let shared = self.files.get_mut(&first).expect("a name is to be decided");
         shared.undecided -= 1;
         let more = shared.more.clone();
         let name = LaterName { path, meta, more, seen, is_not_beside: false };
         match shared.state {
-            State::Coming => {
+            LeaderState::Coming => {
                 shared.waiting.push_back(file);
                 self.names.insert(file, name);
-                Next::Wait
+                NameStep::Wait
             }
-            State::Here => Next::Link(name),
-            State::Nowhere => Next::Lead(name),
+            LeaderState::Here => NameStep::Link(name),
+            LeaderState::Nowhere => NameStep::Lead(name),
         }
     }
 
     /// Makes a name lead, with the metadata that the first name told.
     pub(super) fn lead(&mut self, (file, first): (FileNo, FileNo), name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
-        shared.state = State::Coming;
+        shared.state = LeaderState::Coming;
         name.more.clone_from(&shared.more);
         shared.path = name.path.clone();
         self.leaders.insert(file, first);
@@ -336,14 +336,14 @@ impl HardLinks {
 
     /// Replaces a leader that has no old version and is in no reference directory, if other names wait that may be in
     /// one. Otherwise returns the leader.
-    pub(super) fn give_way(&mut self, placed: Placed) -> Option<Placed> {
+    pub(super) fn give_way(&mut self, placed: PlacedEntry) -> Option<PlacedEntry> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));
         let has_old = placed.has_old();
         let Some(shared) = shared.filter(|shared| !has_old && !shared.waiting.is_empty()) else {
             return Some(placed);
         };
-        let Placed { file, path, mut meta, seen } = placed;
+        let PlacedEntry { file, path, mut meta, seen } = placed;
         leaders.remove(&file);
         if !matches!(meta.linked(), Some(HardLink::Back(_))) {
             meta.set_linked(Some(HardLink::Back(0)));
@@ -364,7 +364,7 @@ impl HardLinks {
         match shared.waiting.pop_front() {
             Some(next) => self.promoted.push_back(next),
             None => {
-                shared.state = State::Nowhere;
+                shared.state = LeaderState::Nowhere;
                 self.forget(first);
             }
         }
@@ -381,25 +381,25 @@ impl HardLinks {
     }
 
     /// Returns the next names with a possible step, because the leader is in place or has failed.
-    pub(super) fn next_step(&mut self) -> Option<Step> {
+    pub(super) fn next_step(&mut self) -> Option<LinkStep> {
         loop {
             if let Some(first) = self.came.pop_front() {
                 let Some(shared) = self.files.get_mut(&first) else { continue };
-                shared.state = State::Here;
+                shared.state = LeaderState::Here;
                 let waiting = std::mem::take(&mut shared.waiting).into_iter();
                 let names = waiting.filter_map(|file| Some((file, self.names.remove(&file)?)));
-                return Some(Step::Link(first, names.collect()));
+                return Some(LinkStep::Link(first, names.collect()));
             }
             let file = self.promoted.pop_front()?;
             let Some(name) = self.names.remove(&file) else { continue };
             if let Some(first) = first_of(file, &name.meta) {
-                return Some(Step::Lead((file, first), name));
+                return Some(LinkStep::Lead((file, first), name));
             }
         }
     }
 
     /// Returns a file with its leader in place.
-    pub(super) fn leader(&self, first: FileNo) -> &Shared {
+    pub(super) fn leader(&self, first: FileNo) -> &LinkedFile {
         &self.files[&first]
     }
 
@@ -433,7 +433,7 @@ fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
 
 /// A file of several names.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct LinkedFile {
     /// Metadata of the file, without the extra metadata of the first name.
     pub(super) meta: Meta,
     /// Extra metadata of the first name, which also applies to a name transferred by itself.
@@ -445,7 +445,7 @@ pub(super) struct Shared {
     /// Number of names still to be told, and number of told names still to be decided.
     pub(super) untold: u32,
     pub(super) undecided: u32,
-    pub(super) state: State,
+    pub(super) state: LeaderState,
     /// Local inode of the leader, if the leader stays the same file.
     pub(super) inode: Option<Inode>,
     /// True if the leader is taken from a reference directory.
@@ -455,7 +455,7 @@ pub(super) struct Shared {
 
 /// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LeaderState {
     /// No name of the file is in place or on the way.
     Nowhere,
     /// The leader is on the way.

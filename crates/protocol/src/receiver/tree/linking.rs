@@ -10,25 +10,25 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{Setback, Then};
 
-use super::clearing::Cleared;
+use super::clearing::BlockedEntry;
 use super::compare::attributes;
-use super::entries::{Entries, TreeContext};
-use super::hard_links::{LaterName, Next, Step};
-use super::looked::Placed;
+use super::entries::{TreeContext, UnsettledEntries};
+use super::hard_links::{LaterName, LinkStep, NameStep};
+use super::looked::PlacedEntry;
 
-impl Entries {
+impl UnsettledEntries {
     /// Makes a later name wait, links the name, or makes the name lead.
     pub(super) fn decide_linked(
         &mut self,
         tx: &mut TreeContext<'_>,
         first: FileNo,
-        placed: Placed,
+        placed: PlacedEntry,
     ) {
         let file = placed.file;
         match self.links.decide(first, placed) {
-            Next::Wait => {}
-            Next::Link(name) => self.link_name(tx, (file, first), name),
-            Next::Lead(name) => self.lead(tx, (file, first), name),
+            NameStep::Wait => {}
+            NameStep::Link(name) => self.link_name(tx, (file, first), name),
+            NameStep::Lead(name) => self.lead(tx, (file, first), name),
         }
         self.links.forget(first);
     }
@@ -50,7 +50,7 @@ impl Entries {
 
     /// Decides about an entry that the reference directories do not have. If other names of its file wait, these are
     /// looked for there before anything is sent.
-    pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+    pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         if let Some(placed) = self.links.give_way(placed) {
             self.decide_here(tx, placed, None);
         }
@@ -60,13 +60,13 @@ impl Entries {
     pub(super) fn link_more(&mut self, tx: &mut TreeContext<'_>) {
         while let Some(step) = self.links.next_step() {
             match step {
-                Step::Link(first, names) => {
+                LinkStep::Link(first, names) => {
                     for (file, name) in names {
                         self.link_name(tx, (file, first), name);
                     }
                     self.links.forget(first);
                 }
-                Step::Lead(file, name) => self.lead(tx, file, name),
+                LinkStep::Lead(file, name) => self.lead(tx, file, name),
             }
         }
     }
@@ -168,7 +168,7 @@ impl Entries {
         let change = self.change_of(tx, &name, shared.path.clone(), action);
         if self.clears(tx, seen) {
             let path = name.path.clone();
-            self.clear(tx, file, path, Cleared::Name { name, change });
+            self.clear(tx, file, path, BlockedEntry::Name { name, change });
         } else {
             self.make_link(tx, file, name, change);
         }

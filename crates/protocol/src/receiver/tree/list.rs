@@ -8,12 +8,12 @@ use crate::listed::ListedBytes;
 use crate::message::Extent;
 
 use super::final_dirs::FinalMeta;
-use super::sections::Section;
+use super::sections::DirSection;
 
 /// The entries told so far, and the directories that may be listed next.
 #[derive(Debug)]
-pub(super) struct List {
-    state: State,
+pub(super) struct EntryList {
+    state: ListState,
     /// Number of entries told so far.
     told: u64,
     settled: u64,
@@ -29,18 +29,18 @@ pub(super) struct List {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ListState {
     Growing,
     Complete { intact: bool },
 }
 
-impl List {
+impl EntryList {
     /// Creates a list of which only the root may be told.
     pub(super) fn new() -> Self {
         let mut announced = PathMap::default();
         announced.insert(&RelPath::root(), None);
         Self {
-            state: State::Growing,
+            state: ListState::Growing,
             told: 0,
             settled: 0,
             bytes: ListedBytes::default(),
@@ -53,25 +53,27 @@ impl List {
     /// Checks that the list is not complete. Errors: `Unexpected`.
     pub(super) fn growing(&self) -> Result<(), PeerError> {
         match self.state {
-            State::Growing => Ok(()),
-            State::Complete { .. } => Err(PeerError::Unexpected("more after the end of the list")),
+            ListState::Growing => Ok(()),
+            ListState::Complete { .. } => {
+                Err(PeerError::Unexpected("more after the end of the list"))
+            }
         }
     }
 
     /// Ends the list; `intact` if all entries could be listed.
     pub(super) fn end(&mut self, intact: bool) {
-        self.state = State::Complete { intact };
+        self.state = ListState::Complete { intact };
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.state != State::Growing
+        self.state != ListState::Growing
     }
 
     /// Returns whether all entries could be listed, once the list is complete.
     pub(super) const fn is_intact(&self) -> Option<bool> {
         match self.state {
-            State::Growing => None,
-            State::Complete { intact } => Some(intact),
+            ListState::Growing => None,
+            ListState::Complete { intact } => Some(intact),
         }
     }
 
@@ -159,7 +161,11 @@ impl List {
 
     /// Checks the order of a section; returns true if the section is the first of its directory. Errors: `Unexpected`
     /// for a directory that was not announced, repeated or descending names, and an empty section.
-    pub(super) fn check_order(&self, section: &Section, extent: Extent) -> Result<bool, PeerError> {
+    pub(super) fn check_order(
+        &self,
+        section: &DirSection,
+        extent: Extent,
+    ) -> Result<bool, PeerError> {
         let (last, begins) = match &self.listing {
             Some((dir, last)) if *dir == section.dir => (last.as_ref(), false),
             None if self.is_announced(&section.dir) => (None, true),
@@ -179,7 +185,7 @@ impl List {
     }
 
     /// Notes a section as told; returns the kept final metadata if the section is the first of its directory.
-    pub(super) fn go_on(&mut self, section: &Section, extent: Extent) -> Option<FinalMeta> {
+    pub(super) fn go_on(&mut self, section: &DirSection, extent: Extent) -> Option<FinalMeta> {
         let before = self.listing.take();
         let begun = self.announced.get_mut(&section.dir).filter(|_| before.is_none());
         let kept = begun.and_then(Option::take);
@@ -204,16 +210,16 @@ mod tests {
     use super::*;
     use deltic_tree::{Entry, Kind, Meta, Timestamp};
 
-    fn section(dir: &str, names: &[&str]) -> Section {
+    fn section(dir: &str, names: &[&str]) -> DirSection {
         let meta = || Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
         let entry = |name: &&str| Entry { name: Name::new(name.as_bytes()).unwrap(), meta: meta() };
         let dir = RelPath::parse(dir.as_bytes()).unwrap();
-        Section::new(dir, None, names.iter().map(entry).collect())
+        DirSection::new(dir, None, names.iter().map(entry).collect())
     }
 
     #[test]
     fn names_ascend_over_all_sections_of_a_directory() {
-        let mut list = List::new();
+        let mut list = EntryList::new();
         let first = section("", &["a", "c"]);
         assert_eq!(list.check_order(&first, Extent::More), Ok(true));
         assert_eq!(list.go_on(&first, Extent::More), None);
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_directory_comes_once_it_was_announced_and_brings_what_was_kept_for_it() {
-        let mut list = List::new();
+        let mut list = EntryList::new();
         list.go_on(&section("", &["a"]), Extent::Last);
         let below = section("a", &["b"]);
         assert!(list.check_order(&below, Extent::Last).is_err());
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_window_of_entries_is_told_ahead_and_no_more() {
-        let mut list = List::new();
+        let mut list = EntryList::new();
         let most = ENTRY_WINDOW as usize + MAX_BATCH;
         let plain = Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
         let entry = Entry { name: Name::new(b"file").unwrap(), meta: plain };

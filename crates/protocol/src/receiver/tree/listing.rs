@@ -10,18 +10,18 @@ use crate::receiver::ask::{AlikeNames, Carries, Ours};
 use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
-use super::dirs::Dirs;
+use super::dirs::ListedDirs;
 use super::list::ends;
-use super::owners::{Known, adopt, check_meta, learn};
+use super::owners::{LocalOwners, adopt, check_meta, learn};
 use super::removal::NO_LIMIT;
-use super::sections::Section;
+use super::sections::DirSection;
 
-impl Dirs {
+impl ListedDirs {
     /// Checks a section, and numbers the entries.
     pub(super) fn check(
         &mut self,
         cx: &Context,
-        section: &mut Section,
+        section: &mut DirSection,
         extent: Extent,
     ) -> Result<(), PeerError> {
         if let Some(name) = &cx.setting.rename
@@ -42,7 +42,7 @@ impl Dirs {
     }
 
     /// Adapts the metadata of a checked section to this end, and counts the entries.
-    pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut Section) {
+    pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut DirSection) {
         section.metas_mut().for_each(|meta| adopt(cx, meta));
         self.count(cx, section);
         self.rename(cx, section);
@@ -53,7 +53,7 @@ impl Dirs {
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
-        mut section: Section,
+        mut section: DirSection,
         extent: Extent,
     ) -> Result<bool, PeerError> {
         self.announce(&section);
@@ -76,7 +76,7 @@ impl Dirs {
     fn note_names(
         &mut self,
         cx: &mut Context,
-        section: &Section,
+        section: &DirSection,
         extent: Extent,
     ) -> Result<bool, PeerError> {
         let delete = cx.setting.options.delete;
@@ -103,7 +103,7 @@ impl Dirs {
     }
 
     /// Returns names of a section that some file systems treat as the same as an earlier name of the directory.
-    fn alike_names(&mut self, section: &Section, extent: Extent) -> Vec<AlikeNames> {
+    fn alike_names(&mut self, section: &DirSection, extent: Extent) -> Vec<AlikeNames> {
         let (folded, mut found) = (&mut self.names.folded, Vec::new());
         for Entry { name, .. } in &section.entries {
             let alike =
@@ -123,9 +123,9 @@ impl Dirs {
         no: u64,
         found: &mut impl Iterator<Item = Result<Option<Meta>, Trouble>>,
         ours: (Vec<Ours>, Vec<Ours>),
-    ) -> Option<Section> {
+    ) -> Option<DirSection> {
         let mut section = self.sections.take(no)?;
-        let known = Known::of(&section, ours);
+        let known = LocalOwners::of(&section, ours);
         let Some(mut own) = section.own.take() else {
             section.metas_mut().for_each(|meta| known.translate(meta));
             return Some(section);
@@ -186,7 +186,7 @@ impl Dirs {
     /// unlisted names are known.
     fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
         let root = RelPath::root();
-        let no = self.sections.push(Section::new(root.clone(), Some(own), Vec::new()));
+        let no = self.sections.push(DirSection::new(root.clone(), Some(own), Vec::new()));
         self.sections.wait_for(root);
         no.into_iter().for_each(|no| self.look(cx, no));
     }
@@ -205,7 +205,7 @@ impl Dirs {
     }
 
     /// Reports entries without any further step.
-    pub(super) fn list_only(&mut self, cx: &mut Context, section: Section) {
+    pub(super) fn list_only(&mut self, cx: &mut Context, section: DirSection) {
         for (nth, entry) in section.entries.iter().enumerate() {
             self.give_up(FileNo(section.first + nth as u64), &entry.meta);
         }
@@ -222,7 +222,7 @@ impl Dirs {
 
     /// Checks that the sender may list these names. Errors: `BadName` for too deep paths, `Unexpected` for names at
     /// the root that were not asked for, and for directories that the options leave out.
-    fn check_names(&self, cx: &Context, section: &Section) -> Result<(), PeerError> {
+    fn check_names(&self, cx: &Context, section: &DirSection) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(cx, section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
         }
@@ -244,14 +244,14 @@ impl Dirs {
     }
 
     /// True if a listing of the root has only names that were asked for.
-    fn expects(&self, cx: &Context, section: &Section) -> bool {
+    fn expects(&self, cx: &Context, section: &DirSection) -> bool {
         let Some(expect) = &cx.setting.expect else { return true };
         (expect.own || section.own.is_none())
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
     /// True if this listing has a single entry that is not to be descended into, and is the first to name an entry.
-    fn is_one_file(&self, cx: &Context, section: &Section) -> bool {
+    fn is_one_file(&self, cx: &Context, section: &DirSection) -> bool {
         let entries = section.entries.as_slice();
         let is_first = self.list.told() == 0 || entries.is_empty();
         is_first
@@ -262,7 +262,7 @@ impl Dirs {
 
     /// Announces the directories of a section, so that entries listed in them wait until the directories are in
     /// place.
-    fn announce(&mut self, section: &Section) {
+    fn announce(&mut self, section: &DirSection) {
         for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
             if let Ok(path) = section.dir.join(&entry.name) {
                 self.name(&path, None);
@@ -271,7 +271,7 @@ impl Dirs {
         }
     }
 
-    fn count(&mut self, cx: &mut Context, section: &Section) {
+    fn count(&mut self, cx: &mut Context, section: &DirSection) {
         // Like rsync, count the root too if it is part of the transfer.
         cx.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
@@ -295,7 +295,7 @@ impl Dirs {
     }
 
     /// Renames the single listed entry, if the destination gives it a name.
-    fn rename(&mut self, cx: &mut Context, section: &mut Section) {
+    fn rename(&mut self, cx: &mut Context, section: &mut DirSection) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &cx.setting.rename, section.entries.as_mut_slice())
         {

@@ -7,7 +7,7 @@ use crate::report::Trouble;
 
 /// A listed entry, and the entry in the same place.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct LookedEntry {
     pub(super) file: FileNo,
     pub(super) entry: Entry,
     pub(super) old: Result<Option<Meta>, Trouble>,
@@ -15,14 +15,14 @@ pub(super) struct Looked {
 
 /// An entry on the way to a path, and the entry seen there.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedEntry {
     pub(super) file: FileNo,
     pub(super) path: RelPath,
     pub(super) meta: Meta,
     pub(super) seen: Option<Meta>,
 }
 
-impl Placed {
+impl PlacedEntry {
     /// True if a regular file stands at the path.
     pub(super) fn has_old(&self) -> bool {
         self.seen.as_ref().is_some_and(Meta::is_file)

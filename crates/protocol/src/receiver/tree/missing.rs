@@ -13,9 +13,9 @@ use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::report::{Trouble, TroubleKind};
 
-use super::deleting::Deleting;
+use super::deleting::PendingDeletions;
 use super::removal::NO_LIMIT;
-use super::sections::Section;
+use super::sections::DirSection;
 
 /// Most listed paths to note for a missing path. With more, no file system takes only a later path for the missing
 /// one.
@@ -23,14 +23,14 @@ const MAX_ALIKE: usize = 16;
 
 /// The paths of missing sources.
 #[derive(Debug, Default)]
-pub(super) struct Missing {
+pub(super) struct MissingSources {
     paths: Vec<RelPath>,
     /// By the [folded form](folded_path) of a missing path: listed paths that some file systems treat as the same
     /// path.
     listed: HashMap<Vec<u8>, Vec<RelPath>>,
 }
 
-impl Missing {
+impl MissingSources {
     /// Takes the paths of missing sources. Errors: `Unexpected` for paths that were not asked for, `Limit` for too
     /// many.
     pub(super) fn take(&mut self, cx: &Context, paths: Vec<RelPath>) -> Result<(), PeerError> {
@@ -58,7 +58,7 @@ impl Missing {
 
     /// Notes listed paths that may equal the paths of missing sources, because a listed name keeps the found entry.
     /// The sender tells missing sources before names.
-    pub(super) fn note_listed(&mut self, section: &Section) {
+    pub(super) fn note_listed(&mut self, section: &DirSection) {
         if self.listed.is_empty() {
             return;
         }
@@ -97,7 +97,7 @@ impl Missing {
 
     pub(super) fn looked(
         cx: &mut Context,
-        deleting: &mut Deleting,
+        deleting: &mut PendingDeletions,
         paths: Vec<RelPath>,
         found: Vec<Result<Option<Meta>, Trouble>>,
     ) {
@@ -114,7 +114,12 @@ impl Missing {
         }
     }
 
-    pub(super) fn counted(cx: &mut Context, deleting: &mut Deleting, path: RelPath, names: u64) {
+    pub(super) fn counted(
+        cx: &mut Context,
+        deleting: &mut PendingDeletions,
+        path: RelPath,
+        names: u64,
+    ) {
         if names > 1 && !cx.setting.options.clears() {
             let words = |path: &str| {
                 format!("cannot delete {path}: directory not empty; --force allows it")

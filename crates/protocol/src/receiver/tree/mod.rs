@@ -52,38 +52,41 @@ use super::context::Context;
 use super::files::candidate::{Candidate, Settled};
 use super::pending::TreePending;
 use super::setting::Setting;
-use closing::Closing;
-use deleting::Deleting;
-use dirs::Dirs;
-use entries::{Entries, TreeContext};
-use missing::Missing;
-use sections::Section;
+use closing::ClosingStep;
+use deleting::PendingDeletions;
+use dirs::ListedDirs;
+use entries::{TreeContext, UnsettledEntries};
+use missing::MissingSources;
+use sections::DirSection;
 
 /// The tree of a session.
 #[derive(Debug)]
-pub(super) struct Tree {
-    dirs: Dirs,
-    entries: Entries,
-    deleting: Deleting,
+pub(super) struct ReceiverTree {
+    dirs: ListedDirs,
+    entries: UnsettledEntries,
+    deleting: PendingDeletions,
     /// Missing sources.
-    missing: Missing,
-    closing: Option<Closing>,
+    missing: MissingSources,
+    closing: Option<ClosingStep>,
 }
 
-impl Tree {
+impl ReceiverTree {
     /// Creates a tree without listed entries.
     pub(super) fn new(setting: &Setting) -> Self {
         Self {
-            dirs: Dirs::new(setting),
-            entries: Entries::default(),
-            deleting: Deleting::default(),
-            missing: Missing::default(),
+            dirs: ListedDirs::new(setting),
+            entries: UnsettledEntries::default(),
+            deleting: PendingDeletions::default(),
+            missing: MissingSources::default(),
             closing: None,
         }
     }
 
     /// Splits the tree into the entries and the state that their steps may touch besides.
-    const fn split<'a>(&'a mut self, cx: &'a mut Context) -> (&'a mut Entries, TreeContext<'a>) {
+    const fn split<'a>(
+        &'a mut self,
+        cx: &'a mut Context,
+    ) -> (&'a mut UnsettledEntries, TreeContext<'a>) {
         let Self { dirs, entries, deleting, .. } = self;
         (entries, TreeContext { cx, dirs, deleting })
     }
@@ -124,7 +127,7 @@ impl Tree {
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
                 self.dirs.list.growing()?;
-                self.listing(cx, Section::new(dir, own, entries), extent)?;
+                self.listing(cx, DirSection::new(dir, own, entries), extent)?;
             }
             ToReceiver::Tally { dir, tally } => {
                 self.dirs.list.growing()?;
@@ -162,7 +165,7 @@ impl Tree {
     fn listing(
         &mut self,
         cx: &mut Context,
-        mut section: Section,
+        mut section: DirSection,
         extent: Extent,
     ) -> Result<(), PeerError> {
         self.dirs.check(cx, &mut section, extent)?;
@@ -212,10 +215,10 @@ impl Tree {
                 }
             }
             (TreePending::LookMissing(paths), Answer::Looked(found, _)) => {
-                Missing::looked(tx.cx, tx.deleting, paths, found);
+                MissingSources::looked(tx.cx, tx.deleting, paths, found);
             }
             (TreePending::CountMissing(path), Answer::Counted(names)) => {
-                Missing::counted(tx.cx, tx.deleting, path, names);
+                MissingSources::counted(tx.cx, tx.deleting, path, names);
             }
             (TreePending::LookBeside(file), Answer::Beside(found)) => {
                 entries.looked_beside(tx, file, found);

@@ -12,16 +12,16 @@ use crate::message::NameLine;
 use crate::receiver::ask::Ours;
 use crate::receiver::context::Context;
 
-use super::sections::Section;
+use super::sections::DirSection;
 
 /// Names of users and groups at the sender.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct OwnerNames {
     pub(super) users: HashMap<u32, Box<[u8]>>,
     pub(super) groups: HashMap<u32, Box<[u8]>>,
 }
 
-impl Owners {
+impl OwnerNames {
     /// Number of known names.
     pub(super) fn len(&self) -> usize {
         self.users.len() + self.groups.len()
@@ -36,8 +36,8 @@ impl Owners {
     }
 
     /// Returns the users and groups that a section refers to, with the sender's names.
-    pub(super) fn strangers(&self, section: &Section) -> (Vec<NameLine>, Vec<NameLine>) {
-        let mut asked = Asked::default();
+    pub(super) fn strangers(&self, section: &DirSection) -> (Vec<NameLine>, Vec<NameLine>) {
+        let mut asked = OwnerIds::default();
         section.metas().for_each(|meta| asked.add(meta));
         let lines = |ids: BTreeSet<u32>, names: &HashMap<u32, Box<[u8]>>| {
             let line = |id| NameLine { id, name: names.get(&id).cloned().unwrap_or_default() };
@@ -49,14 +49,14 @@ impl Owners {
 
 /// User and group numbers of the sender, each once.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct OwnerIds {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
 }
 
 /// Local users and groups, by the sender's numbers.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct LocalOwners {
     users: BTreeMap<u32, Ours>,
     groups: BTreeMap<u32, Ours>,
 }
@@ -111,7 +111,7 @@ pub(super) fn learn(
     Ok(())
 }
 
-impl Asked {
+impl OwnerIds {
     fn add(&mut self, meta: &Meta) {
         self.users.extend(meta.user);
         self.groups.extend(meta.group);
@@ -125,10 +125,10 @@ impl Asked {
     }
 }
 
-impl Known {
+impl LocalOwners {
     /// Takes the local users and groups for the numbers of a section, in order.
-    pub(super) fn of(section: &Section, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
-        let mut asked = Asked::default();
+    pub(super) fn of(section: &DirSection, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
+        let mut asked = OwnerIds::default();
         section.metas().for_each(|meta| asked.add(meta));
         Self {
             users: asked.users.into_iter().zip(users).collect(),

@@ -20,13 +20,13 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::Setback;
 
-use super::beside::{Beside, Likeness, best, is_same};
-use super::clearing::Cleared;
+use super::beside::{EntryLikeness, ReferenceEntry, best, is_same};
+use super::clearing::BlockedEntry;
 use super::compare::differs_from;
-use super::entries::{Entries, TreeContext};
-use super::looked::Placed;
+use super::entries::{TreeContext, UnsettledEntries};
+use super::looked::PlacedEntry;
 
-impl Entries {
+impl UnsettledEntries {
     /// True if the reference directories matter to an entry with `seen` in its place.
     pub(super) fn asks_alternates(
         &self,
@@ -48,7 +48,7 @@ impl Entries {
     }
 
     /// Looks for an entry in the reference directories.
-    pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+    pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let (file, path) = (placed.file, placed.path.clone());
         tx.cx.ask(Work::LookBeside { path }, TreePending::LookBeside(file));
         let file = placed.file;
@@ -68,7 +68,12 @@ impl Entries {
         }
     }
 
-    pub(super) fn take_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed, best: Beside) {
+    pub(super) fn take_beside(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: PlacedEntry,
+        best: ReferenceEntry,
+    ) {
         let usage = tx.cx.setting.options.compare.alternates.usage;
         let has_old = placed.has_old();
         match best.likeness {
@@ -76,15 +81,19 @@ impl Entries {
                 let differs = differs_from(&tx.cx.setting.options, &placed.meta, &best.is);
                 tx.dirs.new_dir(tx.cx, placed.path, placed.meta, (Action::Copied, differs));
             }
-            Likeness::All if usage == AlternateUse::Compare => self.leave_out(tx, placed),
-            Likeness::All | Likeness::Content if placed.seen.as_ref().is_some_and(Meta::is_dir) => {
+            EntryLikeness::All if usage == AlternateUse::Compare => self.leave_out(tx, placed),
+            EntryLikeness::All | EntryLikeness::Content
+                if placed.seen.as_ref().is_some_and(Meta::is_dir) =>
+            {
                 let (file, path) = (placed.file, placed.path.clone());
-                self.clear(tx, file, path, Cleared::Beside(Box::new((placed, best))));
+                self.clear(tx, file, path, BlockedEntry::Beside(Box::new((placed, best))));
             }
-            Likeness::All if usage == AlternateUse::Link && !is_same(&placed.seen, &best.is) => {
+            EntryLikeness::All
+                if usage == AlternateUse::Link && !is_same(&placed.seen, &best.is) =>
+            {
                 self.link(tx, placed, best);
             }
-            Likeness::All | Likeness::Content if !has_old && placed.meta.is_file() => {
+            EntryLikeness::All | EntryLikeness::Content if !has_old && placed.meta.is_file() => {
                 self.copy_beside(tx, placed, best);
             }
             _ => {
@@ -95,15 +104,15 @@ impl Entries {
     }
 
     /// Leaves out an entry that a reference directory has.
-    fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
-        let Placed { file, path, meta, seen } = placed;
+    fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
+        let PlacedEntry { file, path, meta, seen } = placed;
         self.arrivals.arrive(tx.cx, file);
         self.miss(file);
         tx.cx.unchanged(&path, &meta, None);
         match seen {
             Some(seen) if seen.is_dir() => {
                 tx.cx.report_settled(meta.len);
-                self.clear(tx, file, path, Cleared::Nothing);
+                self.clear(tx, file, path, BlockedEntry::Nothing);
             }
             Some(_) if !tx.cx.setting.options.dry_run => {
                 tx.cx.report_settled(meta.len);
@@ -118,14 +127,14 @@ impl Entries {
         removed.troubles.into_iter().for_each(|trouble| tx.cx.trouble(trouble));
     }
 
-    fn link(&mut self, tx: &mut TreeContext<'_>, placed: Placed, beside: Beside) {
+    fn link(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, beside: ReferenceEntry) {
         if tx.cx.setting.options.dry_run {
             self.links.comes_from_beside(placed.file);
             self.links.came(placed.file);
             tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
             return tx.cx.report_settled(placed.meta.len);
         }
-        let Beside { alternate, is, .. } = beside.clone();
+        let ReferenceEntry { alternate, is, .. } = beside.clone();
         let (path, seen) = (placed.path.clone(), placed.seen.clone());
         let file = placed.file;
         self.beside.insert(file, placed);
@@ -139,7 +148,7 @@ impl Entries {
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
-        beside: Beside,
+        beside: ReferenceEntry,
         done: Result<(), Setback>,
     ) {
         let Some(placed) = self.beside.remove(&file) else { return };
@@ -156,7 +165,12 @@ impl Entries {
         }
     }
 
-    fn copy_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed, beside: Beside) {
+    fn copy_beside(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: PlacedEntry,
+        beside: ReferenceEntry,
+    ) {
         let change = self.copy_of(tx, &placed, &beside.is);
         if tx.cx.setting.options.dry_run {
             tx.cx.report_settled(placed.meta.len);
@@ -164,7 +178,7 @@ impl Entries {
             self.links.came(placed.file);
             return tx.cx.changed(change);
         }
-        let Placed { path, meta, seen, .. } = &placed;
+        let PlacedEntry { path, meta, seen, .. } = &placed;
         let work = Work::CopyBeside {
             path: path.clone(),
             alternate: beside.alternate,
@@ -181,7 +195,7 @@ impl Entries {
     fn copy_of(
         &self,
         tx: &TreeContext<'_>,
-        Placed { path, meta, .. }: &Placed,
+        PlacedEntry { path, meta, .. }: &PlacedEntry,
         is: &Meta,
     ) -> Change {
         let differs = differs_from(&tx.cx.setting.options, meta, is);

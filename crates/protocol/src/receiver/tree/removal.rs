@@ -10,7 +10,7 @@ pub(super) const NO_LIMIT: u64 = u64::MAX;
 
 /// A name that is being removed.
 #[derive(Debug, Default)]
-pub(crate) struct Removal {
+pub(crate) struct NameRemoval {
     pub(super) path: RelPath,
     /// True if another entry is to take the place of the name.
     pub(super) gives_way: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Removal {
     pub(super) is_rationed: bool,
 }
 
-impl Removal {
+impl NameRemoval {
     /// Returns the work of the next step, which removes at most `most` names.
     pub(super) fn work(&self, dry_run: bool, most: u64) -> Work {
         Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }

@@ -11,32 +11,32 @@ use deltic_tree::{Meta, RelPath};
 use crate::message::FileNo;
 use crate::wire::{Bad, Wire};
 
-use super::hard_links::{Shared, State};
+use super::hard_links::{LeaderState, LinkedFile};
 
 /// Files that need no step until another name is told.
 #[derive(Debug, Default)]
-pub(super) struct Resting {
+pub(super) struct RestingFiles {
     places: BTreeMap<FileNo, StringSlot>,
     shelf: StringSlab,
 }
 
-impl Resting {
+impl RestingFiles {
     /// Stores a file that needs no step; returns true if the file was stored.
-    pub(super) fn keep(&mut self, file: FileNo, shared: &Shared) -> bool {
-        let is_idle = shared.state == State::Here
+    pub(super) fn keep(&mut self, file: FileNo, shared: &LinkedFile) -> bool {
+        let is_idle = shared.state == LeaderState::Here
             && (shared.undecided, shared.more.is_none()) == (0, true)
             && shared.waiting.is_empty();
         let kept = is_idle.then(|| self.shelf.put(&put(shared)).ok()).flatten();
         kept.is_some_and(|at| self.places.insert(file, at).is_none())
     }
 
-    pub(super) fn take(&mut self, file: FileNo) -> Option<Shared> {
+    pub(super) fn take(&mut self, file: FileNo) -> Option<LinkedFile> {
         let bytes = self.shelf.take(self.places.remove(&file)?);
         Some(take(&mut Reader::new(&bytes)).expect("it was put there"))
     }
 }
 
-fn put(shared: &Shared) -> Vec<u8> {
+fn put(shared: &LinkedFile) -> Vec<u8> {
     let mut to = Vec::new();
     shared.meta.put(&mut to);
     to.put_varint(shared.path_bytes as u64);
@@ -50,7 +50,7 @@ fn put(shared: &Shared) -> Vec<u8> {
     to
 }
 
-fn take(from: &mut Reader<'_>) -> Result<Shared, Bad> {
+fn take(from: &mut Reader<'_>) -> Result<LinkedFile, Bad> {
     let meta = Meta::take(from)?;
     let (path_bytes, untold) = (from.varint()? as usize, from.varint_u32()?);
     let flags = from.u8()?;
@@ -58,14 +58,14 @@ fn take(from: &mut Reader<'_>) -> Result<Shared, Bad> {
         0 => None,
         _ => Some(Inode { device: from.varint()?, number: from.varint()? }),
     };
-    Ok(Shared {
+    Ok(LinkedFile {
         meta,
         more: None,
         path: RelPath::parse(from.rest())?,
         path_bytes,
         untold,
         undecided: 0,
-        state: State::Here,
+        state: LeaderState::Here,
         inode,
         is_beside: flags & 2 != 0,
         waiting: VecDeque::new(),
@@ -77,16 +77,16 @@ mod tests {
     use super::*;
     use deltic_tree::{Kind, Timestamp};
 
-    fn shared(kind: Kind) -> Shared {
+    fn shared(kind: Kind) -> LinkedFile {
         let modified = Timestamp { secs: -1, nanos: 999_999_999 };
-        Shared {
+        LinkedFile {
             meta: Meta { user: Some(7), ..Meta::plain(kind, 0, modified, 0o7777) },
             more: None,
             path: RelPath::parse(b"dir/first").unwrap(),
             path_bytes: 300,
             untold: u32::MAX,
             undecided: 0,
-            state: State::Here,
+            state: LeaderState::Here,
             inode: Some(Inode { device: 1, number: u64::MAX }),
             is_beside: true,
             waiting: VecDeque::new(),
@@ -95,12 +95,12 @@ mod tests {
 
     #[test]
     fn what_rested_is_as_it_was() {
-        let mut resting = Resting::default();
+        let mut resting = RestingFiles::default();
         let kinds = [Kind::File, Kind::Fifo, Kind::Symlink(b"/to"[..].into())];
         for (no, kind) in kinds.iter().enumerate() {
             assert!(resting.keep(FileNo(no as u64), &shared(kind.clone())));
         }
-        let plain = Shared { inode: None, is_beside: false, ..shared(Kind::File) };
+        let plain = LinkedFile { inode: None, is_beside: false, ..shared(Kind::File) };
         assert!(resting.keep(FileNo(9), &plain));
         for (no, kind) in kinds.into_iter().enumerate() {
             let taken = resting.take(FileNo(no as u64)).unwrap();
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn a_file_whose_names_wait_does_not_rest() {
-        let mut resting = Resting::default();
+        let mut resting = RestingFiles::default();
         let busy = [
-            Shared { state: State::Coming, ..shared(Kind::File) },
-            Shared { undecided: 1, ..shared(Kind::File) },
-            Shared { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
+            LinkedFile { state: LeaderState::Coming, ..shared(Kind::File) },
+            LinkedFile { undecided: 1, ..shared(Kind::File) },
+            LinkedFile { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
         ];
         assert!(busy.iter().all(|shared| !resting.keep(FileNo(1), shared)));
         assert!(resting.take(FileNo(1)).is_none());

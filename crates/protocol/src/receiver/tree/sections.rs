@@ -8,7 +8,7 @@ use crate::receiver::ask::AlikeNames;
 
 /// Entries of a directory that wait to be compared with the entries in the same places.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct DirSection {
     pub(super) dir: RelPath,
     pub(super) own: Option<Meta>,
     pub(super) entries: Vec<Entry>,
@@ -20,7 +20,7 @@ pub(super) struct Section {
 
 /// The reason why a directory is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum LossReason {
     /// The directory failed, with everything below.
     Failed,
     /// The directory is passed over: it is not asked for.
@@ -29,17 +29,17 @@ pub(super) enum Lost {
 
 /// The waiting sections, and the directories that they wait for.
 #[derive(Debug, Default)]
-pub(super) struct Sections {
+pub(super) struct WaitingSections {
     /// By section number; these ascend with the numbers of first entries.
-    waiting: BTreeMap<u64, Section>,
+    waiting: BTreeMap<u64, DirSection>,
     next: u64,
     /// Listed directories that are not in place yet, each with the waiting sections.
     making: HashMap<RelPath, Vec<u64>>,
     /// Directories that are not made; everything below is given up.
-    lost: HashMap<RelPath, Lost>,
+    lost: HashMap<RelPath, LossReason>,
 }
 
-impl Section {
+impl DirSection {
     pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
         Self { dir, own, entries, first: 0, alike: Vec::new() }
     }
@@ -53,14 +53,14 @@ impl Section {
     }
 }
 
-impl Sections {
+impl WaitingSections {
     /// Makes the entries listed in this directory wait until it is in place.
     pub(super) fn wait_for(&mut self, dir: RelPath) {
         self.making.entry(dir).or_default();
     }
 
     /// Adds a section; returns its number, unless the section has to wait for a directory.
-    pub(super) fn push(&mut self, section: Section) -> Option<u64> {
+    pub(super) fn push(&mut self, section: DirSection) -> Option<u64> {
         let no = self.next;
         self.next += 1;
         let waiting = self.making.get_mut(&section.dir);
@@ -69,11 +69,11 @@ impl Sections {
         (!waits).then_some(no)
     }
 
-    pub(super) fn get(&self, no: u64) -> &Section {
+    pub(super) fn get(&self, no: u64) -> &DirSection {
         &self.waiting[&no]
     }
 
-    pub(super) fn take(&mut self, no: u64) -> Option<Section> {
+    pub(super) fn take(&mut self, no: u64) -> Option<DirSection> {
         self.waiting.remove(&no)
     }
 
@@ -92,14 +92,14 @@ impl Sections {
     }
 
     /// Notes that a directory is not made; returns the sections that waited, to be given up.
-    pub(super) fn lose(&mut self, dir: RelPath, lost: Lost) -> Vec<u64> {
+    pub(super) fn lose(&mut self, dir: RelPath, lost: LossReason) -> Vec<u64> {
         let waiting = self.release(&dir);
         self.lost.insert(dir, lost);
         waiting
     }
 
     /// Returns the reason why a directory is given up, if it is.
-    pub(super) fn why_lost(&self, dir: &RelPath) -> Option<Lost> {
+    pub(super) fn why_lost(&self, dir: &RelPath) -> Option<LossReason> {
         self.lost.get(dir).copied()
     }
 
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn what_is_listed_waits_for_its_directory_or_is_given_up_with_it() {
         let [made, lost] = ["made", "lost"].map(|dir| RelPath::parse(dir.as_bytes()).unwrap());
-        let section = |dir: &RelPath| Section::new(dir.clone(), None, Vec::new());
-        let mut sections = Sections::default();
+        let section = |dir: &RelPath| DirSection::new(dir.clone(), None, Vec::new());
+        let mut sections = WaitingSections::default();
         assert_eq!(sections.push(section(&RelPath::root())), Some(0));
         for dir in [&made, &lost] {
             sections.wait_for(dir.clone());
@@ -131,8 +131,11 @@ mod tests {
             assert!(sections.has_begun(dir));
         }
         assert_eq!(sections.release(&made), [1]);
-        assert_eq!(sections.lose(lost.clone(), Lost::Failed), [2]);
-        assert_eq!([&made, &lost].map(|dir| sections.why_lost(dir)), [None, Some(Lost::Failed)]);
+        assert_eq!(sections.lose(lost.clone(), LossReason::Failed), [2]);
+        assert_eq!(
+            [&made, &lost].map(|dir| sections.why_lost(dir)),
+            [None, Some(LossReason::Failed)]
+        );
         assert!(!sections.awaits(&made) && !sections.awaits(&lost));
         // Later sections do not wait.
         assert_eq!([&made, &lost].map(|dir| sections.push(section(dir))), [Some(3), Some(4)]);

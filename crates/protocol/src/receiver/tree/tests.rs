@@ -28,7 +28,7 @@ fn link(no: u64) -> Entry {
 /// A tree that is driven without files.
 struct Driver {
     cx: Context,
-    tree: Tree,
+    tree: ReceiverTree,
     /// Number of flushes that still fail.
     failures: u32,
 }
@@ -36,7 +36,7 @@ struct Driver {
 impl Driver {
     fn new(options: Options, failures: u32) -> Self {
         let cx = Context::new(Setting { options, ..Setting::default() });
-        Self { tree: Tree::new(&cx.setting), cx, failures }
+        Self { tree: ReceiverTree::new(&cx.setting), cx, failures }
     }
 
     /// Takes a frame, and does all work that is asked for.

@@ -17,11 +17,11 @@ use crate::receiver::ask::{Alike, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
-use super::digests::{State, Told};
-use super::dirs::Dirs;
+use super::digests::{TalliedDir, TallyState};
+use super::dirs::ListedDirs;
 use super::final_dirs::FinalMeta;
 
-impl Dirs {
+impl ListedDirs {
     pub(super) fn tally(
         &mut self,
         cx: &mut Context,
@@ -49,7 +49,9 @@ impl Dirs {
         let no = self.digests.next;
         self.digests.next = no.checked_add(1).ok_or(PeerError::Limit("tallies"))?;
         let (named, meta) = (announced.is_some(), announced.flatten());
-        self.digests.open.insert(dir.clone(), Told { state: State::Comparing, named, meta });
+        self.digests
+            .open
+            .insert(dir.clone(), TalliedDir { state: TallyState::Comparing, named, meta });
         self.digests.comparing.insert(no, dir.clone());
         match self.sender_owners() {
             Some(owners) => cx.ask(Work::Compare { dir, tally, owners }, TreePending::Compare(no)),
@@ -65,7 +67,7 @@ impl Dirs {
             return may_come;
         }
         self.list.is_announced(&above)
-            || self.digests.open.get(&above).is_some_and(|told| told.state != State::Alike)
+            || self.digests.open.get(&above).is_some_and(|told| told.state != TallyState::Alike)
     }
 
     /// Returns the names of users and groups at the sender; `None` if there are too many to look through.
@@ -81,7 +83,7 @@ impl Dirs {
     pub(super) fn compared_tally(&mut self, cx: &mut Context, no: u32, alike: Option<Box<Alike>>) {
         let Some(dir) = self.digests.comparing.remove(&no) else { return };
         let told = self.digests.open.get_mut(&dir).expect("what is compared is open");
-        told.state = if alike.is_some() { State::Alike } else { State::Unlike };
+        told.state = if alike.is_some() { TallyState::Alike } else { TallyState::Unlike };
         if told.named {
             let meta = told.meta.take();
             self.digests.open.remove(&dir);

@@ -8,9 +8,9 @@ use deltic_tree::meta::{HardLink, Inode};
 
 /// The latest files of several names that got other attributes, with these attributes.
 #[derive(Debug, Default)]
-pub(super) struct Touched(HashMap<Inode, Meta>);
+pub(super) struct TouchedFiles(HashMap<Inode, Meta>);
 
-impl Touched {
+impl TouchedFiles {
     /// True if the entry that was here as `old` got other attributes.
     pub(super) fn knows(&self, old: &Meta) -> bool {
         old.linked().and_then(HardLink::inode).is_some_and(|inode| self.0.contains_key(&inode))
@@ -54,7 +54,7 @@ mod tests {
             meta.set_linked(Some(HardLink::Inode(Inode { device: 1, number }, 2)));
             meta
         };
-        let mut touched = Touched::default();
+        let mut touched = TouchedFiles::default();
         assert!(!touched.is_again(&named(1, 1), &file(2)));
         assert!(touched.is_again(&named(1, 1), &file(2)));
         assert!(touched.knows(&named(1, 9)) && !touched.knows(&named(2, 9)));
