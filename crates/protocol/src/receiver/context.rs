@@ -14,17 +14,17 @@ use crate::report::{
 use crate::work::{Jobs, Setback, Then, Turn};
 
 use super::ask::{Answer, Work};
-use super::credit::Credit;
-use super::load::Load;
-use super::pending::Pending;
+use super::credit::GrantedCredit;
+use super::load::TransferLoad;
+use super::pending::ReceiverPending;
 use super::setting::Setting;
-use super::sources::Sources;
+use super::sources::RecipeSources;
 
 /// Setting, work, frames, notices and totals of a receiver.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) setting: Setting,
-    pub(super) jobs: Jobs<Work, Pending>,
+    pub(super) jobs: Jobs<Work, ReceiverPending>,
     /// Frames that wait to be polled.
     pub(super) frames: VecDeque<ToSender>,
     /// Notices that wait to be polled.
@@ -32,9 +32,9 @@ pub(super) struct Context {
     pub(super) totals: Totals,
     pub(super) progress: Progress,
     pub(super) counts: Counts,
-    pub(super) load: Load,
-    pub(super) credit: Credit,
-    pub(super) sources: Sources,
+    pub(super) load: TransferLoad,
+    pub(super) credit: GrantedCredit,
+    pub(super) sources: RecipeSources,
     pub(super) partial_meta: PartialMeta,
     /// The path under which the sender listed the entry that `Setting::rename` renames.
     pub(super) listed_as: Option<RelPath>,
@@ -47,7 +47,7 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(setting: Setting) -> Self {
         Self {
-            credit: Credit::new(setting.limits),
+            credit: GrantedCredit::new(setting.limits),
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -55,8 +55,8 @@ impl Context {
             totals: Totals::default(),
             progress: Progress::default(),
             counts: Counts::default(),
-            load: Load::default(),
-            sources: Sources::default(),
+            load: TransferLoad::default(),
+            sources: RecipeSources::default(),
             partial_meta: PartialMeta::default(),
             listed_as: None,
             is_closing: false,
@@ -76,14 +76,19 @@ impl Context {
     }
 
     /// Asks for a write, which counts as waiting until the answer.
-    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, pending: impl Into<Pending>) {
+    pub(super) fn ask_to_write(
+        &mut self,
+        turn: Turn,
+        work: Work,
+        pending: impl Into<ReceiverPending>,
+    ) {
         let pending = pending.into();
         self.load.put(&pending);
         self.jobs.ask_as(turn, work, pending);
     }
 
     /// Asks the driver for work.
-    pub(super) fn ask(&mut self, work: Work, pending: impl Into<Pending>) {
+    pub(super) fn ask(&mut self, work: Work, pending: impl Into<ReceiverPending>) {
         self.jobs.ask(work, pending.into());
     }
 

@@ -10,13 +10,13 @@ use crate::message::ToSender;
 
 /// Literal bytes that the sender may send, counted over all files and streams.
 #[derive(Debug)]
-pub(super) struct Credit {
+pub(super) struct GrantedCredit {
     limits: Limits,
     /// Bytes received and not given back.
     out: u64,
 }
 
-impl Credit {
+impl GrantedCredit {
     pub(super) const fn new(limits: Limits) -> Self {
         Self { limits, out: 0 }
     }
@@ -50,8 +50,8 @@ impl Credit {
 mod tests {
     use super::*;
 
-    fn credit(window: u64) -> Credit {
-        Credit::new(Limits { credit: Some(window), ..Limits::default() })
+    fn credit(window: u64) -> GrantedCredit {
+        GrantedCredit::new(Limits { credit: Some(window), ..Limits::default() })
     }
 
     #[test]
@@ -62,7 +62,7 @@ mod tests {
         let mut alone = credit(100);
         assert_eq!(alone.take(1000), Ok(()));
         assert!(alone.take(1).is_err() && alone.take(0).is_ok());
-        assert_eq!(Credit::new(Limits::default()).take(u64::MAX), Ok(()));
+        assert_eq!(GrantedCredit::new(Limits::default()).take(u64::MAX), Ok(()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Lengths in bytes of the files with guesses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Guesses {
+pub(super) struct GuessedBytes {
     open: u64,
     right: u64,
     wrong: u64,
@@ -11,7 +11,7 @@ pub(super) struct Guesses {
 /// Divisor of a file's length: a guess that matched less than this share of the file was wrong.
 const RIGHT_SHARE: u64 = 8;
 
-impl Guesses {
+impl GuessedBytes {
     /// True if a guess about a file of `len` bytes may be made, where `borne` bytes of wrong guesses are allowed.
     /// Each byte of right guesses allows two more.
     pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn guesses_are_made_while_enough_are_right() {
-        let mut guesses = Guesses::default();
+        let mut guesses = GuessedBytes::default();
         assert!(guesses.are_free());
         guesses.begin(BORNE);
         assert!(!guesses.have_room(1, BORNE), "nobody knows of the first");

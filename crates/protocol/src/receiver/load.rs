@@ -6,11 +6,11 @@ use crate::error::PeerError;
 use crate::limits::{GAP_WINDOW, GROUP_WINDOW, MAX_GROUPS};
 use crate::work::Handle;
 
-use super::pending::Pending;
+use super::pending::ReceiverPending;
 
 /// Groups, gaps, literals and copies under way.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+pub(super) struct TransferLoad {
     groups_out: u64,
     /// Groups of all recipes under way.
     groups_held: u64,
@@ -24,13 +24,13 @@ pub(super) struct Load {
 
 /// A transfer's share of the load.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Share {
+pub(super) struct LoadShare {
     pub(super) groups_out: u64,
     pub(super) groups_held: u64,
     pub(super) gaps_out: u64,
 }
 
-impl Load {
+impl TransferLoad {
     /// Bytes of literals and of directory attributes that are received and not yet written.
     pub(super) const fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
@@ -68,13 +68,13 @@ impl Load {
     }
 
     /// Adds the share of a transfer that began with an offer.
-    pub(super) const fn begin(&mut self, share: Share) {
+    pub(super) const fn begin(&mut self, share: LoadShare) {
         self.groups_out += share.groups_out;
         self.groups_held += share.groups_held;
     }
 
     /// Subtracts the share of a finished transfer.
-    pub(super) const fn end(&mut self, share: Share) {
+    pub(super) const fn end(&mut self, share: LoadShare) {
         self.groups_out -= share.groups_out;
         self.groups_held -= share.groups_held;
         self.gaps_out -= share.gaps_out;
@@ -102,14 +102,14 @@ impl Load {
     }
 
     /// Counts a pending write as waiting until the answer.
-    pub(super) fn put(&mut self, pending: &Pending) {
+    pub(super) fn put(&mut self, pending: &ReceiverPending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
     }
 
     /// Stops counting a pending write, which is done or never will be.
-    pub(super) fn lift(&mut self, pending: &Pending) {
+    pub(super) fn lift(&mut self, pending: &ReceiverPending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes -= bytes;
         self.copies_waiting -= copies;
@@ -126,7 +126,7 @@ mod tests {
     fn what_waits_to_be_written_is_counted_until_it_is_answered() {
         let handle = Handle(0);
         let spans = vec![Span::new(0, 9), Span::new(9, 9)];
-        let places: [Pending; 5] = [
+        let places: [ReceiverPending; 5] = [
             FilePending::Write { handle, chunks: vec![0], spans: spans.clone(), payload_bytes: 18 }
                 .into(),
             FilePending::Mend { handle, gaps: Vec::new(), payload_bytes: 7 }.into(),
@@ -134,7 +134,7 @@ mod tests {
             FilePending::Copy { handle, spans, chunks: 3 }.into(),
             FilePending::Confirm(handle).into(),
         ];
-        let mut load = Load::default();
+        let mut load = TransferLoad::default();
         places.iter().for_each(|place| load.put(place));
         assert_eq!((load.backlog_bytes(), load.copies_waiting()), (30, 5));
         places.iter().for_each(|place| load.lift(place));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_window_of_groups_is_unanswered_and_no_more() {
-        let mut load = Load::default();
+        let mut load = TransferLoad::default();
         assert_eq!(load.take_groups(GROUP_WINDOW), Ok(()));
         load.answer_groups(1);
         assert_eq!(load.take_groups(1), Ok(()));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn files_with_gaps_take_turns_while_the_window_has_room() {
-        let mut load = Load::default();
+        let mut load = TransferLoad::default();
         assert_eq!(load.next_gaps(), None);
         (1..=2).for_each(|no| load.queue_gaps(Handle(no)));
         assert_eq!(load.next_gaps(), Some((Handle(1), GAP_WINDOW)));

@@ -34,8 +34,8 @@ use crate::streams::Aside;
 use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
-use files::Files;
-use pending::Pending;
+use files::WantedFiles;
+use pending::ReceiverPending;
 use tree::ReceiverTree;
 
 pub use ask::{
@@ -54,7 +54,7 @@ pub use tree::new_files::NewFiles;
 pub struct Receiver {
     cx: Context,
     tree: ReceiverTree,
-    files: Files,
+    files: WantedFiles,
 }
 
 impl Receiver {
@@ -63,7 +63,7 @@ impl Receiver {
     pub fn new(setting: Setting) -> Self {
         Self {
             tree: ReceiverTree::new(&setting),
-            files: Files::new(setting.most_files),
+            files: WantedFiles::new(setting.most_files),
             cx: Context::new(setting),
         }
     }
@@ -178,8 +178,8 @@ impl Receiver {
         self.cx.load.lift(&pending);
         let answer = self.cx.report_partial_meta(answer);
         match pending {
-            Pending::Tree(pending) => self.tree.answer(&mut self.cx, pending, answer)?,
-            Pending::File(pending) => self.files.answer(&mut self.cx, pending, answer)?,
+            ReceiverPending::Tree(pending) => self.tree.answer(&mut self.cx, pending, answer)?,
+            ReceiverPending::File(pending) => self.files.answer(&mut self.cx, pending, answer)?,
         }
         self.pass_settled();
         self.cx.partial_meta.is_last = false;

@@ -18,7 +18,7 @@ use super::tree::removal::NameRemoval;
 
 /// Unanswered work, by the part of the receiver that waits for the answer.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum ReceiverPending {
     Tree(TreePending),
     File(FilePending),
 }
@@ -137,13 +137,13 @@ pub(super) enum FilePending {
     Release,
 }
 
-impl From<TreePending> for Pending {
+impl From<TreePending> for ReceiverPending {
     fn from(pending: TreePending) -> Self {
         Self::Tree(pending)
     }
 }
 
-impl From<FilePending> for Pending {
+impl From<FilePending> for ReceiverPending {
     fn from(pending: FilePending) -> Self {
         Self::File(pending)
     }
@@ -174,7 +174,7 @@ impl FilePending {
     }
 }
 
-impl Concerns for Pending {
+impl Concerns for ReceiverPending {
     fn handle(&self) -> Option<Handle> {
         match self {
             // The driver holds nothing open for this work.
@@ -184,7 +184,7 @@ impl Concerns for Pending {
     }
 }
 
-impl Pending {
+impl ReceiverPending {
     /// Bytes of literals and of directory attributes, and number of copies and of the chunks in them, that wait to be
     /// written until the answer comes.
     pub(super) const fn weight(&self) -> (usize, usize) {

@@ -5,18 +5,18 @@ use std::hash::Hash;
 
 /// A table of at most twice `HALF` entries. When the newer half is full, the older half is dropped.
 #[derive(Debug)]
-pub(super) struct Recent<K, V, const HALF: usize> {
+pub(super) struct RecentTable<K, V, const HALF: usize> {
     before: HashMap<K, V>,
     last: HashMap<K, V>,
 }
 
-impl<K, V, const HALF: usize> Default for Recent<K, V, HALF> {
+impl<K, V, const HALF: usize> Default for RecentTable<K, V, HALF> {
     fn default() -> Self {
         Self { before: HashMap::new(), last: HashMap::new() }
     }
 }
 
-impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
+impl<K: Eq + Hash, V, const HALF: usize> RecentTable<K, V, HALF> {
     /// Inserts an entry.
     pub(super) fn note(&mut self, key: K, value: V) {
         if self.last.len() >= HALF {
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn the_newest_half_is_kept_and_no_more_than_two() {
         const HALF: usize = 8;
-        let mut recent = Recent::<usize, usize, HALF>::default();
+        let mut recent = RecentTable::<usize, usize, HALF>::default();
         for no in 0..5 * HALF {
             recent.note(no, 2 * no);
             let kept = recent.before.len() + recent.last.len();

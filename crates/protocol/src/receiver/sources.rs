@@ -16,23 +16,23 @@ use deltic_tree::RelPath;
 
 use crate::message::FileNo;
 
-use super::guesses::Guesses;
-use super::recent::Recent;
+use super::guesses::GuessedBytes;
+use super::recent::RecentTable;
 
 /// Files that are transferred by recipe, and the groups requested from the sender in each file.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
-    files: HashMap<FileNo, Source>,
+pub(super) struct RecipeSources {
+    files: HashMap<FileNo, SourceFile>,
     /// The file in which each group was requested.
-    groups: Recent<GroupPrefix, FileNo, MAX_NOTED>,
+    groups: RecentTable<GroupPrefix, FileNo, MAX_NOTED>,
     /// Waiting files, each with the source that is awaited.
     waits: BTreeMap<FileNo, FileNo>,
-    guesses: Guesses,
+    guesses: GuessedBytes,
 }
 
 /// A file that other files may be matched against.
 #[derive(Debug)]
-struct Source {
+struct SourceFile {
     len: u64,
     /// True if the file is new and uses a recipe only for content shared with other files.
     is_new: bool,
@@ -54,7 +54,7 @@ const WRONG_BYTES_BORNE: u64 = 128 << 20;
 /// A source is read if its length is at most this many times the number of bytes that it is likely to bring.
 const WORTH: u64 = 16;
 
-impl Sources {
+impl RecipeSources {
     /// True if a file of `len` bytes may be a source. A new file is transferred by recipe only to be one.
     pub(super) fn have_room(&self, (len, is_new): (u64, bool), link_is_slow: bool) -> bool {
         let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
@@ -66,7 +66,7 @@ impl Sources {
         if is_new {
             self.guesses.begin(len);
         }
-        self.files.insert(file, Source { len, is_new, path: None, borrows: Vec::new() });
+        self.files.insert(file, SourceFile { len, is_new, path: None, borrows: Vec::new() });
     }
 
     /// Notes that the sender is asked for this group in this file.
@@ -84,7 +84,7 @@ impl Sources {
         missing: impl Iterator<Item = (GroupPrefix, u64)>,
     ) -> bool {
         let may_borrow =
-            |own: &&Source| own.borrows.len() + usize::from(!own.is_new) < MAX_BORROWED;
+            |own: &&SourceFile| own.borrows.len() + usize::from(!own.is_new) < MAX_BORROWED;
         let Some(own) = self.files.get(&file).filter(may_borrow) else { return false };
         let (mut found, mut all) = (BTreeMap::<FileNo, u64>::new(), 0);
         for (group, bytes) in missing {
@@ -160,7 +160,11 @@ mod tests {
         GroupPrefix::from_bytes(name.to_le_bytes())
     }
 
-    fn waits(sources: &mut Sources, file: u64, groups: impl IntoIterator<Item = u64>) -> bool {
+    fn waits(
+        sources: &mut RecipeSources,
+        file: u64,
+        groups: impl IntoIterator<Item = u64>,
+    ) -> bool {
         let missing = groups.into_iter().map(|name| (group(name), LEN / 4));
         sources.wait((FileNo(file), LEN), missing)
     }
@@ -169,8 +173,8 @@ mod tests {
         RelPath::parse(file.to_string().as_bytes()).unwrap()
     }
 
-    fn begun(files: std::ops::Range<u64>) -> Sources {
-        let mut sources = Sources::default();
+    fn begun(files: std::ops::Range<u64>) -> RecipeSources {
+        let mut sources = RecipeSources::default();
         for file in files {
             sources.begin(FileNo(file), (LEN, true));
             sources.note(FileNo(file), group(file));
@@ -252,7 +256,7 @@ mod tests {
 
     #[test]
     fn files_that_share_nothing_come_by_recipe_up_to_a_bound() {
-        let mut sources = Sources::default();
+        let mut sources = RecipeSources::default();
         assert!(sources.have_room((WRONG_BYTES_BORNE, true), false));
         assert!(!sources.have_room((WRONG_BYTES_BORNE + 1, true), false));
         sources.begin(FileNo(0), (WRONG_BYTES_BORNE, true));

@@ -9,16 +9,16 @@ use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
 use crate::receiver::ask::{Kept, OldLens, Work};
 use crate::receiver::context::Context;
-use crate::receiver::pending::{FilePending, Pending};
+use crate::receiver::pending::{FilePending, ReceiverPending};
 use crate::receiver::transfer::IncomingTransfer;
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::old::OldIndex;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
-use super::Files;
-use super::candidate::{Candidate, End, Settled};
-use super::incoming::{Incoming, Stage, can_tell, most_leftover};
+use super::WantedFiles;
+use super::candidate::{FileCandidate, FileOutcome, SettledFile};
+use super::incoming::{AttemptStage, IncomingFile, can_tell, most_leftover};
 use super::sharing::begins_shared;
 
 /// The warning about a file that was read although a program may have been writing to the file.
@@ -28,12 +28,12 @@ fn was_in_use(cx: &Context, path: &RelPath) -> Trouble {
     })
 }
 
-impl Files {
+impl WantedFiles {
     /// Starts as many files as may be under way at once.
     pub(crate) fn activate(&mut self, cx: &mut Context) {
         while let Some(candidate) = self.queue.pop() {
             let (file, how) = (candidate.file, self.first_try(cx, &candidate));
-            let incoming = Incoming::new(candidate, self.under_way.next_handle(), how);
+            let incoming = IncomingFile::new(candidate, self.under_way.next_handle(), how);
             self.under_way.insert(file, incoming);
             self.begin(cx, file);
         }
@@ -43,7 +43,7 @@ impl Files {
     }
 
     /// Chooses how the first attempt transfers a file.
-    fn first_try(&self, cx: &Context, candidate: &Candidate) -> How {
+    fn first_try(&self, cx: &Context, candidate: &FileCandidate) -> How {
         let options = &cx.setting.options;
         if options.writing.append == Append::Blindly && candidate.old.is_some() {
             return How::Tail;
@@ -61,9 +61,9 @@ impl Files {
 
     /// True if a short file has nothing to be matched against and need not be searched for. A file sent whole in one
     /// block leaves nothing behind when interrupted, unless partial files are shown or commits are delayed.
-    fn is_lone_block(&self, cx: &Context, candidate: &Candidate) -> bool {
+    fn is_lone_block(&self, cx: &Context, candidate: &FileCandidate) -> bool {
         let Options { strategy, compare, writing, .. } = &cx.setting.options;
-        let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
+        let FileCandidate { meta, old, beside, may_have_moved, .. } = candidate;
         let is_sought =
             compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
         let alone = old.is_none() && beside.is_none() && !is_sought;
@@ -80,7 +80,7 @@ impl Files {
         // Strategies from papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.under_way.begin(file);
-        incoming.stage = Stage::Opening;
+        incoming.stage = AttemptStage::Opening;
         let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
         if incoming.how == How::Tail {
             let from = incoming.candidate.tail_from();
@@ -202,10 +202,10 @@ impl Files {
         }
     }
 
-    fn asked_for(&mut self, file: FileNo, expected: ExpectedTransfer) -> &Incoming {
+    fn asked_for(&mut self, file: FileNo, expected: ExpectedTransfer) -> &IncomingFile {
         let incoming = self.under_way.asked(file);
         incoming.tries.wants += 1;
-        incoming.stage = Stage::Asked(expected);
+        incoming.stage = AttemptStage::Asked(expected);
         incoming
     }
 
@@ -248,13 +248,13 @@ impl Files {
     pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<Setback>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let similar = incoming.similar.take();
-        let over = Stage::Over { was_asked: incoming.is_asked(), why };
+        let over = AttemptStage::Over { was_asked: incoming.is_asked(), why };
         let stage = std::mem::replace(&mut incoming.stage, over);
         self.under_way.close(handle);
-        if let Stage::Running(transfer) = stage {
+        if let AttemptStage::Running(transfer) = stage {
             cx.load.end(transfer.share());
         }
-        let last: Pending = FilePending::Abandon(file).into();
+        let last: ReceiverPending = FilePending::Abandon(file).into();
         for forgotten in cx.jobs.ask_last(handle, Work::Abandon { handle }, last) {
             cx.load.lift(&forgotten);
         }
@@ -264,13 +264,13 @@ impl Files {
     /// Starts the next attempt or settles the file, once the work of an attempt is undone.
     pub(super) fn abandoned(&mut self, cx: &mut Context, file: FileNo) {
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
-        let Candidate { meta, repeats, .. } = &mut incoming.candidate;
+        let FileCandidate { meta, repeats, .. } = &mut incoming.candidate;
         let (len, guess) = (meta.len, repeats.take());
         self.end_repeat(cx, (file, len), guess, None);
         cx.sources.end(file, None);
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
         let (was_asked, why) = match &mut incoming.stage {
-            Stage::Over { was_asked, why } => (*was_asked, why.take()),
+            AttemptStage::Over { was_asked, why } => (*was_asked, why.take()),
             _ => (false, None),
         };
         let may_try = incoming.tries.count < MAX_ATTEMPTS;
@@ -298,7 +298,7 @@ impl Files {
                     && cx.setting.options.deletes_for_room()
                     && self.queue.park(&incoming.candidate) =>
             {
-                incoming.stage = Stage::Over { was_asked, why: Some(setback) };
+                incoming.stage = AttemptStage::Over { was_asked, why: Some(setback) };
             }
             Some(setback) => self.give_up(cx, file, setback),
             // A comparison that found a difference.
@@ -359,9 +359,9 @@ impl Files {
         let Some(incoming) = self.under_way.remove(file) else { return };
         self.take_offer(file);
         let reported = incoming.reported();
-        let Incoming { candidate, stage, similar, .. } = incoming;
+        let IncomingFile { candidate, stage, similar, .. } = incoming;
         let transfer = match stage {
-            Stage::Running(transfer) => Some(transfer),
+            AttemptStage::Running(transfer) => Some(transfer),
             _ => None,
         };
         let is_restless = transfer.as_deref().is_some_and(IncomingTransfer::is_restless);
@@ -369,7 +369,7 @@ impl Files {
         transfer.iter().for_each(|transfer| cx.load.end(transfer.share()));
         self.queue.settled(&candidate);
         cx.report_settled(candidate.meta.len.saturating_sub(reported));
-        let Candidate { path, meta, repeats, .. } = &candidate;
+        let FileCandidate { path, meta, repeats, .. } = &candidate;
         let matched = done.matched().map(|matched| (path, matched));
         self.end_repeat(cx, (file, meta.len), repeats.clone(), matched);
         cx.sources.end(file, matched);
@@ -383,15 +383,15 @@ impl Files {
         }
         report(cx, &candidate, &done);
         let end = match &done {
-            Done::Failed(_) => End::Failed { is_excused },
-            Done::Same { .. } => End::Same,
-            Done::Replaced { .. } => End::Replaced,
+            Done::Failed(_) => FileOutcome::Failed { is_excused },
+            Done::Same { .. } => FileOutcome::Same,
+            Done::Replaced { .. } => FileOutcome::Replaced,
         };
         cx.frames.push_back(ToSender::Done { file, done });
         if is_restless {
             cx.tell_trouble(was_in_use(cx, &candidate.path));
         }
-        self.settled.push(Settled { candidate, end, is_restless });
+        self.settled.push(SettledFile { candidate, end, is_restless });
         self.give_back(cx, similar);
     }
 
@@ -418,7 +418,7 @@ impl Files {
 }
 
 /// Counts the change of a settled file, and reports the change to this end's user.
-fn report(cx: &mut Context, Candidate { path, meta, .. }: &Candidate, done: &Done) {
+fn report(cx: &mut Context, FileCandidate { path, meta, .. }: &FileCandidate, done: &Done) {
     let mut facts = Facts::of(meta);
     let (action, differs) = match done {
         Done::Same { touched: true, differs } => (Action::Touched, *differs),
@@ -441,13 +441,13 @@ fn report(cx: &mut Context, Candidate { path, meta, .. }: &Candidate, done: &Don
     cx.notices.push_back(Notice::Changed(change));
 }
 
-impl Incoming {
+impl IncomingFile {
     /// Takes the lengths of the old versions.
     fn take_old(&mut self, options: &Options, lens: OldLens) {
         let Options { dry_run, checksum, writing: Writing { inplace, .. }, .. } = options;
         let is_here = lens.in_place.is_some();
         let may_be_it = self.candidate.is_beside(*checksum) && lens.beside.is_some();
-        let Candidate { meta, differs, .. } = &self.candidate;
+        let FileCandidate { meta, differs, .. } = &self.candidate;
         let is_touched = *differs != Differs::default() && !dry_run && !inplace;
         let leaves_names = lens.has_other_names && is_touched && meta.linked().is_none();
         let similar = lens.similar.as_ref().map(|similar| similar.len);

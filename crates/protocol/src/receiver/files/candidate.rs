@@ -9,7 +9,7 @@ use crate::report::{Action, Differs};
 
 /// A file to be brought up to date.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct FileCandidate {
     pub(crate) file: FileNo,
     pub(crate) path: RelPath,
     /// The metadata as listed; the transfer has newer metadata.
@@ -29,7 +29,7 @@ pub(crate) struct Candidate {
     pub(crate) repeats: Option<RelPath>,
 }
 
-impl Candidate {
+impl FileCandidate {
     /// Length in bytes of the longer version, for which an attempt may have to hold an index.
     pub(crate) fn weight(&self) -> u64 {
         let beside = self.beside.as_ref().map_or(0, |beside| beside.is.len);
@@ -59,16 +59,16 @@ impl Candidate {
 
 /// A wanted file that is settled.
 #[derive(Debug)]
-pub(crate) struct Settled {
-    pub(crate) candidate: Candidate,
-    pub(crate) end: End,
+pub(crate) struct SettledFile {
+    pub(crate) candidate: FileCandidate,
+    pub(crate) end: FileOutcome,
     /// True if the source grew while it was read, or a program has the source open for writing.
     pub(crate) is_restless: bool,
 }
 
 /// The end of a wanted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum FileOutcome {
     /// The file failed; deletions need not wait for an excused file.
     Failed { is_excused: bool },
     /// The file was up to date.

@@ -17,27 +17,27 @@ use crate::receiver::transfer::old::OldVersions;
 use crate::report::Differs;
 use crate::work::{Handle, Setback};
 
-use super::candidate::Candidate;
+use super::candidate::FileCandidate;
 
 /// A file under way.
 #[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) candidate: Candidate,
+pub(super) struct IncomingFile {
+    pub(super) candidate: FileCandidate,
     pub(super) handle: Handle,
     pub(super) how: How,
-    pub(super) tries: Tries,
+    pub(super) tries: AttemptCounts,
     /// The open old versions.
     pub(super) old: OldVersions,
     /// The file of another name that this file is matched against.
     pub(super) similar: Option<Similar>,
-    pub(super) stage: Stage,
+    pub(super) stage: AttemptStage,
     /// Bytes reported as settled, over all attempts.
     reported: u64,
 }
 
 /// The attempts at a file so far.
 #[derive(Debug)]
-pub(super) struct Tries {
+pub(super) struct AttemptCounts {
     pub(super) count: u32,
     /// True once the file was put off for lack of room, which happens at most once.
     pub(super) found_no_room: bool,
@@ -49,7 +49,7 @@ pub(super) struct Tries {
 
 /// The stage of an attempt.
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(super) enum AttemptStage {
     /// The old versions are being opened.
     Opening,
     /// The sender was asked for the file.
@@ -69,7 +69,7 @@ pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
 
 /// Returns the length in bytes up to which a leftover of a killed run may be of use. A longer leftover is from
 /// another file or is a hostile sender's empty claim, and would take long to read.
-pub(super) fn most_leftover(candidate: &Candidate) -> u64 {
+pub(super) fn most_leftover(candidate: &FileCandidate) -> u64 {
     candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
@@ -79,11 +79,11 @@ pub(super) fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
     strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
 }
 
-impl Incoming {
+impl IncomingFile {
     /// Creates a file before its first attempt.
-    pub(super) fn new(candidate: Candidate, handle: Handle, how: How) -> Self {
-        let tries = Tries { count: 1, found_no_room: false, sought: false, wants: 0 };
-        let (old, stage) = (OldVersions::default(), Stage::Opening);
+    pub(super) fn new(candidate: FileCandidate, handle: Handle, how: How) -> Self {
+        let tries = AttemptCounts { count: 1, found_no_room: false, sought: false, wants: 0 };
+        let (old, stage) = (OldVersions::default(), AttemptStage::Opening);
         Self { candidate, handle, how, tries, old, similar: None, stage, reported: 0 }
     }
 
@@ -101,16 +101,16 @@ impl Incoming {
     /// True if the sender was asked for the file in the current attempt.
     pub(super) const fn is_asked(&self) -> bool {
         match self.stage {
-            Stage::Opening => false,
-            Stage::Asked(_) | Stage::Running(_) => true,
-            Stage::Over { was_asked, .. } => was_asked,
+            AttemptStage::Opening => false,
+            AttemptStage::Asked(_) | AttemptStage::Running(_) => true,
+            AttemptStage::Over { was_asked, .. } => was_asked,
         }
     }
 
     /// Returns the transfer, if content is arriving.
     pub(super) const fn transfer(&self) -> Option<&IncomingTransfer> {
         match &self.stage {
-            Stage::Running(transfer) => Some(transfer),
+            AttemptStage::Running(transfer) => Some(transfer),
             _ => None,
         }
     }
@@ -121,8 +121,8 @@ impl Incoming {
         cx: &'a mut Context,
         file: FileNo,
     ) -> Option<(&'a mut IncomingTransfer, FileContext<'a>)> {
-        let Stage::Running(transfer) = &mut self.stage else { return None };
-        let Candidate { path, seen, meta, .. } = &self.candidate;
+        let AttemptStage::Running(transfer) = &mut self.stage else { return None };
+        let FileCandidate { path, seen, meta, .. } = &self.candidate;
         let place = (file, self.handle, path, seen.as_ref());
         let fx = FileContext::new(cx, place, &self.old, (&mut self.reported, meta.len));
         Some((transfer, fx))
@@ -134,8 +134,8 @@ impl Incoming {
         cx: &'a mut Context,
         file: FileNo,
     ) -> Option<(&'a mut ExpectedTransfer, FileContext<'a>)> {
-        let Stage::Asked(expected) = &mut self.stage else { return None };
-        let Candidate { path, seen, meta, .. } = &self.candidate;
+        let AttemptStage::Asked(expected) = &mut self.stage else { return None };
+        let FileCandidate { path, seen, meta, .. } = &self.candidate;
         let place = (file, self.handle, path, seen.as_ref());
         let fx = FileContext::new(cx, place, &self.old, (&mut self.reported, meta.len));
         Some((expected, fx))
@@ -151,8 +151,9 @@ impl Incoming {
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_special =
             |expected: &ExpectedTransfer| expected.spec.is_some() || expected.base.is_some();
-        let is_special = matches!(&self.stage, Stage::Asked(expected) if is_special(expected));
-        let has_begun = matches!(self.stage, Stage::Running(_));
+        let is_special =
+            matches!(&self.stage, AttemptStage::Asked(expected) if is_special(expected));
+        let has_begun = matches!(self.stage, AttemptStage::Running(_));
         let is_first = self.tries.wants == 1 && self.is_asked() && !has_begun;
         is_first && self.how == How::Recipe && !is_special
     }
@@ -171,7 +172,7 @@ impl Incoming {
     /// Returns the version to resume an interrupted transfer of, if any. A file to be sent whole anyway resumes only
     /// if it is large. A file of which only the content may differ is compared.
     pub(super) fn may_go_on(&self) -> Option<Meta> {
-        let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
+        let FileCandidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
         let is_comparison = may_be_same && !compared;
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
@@ -181,7 +182,7 @@ impl Incoming {
     /// True if the base of the old version is worth asking for: for a file sent whole, only above `least` bytes. A
     /// doubted match has no base.
     pub(super) fn may_hold_base(&self, least: u64) -> bool {
-        let Candidate { meta, old, differs, compared, .. } = &self.candidate;
+        let FileCandidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
         let worthwhile = match self.how {
             How::Recipe => true,
@@ -199,7 +200,7 @@ impl Incoming {
 
     /// Returns other places of old versions: none if a version is in place, or nothing is to be matched.
     pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
-        let Candidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
+        let FileCandidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {
             return Elsewhere::default();
         }

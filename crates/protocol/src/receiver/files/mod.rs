@@ -34,38 +34,38 @@ use super::context::Context;
 use super::pending::FilePending;
 use super::transfer::IncomingTransfer;
 use super::transfer::file_context::{FileContext, TransferOutcome};
-use candidate::{Candidate, Settled};
-use incoming::Incoming;
-use moved::Moved;
-use queue::Queue;
-use repeats::{Repeats, may_share};
-use start::Offer;
-use under_way::{Lent, UnderWay};
+use candidate::{FileCandidate, SettledFile};
+use incoming::IncomingFile;
+use moved::MovedFiles;
+use queue::FileQueue;
+use repeats::{RepeatedFiles, may_share};
+use start::FileOffer;
+use under_way::{FilesUnderWay, LentPaths};
 
 /// The wanted files.
 #[derive(Debug)]
-pub(super) struct Files {
-    queue: Queue,
-    moved: Moved,
-    repeats: Repeats,
-    under_way: UnderWay,
-    lent: Lent,
-    offer: Option<Offer>,
+pub(super) struct WantedFiles {
+    queue: FileQueue,
+    moved: MovedFiles,
+    repeats: RepeatedFiles,
+    under_way: FilesUnderWay,
+    lent: LentPaths,
+    offer: Option<FileOffer>,
     /// Number of new files so far that may share parts with other files.
     may_share: u64,
     /// Settled files that the tree has not taken yet.
-    settled: Vec<Settled>,
+    settled: Vec<SettledFile>,
 }
 
-impl Files {
+impl WantedFiles {
     /// Creates the state without files; at most `most` small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
         Self {
-            queue: Queue::new(most),
-            moved: Moved::default(),
-            repeats: Repeats::default(),
-            under_way: UnderWay::default(),
-            lent: Lent::default(),
+            queue: FileQueue::new(most),
+            moved: MovedFiles::default(),
+            repeats: RepeatedFiles::default(),
+            under_way: FilesUnderWay::default(),
+            lent: LentPaths::default(),
             offer: None,
             may_share: 0,
             settled: Vec::new(),
@@ -89,12 +89,12 @@ impl Files {
     }
 
     /// Takes the files settled since the last call.
-    pub(super) fn take_settled(&mut self) -> Vec<Settled> {
+    pub(super) fn take_settled(&mut self) -> Vec<SettledFile> {
         std::mem::take(&mut self.settled)
     }
 
     /// Takes a wanted file. The file may have to wait for the chart or for a repeat before it is queued.
-    pub(super) fn want(&mut self, options: &Options, candidate: Candidate) {
+    pub(super) fn want(&mut self, options: &Options, candidate: FileCandidate) {
         let is_new = candidate.old.is_none();
         self.may_share += u64::from(is_new && may_share(options, &candidate));
         if let Some(candidate) = self.moved.admit(options, candidate) {
@@ -102,7 +102,7 @@ impl Files {
         }
     }
 
-    fn queue_up(&mut self, options: &Options, candidate: Candidate) {
+    fn queue_up(&mut self, options: &Options, candidate: FileCandidate) {
         if let Some(candidate) = self.repeats.admit(options, candidate) {
             self.queue.push(candidate);
         }
@@ -284,7 +284,7 @@ impl Files {
         file: FileNo,
         (attempt, trouble): (u32, Trouble),
     ) -> Result<(), PeerError> {
-        let meant = |file: &&Incoming| file.is_asked() && file.tries.wants == attempt;
+        let meant = |file: &&IncomingFile| file.is_asked() && file.tries.wants == attempt;
         let Some(incoming) = self.under_way.get(&file).filter(meant) else { return Ok(()) };
         if incoming.transfer().is_some_and(IncomingTransfer::is_settling) {
             return Err(PeerError::Unexpected("the failure of a complete file"));

@@ -23,26 +23,26 @@ use crate::receiver::ask::{Charted, Kinship, Unseen, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 
-use super::candidate::Candidate;
+use super::candidate::FileCandidate;
 
 /// Files that may have moved, and the chart of the destination.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
-    chart: Chart,
+pub(super) struct MovedFiles {
+    chart: ChartState,
     /// Files that wait for the chart.
-    waiting: BTreeMap<FileNo, Candidate>,
+    waiting: BTreeMap<FileNo, FileCandidate>,
     /// Number of names looked at for the chart.
     names: u64,
     has_files: bool,
     /// Length in bytes of all files to be searched for.
     wanted_bytes: u64,
-    twins: Luck,
-    kin: Luck,
+    twins: GuessCounts,
+    kin: GuessCounts,
 }
 
 /// The part of the destination that was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Chart {
+enum ChartState {
     #[default]
     Blank,
     Drawing,
@@ -51,12 +51,12 @@ enum Chart {
 
 /// Numbers of right and wrong guesses.
 #[derive(Clone, Copy, Debug, Default)]
-struct Luck {
+struct GuessCounts {
     hits: u32,
     misses: u32,
 }
 
-impl Luck {
+impl GuessCounts {
     fn is_out(self) -> bool {
         self.misses > MISSES_BORNE.saturating_add(self.hits.saturating_mul(2))
     }
@@ -76,7 +76,7 @@ const MISSES_BORNE: u32 = 16;
 /// Divisor of a file's length: a guess that matched less than this share of the file was wrong.
 const HIT_SHARE: u64 = 8;
 
-impl Moved {
+impl MovedFiles {
     /// Returns the lowest number of a waiting file.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.waiting.keys().next().copied()
@@ -103,9 +103,13 @@ impl Moved {
     }
 }
 
-impl Moved {
+impl MovedFiles {
     /// Returns a file at once, unless the file has to wait for the chart.
-    pub(super) fn admit(&mut self, options: &Options, candidate: Candidate) -> Option<Candidate> {
+    pub(super) fn admit(
+        &mut self,
+        options: &Options,
+        candidate: FileCandidate,
+    ) -> Option<FileCandidate> {
         if !self.may_have_moved(options, &candidate) {
             return Some(candidate);
         }
@@ -116,7 +120,7 @@ impl Moved {
 
     /// True if a file is new and worth a search. Strategies from papers search for nothing: they only serve
     /// comparisons.
-    fn may_have_moved(&self, options: &Options, candidate: &Candidate) -> bool {
+    fn may_have_moved(&self, options: &Options, candidate: &FileCandidate) -> bool {
         candidate.old.is_none()
             && candidate.beside.is_none()
             && candidate.meta.len > MOVED_ABOVE_BYTES
@@ -133,25 +137,25 @@ impl Moved {
         cx: &mut Context,
         near: impl FnOnce(&Context) -> Vec<RelPath>,
         known: u64,
-    ) -> Vec<Candidate> {
-        if self.waiting.is_empty() || self.chart == Chart::Drawing {
+    ) -> Vec<FileCandidate> {
+        if self.waiting.is_empty() || self.chart == ChartState::Drawing {
             return Vec::new();
         }
         let worthwhile = match self.chart {
-            Chart::Blank | Chart::Left(Unseen::Near) => true,
-            Chart::Left(Unseen::Far) => self.names < self.most_far_names(known),
-            Chart::Left(Unseen::Nothing) | Chart::Drawing => false,
+            ChartState::Blank | ChartState::Left(Unseen::Near) => true,
+            ChartState::Left(Unseen::Far) => self.names < self.most_far_names(known),
+            ChartState::Left(Unseen::Nothing) | ChartState::Drawing => false,
         };
         if worthwhile {
-            let near = if self.chart == Chart::Blank { near(cx) } else { Vec::new() };
-            self.chart = Chart::Drawing;
+            let near = if self.chart == ChartState::Blank { near(cx) } else { Vec::new() };
+            self.chart = ChartState::Drawing;
             cx.ask(Work::Chart { near, names: NAMES_AT_ONCE }, FilePending::Chart);
             return Vec::new();
         }
         // A first copy finds no files in the chart, and need not search.
         let has_files = self.has_files;
         let all = std::mem::take(&mut self.waiting).into_values();
-        all.map(|candidate| Candidate { may_have_moved: has_files, ..candidate }).collect()
+        all.map(|candidate| FileCandidate { may_have_moved: has_files, ..candidate }).collect()
     }
 
     fn most_far_names(&self, known: u64) -> u64 {
@@ -163,7 +167,7 @@ impl Moved {
     /// Takes the names that were looked at.
     pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
         self.names = self.names.saturating_add(names);
-        self.chart = Chart::Left(unseen);
+        self.chart = ChartState::Left(unseen);
         self.has_files = has_files;
     }
 }
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn wrong_guesses_end_guessing_and_right_ones_go_on() {
-        let mut moved = Moved::default();
+        let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
             assert_eq!(moved.most(), Some(Kinship::Kin));
             moved.learn(Kinship::Kin, 0, 100);

@@ -10,9 +10,9 @@ use crate::receiver::tree::compare::differs_from;
 use crate::report::{Action, Differs};
 use crate::work::{Handle, Setback, Then};
 
-use super::Files;
+use super::WantedFiles;
 
-impl Files {
+impl WantedFiles {
     /// Settles a file that is up to date in place. The attributes of the file may still differ.
     pub(super) fn proved(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;
 
-use super::candidate::Candidate;
+use super::candidate::FileCandidate;
 
 /// Most bytes of small files under way at once. This bounds the memory for indexes.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
@@ -13,11 +13,11 @@ const MAX_SMALL_BYTES: u64 = 128 << 20;
 /// Files that wait for their turn, in listed order. Large files wait apart, so that small files need not wait for
 /// them.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct FileQueue {
     most_small: usize,
-    small: BTreeMap<FileNo, Candidate>,
-    large: BTreeMap<FileNo, Candidate>,
-    active: Active,
+    small: BTreeMap<FileNo, FileCandidate>,
+    large: BTreeMap<FileNo, FileCandidate>,
+    active: ActiveCounts,
     /// Files under way that found no room and wait until nothing else is under way. First come the files of one
     /// block, all together; then each other file alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
@@ -28,14 +28,14 @@ pub(super) struct Queue {
 
 /// Counts of files under way.
 #[derive(Debug, Default)]
-struct Active {
+struct ActiveCounts {
     small: usize,
     small_bytes: u64,
     large: usize,
 }
 
-impl Active {
-    fn add(&mut self, candidate: &Candidate) {
+impl ActiveCounts {
+    fn add(&mut self, candidate: &FileCandidate) {
         if candidate.is_large() {
             self.large += 1;
         } else {
@@ -45,16 +45,16 @@ impl Active {
     }
 }
 
-impl Queue {
+impl FileQueue {
     /// Creates an empty queue; at most `most` small files may be under way at once.
     pub(super) fn new(most: Option<usize>) -> Self {
         let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
-        let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
+        let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), ActiveCounts::default());
         let (crowded, parked) = (BTreeSet::new(), Vec::new());
         Self { most_small, small, large, active, crowded, alone: None, parked }
     }
 
-    pub(super) fn push(&mut self, candidate: Candidate) {
+    pub(super) fn push(&mut self, candidate: FileCandidate) {
         let large = candidate.is_large();
         let queue = if large { &mut self.large } else { &mut self.small };
         queue.insert(candidate.file, candidate);
@@ -70,7 +70,7 @@ impl Queue {
     }
 
     /// Returns the next file, if another file may be under way.
-    pub(super) fn pop(&mut self) -> Option<Candidate> {
+    pub(super) fn pop(&mut self) -> Option<FileCandidate> {
         if self.alone.is_some() {
             return None;
         }
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// Makes a file that found no room wait until nothing else is under way. Returns false if nothing else is.
-    pub(super) fn wait_for_room(&mut self, candidate: &Candidate) -> bool {
+    pub(super) fn wait_for_room(&mut self, candidate: &FileCandidate) -> bool {
         let waits = self.at_work() > 1 || !self.crowded.is_empty();
         if waits {
             self.crowd(candidate);
@@ -105,14 +105,14 @@ impl Queue {
         waits
     }
 
-    fn crowd(&mut self, Candidate { file, meta, .. }: &Candidate) {
+    fn crowd(&mut self, FileCandidate { file, meta, .. }: &FileCandidate) {
         let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
         self.crowded.insert((goes_alone, meta.len, *file));
     }
 
     /// Makes a file that found no room, though nothing else was under way, wait until names have been deleted.
     /// Returns false if `MAX_ACTIVE_FILES` files wait already.
-    pub(super) fn park(&mut self, candidate: &Candidate) -> bool {
+    pub(super) fn park(&mut self, candidate: &FileCandidate) -> bool {
         let has_room = self.parked.len() < MAX_ACTIVE_FILES;
         if has_room {
             self.settled(candidate);
@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// Counts a parked file as under way again. If there `has_more` room, the file waits for room once more.
-    pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
+    pub(super) fn unpark(&mut self, candidate: &FileCandidate, has_more: bool) {
         self.active.add(candidate);
         if has_more {
             self.crowd(candidate);
@@ -149,7 +149,7 @@ impl Queue {
     }
 
     /// Counts a file that is no longer under way.
-    pub(super) fn settled(&mut self, candidate: &Candidate) {
+    pub(super) fn settled(&mut self, candidate: &FileCandidate) {
         self.alone.take_if(|file| *file == candidate.file);
         if candidate.is_large() {
             self.active.large -= 1;
@@ -166,8 +166,8 @@ mod tests {
     use crate::report::Differs;
     use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
-    fn candidate(file: u64, len: u64) -> Candidate {
-        Candidate {
+    fn candidate(file: u64, len: u64) -> FileCandidate {
+        FileCandidate {
             file: FileNo(file),
             path: RelPath::root(),
             meta: Meta::plain(Kind::File, len, Timestamp::default(), 0o644),
@@ -181,13 +181,13 @@ mod tests {
         }
     }
 
-    fn pop_all(queue: &mut Queue) -> Vec<Candidate> {
+    fn pop_all(queue: &mut FileQueue) -> Vec<FileCandidate> {
         std::iter::from_fn(|| queue.pop()).collect()
     }
 
     #[test]
     fn files_come_in_order_and_so_many_at_once() {
-        let mut queue = Queue::new(None);
+        let mut queue = FileQueue::new(None);
         let count = MAX_ACTIVE_FILES as u64 + 1;
         (0..count).rev().for_each(|file| queue.push(candidate(file, 1)));
         let first = pop_all(&mut queue);
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn who_may_hold_few_files_open_has_few_under_way_and_one_at_least() {
         for (most, under_way) in [(3, 3), (0, 1), (usize::MAX, MAX_ACTIVE_FILES)] {
-            let mut queue = Queue::new(Some(most));
+            let mut queue = FileQueue::new(Some(most));
             (0..=MAX_ACTIVE_FILES as u64).for_each(|file| queue.push(candidate(file, 1)));
             assert_eq!(pop_all(&mut queue).len(), under_way);
         }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_found_no_room_is_tried_again_when_nothing_else_is_under_way() {
-        let mut queue = Queue::new(None);
+        let mut queue = FileQueue::new(None);
         let long = |file| candidate(file, u64::MAX - file);
         let all = || [candidate(0, 1), candidate(1, 1), long(2), long(3)];
         let files = all();
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_parked_leaves_its_place_to_others_until_it_is_under_way_again() {
-        let mut queue = Queue::new(Some(1));
+        let mut queue = FileQueue::new(Some(1));
         let files = [candidate(0, 1), candidate(1, 1)];
         [candidate(0, 1), candidate(1, 1)].into_iter().for_each(|file| queue.push(file));
         assert_eq!(pop_all(&mut queue).len(), 1);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn large_files_hold_nobody_up_and_small_ones_are_few_if_they_are_long() {
-        let mut queue = Queue::new(None);
+        let mut queue = FileQueue::new(None);
         let large = MAX_ACTIVE_LARGE as u64 + 1;
         (0..large).for_each(|file| queue.push(candidate(file, u64::MAX)));
         let long = crate::limits::LARGE_FILE_BYTES;

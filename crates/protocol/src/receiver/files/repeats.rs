@@ -16,21 +16,21 @@ use deltic_tree::RelPath;
 use crate::limits::{MAX_REPEATABLE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;
 use crate::options::Options;
-use crate::receiver::guesses::Guesses;
+use crate::receiver::guesses::GuessedBytes;
 
-use super::candidate::Candidate;
+use super::candidate::FileCandidate;
 
 /// The first new file of each length in this run, and the files that wait for these first files.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub(super) struct RepeatedFiles {
     /// The first files, by length in bytes.
-    firsts: HashMap<u64, First>,
-    waiting: BTreeMap<FileNo, Candidate>,
-    guesses: Guesses,
+    firsts: HashMap<u64, FirstFile>,
+    waiting: BTreeMap<FileNo, FileCandidate>,
+    guesses: GuessedBytes,
 }
 
 #[derive(Debug)]
-enum First {
+enum FirstFile {
     UnderWay(FileNo),
     InPlace(RelPath),
 }
@@ -39,26 +39,26 @@ enum First {
 const WRONG_BYTES_BORNE: u64 = 256 << 20;
 
 /// True if a guess about a file of `len` bytes may be made. The first guess is free, however long the file is.
-const fn have_room(guesses: &Guesses, len: u64) -> bool {
+const fn have_room(guesses: &GuessedBytes, len: u64) -> bool {
     guesses.are_free() || guesses.have_room(len, WRONG_BYTES_BORNE)
 }
 
 /// True if there is no room for a guess now, but may be once the guesses under way are over.
-const fn may_get_room(guesses: &Guesses, len: u64) -> bool {
+const fn may_get_room(guesses: &GuessedBytes, len: u64) -> bool {
     !have_room(guesses, len) && guesses.are_open()
 }
 
-impl Repeats {
+impl RepeatedFiles {
     /// Returns the lowest number of a waiting file.
     pub(super) fn first(&self) -> Option<FileNo> {
         self.waiting.keys().next().copied()
     }
 
     /// Returns a file that no longer needs to wait.
-    fn take_free(&mut self) -> Option<Candidate> {
-        let waits = |candidate: &Candidate| match self.firsts.get(&candidate.meta.len) {
-            Some(First::UnderWay(_)) => true,
-            Some(First::InPlace(_)) => may_get_room(&self.guesses, candidate.meta.len),
+    fn take_free(&mut self) -> Option<FileCandidate> {
+        let waits = |candidate: &FileCandidate| match self.firsts.get(&candidate.meta.len) {
+            Some(FirstFile::UnderWay(_)) => true,
+            Some(FirstFile::InPlace(_)) => may_get_room(&self.guesses, candidate.meta.len),
             None => false,
         };
         let file = *self.waiting.iter().find(|(_, candidate)| !waits(candidate))?.0;
@@ -66,13 +66,13 @@ impl Repeats {
     }
 }
 
-impl Repeats {
+impl RepeatedFiles {
     /// Returns a file for the queue. A file that may repeat a file under way has to wait instead.
     pub(super) fn admit(
         &mut self,
         options: &Options,
-        mut candidate: Candidate,
-    ) -> Option<Candidate> {
+        mut candidate: FileCandidate,
+    ) -> Option<FileCandidate> {
         let (file, len) = (candidate.file, candidate.meta.len);
         if !may_repeat(options, &candidate) {
             return Some(candidate);
@@ -81,15 +81,15 @@ impl Repeats {
         let has_room = firsts.len() < MAX_REPEATABLE;
         let waits = match firsts.get(&len) {
             None if has_room => {
-                firsts.insert(len, First::UnderWay(file));
+                firsts.insert(len, FirstFile::UnderWay(file));
                 false
             }
-            Some(First::InPlace(path)) if have_room(guesses, len) => {
+            Some(FirstFile::InPlace(path)) if have_room(guesses, len) => {
                 guesses.begin(len);
                 candidate.repeats = Some(path.clone());
                 false
             }
-            Some(First::UnderWay(_)) if have_room(guesses, len) => true,
+            Some(FirstFile::UnderWay(_)) if have_room(guesses, len) => true,
             Some(_) => may_get_room(guesses, len),
             None => false,
         };
@@ -113,16 +113,16 @@ impl Repeats {
         if guess.is_some() {
             guesses.end(len, done.map_or(0, |(_, matched)| matched));
         }
-        if matches!(firsts.get(&len), Some(First::UnderWay(first)) if *first == file) {
+        if matches!(firsts.get(&len), Some(FirstFile::UnderWay(first)) if *first == file) {
             match done {
-                Some((path, _)) => drop(firsts.insert(len, First::InPlace(path.clone()))),
+                Some((path, _)) => drop(firsts.insert(len, FirstFile::InPlace(path.clone()))),
                 None => drop(firsts.remove(&len)),
             }
         }
     }
 
     /// Returns a file for the queue that no longer needs to wait.
-    pub(super) fn next_free(&mut self, options: &Options) -> Option<Candidate> {
+    pub(super) fn next_free(&mut self, options: &Options) -> Option<FileCandidate> {
         loop {
             let candidate = self.take_free()?;
             if let Some(candidate) = self.admit(options, candidate) {
@@ -133,14 +133,14 @@ impl Repeats {
 }
 
 /// True if a file is new, longer than a block, and put in place as soon as it is complete.
-fn may_repeat(options: &Options, candidate: &Candidate) -> bool {
+fn may_repeat(options: &Options, candidate: &FileCandidate) -> bool {
     candidate.old.is_none()
         && candidate.meta.len > u64::from(WHOLE_BLOCK_BYTES)
         && is_matched(options, candidate)
 }
 
 /// True if a file may be matched against other files of the run, which are put in place as soon as they are complete.
-fn is_matched(options: &Options, candidate: &Candidate) -> bool {
+fn is_matched(options: &Options, candidate: &FileCandidate) -> bool {
     candidate.beside.is_none()
         && !options.whole_file
         && !options.dry_run
@@ -153,6 +153,6 @@ fn is_matched(options: &Options, candidate: &Candidate) -> bool {
 const SHARED_FROM_BYTES: u64 = 1 << 20;
 
 /// True if a file may share parts with other files of the run: a new file, or the added part of a changed file.
-pub(super) fn may_share(options: &Options, candidate: &Candidate) -> bool {
+pub(super) fn may_share(options: &Options, candidate: &FileCandidate) -> bool {
     candidate.meta.len >= SHARED_FROM_BYTES && is_matched(options, candidate)
 }

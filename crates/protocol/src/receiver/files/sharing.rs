@@ -7,8 +7,8 @@ use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 use crate::work::Handle;
 
-use super::Files;
-use super::incoming::Incoming;
+use super::WantedFiles;
+use super::incoming::IncomingFile;
 use super::repeats::may_share;
 
 /// Least length in bytes of a single new file sent by recipe, for content that repeats within the file. For a shorter
@@ -19,7 +19,7 @@ const ALONE_FROM_BYTES: u64 = 4 << 20;
 /// Makes a file share content with other files of the run, of which `count` are known to be new. Returns false if the
 /// file shares nothing. A new file that shares is sent by recipe, also for content that repeats within the file. A
 /// file with a leftover of a killed run shares nothing.
-pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u64) -> bool {
+pub(super) fn begins_shared(cx: &mut Context, incoming: &mut IncomingFile, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
     // A file with an empty or unreadable old version would be sent whole too.
     let is_empty = incoming.old.len_of(incoming.old.first_part()) == 0;
@@ -40,7 +40,7 @@ pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u6
     shares
 }
 
-impl Files {
+impl WantedFiles {
     /// Opens sources that files wait for, once these sources are in place.
     pub(crate) fn open_sources(&mut self, cx: &mut Context) {
         while let Some((file, source)) = cx.sources.next_ready() {

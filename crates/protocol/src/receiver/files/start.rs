@@ -16,8 +16,8 @@ use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::{IncomingTransfer, is_agreed, may_cut};
 use crate::work::{Handle, Setback, Then};
 
-use super::Files;
-use super::incoming::{Incoming, Stage, UNFIT};
+use super::WantedFiles;
+use super::incoming::{AttemptStage, IncomingFile, UNFIT};
 
 /// True if the metadata has only the fields that a sender tells of an opened file.
 fn is_plain_file(meta: &Meta) -> bool {
@@ -34,13 +34,13 @@ fn renewed(cx: &Context, listed: &Meta, opened: Meta) -> Meta {
 /// Returns the request that a start answers. Errors: `Unexpected` if the start does not answer a request.
 fn check_start<'a>(
     cx: &Context,
-    incoming: &'a Incoming,
+    incoming: &'a IncomingFile,
     meta: &Meta,
     (how, spec): (How, ChunkerSpec),
 ) -> Result<&'a ExpectedTransfer, PeerError> {
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
-    let Stage::Asked(expected) = &incoming.stage else {
+    let AttemptStage::Asked(expected) = &incoming.stage else {
         return Err(PeerError::Unexpected("start"));
     };
     let by_changes = how == How::Changes && expected.base.is_some();
@@ -78,7 +78,7 @@ fn told_map(
     map.map(|map| Some(Arc::new(map))).ok_or(UNFIT)
 }
 
-impl Files {
+impl WantedFiles {
     /// Begins the transfer of a requested file. A start of an attempt that has ended here is ignored.
     pub(super) fn start(
         &mut self,
@@ -89,7 +89,7 @@ impl Files {
     ) -> Result<(), PeerError> {
         let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
         let handle = incoming.handle;
-        if matches!(incoming.stage, Stage::Over { .. }) {
+        if matches!(incoming.stage, AttemptStage::Over { .. }) {
             return Ok(());
         }
         let expected = check_start(cx, incoming, &meta, how)?;
@@ -140,9 +140,9 @@ impl Files {
     /// Makes a transfer the running transfer of an attempt, and starts all steps that are possible by now.
     fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<IncomingTransfer>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        let stage = std::mem::replace(&mut incoming.stage, Stage::Running(transfer));
+        let stage = std::mem::replace(&mut incoming.stage, AttemptStage::Running(transfer));
         let expected = match stage {
-            Stage::Asked(expected) => expected,
+            AttemptStage::Asked(expected) => expected,
             _ => Default::default(),
         };
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
@@ -195,11 +195,11 @@ impl Files {
         let incoming = self.under_way.get(&file);
         let is_late = incoming.is_none() && file.0 < listed.start;
         let asked = incoming.filter(|incoming| incoming.is_asked());
-        let is_answer = asked.is_some_and(Incoming::waits_for_first_start);
+        let is_answer = asked.is_some_and(IncomingFile::waits_for_first_start);
         let how = (How::Recipe, spec);
         let transfer = (takes_offers && !is_late && asked.is_none())
             .then(|| Box::new(IncomingTransfer::new(meta.clone(), how, None, cx)));
-        self.offer = Some(Offer { file, transfer });
+        self.offer = Some(FileOffer { file, transfer });
         if is_answer && takes_offers {
             // The sender had not received the request, and takes the offer for the answer.
             self.start(cx, file, meta, how)?;
@@ -210,13 +210,13 @@ impl Files {
 
 /// True if a file listed as small is `len` bytes long when opened. Such a file would be under way among many small
 /// files, but take the memory of a large file.
-fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
+fn has_outgrown(incoming: &IncomingFile, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
 }
 
 /// The single offered file of a session.
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct FileOffer {
     pub(super) file: FileNo,
     /// The transfer from the offer, until the transfer is taken or of no use.
     pub(super) transfer: Option<Box<IncomingTransfer>>,

@@ -9,12 +9,12 @@ use crate::message::FileNo;
 use crate::receiver::ask::Similar;
 use crate::work::Handle;
 
-use super::incoming::Incoming;
+use super::incoming::IncomingFile;
 
 /// The files under way.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay {
-    files: HashMap<FileNo, Incoming>,
+pub(super) struct FilesUnderWay {
+    files: HashMap<FileNo, IncomingFile>,
     /// Files that the sender has not been asked for yet.
     unasked: BTreeSet<FileNo>,
     /// Handles of attempts that have not ended.
@@ -22,22 +22,22 @@ pub(super) struct UnderWay {
     next_handle: u64,
 }
 
-impl UnderWay {
-    pub(super) fn insert(&mut self, file: FileNo, incoming: Incoming) {
+impl FilesUnderWay {
+    pub(super) fn insert(&mut self, file: FileNo, incoming: IncomingFile) {
         self.files.insert(file, incoming);
         self.unasked.insert(file);
     }
 
-    pub(super) fn get(&self, file: &FileNo) -> Option<&Incoming> {
+    pub(super) fn get(&self, file: &FileNo) -> Option<&IncomingFile> {
         self.files.get(file)
     }
 
-    pub(super) fn get_mut(&mut self, file: &FileNo) -> Option<&mut Incoming> {
+    pub(super) fn get_mut(&mut self, file: &FileNo) -> Option<&mut IncomingFile> {
         self.files.get_mut(file)
     }
 
     /// Removes a settled file.
-    pub(super) fn remove(&mut self, file: FileNo) -> Option<Incoming> {
+    pub(super) fn remove(&mut self, file: FileNo) -> Option<IncomingFile> {
         let incoming = self.files.remove(&file)?;
         self.unasked.remove(&file);
         self.handles.remove(&incoming.handle);
@@ -45,7 +45,7 @@ impl UnderWay {
     }
 
     /// Begins a new attempt at a file; returns the new handle and the file.
-    pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut Incoming) {
+    pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut IncomingFile) {
         let handle = self.next_handle();
         self.next_handle += 1;
         self.handles.insert(handle, file);
@@ -65,13 +65,13 @@ impl UnderWay {
     }
 
     /// Returns the file of this handle, unless the attempt has ended.
-    pub(super) fn of_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut Incoming)> {
+    pub(super) fn of_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut IncomingFile)> {
         let file = *self.handles.get(&handle)?;
         Some((file, self.files.get_mut(&file).expect("handles name files")))
     }
 
     /// Notes that the sender is asked for a file.
-    pub(super) fn asked(&mut self, file: FileNo) -> &mut Incoming {
+    pub(super) fn asked(&mut self, file: FileNo) -> &mut IncomingFile {
         self.unasked.remove(&file);
         self.files.get_mut(&file).expect("the caller has the file")
     }
@@ -82,10 +82,10 @@ impl UnderWay {
     }
 }
 
-impl Index<&FileNo> for UnderWay {
-    type Output = Incoming;
+impl Index<&FileNo> for FilesUnderWay {
+    type Output = IncomingFile;
 
-    fn index(&self, file: &FileNo) -> &Incoming {
+    fn index(&self, file: &FileNo) -> &IncomingFile {
         &self.files[file]
     }
 }
@@ -93,14 +93,14 @@ impl Index<&FileNo> for UnderWay {
 /// Paths that are lent, because files of other names are matched against them, and the complete files that wait for
 /// these paths.
 #[derive(Debug, Default)]
-pub(super) struct Lent {
+pub(super) struct LentPaths {
     /// Lent paths, each with the number of files matched against the path.
     places: HashMap<RelPath, usize>,
     /// Complete files that wait for a lent path.
     held: BTreeSet<Handle>,
 }
 
-impl Lent {
+impl LentPaths {
     /// Lends the path of a file of another name.
     pub(super) fn lend(&mut self, similar: &Similar) {
         if similar.kinship.is_some() {

@@ -14,10 +14,10 @@ use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 use crate::work::{Handle, Setback};
 
-use super::Files;
-use super::incoming::{Stage, UNFIT};
+use super::WantedFiles;
+use super::incoming::{AttemptStage, UNFIT};
 
-impl Files {
+impl WantedFiles {
     /// Takes the next data runs of a requested file. A file listed as small that has more runs than a small file can
     /// have is treated as grown.
     pub(super) fn holes(
@@ -28,8 +28,8 @@ impl Files {
     ) -> Result<(), PeerError> {
         let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
         let expected = match &mut incoming.stage {
-            Stage::Asked(expected) if cx.setting.takes_holes => expected,
-            Stage::Over { .. } => return Ok(()),
+            AttemptStage::Asked(expected) if cx.setting.takes_holes => expected,
+            AttemptStage::Over { .. } => return Ok(()),
             _ => return Err(UNFIT),
         };
         if lines.is_empty() && expected.data.is_some() {

@@ -3,7 +3,7 @@
 
 use deltic_core::ChunkPrefix;
 
-use crate::receiver::recent::Recent;
+use crate::receiver::recent::RecentTable;
 
 /// Prefix of a chunk, and its length in bytes.
 type ChunkName = (ChunkPrefix, u32);
@@ -13,7 +13,7 @@ type ChunkName = (ChunkPrefix, u32);
 pub(super) struct RepeatedChunks {
     /// Numbers of the latest requested chunks; `None` for a chunk that fills the file for long. Zeros are not sent,
     /// and long runs of equal chunks are sent as deltas against the old versions.
-    asked: Recent<ChunkName, Option<u32>, MAX_ASKED>,
+    asked: RecentTable<ChunkName, Option<u32>, MAX_ASKED>,
     /// Waiting chunks, each with the equal chunk before.
     waiting: Vec<(u32, u32)>,
     /// The chunk that was looked at last.

@@ -43,7 +43,7 @@ use crate::work::Turn;
 
 use super::ask::{Answer, New, Piece};
 use super::context::Context;
-use super::load::Share;
+use super::load::LoadShare;
 use super::pending::FilePending;
 use assembly::{FileAssembly, LiteralChunks};
 use blocks::BlockReceiver;
@@ -235,11 +235,11 @@ impl IncomingTransfer {
     }
 
     /// The transfer's share of the work under way.
-    pub(crate) fn share(&self) -> Share {
+    pub(crate) fn share(&self) -> LoadShare {
         match &self.method {
             TransferMethod::Recipe(recipe) => recipe.share(),
             TransferMethod::Blocks(_) | TransferMethod::Changes(_) | TransferMethod::Preset(_) => {
-                Share::default()
+                LoadShare::default()
             }
         }
     }

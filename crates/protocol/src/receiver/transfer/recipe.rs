@@ -12,7 +12,7 @@ use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
-use crate::receiver::load::Share;
+use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Setback, Then, Turn};
@@ -115,10 +115,10 @@ impl RecipeReceiver {
         self.unread || !self.kept.is_empty()
     }
 
-    pub(super) fn share(&self) -> Share {
+    pub(super) fn share(&self) -> LoadShare {
         let groups_out = self.told.iter().map(|range| u64::from(range.end - range.start)).sum();
         let groups_held = u64::from(self.table.count());
-        Share { groups_out, groups_held, gaps_out: self.gaps.out() }
+        LoadShare { groups_out, groups_held, gaps_out: self.gaps.out() }
     }
 
     /// True once the whole recipe was told.

@@ -12,7 +12,7 @@ use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};
 use crate::receiver::ask::{Small, Work};
 use crate::receiver::context::Context;
-use crate::receiver::pending::Pending;
+use crate::receiver::pending::ReceiverPending;
 use crate::receiver::setting::Setting;
 use crate::work::Handle;
 
@@ -82,7 +82,7 @@ impl Driver {
                 let answer = self.perform(work);
                 let pending = fx.cx.jobs.answered(id).unwrap();
                 fx.cx.load.lift(&pending);
-                let Pending::File(pending) = pending else { panic!("{pending:?}") };
+                let ReceiverPending::File(pending) = pending else { panic!("{pending:?}") };
                 transfer.answer(fx, pending, answer);
             }
             if fx.is_over() || !transfer.is_complete(fx) {

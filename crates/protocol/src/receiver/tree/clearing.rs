@@ -7,7 +7,7 @@ use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
 use crate::options::Delete;
 use crate::receiver::ask::{Removed, Work};
-use crate::receiver::files::candidate::Candidate;
+use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Change, Trouble, TroubleKind};
 
@@ -160,7 +160,7 @@ impl UnsettledEntries {
 /// An entry that waits for the removal of the directory in the same place.
 #[derive(Debug)]
 pub(super) enum BlockedEntry {
-    File(Box<Candidate>),
+    File(Box<FileCandidate>),
     Other {
         meta: Meta,
         change: Change,

@@ -12,7 +12,7 @@ use crate::message::{DigestLine, FileNo, ToSender};
 
 use crate::receiver::ask::Work;
 use crate::receiver::context::Context;
-use crate::receiver::files::candidate::Candidate;
+use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 
 /// Files that are being compared.
@@ -27,7 +27,7 @@ pub(super) struct ComparedFiles {
 /// The two contents of a file.
 #[derive(Debug)]
 pub(super) struct ContentPair {
-    pub(super) candidate: Candidate,
+    pub(super) candidate: FileCandidate,
     pub(super) ours: ContentDigest,
     pub(super) theirs: ContentDigest,
     /// True if the local digest was asked for a second time.
@@ -78,8 +78,8 @@ impl ComparedFiles {
     }
 
     /// Begins to compare a file by content.
-    pub(super) fn compare(&mut self, candidate: Candidate) {
-        let Candidate { file, path, meta, .. } = &candidate;
+    pub(super) fn compare(&mut self, candidate: FileCandidate) {
+        let FileCandidate { file, path, meta, .. } = &candidate;
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
         self.unasked.push(file);
@@ -94,7 +94,7 @@ impl ComparedFiles {
 
     /// Asks for the digest of the local content once more.
     pub(super) fn compare_again(&mut self, pair: ContentPair) {
-        let Candidate { file, path, meta, .. } = &pair.candidate;
+        let FileCandidate { file, path, meta, .. } = &pair.candidate;
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
         self.pairs

@@ -7,7 +7,7 @@ use deltic_tree::{Kind, Meta};
 use crate::message::FileNo;
 use crate::options::{Append, Links, Options};
 use crate::receiver::ask::Work;
-use crate::receiver::files::candidate::Candidate;
+use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::Setback;
@@ -231,7 +231,7 @@ impl UnsettledEntries {
             tx.cx.report_settled(meta.len);
             return self.miss(file);
         }
-        let candidate = Candidate {
+        let candidate = FileCandidate {
             file,
             path,
             meta,
@@ -254,7 +254,7 @@ impl UnsettledEntries {
 
     /// Adds a file to the wanted files. A dry run reports the file instead, unless a reference directory may have its
     /// content: then the content is compared.
-    pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
+    pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
         let is_beside = |beside: &ReferenceEntry| beside.may_be_it(checksum, &candidate.meta);
         if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
@@ -301,7 +301,7 @@ impl UnsettledEntries {
         }
     }
 
-    pub(super) fn would_replace(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
+    pub(super) fn would_replace(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
         let action = candidate.action();
         tx.cx.totals.transferred += 1;
         let bytes = &mut tx.cx.totals.transferred_bytes;
@@ -309,7 +309,7 @@ impl UnsettledEntries {
         tx.cx.report_settled(candidate.meta.len);
         self.links.came(candidate.file);
         tx.deleting.note_new(tx.cx, &candidate);
-        let Candidate { path, meta, mut differs, .. } = candidate;
+        let FileCandidate { path, meta, mut differs, .. } = candidate;
         differs.content = tx.cx.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (EntryType::File, Facts::of(&meta));
         tx.cx.changed(Change { path, item, action, differs, facts });
@@ -325,13 +325,13 @@ impl UnsettledEntries {
         let known = matches!((ours, theirs), (ContentDigest::Is(_), ContentDigest::Is(_)));
         tx.cx.counts.add(0, u64::from(known));
         if known && ours == theirs {
-            let Candidate { file, path, meta, old: seen, differs, .. } = candidate;
+            let FileCandidate { file, path, meta, old: seen, differs, .. } = candidate;
             self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         } else if known && tx.cx.setting.options.dry_run {
             self.would_replace(tx, candidate);
         } else {
             // An unreadable content is reported when the file is wanted.
-            let candidate = Candidate { compared: known, ..candidate };
+            let candidate = FileCandidate { compared: known, ..candidate };
             self.wanted.push(candidate);
         }
     }

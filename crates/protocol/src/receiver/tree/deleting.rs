@@ -11,7 +11,7 @@ use crate::message::ToSender;
 use crate::options::{Delete, Guard, Options};
 use crate::receiver::ask::{Extra, Removed, Unlisted, Work};
 use crate::receiver::context::Context;
-use crate::receiver::files::candidate::Candidate;
+use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{
     Action, Change, Differs, EntryType, Facts, Question, Side, Trouble, TroubleKind,
@@ -253,7 +253,11 @@ impl PendingDeletions {
     }
 
     /// Notes a file that arrived, or would in a dry run: the guard counts a similar name to be removed as moved.
-    pub(super) fn note_new(&mut self, cx: &mut Context, Candidate { meta, old, .. }: &Candidate) {
+    pub(super) fn note_new(
+        &mut self,
+        cx: &mut Context,
+        FileCandidate { meta, old, .. }: &FileCandidate,
+    ) {
         if old.is_none() && matches!(cx.setting.options.delete, Delete::Guarded(_)) {
             self.new.note(meta);
         }

@@ -9,7 +9,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::receiver::context::Context;
-use crate::receiver::files::candidate::{Candidate, End, Settled};
+use crate::receiver::files::candidate::{FileCandidate, FileOutcome, SettledFile};
 
 use super::arrivals::EntryArrivals;
 use super::clearing::BlockedEntry;
@@ -32,7 +32,7 @@ pub(super) struct UnsettledEntries {
     pub(super) clearing: BTreeMap<FileNo, BlockedEntry>,
     pub(super) touched: TouchedFiles,
     /// Wanted files that the caller has not taken yet.
-    pub(super) wanted: Vec<Candidate>,
+    pub(super) wanted: Vec<FileCandidate>,
 }
 
 /// The state that a step of an entry may touch besides the entries.
@@ -91,28 +91,28 @@ impl UnsettledEntries {
     }
 
     /// Takes a wanted file that is settled.
-    pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: Settled) {
-        let Settled { candidate, end, is_restless } = settled;
+    pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: SettledFile) {
+        let SettledFile { candidate, end, is_restless } = settled;
         let file = candidate.file;
-        if let (End::Same, Some(old)) = (end, &candidate.old) {
+        if let (FileOutcome::Same, Some(old)) = (end, &candidate.old) {
             self.links.stays(file, old);
         }
         match end {
-            End::Failed { is_excused } => {
+            FileOutcome::Failed { is_excused } => {
                 tx.deleting.excused += u64::from(is_excused);
                 self.miss(file);
             }
             // The source stays, but other names are linked to the new file.
-            End::Same | End::Replaced if is_restless => {
+            FileOutcome::Same | FileOutcome::Replaced if is_restless => {
                 self.arrivals.stays_there(file);
                 self.links.came(file);
             }
-            End::Same | End::Replaced => {
+            FileOutcome::Same | FileOutcome::Replaced => {
                 self.arrive(tx.cx, file);
                 self.arrivals.waits(tx.cx, file, &candidate.path);
             }
         }
-        if end == End::Replaced {
+        if end == FileOutcome::Replaced {
             tx.deleting.note_new(tx.cx, &candidate);
         }
     }

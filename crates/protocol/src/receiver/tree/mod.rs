@@ -49,7 +49,7 @@ use crate::work::UnknownAnswer;
 
 use super::ask::{Answer, Ours, Unlisted};
 use super::context::Context;
-use super::files::candidate::{Candidate, Settled};
+use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
 use super::setting::Setting;
 use closing::ClosingStep;
@@ -112,12 +112,12 @@ impl ReceiverTree {
     }
 
     /// Takes the files wanted since the last call.
-    pub(super) fn take_wanted(&mut self) -> Vec<Candidate> {
+    pub(super) fn take_wanted(&mut self) -> Vec<FileCandidate> {
         std::mem::take(&mut self.entries.wanted)
     }
 
     /// Takes a wanted file that is settled.
-    pub(super) fn settled(&mut self, cx: &mut Context, settled: Settled) {
+    pub(super) fn settled(&mut self, cx: &mut Context, settled: SettledFile) {
         let (entries, tx) = &mut self.split(cx);
         entries.settled(tx, settled);
     }

@@ -7,7 +7,7 @@ use crate::limits::MAX_BATCH;
 use crate::message::Extent;
 use crate::options::{Links, Metadata, Options, Remove, Select, Writing};
 use crate::receiver::ask::Work;
-use crate::receiver::pending::Pending;
+use crate::receiver::pending::ReceiverPending;
 use crate::report::TroubleKind;
 use crate::work::{Setback, Then};
 
@@ -51,7 +51,7 @@ impl Driver {
             let Some((id, work)) = self.cx.jobs.poll() else { return };
             let pending = self.cx.jobs.answered(id).unwrap();
             self.cx.load.lift(&pending);
-            let Pending::Tree(pending) = pending else { panic!("{pending:?}") };
+            let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
             let answer = answer(work, &mut self.failures);
             self.tree.answer(&mut self.cx, pending, answer).unwrap();
         }
@@ -182,8 +182,8 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
     assert!(wanted.iter().map(|candidate| candidate.file).eq([FileNo(0), FileNo(1)]));
     assert_eq!(driver.tree.unsettled(), 2..2, "no entry waits in the tree");
     for candidate in wanted {
-        let end = crate::receiver::files::candidate::End::Replaced;
-        driver.tree.settled(&mut driver.cx, Settled { candidate, end, is_restless: false });
+        let end = crate::receiver::files::candidate::FileOutcome::Replaced;
+        driver.tree.settled(&mut driver.cx, SettledFile { candidate, end, is_restless: false });
     }
     driver.handle(ToReceiver::Listed { intact: true });
     assert!(driver.tree.is_finished());
@@ -209,7 +209,7 @@ fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
         assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
         let pending = driver.cx.jobs.answered(id).unwrap();
         driver.cx.load.lift(&pending);
-        let Pending::Tree(pending) = pending else { panic!("{pending:?}") };
+        let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
         driver.tree.answer(&mut driver.cx, pending, answer(work, &mut failures)).unwrap();
     }
     assert_eq!((looks, driver.cx.load.backlog_bytes()), (1, 0));
