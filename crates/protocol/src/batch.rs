@@ -23,7 +23,7 @@ use crate::frame::frame_behind;
 use crate::hello::{NamesFrom, Request};
 use crate::message::{Payload, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
-use crate::wire::codec::{Bad, Wire, whole};
+use crate::wire::codec::{BadPayload, WireEncoding, whole};
 
 /// Magic of a batch file; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"DELTICB\x01";
@@ -126,22 +126,22 @@ pub fn read_as(written: Options, mut asked: Options) -> Options {
     Options { recursive, links, modes, times, follow, compare, checksum, whole_file, ..asked }
 }
 
-impl Wire for Old {
+impl WireEncoding for Old {
     fn put(&self, to: &mut Vec<u8>) {
         self.digest.put(to);
         self.len.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { digest: Wire::take(from)?, len: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { digest: WireEncoding::take(from)?, len: WireEncoding::take(from)? })
     }
 }
 
-impl Wire for Span {
+impl WireEncoding for Span {
     fn put(&self, to: &mut Vec<u8>) {
         self.start.put(to);
         self.len.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (start, len) = (u64::take(from)?, u32::take(from)?);
         let fits = start.checked_add(len.into()).is_some() && (1..=MAX_RUN_BYTES).contains(&len);
         if fits { Ok(Self::new(start, len)) } else { Err(CodecError::OutOfRange.into()) }

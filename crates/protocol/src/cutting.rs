@@ -14,7 +14,7 @@ const LONGEST_PER_SEGMENT: u64 = 64;
 
 /// Position of a run of chunks in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum CutPart {
     /// The segment with this number.
     Segment(u64),
     /// The bytes between two segments, where the chunk boundaries did not meet.
@@ -23,7 +23,7 @@ pub(crate) enum Part {
 
 /// A version of a file while it is cut.
 #[derive(Debug)]
-pub(crate) struct Cutting<T> {
+pub(crate) struct FileCutting<T> {
     segments: FileSegments,
     len: u64,
     /// Numbers of the next segment to request, and of the next segment to join.
@@ -35,7 +35,7 @@ pub(crate) struct Cutting<T> {
     seam_out: bool,
 }
 
-impl<T> Cutting<T> {
+impl<T> FileCutting<T> {
     pub(crate) fn new(spec: &ChunkerSpec, len: u64) -> Self {
         let longest = LONGEST_PER_SEGMENT * u64::from(spec.max_len());
         let segments = FileSegments::new(spec, len, longest.max(SEGMENT_BYTES));
@@ -51,29 +51,29 @@ impl<T> Cutting<T> {
     }
 
     /// Returns the next segment or seam that may be cut now.
-    pub(crate) fn next(&mut self) -> Option<(Part, Segment)> {
+    pub(crate) fn next(&mut self) -> Option<(CutPart, Segment)> {
         if !self.seam_out
             && let Some(seam) = self.stitch.seam()
         {
             self.seam_out = true;
-            return Some((Part::Seam, seam));
+            return Some((CutPart::Seam, seam));
         }
         if self.next >= self.joined + AHEAD {
             return None;
         }
         let segment = self.segments.get(self.next)?;
         self.next += 1;
-        Some((Part::Segment(self.next - 1), segment))
+        Some((CutPart::Segment(self.next - 1), segment))
     }
 
     /// Takes the chunks of one part. Returns all chunks that have become final, in order.
-    pub(crate) fn take(&mut self, part: Part, run: SegmentChunks<T>) -> Vec<T> {
+    pub(crate) fn take(&mut self, part: CutPart, run: SegmentChunks<T>) -> Vec<T> {
         let mut certain = match part {
-            Part::Seam => {
+            CutPart::Seam => {
                 self.seam_out = false;
                 self.stitch.fill_seam(run)
             }
-            Part::Segment(number) => {
+            CutPart::Segment(number) => {
                 self.early.insert(number, run);
                 Vec::new()
             }

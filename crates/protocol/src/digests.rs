@@ -9,7 +9,7 @@ use crate::message::FileNo;
 
 /// Files with a requested digest, in the order of the requests.
 #[derive(Debug, Default)]
-pub(crate) struct Digesting {
+pub(crate) struct DigestQueue {
     waiting: VecDeque<(FileNo, RelPath, u64)>,
     out: usize,
 }
@@ -20,7 +20,7 @@ const BATCH_FILES: usize = 64;
 /// Most bytes in a batch of several files: a few milliseconds of hashing.
 const BATCH_BYTES: u64 = 8 << 20;
 
-impl Digesting {
+impl DigestQueue {
     /// Adds a file of `len` bytes.
     pub(crate) fn push(&mut self, file: FileNo, path: RelPath, len: u64) {
         self.waiting.push_back((file, path, len));

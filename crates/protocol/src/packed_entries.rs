@@ -6,7 +6,7 @@ use deltic_core::codec::{Put, Reader};
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Entry, Meta, Name};
 
-use crate::wire::{Bad, Wire};
+use crate::wire::{BadPayload, WireEncoding};
 
 /// Entries in the order in which they were pushed.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl PackedEntries {
     }
 }
 
-fn take(from: &mut Reader<'_>) -> Result<Entry, Bad> {
+fn take(from: &mut Reader<'_>) -> Result<Entry, BadPayload> {
     let (name, mut meta) = (Name::take(from)?, Meta::take(from)?);
     let names = from.varint_u32()?;
     if names > 0 {

@@ -20,7 +20,7 @@ use deltic_core::chunk::{
 use deltic_core::strategy::ParallelMode;
 use deltic_core::{Crc32c, Isa, StrongSum};
 
-use crate::cutting::{Cutting, Part};
+use crate::cutting::{CutPart, FileCutting};
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES};
 use crate::sums::Sum;
 
@@ -56,11 +56,11 @@ pub enum Summed {
 
 /// Portion that a result belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SumStep {
     Turn,
     /// The bytes that the digest takes next.
     Digest,
-    Part(Part),
+    Part(CutPart),
     Segment(u64),
     Judged,
     Front,
@@ -68,7 +68,7 @@ pub(crate) enum Step {
     Unnamed(u64),
 }
 
-impl Step {
+impl SumStep {
     /// True if `summed` is the kind of result that this step yields.
     pub(crate) const fn fits(self, summed: &Summed) -> bool {
         match self {
@@ -83,18 +83,18 @@ impl Step {
 
 /// A version of a file while it is summed.
 #[derive(Debug)]
-pub(crate) struct Summation {
+pub(crate) struct FileSummation {
     len: u64,
     /// End of the chunks with returned sums.
     given: u64,
     /// True while a portion is under way that must run alone.
     out: bool,
     complete: bool,
-    stages: Option<Box<Stages>>,
-    cutting: Option<Box<Cutting<Sum>>>,
+    stages: Option<Box<SumStages>>,
+    cutting: Option<Box<FileCutting<Sum>>>,
 }
 
-impl Summation {
+impl FileSummation {
     /// Prepares the sums of a version of `len` bytes, with strong sums of all chunks if `strong` is set.
     pub(crate) fn new(
         (parallel, spec): (ParallelMode, &ChunkerSpec),
@@ -107,7 +107,7 @@ impl Summation {
             }
             _ => None,
         };
-        let stages = stages.map(|stages| Stages {
+        let stages = stages.map(|stages| SumStages {
             len,
             defers: parallel == ParallelMode::SsCdc,
             names: strong.is_some(),
@@ -123,7 +123,7 @@ impl Summation {
             unnamed: VecDeque::new(),
         });
         let is_long = parallel == ParallelMode::Regions && len >= LEAST_SHARED_BYTES;
-        let cutting = is_long.then(|| Box::new(Cutting::new(spec, len)));
+        let cutting = is_long.then(|| Box::new(FileCutting::new(spec, len)));
         let stages = stages.map(Box::new);
         Self { len, given: 0, out: false, complete: false, stages, cutting }
     }
@@ -134,10 +134,10 @@ impl Summation {
     }
 
     /// Returns the next portion that may be processed now.
-    pub(crate) fn next(&mut self) -> Option<(Step, Portion)> {
+    pub(crate) fn next(&mut self) -> Option<(SumStep, Portion)> {
         if let Some(cutting) = &mut self.cutting {
             let (part, segment) = cutting.next()?;
-            return Some((Step::Part(part), Portion::Segment(segment)));
+            return Some((SumStep::Part(part), Portion::Segment(segment)));
         }
         if let Some(stages) = &mut self.stages {
             if let Some(next) = stages.next() {
@@ -145,18 +145,18 @@ impl Summation {
             }
             let lens = (!self.out).then(|| stages.turn()).flatten()?;
             self.out = true;
-            return Some((Step::Turn, Portion::Chunks(self.given, lens)));
+            return Some((SumStep::Turn, Portion::Chunks(self.given, lens)));
         }
         if self.out || self.complete {
             return None;
         }
         self.out = true;
-        Some((Step::Turn, Portion::From(self.given)))
+        Some((SumStep::Turn, Portion::From(self.given)))
     }
 
     /// Takes the result of a portion. Returns all sums that have become final, in order.
-    pub(crate) fn take(&mut self, step: Step, summed: Summed) -> Vec<Sum> {
-        self.out &= step != Step::Turn;
+    pub(crate) fn take(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
+        self.out &= step != SumStep::Turn;
         let sums = match (&mut self.stages, summed) {
             (None, Summed::Chunks(sums, at_end)) => {
                 self.complete = at_end;
@@ -171,8 +171,8 @@ impl Summation {
         sums
     }
 
-    fn stitch(&mut self, step: Step, run: SegmentChunks<Sum>) -> Vec<Sum> {
-        let (Some(cutting), Step::Part(part)) = (&mut self.cutting, step) else {
+    fn stitch(&mut self, step: SumStep, run: SegmentChunks<Sum>) -> Vec<Sum> {
+        let (Some(cutting), SumStep::Part(part)) = (&mut self.cutting, step) else {
             return Vec::new();
         };
         let sums = cutting.take(part, run);
@@ -193,7 +193,7 @@ impl Summation {
 
 /// Two stages: possible chunk ends in any order, then the chunks in sequence.
 #[derive(Debug)]
-struct Stages {
+struct SumStages {
     len: u64,
     /// Compute sums only when all chunks are known.
     defers: bool,
@@ -219,10 +219,10 @@ struct Stages {
     unnamed: VecDeque<(u64, u64, Vec<u32>)>,
 }
 
-impl Stages {
-    fn next(&mut self) -> Option<(Step, Portion)> {
+impl SumStages {
+    fn next(&mut self) -> Option<(SumStep, Portion)> {
         if let Some((no, start, lens)) = self.unnamed.pop_front() {
-            return Some((Step::Unnamed(no), Portion::Chunks(start, lens)));
+            return Some((SumStep::Unnamed(no), Portion::Chunks(start, lens)));
         }
         let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(SubChunkMerge::request);
         if let Some(ask) = ask {
@@ -230,9 +230,11 @@ impl Stages {
             return Some(match ask {
                 MergeRequest::Sum(front) => {
                     let lens = vec![(front.end - front.start) as u32];
-                    (Step::Front, Portion::Chunks(front.start, lens))
+                    (SumStep::Front, Portion::Chunks(front.start, lens))
                 }
-                MergeRequest::Judge(rest) => (Step::Judged, self.portion(rest, JudgeScope::Every)),
+                MergeRequest::Judge(rest) => {
+                    (SumStep::Judged, self.portion(rest, JudgeScope::Every))
+                }
             });
         }
         let start = self.next * STAGE_BYTES;
@@ -241,7 +243,7 @@ impl Stages {
         }
         self.next += 1;
         let segment = start..self.len.min(start + STAGE_BYTES);
-        Some((Step::Segment(self.next - 1), self.portion(segment, JudgeScope::AsCut)))
+        Some((SumStep::Segment(self.next - 1), self.portion(segment, JudgeScope::AsCut)))
     }
 
     const fn portion(&self, segment: Range<u64>, judge: JudgeScope) -> Portion {
@@ -264,24 +266,24 @@ impl Stages {
         (!lens.is_empty()).then_some(lens)
     }
 
-    fn take(&mut self, step: Step, summed: Summed) -> Vec<Sum> {
+    fn take(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
         match (step, summed) {
-            (Step::Segment(number), Summed::SubChunks(found)) => {
+            (SumStep::Segment(number), Summed::SubChunks(found)) => {
                 self.early.insert(number, found);
             }
-            (Step::Judged, Summed::SubChunks(found)) => {
+            (SumStep::Judged, Summed::SubChunks(found)) => {
                 self.asked = false;
                 self.join(|merge| merge.judge(found));
             }
-            (Step::Front, Summed::Chunks(sums, _)) => {
+            (SumStep::Front, Summed::Chunks(sums, _)) => {
                 self.asked = false;
                 let front = Crc32c::new(sums.first().map_or(0, |sum| sum.weak));
                 self.join(|merge| merge.split(front));
             }
-            (Step::Unnamed(no), Summed::Chunks(sums, _)) => {
+            (SumStep::Unnamed(no), Summed::Chunks(sums, _)) => {
                 self.know((no - self.first) as usize, sums)
             }
-            (Step::Turn, Summed::Chunks(sums, _)) => self.know(0, sums),
+            (SumStep::Turn, Summed::Chunks(sums, _)) => self.know(0, sums),
             _ => {}
         }
         while let Some(found) = self.early.remove(&self.joined) {
@@ -458,7 +460,7 @@ mod tests {
                 cut_all(&spec.build(), &data, AtEnd::Yes, |chunk| {
                     expected.push(sum(strong, chunk))
                 });
-                let mut summation = Summation::new((strategy.parallel, &spec), len, strong);
+                let mut summation = FileSummation::new((strategy.parallel, &spec), len, strong);
                 let (mut under_way, mut sums) = (Vec::new(), Vec::new());
                 loop {
                     under_way.extend(std::iter::from_fn(|| summation.next()));
@@ -486,7 +488,7 @@ mod tests {
         let strategy = Strategy::named("pdsync").expect("a preset");
         let data = bytes("random", 5_000_001);
         let spec = strategy.chunker(data.len() as u64, None);
-        let mut summation = Summation::new((strategy.parallel, &spec), data.len() as u64, None);
+        let mut summation = FileSummation::new((strategy.parallel, &spec), data.len() as u64, None);
         let mut first = Vec::new();
         loop {
             first.extend(std::iter::from_fn(|| summation.next()));

@@ -14,7 +14,7 @@ use deltic_core::{
 
 use crate::limits::MAX_SUMS;
 use crate::message::How;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 pub use crate::message::{Over, PatchStep, Sum, SumLine, Token};
 
@@ -73,14 +73,14 @@ impl Search {
 
 /// Sums of a strategy that is not Deltic's own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
+pub(crate) struct StrategySums {
     pub(crate) strategy: Strategy,
     pub(crate) weak: WeakKind,
     pub(crate) strong: StrongKind,
     pub(crate) keying: Keying,
 }
 
-impl Ways {
+impl StrategySums {
     /// Returns the sums for a transfer of kind `how`, if the strategy has sums for that kind.
     pub(crate) fn of(strategy: Strategy, how: How) -> Option<Self> {
         let strong = match how {
@@ -160,21 +160,21 @@ impl Ways {
     }
 
     /// Returns the order of copies and literals: with relative offsets each step waits for the one before.
-    pub(crate) fn delivery_turn(self) -> Turn {
+    pub(crate) fn delivery_turn(self) -> WorkTurn {
         match self.strategy.delivery {
-            Delivery::Phased | Delivery::InOrder => Turn::Own,
-            Delivery::Pipelined => Turn::Any,
+            Delivery::Phased | Delivery::InOrder => WorkTurn::Own,
+            Delivery::Pipelined => WorkTurn::Any,
         }
     }
 
     /// Returns the order in which strong sums of matches are computed.
-    pub(crate) fn matching_turn(self) -> Turn {
+    pub(crate) fn matching_turn(self) -> WorkTurn {
         match self.strategy.parallel {
-            ParallelMode::No => Turn::Own,
+            ParallelMode::No => WorkTurn::Own,
             ParallelMode::SsCdc
             | ParallelMode::SubChunks
             | ParallelMode::Stitch
-            | ParallelMode::Regions => Turn::Any,
+            | ParallelMode::Regions => WorkTurn::Any,
         }
     }
 
@@ -196,12 +196,12 @@ impl Ways {
 
 /// Encodes sums for the wire so that no sum is sent twice for one file.
 #[derive(Debug, Default)]
-pub(crate) struct Teller {
+pub(crate) struct SumEncoder {
     count: u32,
     last: HashMap<Sum, u32>,
 }
 
-impl Teller {
+impl SumEncoder {
     pub(crate) fn line(&mut self, sum: Sum) -> SumLine {
         let number = self.count;
         self.count += 1;

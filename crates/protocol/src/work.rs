@@ -40,15 +40,15 @@ pub enum Then {
     GoOn,
 }
 
-/// Destination of an answer, as far as [`Jobs`] needs to know it.
-pub(crate) trait Concerns {
+/// Destination of an answer, as far as [`WorkQueue`] needs to know it.
+pub(crate) trait HasHandle {
     /// Returns the attempt that the work belongs to; `None` for the work that ends an attempt.
     fn handle(&self) -> Option<Handle>;
 }
 
 /// When a piece of work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum WorkTurn {
     /// Any time.
     Any,
     /// When all earlier `Own` work of the same handle is answered.
@@ -60,7 +60,7 @@ pub(crate) enum Turn {
 /// The last work of a handle closes the handle. This work is queued only after all other work of the handle is
 /// answered: a driver may do work in any order and never meets a closed handle.
 #[derive(Debug)]
-pub(crate) struct Jobs<W, A> {
+pub(crate) struct WorkQueue<W, A> {
     next: u64,
     queue: VecDeque<(WorkId, W)>,
     /// Work that an earlier poll held back; polled before the queue.
@@ -76,7 +76,7 @@ pub(crate) struct Jobs<W, A> {
     last: HashMap<Handle, (W, A)>,
 }
 
-impl<W, A: Concerns> Jobs<W, A> {
+impl<W, A: HasHandle> WorkQueue<W, A> {
     pub(crate) fn new() -> Self {
         Self {
             next: 0,
@@ -95,8 +95,8 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.queue.push_back((id, work));
     }
 
-    pub(crate) fn ask_as(&mut self, turn: Turn, work: W, place: A) {
-        let Some(handle) = place.handle().filter(|_| turn == Turn::Own) else {
+    pub(crate) fn ask_as(&mut self, turn: WorkTurn, work: W, place: A) {
+        let Some(handle) = place.handle().filter(|_| turn == WorkTurn::Own) else {
             return self.ask(work, place);
         };
         let id = self.number(place);

@@ -7,7 +7,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Timestamp;
 
 use crate::limits::MAX_ALTERNATES;
-use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
 
 /// Tests that decide whether a file is up to date. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
 /// 0 means fs-verity.
 const TRUSTED: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
-impl Wire for TrustedSums {
+impl WireEncoding for TrustedSums {
     fn put(&self, to: &mut Vec<u8>) {
         let Self::Blocks { kind, block_bytes } = self else { return to.put_u8(0) };
         let no = TRUSTED.iter().position(|trusted| trusted == kind);
@@ -160,7 +160,7 @@ impl Wire for TrustedSums {
         block_bytes.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let Some(no) = from.u8()?.checked_sub(1) else { return Ok(Self::Verity) };
         let kind = *TRUSTED.get(usize::from(no)).ok_or(CodecError::OutOfRange)?;
         let block_bytes = from.varint_u32()?;
@@ -176,7 +176,7 @@ impl Wire for TrustedSums {
 const SUMMED_BYTES: RangeInclusive<u32> = 512..=1 << 16;
 
 /// On the wire: 0 for `Kept`, 1 for `Exact`, seconds plus 2 for `Secs`.
-impl Wire for Window {
+impl WireEncoding for Window {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(match self {
             Self::Kept => 0,
@@ -185,7 +185,7 @@ impl Wire for Window {
         });
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.varint()? {
             0 => Ok(Self::Kept),
             1 => Ok(Self::Exact),
@@ -196,22 +196,22 @@ impl Wire for Window {
     }
 }
 
-impl Wire for Alternates {
+impl WireEncoding for Alternates {
     fn put(&self, to: &mut Vec<u8>) {
         self.usage.put(to);
         self.dirs.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let (usage, dirs) = (Wire::take(from)?, Vec::<Box<[u8]>>::take(from)?);
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (usage, dirs) = (WireEncoding::take(from)?, Vec::<Box<[u8]>>::take(from)?);
         if dirs.len() > MAX_ALTERNATES {
-            return Err(Bad::Limit("alternates"));
+            return Err(BadPayload::Limit("alternates"));
         }
         Ok(Self { usage, dirs })
     }
 }
 
-impl Wire for Compare {
+impl WireEncoding for Compare {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { size_only, ignore_times, update, existing, ignore_existing, cached, .. } = *self;
         let trusts = self.trusted.is_some();
@@ -225,7 +225,7 @@ impl Wire for Compare {
         self.trusted.iter().for_each(|trusted| trusted.put(to));
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [size_only, ignore_times, update, existing, ignore_existing, cached, trusts] =
             take_flags(from)?;
         Ok(Self {
@@ -235,13 +235,13 @@ impl Wire for Compare {
             existing,
             ignore_existing,
             cached,
-            window: Wire::take(from)?,
-            min_bytes: Wire::take(from)?,
-            max_bytes: Wire::take(from)?,
-            alternates: Wire::take(from)?,
-            fuzzy: Wire::take(from)?,
-            max_age_secs: Wire::take(from)?,
-            trusted: if trusts { Some(Wire::take(from)?) } else { None },
+            window: WireEncoding::take(from)?,
+            min_bytes: WireEncoding::take(from)?,
+            max_bytes: WireEncoding::take(from)?,
+            alternates: WireEncoding::take(from)?,
+            fuzzy: WireEncoding::take(from)?,
+            max_age_secs: WireEncoding::take(from)?,
+            trusted: if trusts { Some(WireEncoding::take(from)?) } else { None },
         })
     }
 }

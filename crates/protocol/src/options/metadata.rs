@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{IdRules, LENDING_BITS, ModeRules, XattrScope};
 use deltic_tree::{Follow, MetaMask};
 
-use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags, take_of};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags, take_of};
 
 /// Metadata beyond permission bits and modification times. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub enum Powers {
     Confined,
 }
 
-impl Wire for Powers {
+impl WireEncoding for Powers {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {
             Self::Own => 0,
@@ -137,12 +137,12 @@ impl Wire for Powers {
         });
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         take_of(from, &[Self::Own, Self::Tried, Self::Waived])
     }
 }
 
-impl Wire for Metadata {
+impl WireEncoding for Metadata {
     fn put(&self, to: &mut Vec<u8>) {
         let flags = [
             self.users,
@@ -171,7 +171,7 @@ impl Wire for Metadata {
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.varint()?;
         let flag = |n: u32| bits >> n & 1 == 1;
         let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
@@ -230,15 +230,15 @@ pub struct Links {
 
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3, DirsAndUnsafe = 4);
 
-impl Wire for Links {
+impl WireEncoding for Links {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { safe, munge, keep_dirs, unmunge, insecure, .. } = *self;
         put_flags(to, [safe, munge, keep_dirs, unmunge, insecure]);
         self.follow.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [safe, munge, keep_dirs, unmunge, insecure] = take_flags(from)?;
-        Ok(Self { follow: Wire::take(from)?, safe, munge, keep_dirs, unmunge, insecure })
+        Ok(Self { follow: WireEncoding::take(from)?, safe, munge, keep_dirs, unmunge, insecure })
     }
 }

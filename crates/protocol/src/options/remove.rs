@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Reader};
 
-use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, put_flags, take_flags};
 
 /// Removals beyond [`Delete`](super::Delete). Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,14 +29,15 @@ pub struct Backup {
     pub suffix: Box<[u8]>,
 }
 
-impl Wire for Backup {
+impl WireEncoding for Backup {
     fn put(&self, to: &mut Vec<u8>) {
         self.dir.put(to);
         self.suffix.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let (dir, suffix): (Option<Box<[u8]>>, Box<[u8]>) = (Wire::take(from)?, Wire::take(from)?);
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (dir, suffix): (Option<Box<[u8]>>, Box<[u8]>) =
+            (WireEncoding::take(from)?, WireEncoding::take(from)?);
         let is_name = |byte: &u8| !matches!(byte, b'/' | 0);
         // Without a directory and a suffix the backup would have the name of the new version.
         if dir.is_none() && suffix.is_empty() || !suffix.iter().all(is_name) {
@@ -46,14 +47,14 @@ impl Wire for Backup {
     }
 }
 
-impl Wire for Remove {
+impl WireEncoding for Remove {
     fn put(&self, to: &mut Vec<u8>) {
         put_flags(to, [self.force, self.ignore_errors, self.sources, self.asks]);
         self.backup.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [force, ignore_errors, sources, asks] = take_flags(from)?;
-        Ok(Self { force, ignore_errors, sources, asks, backup: Wire::take(from)? })
+        Ok(Self { force, ignore_errors, sources, asks, backup: WireEncoding::take(from)? })
     }
 }

@@ -3,7 +3,7 @@
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Mounts;
 
-use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
 
 /// Names that take part, besides the filter rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Missing {
 closed_set!(Mounts: Enter = 0, Empty = 1, LeaveOut = 2);
 closed_set!(Missing: Fail = 0, Ignore = 1, Delete = 2);
 
-impl Wire for Select {
+impl WireEncoding for Select {
     fn put(&self, to: &mut Vec<u8>) {
         let Self {
             dirs,
@@ -61,7 +61,7 @@ impl Wire for Select {
         self.missing.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only, existing] =
             take_flags(from)?;
         Ok(Self {
@@ -72,8 +72,8 @@ impl Wire for Select {
             mkpath,
             list_only,
             existing,
-            mounts: Wire::take(from)?,
-            missing: Wire::take(from)?,
+            mounts: WireEncoding::take(from)?,
+            missing: WireEncoding::take(from)?,
         })
     }
 }

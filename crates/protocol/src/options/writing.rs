@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
-use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
 
 /// Ways of writing new versions. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Writing {
     }
 }
 
-impl Wire for Writing {
+impl WireEncoding for Writing {
     fn put(&self, to: &mut Vec<u8>) {
         put_flags(to, [self.sparse, self.preallocate, self.inplace, self.delay]);
         self.append.put(to);
@@ -54,10 +54,10 @@ impl Wire for Writing {
         self.partial_dir.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [sparse, preallocate, inplace, delay] = take_flags(from)?;
-        let append = Wire::take(from)?;
-        let (temp_dir, partial_dir) = (Wire::take(from)?, Wire::take(from)?);
+        let append = WireEncoding::take(from)?;
+        let (temp_dir, partial_dir) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
         let all = Self { sparse, preallocate, inplace, delay, append, temp_dir, partial_dir };
         if all.makes_sense() { Ok(all) } else { Err(CodecError::OutOfRange.into()) }
     }

@@ -8,10 +8,10 @@ use deltic_tree::{Meta, Name, RelPath};
 use crate::message::ToSender;
 use crate::options::Options;
 use crate::report::{
-    Action, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver, Progress,
+    Action, ByteProgress, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver,
     Side, Totals, Trouble, TroubleKind,
 };
-use crate::work::{Jobs, Setback, Then, Turn};
+use crate::work::{Setback, Then, WorkQueue, WorkTurn};
 
 use super::ask::{Answer, Work};
 use super::credit::GrantedCredit;
@@ -24,13 +24,13 @@ use super::sources::RecipeSources;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) setting: Setting,
-    pub(super) jobs: Jobs<Work, ReceiverPending>,
+    pub(super) jobs: WorkQueue<Work, ReceiverPending>,
     /// Frames that wait to be polled.
     pub(super) frames: VecDeque<ToSender>,
     /// Notices that wait to be polled.
     pub(super) notices: VecDeque<Notice>,
     pub(super) totals: Totals,
-    pub(super) progress: Progress,
+    pub(super) progress: ByteProgress,
     pub(super) counts: Counts,
     pub(super) load: TransferLoad,
     pub(super) credit: GrantedCredit,
@@ -49,11 +49,11 @@ impl Context {
         Self {
             credit: GrantedCredit::new(setting.limits),
             setting,
-            jobs: Jobs::new(),
+            jobs: WorkQueue::new(),
             frames: VecDeque::new(),
             notices: VecDeque::new(),
             totals: Totals::default(),
-            progress: Progress::default(),
+            progress: ByteProgress::default(),
             counts: Counts::default(),
             load: TransferLoad::default(),
             sources: RecipeSources::default(),
@@ -78,7 +78,7 @@ impl Context {
     /// Asks for a write, which counts as waiting until the answer.
     pub(super) fn ask_to_write(
         &mut self,
-        turn: Turn,
+        turn: WorkTurn,
         work: Work,
         pending: impl Into<ReceiverPending>,
     ) {

@@ -7,8 +7,8 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::report::Change;
-use crate::summing::Step;
-use crate::work::{Concerns, Handle};
+use crate::summing::SumStep;
+use crate::work::{Handle, HasHandle};
 
 use super::transfer::gap::ChunkGap;
 use super::transfer::old::IndexPart;
@@ -114,7 +114,7 @@ pub(super) enum FilePending {
     SumOld {
         handle: Handle,
         part: usize,
-        step: Step,
+        step: SumStep,
     },
     HashOld {
         handle: Handle,
@@ -174,7 +174,7 @@ impl FilePending {
     }
 }
 
-impl Concerns for ReceiverPending {
+impl HasHandle for ReceiverPending {
     fn handle(&self) -> Option<Handle> {
         match self {
             // The driver holds nothing open for this work.

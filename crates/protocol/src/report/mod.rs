@@ -8,6 +8,6 @@ mod trouble;
 pub use change::{Action, Change, Differs, Facts, PassedOver};
 pub use deltic_tree::EntryType;
 pub use notice::{MadeRoot, Notice, Question, Totals};
+pub(crate) use progress::ByteProgress;
 pub use progress::Counts;
-pub(crate) use progress::Progress;
 pub use trouble::{Side, Spot, Trouble, TroubleKind};

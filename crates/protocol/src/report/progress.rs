@@ -21,12 +21,12 @@ impl Counts {
 
 /// Listed and settled bytes; keeps the promise of [`Notice::Settled`], whatever a peer claims.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct ByteProgress {
     listed: u64,
     settled: u64,
 }
 
-impl Progress {
+impl ByteProgress {
     /// Adds listed bytes.
     pub(crate) const fn list(&mut self, bytes: u64) {
         self.listed = self.listed.saturating_add(bytes);

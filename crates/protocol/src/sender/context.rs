@@ -9,8 +9,8 @@ use crate::error::PeerError;
 use crate::limits::Limits;
 use crate::message::{FileNo, ToReceiver};
 use crate::options::Options;
-use crate::report::{Counts, Notice, Progress, Trouble};
-use crate::work::{Jobs, WorkId};
+use crate::report::{ByteProgress, Counts, Notice, Trouble};
+use crate::work::{WorkId, WorkQueue};
 
 use super::ask::Work;
 use super::credit::SendCredit;
@@ -21,14 +21,14 @@ use super::pending::SenderPending;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) options: Options,
-    pub(super) jobs: Jobs<Work, SenderPending>,
+    pub(super) jobs: WorkQueue<Work, SenderPending>,
     /// Frames waiting to be polled.
     pub(super) frames: VecDeque<ToReceiver>,
     /// Notices waiting to be polled.
     pub(super) notices: VecDeque<Notice>,
     /// Regular files that the receiver has not settled.
     pub(super) entries: BTreeMap<FileNo, ListedFile>,
-    pub(super) progress: Progress,
+    pub(super) progress: ByteProgress,
     pub(super) counts: Counts,
     pub(super) credit: SendCredit,
     /// Limits that the two ends agree on; before the receiver is heard, the limits that hold in any case.
@@ -60,11 +60,11 @@ impl Context {
         Self {
             strategy: options.way(),
             options,
-            jobs: Jobs::new(),
+            jobs: WorkQueue::new(),
             frames: VecDeque::new(),
             notices: VecDeque::new(),
             entries: BTreeMap::new(),
-            progress: Progress::default(),
+            progress: ByteProgress::default(),
             counts: Counts::default(),
             credit: SendCredit::default(),
             limits: Limits::UNHEARD,

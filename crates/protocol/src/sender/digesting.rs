@@ -2,7 +2,7 @@
 
 use deltic_core::Digest;
 
-use crate::digests::Digesting;
+use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::message::{DigestLine, FileNo, ToReceiver};
 
@@ -13,7 +13,7 @@ use super::pending::SenderPending;
 
 /// Takes the receiver's request for the digests of these files.
 pub(super) fn inquire(
-    digesting: &mut Digesting,
+    digesting: &mut DigestQueue,
     cx: &mut Context,
     files: &[FileNo],
 ) -> Result<(), PeerError> {
@@ -33,7 +33,7 @@ pub(super) fn inquire(
 }
 
 /// Requests digests from the driver, until enough batches are under way.
-pub(super) fn go_on(digesting: &mut Digesting, cx: &mut Context) {
+pub(super) fn go_on(digesting: &mut DigestQueue, cx: &mut Context) {
     while let Some((files, paths)) = digesting.next() {
         cx.jobs.ask(Work::Digest { paths }, SenderPending::Digest(files));
     }
@@ -41,7 +41,7 @@ pub(super) fn go_on(digesting: &mut Digesting, cx: &mut Context) {
 
 /// Sends computed digests to the receiver.
 pub(super) fn digested(
-    digesting: &mut Digesting,
+    digesting: &mut DigestQueue,
     cx: &mut Context,
     files: Vec<FileNo>,
     digests: Vec<Option<Digest>>,

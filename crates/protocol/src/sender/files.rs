@@ -8,7 +8,7 @@ use deltic_core::chunk::SegmentChunks;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::Conversation;
 
-use crate::cutting::Part;
+use crate::cutting::CutPart;
 use crate::error::PeerError;
 use crate::limits::{
     Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_GAPS_OUT, MAX_SUMS,
@@ -16,7 +16,7 @@ use crate::limits::{
 use crate::message::{Done, Extent, FileNo, GapLine, How, SumLine, ToReceiver};
 use crate::options::{Append, Options};
 use crate::report::Trouble;
-use crate::sums::Ways;
+use crate::sums::StrategySums;
 use crate::work::Handle;
 
 use super::ask::{Deltas, Opened, Work};
@@ -271,7 +271,7 @@ impl FileTransfers {
         &mut self,
         cx: &mut Context,
         handle: Handle,
-        part: Part,
+        part: CutPart,
         run: Result<SegmentChunks<Chunk>, Trouble>,
     ) {
         self.answer(cx, handle, run, |transfer, cx, run| transfer.scanned(cx, part, run));
@@ -310,7 +310,7 @@ fn may_go(options: &Options, how: How) -> bool {
         How::Tail => options.writing.append == Append::Blindly,
         How::Recipe => strategy.conversation == Conversation::Recipe,
         How::Changes => false,
-        How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
+        How::Strategy | How::Stronger => StrategySums::of(strategy, how).is_some(),
     }
 }
 

@@ -30,7 +30,7 @@ mod transfer;
 
 use deltic_core::strategy::LinkModel;
 
-use crate::digests::Digesting;
+use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::limits::Limits;
 use crate::message::{How, ToReceiver, ToSender};
@@ -56,7 +56,7 @@ pub struct Sender {
     cx: Context,
     list: Lister,
     files: FileTransfers,
-    digesting: Digesting,
+    digesting: DigestQueue,
     leaving: SourceRemoval,
     /// True once the user was asked: one question is allowed.
     was_asked: bool,
@@ -74,7 +74,7 @@ impl Sender {
             list: Lister::new(&options),
             cx: Context::new(options),
             files: FileTransfers::default(),
-            digesting: Digesting::default(),
+            digesting: DigestQueue::default(),
             leaving: SourceRemoval::default(),
             was_asked: false,
             reported_closing: false,

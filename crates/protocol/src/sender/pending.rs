@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use deltic_tree::RelPath;
 
-use crate::cutting::Part;
+use crate::cutting::CutPart;
 use crate::message::FileNo;
-use crate::summing::Step;
-use crate::work::{Concerns, Handle};
+use crate::summing::SumStep;
+use crate::work::{Handle, HasHandle};
 
 /// State that an answer belongs to.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(super) enum SenderPending {
     /// Next entries of the directory that is being sent.
     ListOn,
     Open(Handle),
-    Scan(Handle, Part),
+    Scan(Handle, CutPart),
     Seal(Handle),
-    Sum(Handle, Step),
+    Sum(Handle, SumStep),
     Hash(Handle),
     Search(Handle),
     /// The region with this number.
@@ -39,7 +39,7 @@ pub(super) enum SenderPending {
     Close,
 }
 
-impl Concerns for SenderPending {
+impl HasHandle for SenderPending {
     fn handle(&self) -> Option<Handle> {
         match self {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),

@@ -9,25 +9,25 @@ use super::limits::{MAX_BATCH, MAX_TEXT_BYTES};
 
 /// Reason for a payload that could not be decoded; the caller adds the name of the frame.
 #[derive(Debug)]
-pub(crate) enum Bad {
+pub(crate) enum BadPayload {
     Codec(CodecError),
     Path(BadPath),
     Limit(&'static str),
 }
 
-impl From<CodecError> for Bad {
+impl From<CodecError> for BadPayload {
     fn from(source: CodecError) -> Self {
         Self::Codec(source)
     }
 }
 
-impl From<BadPath> for Bad {
+impl From<BadPath> for BadPayload {
     fn from(source: BadPath) -> Self {
         Self::Path(source)
     }
 }
 
-impl Bad {
+impl BadPayload {
     pub(crate) fn within(self, frame: &'static str) -> PeerError {
         match self {
             Self::Codec(source) => PeerError::Malformed { frame, source },
@@ -38,18 +38,18 @@ impl Bad {
 }
 
 /// A type with an encoding on the wire.
-pub(crate) trait Wire: Sized {
+pub(crate) trait WireEncoding: Sized {
     fn put(&self, to: &mut Vec<u8>);
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad>;
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload>;
 }
 
 /// A count, then the items. No memory is reserved from the count: memory grows with the received bytes.
-impl<T: Wire> Wire for Vec<T> {
+impl<T: WireEncoding> WireEncoding for Vec<T> {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(self.len() as u64);
         self.iter().for_each(|item| item.put(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         items(from, T::take)
     }
 }
@@ -57,11 +57,11 @@ impl<T: Wire> Wire for Vec<T> {
 /// Reads a count and that number of items.
 pub(crate) fn items<T>(
     from: &mut Reader<'_>,
-    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Bad>,
-) -> Result<Vec<T>, Bad> {
+    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, BadPayload>,
+) -> Result<Vec<T>, BadPayload> {
     let count = from.varint()?;
     if count > MAX_BATCH as u64 {
-        return Err(Bad::Limit("items in one frame"));
+        return Err(BadPayload::Limit("items in one frame"));
     }
     (0..count).map(|_| take(from)).collect()
 }
@@ -70,7 +70,7 @@ pub(crate) fn items<T>(
 pub(crate) fn whole<T>(
     frame: &'static str,
     payload: &[u8],
-    take: impl FnOnce(&mut Reader<'_>) -> Result<T, Bad>,
+    take: impl FnOnce(&mut Reader<'_>) -> Result<T, BadPayload>,
 ) -> Result<T, PeerError> {
     let mut from = Reader::new(payload);
     let taken = take(&mut from).and_then(|value| Ok(from.finish().map(|()| value)?));
@@ -84,7 +84,7 @@ pub(crate) fn put_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
 }
 
 /// Reads the byte of [`put_flags`]; other bits are an error.
-pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], Bad> {
+pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], BadPayload> {
     const { assert!(N <= 8) };
     let byte = from.u8()?;
     if u32::from(byte) >> N != 0 {
@@ -94,17 +94,17 @@ pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool;
 }
 
 /// Reads a member of a small closed set: the wire number is the index in `all`.
-pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, Bad> {
-    all.get(usize::from(from.u8()?)).copied().ok_or(Bad::Codec(CodecError::OutOfRange))
+pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, BadPayload> {
+    all.get(usize::from(from.u8()?)).copied().ok_or(BadPayload::Codec(CodecError::OutOfRange))
 }
 
 macro_rules! closed_set {
     ($name:ty: $($variant:ident = $number:literal),+) => {
-        impl Wire for $name {
+        impl WireEncoding for $name {
             fn put(&self, to: &mut Vec<u8>) {
                 to.put_u8(match self { $(Self::$variant => $number),+ });
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+            fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
                 $crate::wire::codec::take_of(from, &[$(Self::$variant),+])
             }
         }
@@ -112,45 +112,45 @@ macro_rules! closed_set {
 }
 pub(crate) use closed_set;
 
-impl Wire for bool {
+impl WireEncoding for bool {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(u8::from(*self));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         take_of(from, &[false, true])
     }
 }
 
-impl Wire for u64 {
+impl WireEncoding for u64 {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(*self);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.varint()?)
     }
 }
 
-impl Wire for u32 {
+impl WireEncoding for u32 {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_varint(u64::from(*self));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.varint_u32()?)
     }
 }
 
-impl<T: Wire> Wire for Option<T> {
+impl<T: WireEncoding> WireEncoding for Option<T> {
     fn put(&self, to: &mut Vec<u8>) {
         self.is_some().put(to);
         self.iter().for_each(|some| some.put(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
     }
 }
 
 /// Text for people, or the name of a program: truncated to the limit when written, made valid UTF-8 when read.
-impl Wire for String {
+impl WireEncoding for String {
     fn put(&self, to: &mut Vec<u8>) {
         let mut end = self.len().min(MAX_TEXT_BYTES);
         while !self.is_char_boundary(end) {
@@ -158,17 +158,17 @@ impl Wire for String {
         }
         to.put_prefixed(&self.as_bytes()[..end]);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_utf8_lossy(from.prefixed(MAX_TEXT_BYTES)?).into_owned())
     }
 }
 
 /// Bytes that the other end interprets: a path argument, a pattern, a symlink target.
-impl Wire for Box<[u8]> {
+impl WireEncoding for Box<[u8]> {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.prefixed(MAX_TEXT_BYTES)?.into())
     }
 }

@@ -7,33 +7,33 @@ use deltic_tree::meta::{
 };
 use deltic_tree::{Acl, Entry, ExtraMeta, Kind, Meta, Name, RelPath, Timestamp, Xattr};
 
-use super::codec::{Bad, Wire};
+use super::codec::{BadPayload, WireEncoding};
 use super::limits::MAX_XATTRS_BYTES;
 
-impl Wire for Name {
+impl WireEncoding for Name {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::new(from.prefixed(deltic_tree::path::MAX_NAME_BYTES)?)?)
     }
 }
 
-impl Wire for RelPath {
+impl WireEncoding for RelPath {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::parse(from.prefixed(deltic_tree::path::MAX_PATH_BYTES)?)?)
     }
 }
 
-impl Wire for Timestamp {
+impl WireEncoding for Timestamp {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_signed(self.secs);
         to.put_varint(u64::from(self.nanos));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (secs, nanos) = (from.signed()?, from.varint_u32()?);
         if nanos >= 1_000_000_000 {
             Err(CodecError::OutOfRange.into())
@@ -43,7 +43,7 @@ impl Wire for Timestamp {
     }
 }
 
-impl Wire for Kind {
+impl WireEncoding for Kind {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::File => to.put_u8(0),
@@ -61,14 +61,14 @@ impl Wire for Kind {
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let number = from.u8()?;
         kind(number, from)
     }
 }
 
 /// Reads the rest of a kind with this number.
-fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
+fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, BadPayload> {
     let device = |class, from: &mut Reader<'_>| {
         let (major, minor) = (from.varint_u32()?, from.varint_u32()?);
         Ok(Kind::Device(Device { class, major, minor }))
@@ -77,7 +77,7 @@ fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
         0 => Ok(Kind::File),
         1 => Ok(Kind::Dir),
         2 => {
-            let target: Box<[u8]> = Wire::take(from)?;
+            let target: Box<[u8]> = WireEncoding::take(from)?;
             let bad = target.is_empty() || target.contains(&0);
             if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Kind::Symlink(target)) }
         }
@@ -103,7 +103,7 @@ const XATTRS: u32 = 1 << 18;
 const UNREAD: u32 = 1 << 19;
 const ON_THE_WAY: u32 = 1 << 20;
 
-impl Wire for Meta {
+impl WireEncoding for Meta {
     fn put(&self, to: &mut Vec<u8>) {
         if let Some(HardLink::Back(back)) = self.linked() {
             to.put_u8(BACK);
@@ -140,7 +140,7 @@ impl Wire for Meta {
             more.xattrs.put(to);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let number = from.u8()?;
         if number == BACK {
             let back = Some(from.varint()?).filter(|back| *back > 0);
@@ -176,32 +176,32 @@ impl Wire for Meta {
     }
 }
 
-fn take_if<T: Wire>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, Bad> {
+fn take_if<T: WireEncoding>(bit: u32, from: &mut Reader<'_>) -> Result<Option<T>, BadPayload> {
     if bit == 0 { Ok(None) } else { T::take(from).map(Some) }
 }
 
 /// A file with several names has at least two.
-fn first_of(names: u32) -> Result<HardLink, Bad> {
+fn first_of(names: u32) -> Result<HardLink, BadPayload> {
     if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(HardLink::First(names)) }
 }
 
 /// Checks that there is at least one attribute, that the attributes are short enough and that they are sorted by
 /// name.
-fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
+fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, BadPayload> {
     let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
     if bytes > MAX_XATTRS_BYTES {
-        return Err(Bad::Limit("bytes of extended attributes"));
+        return Err(BadPayload::Limit("bytes of extended attributes"));
     }
     let ascend = xattrs.windows(2).all(|pair| pair[0].name < pair[1].name);
     if ascend && bytes > 0 { Ok(xattrs) } else { Err(CodecError::OutOfRange.into()) }
 }
 
-impl Wire for Xattr {
+impl WireEncoding for Xattr {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(&self.name);
         to.put_prefixed(&self.value);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let name: Box<[u8]> = from.prefixed(MAX_XATTR_NAME_BYTES)?.into();
         let value = from.prefixed(MAX_XATTR_VALUE_BYTES)?.into();
         let spaces = [&b"user."[..], b"security.", b"trusted."];
@@ -213,14 +213,14 @@ impl Wire for Xattr {
     }
 }
 
-impl Wire for Acl {
+impl WireEncoding for Acl {
     fn put(&self, to: &mut Vec<u8>) {
         let mask = self.mask.map_or(NO_MASK, u8::into);
         let perms = [mask, self.owner.into(), self.group.into(), self.other.into()];
         perms.into_iter().fold(0, |all: u32, perms| all << 3 | perms).put(to);
         self.named.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let perms = from.varint_u32()?;
         let three = |place: u32| (perms >> place & 7) as u8;
         let mask = (perms >> 9 != NO_MASK).then(|| three(9));
@@ -236,12 +236,12 @@ impl Wire for Acl {
 /// Wire value for an ACL without a mask.
 const NO_MASK: u32 = 8;
 
-impl Wire for AclEntry {
+impl WireEncoding for AclEntry {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(self.perms | if self.who == IdKind::Group { 8 } else { 0 });
         self.id.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.u8()?;
         if bits > 15 {
             return Err(CodecError::OutOfRange.into());
@@ -251,12 +251,12 @@ impl Wire for AclEntry {
     }
 }
 
-impl Wire for Entry {
+impl WireEncoding for Entry {
     fn put(&self, to: &mut Vec<u8>) {
         self.name.put(to);
         self.meta.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { name: Wire::take(from)?, meta: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { name: WireEncoding::take(from)?, meta: WireEncoding::take(from)? })
     }
 }

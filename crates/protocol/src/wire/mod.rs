@@ -12,4 +12,4 @@ mod report;
 mod rules;
 pub mod streams;
 
-pub(crate) use codec::{Bad, Wire};
+pub(crate) use codec::{BadPayload, WireEncoding};

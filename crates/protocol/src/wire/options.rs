@@ -5,10 +5,10 @@ use deltic_core::codec::{CodecError, Put, Reader};
 
 use crate::options::{Delete, Guard, Options};
 
-use super::codec::{Bad, Wire};
+use super::codec::{BadPayload, WireEncoding};
 use super::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 
-impl Wire for Options {
+impl WireEncoding for Options {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { recursive, links, modes, times, checksum, whole_file, dry_run, .. } = *self;
         let flags = [recursive, links, modes, times, checksum, whole_file, dry_run];
@@ -33,7 +33,7 @@ impl Wire for Options {
         strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.varint()?;
         let flag = |n: u32| bits >> n & 1 == 1;
         if bits >> 12 != 0 {
@@ -42,21 +42,21 @@ impl Wire for Options {
         let delete = Delete::take(from)?;
         let (threads, streams) = (from.varint_u32()?, from.varint_u32()?);
         if threads > MAX_THREADS || streams > MAX_STREAMS {
-            return Err(Bad::Limit("threads or streams"));
+            return Err(BadPayload::Limit("threads or streams"));
         }
         let compress_level = from.varint_u32()?;
         if compress_level > MAX_LEVEL {
-            return Err(Bad::Limit("level of compression"));
+            return Err(BadPayload::Limit("level of compression"));
         }
         let silence = from.varint_u32()?;
-        let rules = Wire::take(from)?;
-        let follow = Wire::take(from)?;
-        let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
-        let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
-        let writing = Wire::take(from)?;
-        let block_bytes: Option<u32> = Wire::take(from)?;
+        let rules = WireEncoding::take(from)?;
+        let follow = WireEncoding::take(from)?;
+        let (remove, select) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+        let (compare, metadata) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+        let writing = WireEncoding::take(from)?;
+        let block_bytes: Option<u32> = WireEncoding::take(from)?;
         if block_bytes.is_some_and(|bytes| !(1..=MAX_BLOCK_BYTES).contains(&bytes)) {
-            return Err(Bad::Limit("length of a block"));
+            return Err(BadPayload::Limit("length of a block"));
         }
         let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
         Ok(Self {
@@ -91,12 +91,12 @@ impl Wire for Options {
 }
 
 /// Reads the name of a strategy. The default strategy is never named.
-fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
+fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, BadPayload> {
     let named = Strategy::named(&String::take(from)?).ok();
     Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)
 }
 
-impl Wire for Delete {
+impl WireEncoding for Delete {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Never => to.put_u8(0),
@@ -117,7 +117,7 @@ impl Wire for Delete {
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
             0 => Ok(Self::Never),
             1 => Ok(Self::Guarded(Guard::default())),
@@ -126,7 +126,7 @@ impl Wire for Delete {
             4 => {
                 let percent = Some(from.u8()?).filter(|percent| *percent <= 100);
                 let percent = Some(percent.ok_or(CodecError::OutOfRange)?);
-                Ok(Self::Guarded(Guard { percent, names: Wire::take(from)? }))
+                Ok(Self::Guarded(Guard { percent, names: WireEncoding::take(from)? }))
             }
             _ => Err(CodecError::OutOfRange.into()),
         }

@@ -9,7 +9,7 @@ use crate::report::{
     Trouble, TroubleKind,
 };
 
-use super::codec::{Bad, Wire, closed_set};
+use super::codec::{BadPayload, WireEncoding, closed_set};
 use super::limits::{MAX_ASKED, MAX_TEXT_BYTES};
 
 closed_set!(EntryType: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
@@ -17,14 +17,14 @@ closed_set!(PassedOver: New = 0, Exists = 1, Newer = 2, Large = 3, Small = 4);
 closed_set!(Side: Sender = 0, Receiver = 1);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
 
-impl Wire for Differs {
+impl WireEncoding for Differs {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { content, size, time, mode, user, group, accessed, acl, xattrs, kind } = *self;
         let bits = [content, size, time, mode, user, group, accessed, acl, xattrs, kind];
         let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
         to.put_varint(number);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.varint()?;
         let bit = |n: u8| bits >> n & 1 == 1;
         if bits >> 10 != 0 {
@@ -46,7 +46,7 @@ impl Wire for Differs {
 }
 
 /// A closed set of actions; `PassedOver` is followed by its reason.
-impl Wire for Action {
+impl WireEncoding for Action {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {
             Self::Created => 0,
@@ -61,7 +61,7 @@ impl Wire for Action {
             why.put(to);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(match from.u8()? {
             0 => Self::Created,
             1 => Self::Updated,
@@ -69,13 +69,13 @@ impl Wire for Action {
             3 => Self::Deleted,
             4 => Self::Unchanged,
             5 => Self::Copied,
-            6 => Self::PassedOver(Wire::take(from)?),
+            6 => Self::PassedOver(WireEncoding::take(from)?),
             _ => return Err(CodecError::OutOfRange.into()),
         })
     }
 }
 
-impl Wire for Change {
+impl WireEncoding for Change {
     fn put(&self, to: &mut Vec<u8>) {
         self.path.put(to);
         self.item.put(to);
@@ -83,18 +83,18 @@ impl Wire for Change {
         self.differs.put(to);
         self.facts.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
-            path: Wire::take(from)?,
-            item: Wire::take(from)?,
-            action: Wire::take(from)?,
-            differs: Wire::take(from)?,
-            facts: Wire::take(from)?,
+            path: WireEncoding::take(from)?,
+            item: WireEncoding::take(from)?,
+            action: WireEncoding::take(from)?,
+            differs: WireEncoding::take(from)?,
+            facts: WireEncoding::take(from)?,
         })
     }
 }
 
-impl Wire for Facts {
+impl WireEncoding for Facts {
     fn put(&self, to: &mut Vec<u8>) {
         self.len.put(to);
         self.modified.put(to);
@@ -105,14 +105,14 @@ impl Wire for Facts {
         self.owner.user.put(to);
         self.owner.group.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let (len, modified, mode) = (from.varint()?, Wire::take(from)?, from.varint_u32()?);
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (len, modified, mode) = (from.varint()?, WireEncoding::take(from)?, from.varint_u32()?);
         if mode > 0o7777 {
             return Err(CodecError::OutOfRange.into());
         }
-        let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
+        let (target, linked) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
         let literal = from.varint()?;
-        let owner = Owner { user: Wire::take(from)?, group: Wire::take(from)? };
+        let owner = Owner { user: WireEncoding::take(from)?, group: WireEncoding::take(from)? };
         Ok(Self { len, modified, mode, owner, target, linked, literal, from: None, digest: None })
     }
 }
@@ -120,7 +120,7 @@ impl Wire for Facts {
 /// Bit in the byte of a trouble's kind: set if the trouble's position follows.
 const LOCATED: u8 = 0x80;
 
-impl Wire for Trouble {
+impl WireEncoding for Trouble {
     fn put(&self, to: &mut Vec<u8>) {
         let located = self.spot.as_ref().and_then(|spot| Some((spot, spot.side?)));
         let start = to.len();
@@ -135,14 +135,14 @@ impl Wire for Trouble {
             spot.errno.put(to);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let tag = from.u8()?;
         let (kind, message) =
             (TroubleKind::take(&mut Reader::new(&[tag & !LOCATED]))?, String::take(from)?);
         let mut trouble = Self::new(kind, deltic_tree::path::printable(message.as_bytes()));
         if tag & LOCATED != 0 {
-            let (side, path) = (Some(Wire::take(from)?), Wire::take(from)?);
-            let (full_path, errno) = (Wire::take(from)?, Wire::take(from)?);
+            let (side, path) = (Some(WireEncoding::take(from)?), WireEncoding::take(from)?);
+            let (full_path, errno) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
             let spot = Spot { side, path, full_path, errno, ..Spot::default() };
             trouble.spot = Some(Box::new(spot));
         }
@@ -150,33 +150,33 @@ impl Wire for Trouble {
     }
 }
 
-impl Wire for MadeRoot {
+impl WireEncoding for MadeRoot {
     fn put(&self, to: &mut Vec<u8>) {
         self.dirs.put(to);
         self.holds_file.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { dirs: from.varint()?, holds_file: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { dirs: from.varint()?, holds_file: WireEncoding::take(from)? })
     }
 }
 
-impl Wire for Question {
+impl WireEncoding for Question {
     fn put(&self, to: &mut Vec<u8>) {
         self.names.put(to);
         self.of.put(to);
         self.first.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (names, of) = (from.varint()?, from.varint()?);
-        let first: Vec<RelPath> = Wire::take(from)?;
+        let first: Vec<RelPath> = WireEncoding::take(from)?;
         if first.len() > MAX_ASKED {
-            return Err(Bad::Limit("names in a question"));
+            return Err(BadPayload::Limit("names in a question"));
         }
         Ok(Self { names, of, first })
     }
 }
 
-impl Wire for Totals {
+impl WireEncoding for Totals {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { files, dirs, links, bytes, created, transferred, transferred_bytes, .. } = *self;
         let Self { literal, matched, deleted, failed, devices, specials, resumed, .. } = *self;
@@ -185,7 +185,7 @@ impl Wire for Totals {
         let resumed = (resumed > 0).then_some(resumed);
         counts.into_iter().chain(rest).chain(resumed).for_each(|n| n.put(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
             files: from.varint()?,
             dirs: from.varint()?,

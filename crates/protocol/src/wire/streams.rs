@@ -7,7 +7,7 @@
 
 use deltic_core::codec::{Put, Reader};
 
-use super::codec::{Bad, Wire};
+use super::codec::{BadPayload, WireEncoding};
 use super::frame::{HEADER_BYTES, framed};
 use super::limits::MAX_FRAME_BYTES;
 use super::message::ToReceiver;
@@ -96,17 +96,17 @@ impl Join {
     }
 }
 
-impl Wire for Join {
+impl WireEncoding for Join {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(&self.token.0);
         to.put_u8(self.socket.len() as u8);
         to.put_bytes(&self.socket);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let token = Token(from.array()?);
         let len = usize::from(from.u8()?);
         let socket = from.bytes(len)?.into();
-        Self::new(token, socket).ok_or(Bad::Limit("bytes of a socket's path"))
+        Self::new(token, socket).ok_or(BadPayload::Limit("bytes of a socket's path"))
     }
 }
 
@@ -153,7 +153,7 @@ impl Aside {
         }
         let mut from = Reader::new(payload);
         let head = from.varint_u32().and_then(|attempt| Ok((attempt, from.u8()?)));
-        let (attempt, kind) = head.map_err(|bad| Bad::Codec(bad).within("Aside"))?;
+        let (attempt, kind) = head.map_err(|bad| BadPayload::Codec(bad).within("Aside"))?;
         let frame = ToReceiver::decode(kind, from.rest())?;
         match frame.may_overtake() {
             Some(_) => Ok(Some(Self { attempt, frame })),

@@ -7,7 +7,7 @@ use deltic_core::{Index, Span};
 use crate::message::Payload;
 use crate::receiver::ask::{CopyRun, KeptChunk, New, Piece, Work};
 use crate::receiver::pending::FilePending;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 use super::copies::{batches, op_bytes};
 use super::file_context::{FileContext, TransferOutcome};
@@ -24,7 +24,7 @@ pub(super) struct FileAssembly {
     /// Number of copies and writes under way.
     jobs: usize,
     /// The order of copies and writes.
-    turn: Turn,
+    turn: WorkTurn,
 }
 
 /// Received chunks of a payload.
@@ -60,7 +60,7 @@ impl MatchedBytes {
 
 impl FileAssembly {
     /// Creates a new version without any bytes in place.
-    pub(super) fn new(new: New, turn: Turn) -> Self {
+    pub(super) fn new(new: New, turn: WorkTurn) -> Self {
         Self {
             cover: WriteCover::new(new.told_len()),
             new,
@@ -177,7 +177,7 @@ impl FileAssembly {
             let work = Work::Repeat { handle, path, new: self.new.clone(), runs };
             // The first repeat writes out data held back, which the other repeats read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
-            fx.cx.ask_to_write(Turn::Own, work, pending);
+            fx.cx.ask_to_write(WorkTurn::Own, work, pending);
         }
     }
 

@@ -39,7 +39,7 @@ use crate::error::PeerError;
 use crate::limits::{Limits, OFFERED_GROUPS};
 use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 use super::ask::{Answer, New, Piece};
 use super::context::Context;
@@ -119,7 +119,7 @@ impl IncomingTransfer {
         let (method, turn) = match (how, PresetState::new(cx.strategy(), (how, spec), meta.len)) {
             (How::Whole | How::Tail, _) => (
                 TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == How::Whole)),
-                Turn::Any,
+                WorkTurn::Any,
             ),
             (_, Some(preset)) => {
                 let turn = preset.turn();
@@ -127,7 +127,7 @@ impl IncomingTransfer {
             }
             (_, None) => {
                 let recipe = RecipeReceiver::new(spec, new.told_len(), cx.setting.limits);
-                (TransferMethod::Recipe(Box::new(recipe)), Turn::Any)
+                (TransferMethod::Recipe(Box::new(recipe)), WorkTurn::Any)
             }
         };
         let build = FileAssembly::new(new, turn);
@@ -139,7 +139,7 @@ impl IncomingTransfer {
         let spec = Limits::changed_blocks();
         let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
         let method = TransferMethod::Changes(ChangeReceiver::new(base, old, meta.len));
-        let build = FileAssembly::new(new, Turn::Any);
+        let build = FileAssembly::new(new, WorkTurn::Any);
         Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
     }
 

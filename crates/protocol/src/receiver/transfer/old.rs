@@ -4,7 +4,7 @@ use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
 use deltic_core::{BlockSumSpec, Chunks, Index};
 
-use crate::cutting::{Cutting, Part};
+use crate::cutting::{CutPart, FileCutting};
 use crate::limits::INDEX_BUDGET_CHUNKS;
 use crate::work::Setback;
 
@@ -29,7 +29,7 @@ struct VersionIndexing {
     version: usize,
     /// Offset of the next chunk, with all versions laid end to end.
     at: u64,
-    cutting: Cutting<Chunk>,
+    cutting: FileCutting<Chunk>,
 }
 
 /// Order in which old versions are read.
@@ -49,7 +49,7 @@ pub(crate) struct IndexPart {
     pub(super) version: usize,
     pub(super) spec: ChunkerSpec,
     view: ReadOrder,
-    part: Part,
+    part: CutPart,
 }
 
 impl OldIndex {
@@ -66,7 +66,8 @@ impl OldIndex {
         let all =
             chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
         // The state is as if the version had been cut.
-        let indexing = Some(VersionIndexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
+        let indexing =
+            Some(VersionIndexing { version: 0, at, cutting: FileCutting::new(&spec, 0) });
         let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
         (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
     }
@@ -109,7 +110,7 @@ impl OldIndex {
                 None => (0, 0),
             };
             let Some(len) = lens.get(version) else { break };
-            let cutting = Cutting::new(&self.spec, *len);
+            let cutting = FileCutting::new(&self.spec, *len);
             let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
             self.index.reserve(chunks as usize);
             self.indexing = Some(VersionIndexing { version, at, cutting });
@@ -141,7 +142,7 @@ impl OldIndex {
             // An unreadable old version is only one version less to match against.
             Err(_) => {
                 indexing.at = lens[..=version].iter().sum();
-                indexing.cutting = Cutting::new(&self.spec, 0);
+                indexing.cutting = FileCutting::new(&self.spec, 0);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
 use crate::report::{Trouble, TroubleKind};
-use crate::work::{Setback, Then, Turn};
+use crate::work::{Setback, Then, WorkTurn};
 
 use super::again::RepeatedChunks;
 use super::assembly::FileAssembly;
@@ -543,7 +543,7 @@ impl RecipeReceiver {
         let payload_bytes = new_bytes + bytes as usize;
         let work = Work::Mend { handle, path, new, gaps: patches, bytes, payload };
         let pending = FilePending::Mend { handle, gaps, payload_bytes };
-        fx.cx.ask_to_write(Turn::Any, work, pending);
+        fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use deltic_core::recipe::Digest;
 
 use crate::receiver::ask::{Small, Work};
 use crate::receiver::pending::FilePending;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 use super::file_context::{FileContext, TransferOutcome};
 use super::proof::{Proof, ProofChunks, ProofOf};
@@ -28,7 +28,7 @@ impl IncomingTransfer {
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
             let work = Work::Replace(Small { path, meta, seen, payload, digest });
             let pending = FilePending::Replace { handle, payload_bytes };
-            fx.cx.ask_to_write(Turn::Any, work, pending);
+            fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         } else if self.is_identical(fx) {
             let proof = self.prove(digest);
             let path = path.clone();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use deltic_core::Digest;
 
-use crate::digests::Digesting;
+use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
 use crate::message::{DigestLine, FileNo, ToSender};
@@ -19,7 +19,7 @@ use crate::receiver::pending::TreePending;
 #[derive(Debug, Default)]
 pub(super) struct ComparedFiles {
     pairs: BTreeMap<FileNo, ContentPair>,
-    digesting: Digesting,
+    digesting: DigestQueue,
     /// Files for which digests are still to be requested from the sender.
     unasked: Vec<FileNo>,
 }

@@ -12,7 +12,7 @@ use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::receiver::setting::Setting;
 use crate::report::{Action, Change, Differs, EntryType, Facts};
-use crate::work::{Setback, Turn};
+use crate::work::{Setback, WorkTurn};
 
 use super::beside::best;
 use super::compare::{attributes, differs_from};
@@ -217,7 +217,7 @@ impl ListedDirs {
         // No window bounds the number of waiting directories: count the path and the work of each.
         let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
         let pending = TreePending::MakeDir { path: path.clone(), bytes };
-        cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, pending);
+        cx.ask_to_write(WorkTurn::Any, Work::MakeDir { path, meta, carries }, pending);
     }
 
     /// Sets the metadata of existing directories.
@@ -229,7 +229,7 @@ impl ListedDirs {
     ) {
         let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
         let work = Work::SetDirs { dirs, carries };
-        cx.ask_to_write(Turn::Any, work, TreePending::SetDirs { bytes });
+        cx.ask_to_write(WorkTurn::Any, work, TreePending::SetDirs { bytes });
     }
 
     pub(super) fn made_dir(&mut self, cx: &mut Context, path: &RelPath, made: Result<(), Setback>) {

@@ -9,7 +9,7 @@ use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
-use crate::wire::{Bad, Wire};
+use crate::wire::{BadPayload, WireEncoding};
 
 use super::hard_links::{LeaderState, LinkedFile};
 
@@ -50,7 +50,7 @@ fn put(shared: &LinkedFile) -> Vec<u8> {
     to
 }
 
-fn take(from: &mut Reader<'_>) -> Result<LinkedFile, Bad> {
+fn take(from: &mut Reader<'_>) -> Result<LinkedFile, BadPayload> {
     let meta = Meta::take(from)?;
     let (path_bytes, untold) = (from.varint()? as usize, from.varint_u32()?);
     let flags = from.u8()?;

@@ -17,8 +17,8 @@ use crate::error::PeerError;
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES, SUM_WINDOW};
 use crate::message::{Extent, FileNo, How, ToReceiver};
 use crate::report::Trouble;
-use crate::summing::{Portion, Step, Summation, Summed};
-use crate::sums::{Sum, SumLine, Summing, Teller, Ways};
+use crate::summing::{FileSummation, Portion, SumStep, Summed};
+use crate::sums::{StrategySums, Sum, SumEncoder, SumLine, Summing};
 
 use super::ask::{Sealed, Sealing, Work};
 use super::context::Context;
@@ -38,7 +38,7 @@ const MARK_CHUNKS: usize = 64;
 /// An attempt by a strategy of the papers.
 #[derive(Debug)]
 pub(super) struct PresetSender {
-    ways: Ways,
+    ways: StrategySums,
     spec: ChunkerSpec,
     side: MatchMethod,
     table: ChunkTable,
@@ -49,11 +49,11 @@ pub(super) struct PresetSender {
     digest: Option<Box<FileDigest>>,
     /// Bytes hashed or being hashed, where hashing is separate work.
     hashed: u64,
-    teller: Teller,
+    teller: SumEncoder,
     /// Sums not yet sent.
     waiting: VecDeque<SumLine>,
     /// Summation of the new version, once the file is open, where its sums are sent.
-    summation: Option<Summation>,
+    summation: Option<FileSummation>,
     /// True once all of the new version is cut.
     is_cut: bool,
     /// True once the last sum was sent.
@@ -78,7 +78,7 @@ enum MatchMethod {
 impl PresetSender {
     /// Returns the state of a file sent as `how` says; `None` if that is no strategy of the papers.
     pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
-        let ways = Ways::of(strategy, how)?;
+        let ways = StrategySums::of(strategy, how)?;
         let side = match strategy.conversation {
             Conversation::RecipeConfirm => MatchMethod::Confirm(NamedChunks::default()),
             Conversation::RecipeRolled => MatchMethod::Rolled(Vec::new()),
@@ -95,7 +95,7 @@ impl PresetSender {
             scanned: 0,
             digest,
             hashed: 0,
-            teller: Teller::default(),
+            teller: SumEncoder::default(),
             waiting: VecDeque::new(),
             summation: None,
             is_cut: false,
@@ -148,7 +148,7 @@ impl PresetSender {
             return;
         }
         let parallel = self.ways.parallel(cx.options.threads);
-        self.summation = Some(Summation::new((parallel, &self.spec), at.len, self.strong()));
+        self.summation = Some(FileSummation::new((parallel, &self.spec), at.len, self.strong()));
         self.sum_more(at, cx);
     }
 
@@ -166,7 +166,7 @@ impl PresetSender {
             };
             return at.seal(cx, proof);
         }
-        let Ways { weak, keying, .. } = self.ways;
+        let StrategySums { weak, keying, .. } = self.ways;
         let summing = Summing { chunker: self.spec, weak, strong: self.strong(), keying };
         self.hash_more(at, summing, cx);
         while self.waiting.is_empty() || !self.is_pipelined() {
@@ -179,7 +179,7 @@ impl PresetSender {
     }
 
     fn hashes_apart(&self) -> bool {
-        self.summation.as_ref().is_some_and(Summation::hashes_apart)
+        self.summation.as_ref().is_some_and(FileSummation::hashes_apart)
     }
 
     /// Hashes the next bytes for the file's digest, where hashing is separate work.
@@ -193,7 +193,7 @@ impl PresetSender {
             self.hashed = portion.end;
             let (portion, digest) = (Portion::Digest(portion), Some(digest));
             let work = Work::Sum { handle, summing, portion, digest };
-            cx.jobs.ask(work, SenderPending::Sum(handle, Step::Digest));
+            cx.jobs.ask(work, SenderPending::Sum(handle, SumStep::Digest));
         }
     }
 
@@ -236,13 +236,13 @@ impl PresetSender {
         &mut self,
         at: &SendAttempt,
         cx: &mut Context,
-        step: Step,
+        step: SumStep,
         summed: (Summed, Option<Box<FileDigest>>),
     ) -> Result<(), Trouble> {
         let (summed, digest) = summed;
         self.digest = digest.or_else(|| self.digest.take());
         let Some(summation) = &mut self.summation else { return Ok(()) };
-        let sums = if step == Step::Digest { Vec::new() } else { summation.take(step, summed) };
+        let sums = if step == SumStep::Digest { Vec::new() } else { summation.take(step, summed) };
         let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());
         self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         if self.scanned > at.len || is_complete && self.scanned < at.len {

@@ -10,7 +10,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, ToReceiver};
 use crate::report::Trouble;
-use crate::sums::{Search, Sum, SumLine, Ways, sum_of};
+use crate::sums::{Search, StrategySums, Sum, SumLine, sum_of};
 
 use super::super::ask::{Sealing, Searched, Work};
 use super::super::context::Context;
@@ -40,7 +40,7 @@ impl Signature {
     /// strategy uses them.
     pub(super) fn open(
         &self,
-        (ways, spec): (Ways, ChunkerSpec),
+        (ways, spec): (StrategySums, ChunkerSpec),
         file: FileNo,
         cx: &mut Context,
     ) -> Self {
@@ -77,7 +77,7 @@ impl PresetSender {
         extent: Extent,
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("sums of old");
-        let Ways { keying, .. } = self.ways;
+        let StrategySums { keying, .. } = self.ways;
         let MatchMethod::Signature(old) = &mut self.side else { return Err(UNFIT) };
         let Signature::Coming(sums) = old else { return Err(UNFIT) };
         self.old_sums += lines.len();

@@ -16,7 +16,7 @@ use super::super::ask::{Sealing, Sums, Work};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::attempt::SendAttempt;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
 
@@ -88,7 +88,7 @@ impl ChangeSender {
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
             let work = Work::Read { handle, spans, sums, zstd };
-            cx.jobs.ask_as(Turn::Own, work, SenderPending::Read { handle, chunks, bytes });
+            cx.jobs.ask_as(WorkTurn::Own, work, SenderPending::Read { handle, chunks, bytes });
             self.reading += 1;
         }
         if self.reading == 0 {

@@ -17,12 +17,12 @@ use deltic_core::recipe::{Chunk, FileDigest};
 use deltic_core::search::SearchedRegion;
 use deltic_core::{BlockSumSpec, DataMap, Digest, Key, StrongSum};
 
-use crate::cutting::Part;
+use crate::cutting::CutPart;
 use crate::error::PeerError;
 use crate::limits::Limits;
 use crate::message::{DataLine, Extent, FileNo, GapLine, How, Payload, SumLine, ToReceiver, Token};
 use crate::report::Trouble;
-use crate::summing::{Step, Summed};
+use crate::summing::{SumStep, Summed};
 
 use super::ask::{Deltas, Opened, Sealed, Searched};
 use super::context::Context;
@@ -200,7 +200,7 @@ impl OutgoingTransfer {
     pub(super) fn scanned(
         &mut self,
         cx: &mut Context,
-        part: Part,
+        part: CutPart,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         match &mut self.way {
@@ -317,7 +317,7 @@ impl OutgoingTransfer {
     pub(super) fn summed(
         &mut self,
         cx: &mut Context,
-        step: Step,
+        step: SumStep,
         summed: (Summed, Option<Box<FileDigest>>),
     ) -> Result<(), Trouble> {
         let Some((preset, at)) = self.preset() else { return Ok(()) };

@@ -9,7 +9,7 @@ use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, Group, Grouper};
 use deltic_core::{GapSums, PrefixLen, Span};
 
-use crate::cutting::{Cutting, Part};
+use crate::cutting::{CutPart, FileCutting};
 use crate::error::PeerError;
 use crate::known::{Known, KnownRecipe};
 use crate::limits::{GROUP_WINDOW, Limits, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
@@ -18,7 +18,7 @@ use crate::report::Trouble;
 use crate::sender::ask::{Gap, Sealed, Sealing, Work};
 use crate::sender::context::Context;
 use crate::sender::pending::SenderPending;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 use super::attempt::SendAttempt;
 use super::table::{ChunkTable, NeededChunks};
@@ -57,7 +57,7 @@ enum RecipeStage {
     /// The chunks are known without reading.
     Known(Arc<Vec<Chunk>>),
     /// The file is being read and cut.
-    Scanning(Box<(Cutting<Chunk>, Grouper)>),
+    Scanning(Box<(FileCutting<Chunk>, Grouper)>),
     /// The recipe is complete, and the proof was requested.
     Sealing,
     /// The proof is here, and the last groups are not sent yet.
@@ -76,7 +76,7 @@ impl RecipeSender {
             unsent: VecDeque::new(),
             sent: VecDeque::new(),
             spelled: VecDeque::new(),
-            needs: NeededChunks::new(Turn::Any),
+            needs: NeededChunks::new(WorkTurn::Any),
             gap_bytes: 0,
         }
     }
@@ -92,9 +92,10 @@ impl RecipeSender {
         self.spec = chosen.unwrap_or_else(|| cx.strategy.chunker(len, None));
         self.stage = match known {
             Some(recipe) => RecipeStage::Known(recipe.chunks),
-            None => {
-                RecipeStage::Scanning(Box::new((Cutting::new(&self.spec, told), Grouper::new())))
-            }
+            None => RecipeStage::Scanning(Box::new((
+                FileCutting::new(&self.spec, told),
+                Grouper::new(),
+            ))),
         };
     }
 
@@ -151,7 +152,7 @@ impl RecipeSender {
         &mut self,
         at: &SendAttempt,
         cx: &mut Context,
-        part: Part,
+        part: CutPart,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         // A segment may arrive that is not needed any more, because the previous segment extended past it.

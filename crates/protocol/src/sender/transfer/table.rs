@@ -8,7 +8,7 @@ use deltic_core::Span;
 use deltic_core::recipe::{Chunk, Group};
 
 use crate::limits::Limits;
-use crate::work::Turn;
+use crate::work::WorkTurn;
 
 use super::super::ask::{Sums, Work};
 use super::super::context::Context;
@@ -116,13 +116,13 @@ impl ChunkTable {
 #[derive(Debug)]
 pub(crate) struct NeededChunks {
     /// Order of the reads: in the order of the file, or any.
-    turn: Turn,
+    turn: WorkTurn,
     ranges: VecDeque<Range<u32>>,
     bytes: u64,
 }
 
 impl NeededChunks {
-    pub(crate) const fn new(turn: Turn) -> Self {
+    pub(crate) const fn new(turn: WorkTurn) -> Self {
         Self { turn, ranges: VecDeque::new(), bytes: 0 }
     }
 
@@ -140,7 +140,7 @@ impl NeededChunks {
         nothing_follows: bool,
     ) {
         let (sums, zstd, handle) = (Sums::Known, cx.options.compress, at.handle);
-        if self.turn == Turn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
+        if self.turn == WorkTurn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
             self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
         }
         while self.bytes >= cx.limits.fill_bytes() || nothing_follows && self.bytes > 0 {

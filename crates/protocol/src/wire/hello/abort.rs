@@ -4,7 +4,7 @@ use deltic_core::codec::{Put, Reader};
 use deltic_tree::path::printable;
 
 use crate::error::PeerError;
-use crate::wire::codec::{Bad, Wire, closed_set, whole};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, whole};
 use crate::wire::frame::framed;
 
 use super::capability::{ABORT, ALIVE};
@@ -57,7 +57,7 @@ impl Abort {
             return Ok(None);
         }
         let (cause, message) =
-            whole("Abort", payload, |from| Ok((Wire::take(from)?, String::take(from)?)))?;
+            whole("Abort", payload, |from| Ok((WireEncoding::take(from)?, String::take(from)?)))?;
         Ok(Some(Self { cause, message: printable(message.as_bytes()) }))
     }
 }

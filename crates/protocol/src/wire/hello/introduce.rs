@@ -8,7 +8,7 @@ use deltic_tree::meta::Inode;
 use deltic_tree::path::printable;
 
 use crate::error::PeerError;
-use crate::wire::codec::{Bad, Wire, whole};
+use crate::wire::codec::{BadPayload, WireEncoding, whole};
 use crate::wire::frame::framed;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
@@ -180,7 +180,7 @@ impl Hello {
             let (program, names) = (String::take(from)?, Vec::<String>::take(from)?);
             let part = Key::from_bytes(from.array()?);
             if names.len() > MAX_CAPABILITIES {
-                return Err(Bad::Limit("capabilities"));
+                return Err(BadPayload::Limit("capabilities"));
             }
             Ok(Self {
                 program: printable(program.as_bytes()),

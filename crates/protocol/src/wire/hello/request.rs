@@ -6,7 +6,7 @@ use deltic_tree::Name;
 
 use crate::error::PeerError;
 use crate::options::{Metadata, Options};
-use crate::wire::codec::{Bad, Wire, whole};
+use crate::wire::codec::{BadPayload, WireEncoding, whole};
 use crate::wire::frame::framed;
 use crate::wire::limits::{
     MAX_BATCH, MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_RULES, MAX_SOURCES,
@@ -58,7 +58,7 @@ pub enum NamesFrom {
     Frames,
 }
 
-impl Wire for NamesFrom {
+impl WireEncoding for NamesFrom {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Nowhere => to.put_u8(0),
@@ -71,10 +71,10 @@ impl Wire for NamesFrom {
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
             0 => Ok(Self::Nowhere),
-            1 => Ok(Self::File { path: Wire::take(from)?, nul: Wire::take(from)? }),
+            1 => Ok(Self::File { path: WireEncoding::take(from)?, nul: WireEncoding::take(from)? }),
             2 => Ok(Self::Frames),
             _ => Err(CodecError::OutOfRange.into()),
         }
@@ -130,7 +130,7 @@ impl Names {
     /// [`PeerError`] where the frame holds no names, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, NAMES, "anything before the last name")?;
-        whole("Names", payload, |from| Wire::take(from).map(Self))
+        whole("Names", payload, |from| WireEncoding::take(from).map(Self))
     }
 }
 
@@ -187,15 +187,15 @@ impl Request {
         expect(kind, REQUEST, "anything before the request")?;
         whole("Request", payload, |from| match from.u8()? {
             0 => Ok(Self::Send {
-                sources: Wire::take(from)?,
-                names: Wire::take(from)?,
-                options: Wire::take(from)?,
+                sources: WireEncoding::take(from)?,
+                names: WireEncoding::take(from)?,
+                options: WireEncoding::take(from)?,
             }),
             1 => Ok(Self::Receive {
-                destination: Wire::take(from)?,
-                single: Wire::take(from)?,
-                names: Wire::take(from)?,
-                options: Wire::take(from)?,
+                destination: WireEncoding::take(from)?,
+                single: WireEncoding::take(from)?,
+                names: WireEncoding::take(from)?,
+                options: WireEncoding::take(from)?,
             }),
             _ => Err(CodecError::OutOfRange.into()),
         })
@@ -238,7 +238,7 @@ impl Reply {
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
         expect(kind, REPLY, "anything before the reply")?;
         whole("Reply", payload, |from| {
-            Ok(Self { single: Wire::take(from)?, join: Wire::take(from)? })
+            Ok(Self { single: WireEncoding::take(from)?, join: WireEncoding::take(from)? })
         })
     }
 }

@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
 
 use crate::report::{Action, Differs, Trouble};
-use crate::wire::codec::{Bad, Wire};
+use crate::wire::codec::{BadPayload, WireEncoding};
 
 /// Outcome of a file.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -51,7 +51,7 @@ impl Done {
     }
 }
 
-impl Wire for Done {
+impl WireEncoding for Done {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Same { touched, differs } => {
@@ -73,17 +73,20 @@ impl Wire for Done {
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
-            0 => Ok(Self::Same { touched: Wire::take(from)?, differs: Wire::take(from)? }),
-            1 => Ok(Self::Replaced {
-                action: Wire::take(from)?,
-                differs: Wire::take(from)?,
-                literal: Wire::take(from)?,
-                matched: Wire::take(from)?,
-                from: Wire::take(from)?,
+            0 => Ok(Self::Same {
+                touched: WireEncoding::take(from)?,
+                differs: WireEncoding::take(from)?,
             }),
-            2 => Ok(Self::Failed(Wire::take(from)?)),
+            1 => Ok(Self::Replaced {
+                action: WireEncoding::take(from)?,
+                differs: WireEncoding::take(from)?,
+                literal: WireEncoding::take(from)?,
+                matched: WireEncoding::take(from)?,
+                from: WireEncoding::take(from)?,
+            }),
+            2 => Ok(Self::Failed(WireEncoding::take(from)?)),
             _ => Err(CodecError::OutOfRange.into()),
         }
     }

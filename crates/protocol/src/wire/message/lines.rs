@@ -9,7 +9,7 @@ use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
 use deltic_tree::path::MAX_NAME_BYTES;
 
-use crate::wire::codec::{Bad, Wire, closed_set, items};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, items};
 
 /// Index of a listed entry in the sender's list, counted from 0 over all directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,27 +122,31 @@ pub struct DigestLine {
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
 closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
 
-impl Wire for FileNo {
+impl WireEncoding for FileNo {
     fn put(&self, to: &mut Vec<u8>) {
         self.0.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self(from.varint()?))
     }
 }
 
-impl Wire for GroupLine {
+impl WireEncoding for GroupLine {
     fn put(&self, to: &mut Vec<u8>) {
         self.len.put(to);
         self.chunks.put(to);
         self.short.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { len: from.varint()?, chunks: from.varint_u32()?, short: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self {
+            len: from.varint()?,
+            chunks: from.varint_u32()?,
+            short: WireEncoding::take(from)?,
+        })
     }
 }
 
-impl Wire for ChunkLines {
+impl WireEncoding for ChunkLines {
     fn put(&self, to: &mut Vec<u8>) {
         let brief = self.0.first().map_or(PrefixLen::MIN, |line| line.brief.len());
         debug_assert!(self.0.iter().all(|line| line.brief.len() == brief), "all are as long");
@@ -153,7 +157,7 @@ impl Wire for ChunkLines {
             to.put_bytes(line.brief.as_bytes());
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let brief = PrefixLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
         let line = |from: &mut Reader<'_>| {
             let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
@@ -164,57 +168,57 @@ impl Wire for ChunkLines {
     }
 }
 
-impl Wire for NameLine {
+impl WireEncoding for NameLine {
     fn put(&self, to: &mut Vec<u8>) {
         self.id.put(to);
         to.put_prefixed(&self.name);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (id, name) = (from.varint_u32()?, from.prefixed(MAX_NAME_BYTES)?);
         let bad = name.is_empty() || name.contains(&0);
         if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self { id, name: name.into() }) }
     }
 }
 
-impl Wire for GapLine {
+impl WireEncoding for GapLine {
     fn put(&self, to: &mut Vec<u8>) {
         self.chunks.put(to);
         self.sums.encode(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { chunks: Wire::take(from)?, sums: GapSums::decode(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { chunks: WireEncoding::take(from)?, sums: GapSums::decode(from)? })
     }
 }
 
-impl Wire for DataLine {
+impl WireEncoding for DataLine {
     fn put(&self, to: &mut Vec<u8>) {
         self.hole.put(to);
         self.data.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self { hole: from.varint()?, data: from.varint()? })
     }
 }
 
-impl Wire for MovedRun {
+impl WireEncoding for MovedRun {
     fn put(&self, to: &mut Vec<u8>) {
         self.to.put(to);
         self.from.put(to);
         self.blocks.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self { to: from.varint_u32()?, from: from.varint_u32()?, blocks: from.varint_u32()? })
     }
 }
 
-impl Wire for DigestLine {
+impl WireEncoding for DigestLine {
     fn put(&self, to: &mut Vec<u8>) {
         self.file.put(to);
         self.digest.put(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { file: Wire::take(from)?, digest: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { file: WireEncoding::take(from)?, digest: WireEncoding::take(from)? })
     }
 }

@@ -10,76 +10,81 @@ use deltic_core::recipe::Digest;
 use deltic_tree::DirDigest;
 use deltic_tree::dir_digest::DIR_SUM_BYTES;
 
-use crate::wire::codec::{Bad, Wire};
+use crate::wire::codec::{BadPayload, WireEncoding};
 
-impl Wire for GroupPrefix {
+impl WireEncoding for GroupPrefix {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
 
 /// Directory sums are little-endian.
-impl Wire for u128 {
+impl WireEncoding for u128 {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(&self.to_le_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_le_bytes(from.array::<DIR_SUM_BYTES>()?))
     }
 }
 
-impl Wire for DirDigest {
+impl WireEncoding for DirDigest {
     fn put(&self, to: &mut Vec<u8>) {
         self.entries.put(to);
         self.sum.put(to);
         self.users.put(to);
         self.groups.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let (entries, sum) = (Wire::take(from)?, Wire::take(from)?);
-        Ok(Self { entries, sum, users: Wire::take(from)?, groups: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (entries, sum) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+        Ok(Self {
+            entries,
+            sum,
+            users: WireEncoding::take(from)?,
+            groups: WireEncoding::take(from)?,
+        })
     }
 }
 
 /// Start, then length: a range is never empty and never ends before its start.
-impl Wire for Range<u32> {
+impl WireEncoding for Range<u32> {
     fn put(&self, to: &mut Vec<u8>) {
         self.start.put(to);
         (self.end - self.start).put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (start, len) = (from.varint_u32()?, from.varint_u32()?);
         let end = start.checked_add(len).filter(|end| *end > start);
         Ok(start..end.ok_or(CodecError::OutOfRange)?)
     }
 }
 
-impl Wire for ChunkerSpec {
+impl WireEncoding for ChunkerSpec {
     fn put(&self, to: &mut Vec<u8>) {
         self.encode(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::decode(from)?)
     }
 }
 
-impl Wire for Key {
+impl WireEncoding for Key {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
 
-impl Wire for Digest {
+impl WireEncoding for Digest {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
@@ -116,11 +121,11 @@ macro_rules! frames {
             pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
                 match kind {
                     $($number => whole(stringify!($variant), payload, |from| {
-                        $(let $field = Wire::take(from)?;)*
+                        $(let $field = WireEncoding::take(from)?;)*
                         Ok(Self::$variant { $($field),* })
                     }),)+
                     $($tuple_number => whole(stringify!($tuple), payload, |from| {
-                        Wire::take(from).map(Self::$tuple)
+                        WireEncoding::take(from).map(Self::$tuple)
                     }),)*
                     other => Err(PeerError::UnknownFrame(other)),
                 }

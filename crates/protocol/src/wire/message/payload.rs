@@ -3,7 +3,7 @@
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::{ZeroRun, zeros};
 
-use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, put_flags, take_flags};
 
 /// Literal bytes, in any of several encodings.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Payload {
 }
 
 /// The payload takes the rest of the frame.
-impl Wire for Payload {
+impl WireEncoding for Payload {
     fn put(&self, to: &mut Vec<u8>) {
         let (sparse, zstd, bytes) = match self {
             Self::Plain(bytes) => (None, false, bytes),
@@ -73,7 +73,7 @@ impl Wire for Payload {
         sparse.into_iter().for_each(|runs| runs.put(to));
         to.put_bytes(bytes);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [zstd, sparse] = take_flags(from)?;
         let runs = if sparse { Vec::take(from)? } else { Vec::new() };
         let rest = from.rest().to_vec();
@@ -87,12 +87,12 @@ impl Wire for Payload {
 }
 
 /// A run of zeros is never empty.
-impl Wire for ZeroRun {
+impl WireEncoding for ZeroRun {
     fn put(&self, to: &mut Vec<u8>) {
         self.before.put(to);
         self.len.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (before, len) = (from.varint_u32()?, from.varint_u32()?);
         if len == 0 { Err(CodecError::OutOfRange.into()) } else { Ok(Self { before, len }) }
     }

@@ -7,7 +7,7 @@ use deltic_core::strong::MAX_STRONG_BYTES;
 use deltic_core::{BlockSumSpec, StrongSum, SumKind};
 
 use crate::error::PeerError;
-use crate::wire::codec::{Bad, Wire, closed_set};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set};
 
 /// Sums of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,29 +83,29 @@ closed_set!(Over: Run = 0, Each = 1);
 
 closed_set!(SumKind: Crc32c = 0, Xxh64 = 1, Sha256 = 2, Blake2b = 3);
 
-impl Wire for BlockSumSpec {
+impl WireEncoding for BlockSumSpec {
     fn put(&self, to: &mut Vec<u8>) {
         self.kind.put(to);
         self.block_bytes.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let kept = Self::new(Wire::take(from)?, from.varint_u32()?);
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let kept = Self::new(WireEncoding::take(from)?, from.varint_u32()?);
         Ok(kept.ok_or(CodecError::OutOfRange)?)
     }
 }
 
-impl Wire for StrongSum {
+impl WireEncoding for StrongSum {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bytes = from.prefixed(MAX_STRONG_BYTES)?;
         Ok(Self::from_bytes(bytes).ok_or(CodecError::OutOfRange)?)
     }
 }
 
 /// On the wire: the distance to an earlier chunk with the same sums, or 0 and the sums.
-impl Wire for SumLine {
+impl WireEncoding for SumLine {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Again(back) => back.put(to),
@@ -117,30 +117,34 @@ impl Wire for SumLine {
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(match from.varint_u32()? {
             0 => Self::New(Sum {
                 len: from.varint_u32()?,
                 weak: u32::from_le_bytes(from.array()?),
-                strong: Wire::take(from)?,
+                strong: WireEncoding::take(from)?,
             }),
             back => Self::Again(back),
         })
     }
 }
 
-impl Wire for Token {
+impl WireEncoding for Token {
     fn put(&self, to: &mut Vec<u8>) {
         self.chunks.put(to);
         self.over.put(to);
         self.strong.put(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { chunks: Wire::take(from)?, over: Wire::take(from)?, strong: Wire::take(from)? })
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self {
+            chunks: WireEncoding::take(from)?,
+            over: WireEncoding::take(from)?,
+            strong: WireEncoding::take(from)?,
+        })
     }
 }
 
-impl Wire for PatchStep {
+impl WireEncoding for PatchStep {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Copy(blocks) => {
@@ -153,9 +157,9 @@ impl Wire for PatchStep {
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
-            0 => Ok(Self::Copy(Wire::take(from)?)),
+            0 => Ok(Self::Copy(WireEncoding::take(from)?)),
             1 => Ok(Self::Literal(from.varint_u32()?)),
             _ => Err(CodecError::OutOfRange.into()),
         }

@@ -10,7 +10,7 @@ use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::report::Trouble;
-use crate::wire::codec::{Wire, whole};
+use crate::wire::codec::{WireEncoding, whole};
 use crate::wire::frame::frame_behind;
 
 use super::lines::{ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine};

@@ -7,7 +7,7 @@ use deltic_core::{BlockSumSpec, Digest, Key};
 
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
-use crate::wire::codec::{Wire, whole};
+use crate::wire::codec::{WireEncoding, whole};
 use crate::wire::frame::frame_behind;
 
 use super::done::Done;

@@ -23,9 +23,9 @@ use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::{Extent, How, Payload, ToSender};
 use crate::receiver::ask::{Answer, Rolled, Work};
 use crate::receiver::pending::FilePending;
-use crate::summing::{Step, Summation, Summed};
-use crate::sums::{PatchStep, Search, SumLine, Summing, Ways, sum_of};
-use crate::work::{Setback, Turn};
+use crate::summing::{FileSummation, SumStep, Summed};
+use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
+use crate::work::{Setback, WorkTurn};
 
 use super::assembly::{FileAssembly, LiteralChunks};
 use super::copies::FoundCopies;
@@ -40,7 +40,7 @@ use roll::RolledBlocks;
 /// A transfer by a strategy from a paper.
 #[derive(Debug)]
 pub(super) struct PresetState {
-    config: Ways,
+    config: StrategySums,
     spec: ChunkerSpec,
     chunks: PeerChunks,
     side: SumUse,
@@ -56,7 +56,7 @@ pub(super) struct PresetState {
 #[derive(Debug)]
 struct VersionSumming {
     part: usize,
-    summation: Summation,
+    summation: FileSummation,
 }
 
 /// The use of the sums.
@@ -77,7 +77,7 @@ impl PresetState {
         (how, spec): (How, ChunkerSpec),
         len: u64,
     ) -> Option<Box<Self>> {
-        let config = Ways::of(strategy, how)?;
+        let config = StrategySums::of(strategy, how)?;
         let side = match strategy.conversation {
             Conversation::RecipeConfirm => {
                 SumUse::Confirm(Box::new(MatchConfirmation::new(&strategy)))
@@ -92,7 +92,7 @@ impl PresetState {
     }
 
     /// The order of copies and writes.
-    pub(super) fn turn(&self) -> Turn {
+    pub(super) fn turn(&self) -> WorkTurn {
         self.config.delivery_turn()
     }
 
@@ -242,14 +242,14 @@ impl PresetState {
     fn sum_old(&mut self, fx: &mut FileContext<'_>, part: usize) {
         let parallel = self.config.parallel(fx.cx.setting.options.threads);
         let strong = self.strong_of_old();
-        let summation = Summation::new((parallel, &self.spec), fx.old.len_of(part), strong);
+        let summation = FileSummation::new((parallel, &self.spec), fx.old.len_of(part), strong);
         self.reading = Some(VersionSumming { part, summation });
         self.sum_more_of_old(fx);
     }
 
     /// Asks for all portions that may be summed by now.
     fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
-        let (Ways { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
+        let (StrategySums { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
         let summing = Summing { chunker: self.spec, weak, strong, keying };
         let Some(VersionSumming { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
@@ -265,7 +265,7 @@ impl PresetState {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        (part, step): (usize, Step),
+        (part, step): (usize, SumStep),
         summed: Result<Summed, Setback>,
     ) {
         let parts = fx.old.lens.len();

@@ -8,7 +8,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, ToSender};
 use crate::receiver::ask::Piece;
-use crate::sums::{PatchStep, Sum, SumLine, Teller};
+use crate::sums::{PatchStep, Sum, SumEncoder, SumLine};
 
 use super::super::copies::FoundCopies;
 use super::chunks::PeerChunks;
@@ -18,7 +18,7 @@ use super::chunks::PeerChunks;
 pub(super) struct PatchedBlocks {
     block: u32,
     old_len: u64,
-    teller: Teller,
+    teller: SumEncoder,
     /// For each block, the first block with the same sums.
     firsts: Vec<u32>,
     pub(super) told_all: bool,
@@ -26,7 +26,7 @@ pub(super) struct PatchedBlocks {
 
 impl PatchedBlocks {
     pub(super) fn new(spec: ChunkerSpec) -> Self {
-        let (teller, firsts) = (Teller::default(), Vec::new());
+        let (teller, firsts) = (SumEncoder::default(), Vec::new());
         Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
     }
 

@@ -7,7 +7,7 @@ use deltic_core::delta::DeltaOp;
 use deltic_core::{BlockSums, Span, search};
 
 use crate::error::PeerError;
-use crate::sums::{Keying, Search, Sum, SumLine, Ways};
+use crate::sums::{Keying, Search, StrategySums, Sum, SumLine};
 
 use super::super::assembly::MatchedBytes;
 use super::super::copies::{FoundCopies, runs};
@@ -29,7 +29,7 @@ pub(super) struct RolledBlocks {
 }
 
 impl RolledBlocks {
-    pub(super) fn new(ways: Ways, spec: ChunkerSpec) -> Self {
+    pub(super) fn new(ways: StrategySums, spec: ChunkerSpec) -> Self {
         let sums = Some(Box::new(ways.block_sums(spec)));
         let (firsts, found) = (Vec::new(), Vec::new());
         Self { sums, locality: ways.locality(), firsts, found, searched: 0, done: false }
