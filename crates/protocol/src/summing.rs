@@ -97,7 +97,8 @@ pub(crate) struct FileSummation {
 impl FileSummation {
     /// Prepares the sums of a version of `len` bytes, with strong sums of all chunks if `strong` is set.
     pub(crate) fn new(
-        (parallel, spec): (ParallelMode, &ChunkerSpec),
+        parallel: ParallelMode,
+        spec: &ChunkerSpec,
         len: u64,
         strong: Option<deltic_core::StrongKind>,
     ) -> Self {
@@ -460,7 +461,7 @@ mod tests {
                 cut_all(&spec.build(), &data, AtEnd::Yes, |chunk| {
                     expected.push(sum(strong, chunk))
                 });
-                let mut summation = FileSummation::new((strategy.parallel, &spec), len, strong);
+                let mut summation = FileSummation::new(strategy.parallel, &spec, len, strong);
                 let (mut under_way, mut sums) = (Vec::new(), Vec::new());
                 loop {
                     under_way.extend(std::iter::from_fn(|| summation.next()));
@@ -488,7 +489,7 @@ mod tests {
         let strategy = Strategy::named("pdsync").expect("a preset");
         let data = bytes("random", 5_000_001);
         let spec = strategy.chunker(data.len() as u64, None);
-        let mut summation = FileSummation::new((strategy.parallel, &spec), data.len() as u64, None);
+        let mut summation = FileSummation::new(strategy.parallel, &spec, data.len() as u64, None);
         let mut first = Vec::new();
         loop {
             first.extend(std::iter::from_fn(|| summation.next()));

@@ -122,7 +122,8 @@ impl StrategySums {
     pub(crate) fn agreed(
         self,
         spec: ChunkerSpec,
-        (ours, theirs): (Option<BlockSumSpec>, Option<BlockSumSpec>),
+        receiver: Option<BlockSumSpec>,
+        sender: Option<BlockSumSpec>,
         old_len: u64,
     ) -> Option<BlockSumSpec> {
         let fits = |kept: &BlockSumSpec| {
@@ -130,10 +131,10 @@ impl StrategySums {
             self.kept_so(*kept).is_some() && blocks <= MAX_SUMS as u64
         };
         let strong = |kept: &BlockSumSpec| kept.kind.strong().is_some();
-        let least = ours.map_or(0, |ours| ours.block_bytes);
-        let theirs = theirs.filter(|theirs| strong(theirs) && theirs.block_bytes >= least);
-        let longer = ours.filter(|ours| ours.block_bytes > spec.max_len());
-        [ours.filter(strong), theirs, longer].into_iter().flatten().find(fits)
+        let least = receiver.map_or(0, |kept| kept.block_bytes);
+        let sender = sender.filter(|kept| strong(kept) && kept.block_bytes >= least);
+        let longer = receiver.filter(|kept| kept.block_bytes > spec.max_len());
+        [receiver.filter(strong), sender, longer].into_iter().flatten().find(fits)
     }
 
     /// Returns the number of strong sum bytes that are sent. BLAKE3 sums are sent by half: the digest proves the

@@ -28,13 +28,14 @@ mod tree;
 
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{ToReceiver, ToSender};
+use crate::message::{How, ToReceiver, ToSender};
 use crate::report::{Counts, Notice, Trouble};
 use crate::streams::Aside;
 use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
 use files::WantedFiles;
+use files::start::FileStart;
 use pending::ReceiverPending;
 use tree::ReceiverTree;
 
@@ -137,7 +138,8 @@ impl Receiver {
         match frame {
             ToReceiver::Offer { file, meta, spec } => {
                 let listed = self.tree.unsettled();
-                self.files.offered(&mut self.cx, file, (meta, spec), listed)?;
+                let offer = FileStart { meta, how: How::Recipe, spec };
+                self.files.offered(&mut self.cx, file, offer, listed)?;
             }
             frame @ (ToReceiver::Holes { .. }
             | ToReceiver::Start { .. }

@@ -56,13 +56,13 @@ const WORTH: u64 = 16;
 
 impl RecipeSources {
     /// True if a file of `len` bytes may be a source. A new file is transferred by recipe only to be one.
-    pub(super) fn have_room(&self, (len, is_new): (u64, bool), link_is_slow: bool) -> bool {
+    pub(super) fn have_room(&self, len: u64, is_new: bool, link_is_slow: bool) -> bool {
         let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
         pays && self.files.len() < MAX_FILES
     }
 
     /// Notes a file that begins a transfer by recipe.
-    pub(super) fn begin(&mut self, file: FileNo, (len, is_new): (u64, bool)) {
+    pub(super) fn begin(&mut self, file: FileNo, len: u64, is_new: bool) {
         if is_new {
             self.guesses.begin(len);
         }
@@ -80,7 +80,8 @@ impl RecipeSources {
     /// Returns false if no source is worth waiting for.
     pub(super) fn wait(
         &mut self,
-        (file, len): (FileNo, u64),
+        file: FileNo,
+        len: u64,
         missing: impl Iterator<Item = (GroupPrefix, u64)>,
     ) -> bool {
         let may_borrow =
@@ -166,7 +167,7 @@ mod tests {
         groups: impl IntoIterator<Item = u64>,
     ) -> bool {
         let missing = groups.into_iter().map(|name| (group(name), LEN / 4));
-        sources.wait((FileNo(file), LEN), missing)
+        sources.wait(FileNo(file), LEN, missing)
     }
 
     fn path(file: u64) -> RelPath {
@@ -176,7 +177,7 @@ mod tests {
     fn begun(files: std::ops::Range<u64>) -> RecipeSources {
         let mut sources = RecipeSources::default();
         for file in files {
-            sources.begin(FileNo(file), (LEN, true));
+            sources.begin(FileNo(file), LEN, true);
             sources.note(FileNo(file), group(file));
         }
         sources
@@ -220,10 +221,10 @@ mod tests {
     #[test]
     fn a_long_file_is_not_read_for_a_short_part() {
         let mut sources = begun(0..1);
-        sources.begin(FileNo(9), (17 * LEN, true));
+        sources.begin(FileNo(9), 17 * LEN, true);
         sources.note(FileNo(9), group(9));
         assert!(!waits(&mut sources, 0, [9]));
-        sources.begin(FileNo(8), (16 * LEN, true));
+        sources.begin(FileNo(8), 16 * LEN, true);
         sources.note(FileNo(8), group(8));
         assert!(!waits(&mut sources, 0, [8, 70]), "half of it is not there");
         assert!(waits(&mut sources, 0, [8]));
@@ -238,32 +239,32 @@ mod tests {
         sources.note(FileNo(7), group(7));
         assert_eq!(sources.groups.get(&group(7)), None, "it is no source");
         let many = begun(0..MAX_FILES as u64);
-        assert!(!many.have_room((0, true), true));
+        assert!(!many.have_room(0, true, true));
     }
 
     #[test]
     fn a_changed_file_is_no_guess_and_waits_by_its_missing_bytes_alone() {
         let mut sources = begun(0..1);
-        sources.begin(FileNo(1), (100 << 30, false));
-        assert!(sources.have_room((1 << 40, false), false));
+        sources.begin(FileNo(1), 100 << 30, false);
+        assert!(sources.have_room(1 << 40, false, false));
         sources.note(FileNo(1), group(7));
         assert!(!waits(&mut sources, 0, [7]), "it is long");
-        sources.begin(FileNo(2), (100 << 30, false));
+        sources.begin(FileNo(2), 100 << 30, false);
         assert!(waits(&mut sources, 2, [0, 70, 71]), "a quarter of a source, if little of itself");
         sources.end(FileNo(1), Some((&path(1), 0)));
-        assert!(sources.have_room((WRONG_BYTES_BORNE - LEN, true), false), "nothing was lost");
+        assert!(sources.have_room(WRONG_BYTES_BORNE - LEN, true, false), "nothing was lost");
     }
 
     #[test]
     fn files_that_share_nothing_come_by_recipe_up_to_a_bound() {
         let mut sources = RecipeSources::default();
-        assert!(sources.have_room((WRONG_BYTES_BORNE, true), false));
-        assert!(!sources.have_room((WRONG_BYTES_BORNE + 1, true), false));
-        sources.begin(FileNo(0), (WRONG_BYTES_BORNE, true));
+        assert!(sources.have_room(WRONG_BYTES_BORNE, true, false));
+        assert!(!sources.have_room(WRONG_BYTES_BORNE + 1, true, false));
+        sources.begin(FileNo(0), WRONG_BYTES_BORNE, true);
         sources.end(FileNo(0), Some((&path(0), 0)));
-        assert!(!sources.have_room((1, true), false) && sources.have_room((1, true), true));
-        sources.begin(FileNo(1), (LEN, true));
+        assert!(!sources.have_room(1, true, false) && sources.have_room(1, true, true));
+        sources.begin(FileNo(1), LEN, true);
         sources.end(FileNo(1), Some((&path(1), LEN)));
-        assert!(sources.have_room((2 * LEN, true), false));
+        assert!(sources.have_room(2 * LEN, true, false));
     }
 }

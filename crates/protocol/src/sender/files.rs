@@ -135,7 +135,7 @@ impl FileTransfers {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
-        let at = SendAttempt::new((file, path.clone()), handle, how, *attempts);
+        let at = SendAttempt::new(file, path.clone(), handle, how, *attempts);
         let at = at.bearing_writers(cx.abilities.bears_writers);
         self.transfers.insert(file, OutgoingTransfer::new(at, begins, cx));
         handle

@@ -34,10 +34,20 @@ pub(super) struct SourceRemoval {
     pub(super) reports: bool,
 }
 
+/// Files that are flushed at the other end, as told by one `Arrived`.
+#[derive(Debug)]
+pub(super) struct ArrivedFiles {
+    pub(super) files: Vec<FileNo>,
+    /// Number below which no further file arrives.
+    pub(super) upto: FileNo,
+    /// True if no further file arrives at all.
+    pub(super) last: bool,
+}
+
 impl SourceRemoval {
     /// Adds a source that may be removed after its arrival.
-    pub(super) fn push(&mut self, file: FileNo, source: (RelPath, Meta)) {
-        self.sources.insert(file, source);
+    pub(super) fn push(&mut self, file: FileNo, path: RelPath, meta: Meta) {
+        self.sources.insert(file, (path, meta));
     }
 
     /// Records a source that remains.
@@ -50,31 +60,31 @@ impl SourceRemoval {
         self.more = Some((count + 1, if is_change { trouble.kind } else { kind }));
     }
 
-    /// Returns the troubles of the remaining sources.
-    fn told(&mut self) -> Vec<Trouble> {
-        let mut told = std::mem::take(&mut self.stay);
-        told.extend(self.more.take().map(|(count, kind)| {
+    /// Takes the troubles of the remaining sources.
+    fn take_troubles(&mut self) -> Vec<Trouble> {
+        let mut troubles = std::mem::take(&mut self.stay);
+        troubles.extend(self.more.take().map(|(count, kind)| {
             let message =
                 format!("{count} more sources could not be removed, or changed: they stay");
             Trouble::new(kind, message)
         }));
-        told
+        troubles
     }
 
-    /// Removes sources that are flushed at the other end; other sources below `upto` remain. `listed` is the number
-    /// of listed entries.
+    /// Removes sources that are flushed at the other end; other sources below `arrived.upto` remain. `listed` is the
+    /// number of listed entries.
     pub(super) fn arrived(
         &mut self,
         cx: &mut Context,
-        files: &[FileNo],
-        (upto, listed): (FileNo, u64),
-        last: bool,
+        arrived: ArrivedFiles,
+        listed: u64,
     ) -> Result<(), PeerError> {
+        let ArrivedFiles { files, upto, last } = arrived;
         let no_source = PeerError::Unexpected("the arrival of no source");
         if !cx.options.remove.sources || self.all_arrived {
             return Err(no_source);
         }
-        for file in files {
+        for file in &files {
             let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.out += 1;
             let pending = SenderPending::RemoveSource(path.clone());
@@ -107,7 +117,7 @@ impl SourceRemoval {
     /// Sends the troubles of the remaining sources, once all removals are done.
     fn send_gone(&mut self, cx: &mut Context) {
         if self.all_arrived && self.out == 0 {
-            let troubles = self.told();
+            let troubles = self.take_troubles();
             cx.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
             cx.send(ToReceiver::Gone(troubles));
         }
@@ -127,11 +137,11 @@ mod tests {
         }
         leaving.keep(trouble(TroubleKind::Failed), &Limits::default());
         leaving.keep(trouble(TroubleKind::Vanished), &Limits::default());
-        let told = leaving.told();
-        assert_eq!(told.len(), MOST_NAMED + 1);
-        let last = &told[MOST_NAMED];
+        let troubles = leaving.take_troubles();
+        assert_eq!(troubles.len(), MOST_NAMED + 1);
+        let last = &troubles[MOST_NAMED];
         assert_eq!(last.kind, TroubleKind::Failed);
         assert!(last.message.contains("4 more sources"), "{}", last.message);
-        assert!(leaving.told().is_empty());
+        assert!(leaving.take_troubles().is_empty());
     }
 }

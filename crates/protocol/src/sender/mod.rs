@@ -40,11 +40,11 @@ use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
 use files::FileTransfers;
-use leaving::SourceRemoval;
+use leaving::{ArrivedFiles, SourceRemoval};
 use list::Lister;
 use offering::OfferState;
 use pending::SenderPending;
-use transfer::{AttemptStart, ResumedTransfer};
+use transfer::{AttemptStart, ReadChunks, ResumedTransfer};
 
 pub use ask::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
@@ -247,7 +247,7 @@ impl Sender {
             ToSender::Changed(change) => self.changed(change),
             ToSender::Trouble(trouble) => cx.notify(Notice::Trouble(trouble)),
             ToSender::Arrived { files, upto, last } => {
-                leaving.arrived(cx, &files, (upto, list.sent()), last)
+                leaving.arrived(cx, ArrivedFiles { files, upto, last }, list.sent())
             }
             ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
@@ -261,8 +261,8 @@ impl Sender {
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match (cx.jobs.answered(id)?, answer) {
-            (SenderPending::List(dir, above), Answer::Listed(listed)) => {
-                list.listed(cx, leaving, (dir, above), listed);
+            (SenderPending::List(dir), Answer::Listed(listed)) => {
+                list.listed(cx, leaving, dir, listed);
             }
             (SenderPending::ListOn, Answer::Listed(listed)) => list.listed_on(cx, leaving, listed),
             (SenderPending::Open(handle), Answer::Opened(opened)) => {
@@ -277,7 +277,9 @@ impl Sender {
             (SenderPending::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
-                files.answer(cx, handle, summed, |at, cx, summed| at.summed(cx, step, summed));
+                files.answer(cx, handle, summed, |at, cx, (summed, digest)| {
+                    at.summed(cx, step, summed, digest)
+                });
             }
             (SenderPending::Hash(handle), Answer::Hashed(sums)) => {
                 files.answer(cx, handle, sums, |at, cx, sums| at.hashed(cx, &sums));
@@ -289,7 +291,9 @@ impl Sender {
                 files.answer(cx, handle, found, |at, cx, found| at.found(cx, no, found));
             }
             (SenderPending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
-                files.answer(cx, handle, read, |at, cx, read| at.read(cx, (chunks, bytes), read));
+                files.answer(cx, handle, read, |at, cx, (payload, sums)| {
+                    at.read(cx, ReadChunks { chunks, bytes, payload, sums })
+                });
             }
             (SenderPending::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 files.mended(cx, handle, gaps, mended);

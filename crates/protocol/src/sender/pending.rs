@@ -9,11 +9,18 @@ use crate::message::FileNo;
 use crate::summing::SumStep;
 use crate::work::{Handle, HasHandle};
 
+/// A directory that the driver is listing.
+#[derive(Debug)]
+pub(super) struct RequestedDir {
+    pub(super) dir: RelPath,
+    /// Number of the tally of the parent directory, if that was sent.
+    pub(super) above: Option<u32>,
+}
+
 /// State that an answer belongs to.
 #[derive(Debug)]
 pub(super) enum SenderPending {
-    /// A directory, and the tally of its parent.
-    List(RelPath, Option<u32>),
+    List(RequestedDir),
     /// Next entries of the directory that is being sent.
     ListOn,
     Open(Handle),

@@ -28,6 +28,21 @@ fn was_in_use(cx: &Context, path: &RelPath) -> Trouble {
     })
 }
 
+/// The key and chunker of a recipe from an earlier session.
+struct RecipeCut {
+    key: Key,
+    spec: ChunkerSpec,
+}
+
+/// Takes the known recipe of the version in place, if the transfer may continue with that recipe; also returns the
+/// index of the version.
+fn known_recipe(cx: &Context, how: How, lens: &mut OldLens) -> Option<(RecipeCut, OldIndex)> {
+    let Kept { key, spec, chunks, .. } = lens.recipe.take()?;
+    let fits = how == How::Recipe && cx.setting.limits.admit(&spec);
+    let index = OldIndex::of(spec, chunks, lens.in_place.filter(|_| fits)?)?;
+    Some((RecipeCut { key, spec }, index))
+}
+
 impl WantedFiles {
     /// Starts as many files as may be under way at once.
     pub(crate) fn activate(&mut self, cx: &mut Context) {
@@ -127,12 +142,7 @@ impl WantedFiles {
             Err(setback) => return self.fail(cx, handle, setback),
         };
         let how = incoming.how;
-        let fits = |recipe: &Kept| how == How::Recipe && cx.setting.limits.admit(&recipe.spec);
-        let recipe = lens.recipe.take().filter(fits);
-        let recipe = recipe.zip(lens.in_place).and_then(|(recipe, len)| {
-            let known = OldIndex::of(recipe.spec, recipe.chunks, len)?;
-            Some((recipe.key, recipe.spec, known))
-        });
+        let recipe = known_recipe(cx, how, &mut lens);
         let kept = lens.kept.take();
         let base = lens.base.take().filter(|_| lens.in_place.is_some());
         if how != How::Whole || base.is_some() {
@@ -147,16 +157,13 @@ impl WantedFiles {
         let may_cut = !incoming.old.has_holes;
         if let Some(kept) = kept {
             incoming.how = How::Recipe;
-            let (cut, kept) = ((kept.key, kept.spec), Some(Box::new(kept)));
+            let cut = RecipeCut { key: kept.key, spec: kept.spec };
+            let kept = Some(Box::new(kept));
             self.resume(cx, file, cut, ExpectedTransfer { kept, ..ExpectedTransfer::default() });
-        } else if let Some((key, spec, known)) = recipe {
+        } else if let Some((cut, known)) = recipe {
             let ahead = Some(Box::new(known));
-            self.resume(
-                cx,
-                file,
-                (key, spec),
-                ExpectedTransfer { ahead, base, ..ExpectedTransfer::default() },
-            );
+            let expected = ExpectedTransfer { ahead, base, ..ExpectedTransfer::default() };
+            self.resume(cx, file, cut, expected);
             // Only leftovers of killed runs are still to be read.
             if may_cut {
                 self.index_more(cx, handle);
@@ -214,9 +221,10 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        (key, spec): (Key, ChunkerSpec),
+        cut: RecipeCut,
         expected: ExpectedTransfer,
     ) {
+        let RecipeCut { key, spec } = cut;
         let base = expected.base;
         self.asked_for(file, ExpectedTransfer { spec: Some(spec), ..expected });
         self.take_offer(file);
@@ -266,7 +274,8 @@ impl WantedFiles {
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
         let FileCandidate { meta, repeats, .. } = &mut incoming.candidate;
         let (len, guess) = (meta.len, repeats.take());
-        self.end_repeat(cx, (file, len), guess, None);
+        self.repeats.end(file, len, guess, None);
+        self.queue_repeats(cx);
         cx.sources.end(file, None);
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
         let (was_asked, why) = match &mut incoming.stage {
@@ -371,7 +380,8 @@ impl WantedFiles {
         cx.report_settled(candidate.meta.len.saturating_sub(reported));
         let FileCandidate { path, meta, repeats, .. } = &candidate;
         let matched = done.matched().map(|matched| (path, matched));
-        self.end_repeat(cx, (file, meta.len), repeats.clone(), matched);
+        self.repeats.end(file, meta.len, repeats.clone(), matched);
+        self.queue_repeats(cx);
         cx.sources.end(file, matched);
         if let Done::Replaced { literal, matched, .. } = &done {
             if let Some(kinship) = similar.as_ref().and_then(|similar| similar.kinship) {
@@ -395,15 +405,8 @@ impl WantedFiles {
         self.give_back(cx, similar);
     }
 
-    /// Tells the repeats that an attempt at a file, or the file, has ended. Queues files that no longer wait.
-    fn end_repeat(
-        &mut self,
-        cx: &Context,
-        file: (FileNo, u64),
-        guess: Option<RelPath>,
-        done: Option<(&RelPath, u64)>,
-    ) {
-        self.repeats.end(file, guess, done);
+    /// Queues files that no longer wait for a file of the same length.
+    fn queue_repeats(&mut self, cx: &Context) {
         while let Some(candidate) = self.repeats.next_free(&cx.setting.options) {
             self.queue.push(candidate);
         }

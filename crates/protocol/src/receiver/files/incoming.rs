@@ -11,7 +11,7 @@ use crate::options::Fuzzy;
 use crate::receiver::ask::{Elsewhere, Kinship, Similar};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::IncomingTransfer;
-use crate::receiver::transfer::file_context::FileContext;
+use crate::receiver::transfer::file_context::{FileContext, FilePlace, ReportedBytes};
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::old::OldVersions;
 use crate::report::Differs;
@@ -123,8 +123,9 @@ impl IncomingFile {
     ) -> Option<(&'a mut IncomingTransfer, FileContext<'a>)> {
         let AttemptStage::Running(transfer) = &mut self.stage else { return None };
         let FileCandidate { path, seen, meta, .. } = &self.candidate;
-        let place = (file, self.handle, path, seen.as_ref());
-        let fx = FileContext::new(cx, place, &self.old, (&mut self.reported, meta.len));
+        let place = FilePlace { file, handle: self.handle, path, seen: seen.as_ref() };
+        let reported = ReportedBytes { reported: &mut self.reported, most: meta.len };
+        let fx = FileContext::new(cx, place, &self.old, reported);
         Some((transfer, fx))
     }
 
@@ -136,8 +137,9 @@ impl IncomingFile {
     ) -> Option<(&'a mut ExpectedTransfer, FileContext<'a>)> {
         let AttemptStage::Asked(expected) = &mut self.stage else { return None };
         let FileCandidate { path, seen, meta, .. } = &self.candidate;
-        let place = (file, self.handle, path, seen.as_ref());
-        let fx = FileContext::new(cx, place, &self.old, (&mut self.reported, meta.len));
+        let place = FilePlace { file, handle: self.handle, path, seen: seen.as_ref() };
+        let reported = ReportedBytes { reported: &mut self.reported, most: meta.len };
+        let fx = FileContext::new(cx, place, &self.old, reported);
         Some((expected, fx))
     }
 

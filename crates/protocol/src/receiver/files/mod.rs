@@ -13,7 +13,7 @@ mod proved;
 mod queue;
 mod repeats;
 mod sharing;
-mod start;
+pub(super) mod start;
 mod under_way;
 mod viewing;
 
@@ -34,12 +34,13 @@ use super::context::Context;
 use super::pending::FilePending;
 use super::transfer::IncomingTransfer;
 use super::transfer::file_context::{FileContext, TransferOutcome};
+use super::transfer::gap::GapDeltas;
 use candidate::{FileCandidate, SettledFile};
 use incoming::IncomingFile;
 use moved::MovedFiles;
 use queue::FileQueue;
 use repeats::{RepeatedFiles, may_share};
-use start::FileOffer;
+use start::{FileOffer, FileStart};
 use under_way::{FilesUnderWay, LentPaths};
 
 /// The wanted files.
@@ -148,13 +149,15 @@ impl WantedFiles {
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
             ToReceiver::Holes { file, runs } => self.holes(cx, file, &runs),
-            ToReceiver::Start { file, meta, how, spec } => self.start(cx, file, meta, (how, spec)),
+            ToReceiver::Start { file, meta, how, spec } => {
+                self.start(cx, file, FileStart { meta, how, spec })
+            }
             ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
             ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
             ToReceiver::Restless { file } => self.disturb(cx, file),
             ToReceiver::End { file, digest } => self.end(cx, file, digest),
             ToReceiver::Failed { file, attempt, trouble } => {
-                self.sender_failed(cx, file, (attempt, trouble))
+                self.sender_failed(cx, file, attempt, trouble)
             }
             ToReceiver::Chunks { file, groups, chunks } => {
                 self.step(cx, file, |transfer, fx| transfer.chunks(fx, &groups, &chunks.0))
@@ -166,7 +169,9 @@ impl WantedFiles {
                 self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
-                self.step(cx, file, |transfer, fx| transfer.mend(fx, &gaps, (bytes, payload)))
+                self.step(cx, file, |transfer, fx| {
+                    transfer.mend(fx, &gaps, GapDeltas { bytes, payload })
+                })
             }
             ToReceiver::Keeps { file, kept } => {
                 self.step(cx, file, |transfer, fx| transfer.keeps(fx, kept))
@@ -282,7 +287,8 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        (attempt, trouble): (u32, Trouble),
+        attempt: u32,
+        trouble: Trouble,
     ) -> Result<(), PeerError> {
         let meant = |file: &&IncomingFile| file.is_asked() && file.tries.wants == attempt;
         let Some(incoming) = self.under_way.get(&file).filter(meant) else { return Ok(()) };
@@ -340,7 +346,7 @@ impl WantedFiles {
         } else if let Some((expected, mut fx)) = incoming.expected(cx, file)
             && let (FilePending::Index(_, part), Answer::Indexed(run)) = (pending, answer)
         {
-            expected.indexed(&mut fx, (part, run));
+            expected.indexed(&mut fx, part, run);
             fx.take_outcome()
         } else {
             None

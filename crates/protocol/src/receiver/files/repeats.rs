@@ -105,7 +105,8 @@ impl RepeatedFiles {
     /// [`next_free`](Self::next_free).
     pub(super) fn end(
         &mut self,
-        (file, len): (FileNo, u64),
+        file: FileNo,
+        len: u64,
         guess: Option<RelPath>,
         done: Option<(&RelPath, u64)>,
     ) {

@@ -31,9 +31,9 @@ pub(super) fn begins_shared(cx: &mut Context, incoming: &mut IncomingFile, count
         && !is_left
         && is_worth_it
         && may_share(options, candidate)
-        && cx.sources.have_room((len, is_new), options.compress);
+        && cx.sources.have_room(len, is_new, options.compress);
     if shares {
-        cx.sources.begin(candidate.file, (len, is_new));
+        cx.sources.begin(candidate.file, len, is_new);
         // Further old versions arrived in this run: none is a leftover.
         incoming.old.left_at = u64::MAX;
     }

@@ -31,13 +31,23 @@ fn renewed(cx: &Context, listed: &Meta, opened: Meta) -> Meta {
     Meta { mode, user, group, more, ..opened }
 }
 
+/// The sender's `Start` or `Offer` of a file.
+#[derive(Debug)]
+pub(crate) struct FileStart {
+    /// Metadata of the file as opened.
+    pub(crate) meta: Meta,
+    pub(crate) how: How,
+    pub(crate) spec: ChunkerSpec,
+}
+
 /// Returns the request that a start answers. Errors: `Unexpected` if the start does not answer a request.
 fn check_start<'a>(
     cx: &Context,
     incoming: &'a IncomingFile,
-    meta: &Meta,
-    (how, spec): (How, ChunkerSpec),
+    start: &FileStart,
 ) -> Result<&'a ExpectedTransfer, PeerError> {
+    let FileStart { meta, how, spec } = start;
+    let (how, spec) = (*how, *spec);
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
     let AttemptStage::Asked(expected) = &incoming.stage else {
@@ -60,9 +70,9 @@ fn check_start<'a>(
     Ok(expected)
 }
 
-/// Returns the data map of a file, if the sender told the map. Only a file sent by recipe, or whole in several
+/// Returns the data map of a file, if the sender sent a map. Only a file sent by recipe, or whole in several
 /// blocks, can have a map.
-fn told_map(
+fn sent_map(
     cx: &Context,
     expected: &ExpectedTransfer,
     meta: &Meta,
@@ -84,16 +94,16 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        meta: Meta,
-        how: (How, ChunkerSpec),
+        start: FileStart,
     ) -> Result<(), PeerError> {
         let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
         let handle = incoming.handle;
         if matches!(incoming.stage, AttemptStage::Over { .. }) {
             return Ok(());
         }
-        let expected = check_start(cx, incoming, &meta, how)?;
-        let map = told_map(cx, expected, &meta, how.0)?;
+        let expected = check_start(cx, incoming, &start)?;
+        let FileStart { meta, how, spec } = start;
+        let map = sent_map(cx, expected, &meta, how)?;
         let candidate = &incoming.candidate;
         if has_outgrown(incoming, meta.len) {
             self.outgrown(cx, handle);
@@ -104,18 +114,17 @@ impl WantedFiles {
         let meta_len = meta.len;
         let meta = renewed(cx, listed, meta);
         let mut transfer = Box::new(match expected.base {
-            Some(base) if how.0 == How::Changes => {
-                IncomingTransfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0)))
+            Some(base) if how == How::Changes => {
+                IncomingTransfer::since(meta, base, incoming.old.len_in_place().unwrap_or(0))
             }
-            _ => IncomingTransfer::new(meta, how, map.clone(), cx),
+            _ => IncomingTransfer::new(meta, how, spec, map.clone(), cx),
         });
-        if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
+        if how == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }
         // A file sent in a single piece is put in place without a handle: a base opened under a handle would stay
         // open.
-        let is_single =
-            how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
+        let is_single = how == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
         let holds = expected.kept.is_some() || is_single && expected.base.is_some();
         let has_other_holes = expected.kept.as_ref().is_some_and(|kept| kept.map != map);
         if holds && has_changed || has_other_holes {
@@ -129,7 +138,7 @@ impl WantedFiles {
             // A file with a data map shares no parts with other files of the run (docs/decisions/0066).
             cx.sources.end(file, None);
         }
-        if how.0 == How::Recipe && !old.lens.is_empty() && (map.is_some() || old.has_holes) {
+        if how == How::Recipe && !old.lens.is_empty() && (map.is_some() || old.has_holes) {
             transfer.await_view();
             self.view(cx, file, map.unwrap_or_else(|| Arc::new(DataMap::whole(meta_len))));
         }
@@ -182,11 +191,13 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        (meta, spec): (Meta, ChunkerSpec),
+        offer: FileStart,
         listed: Range<u64>,
     ) -> Result<(), PeerError> {
+        let FileStart { meta, how, spec } = &offer;
+        let (how, spec) = (*how, *spec);
         let strategy = cx.setting.options.strategy;
-        let fits = is_plain_file(&meta) && file.0 < listed.end && is_agreed(&spec);
+        let fits = is_plain_file(meta) && file.0 < listed.end && is_agreed(&spec);
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
             return Err(PeerError::Unexpected("offer"));
         }
@@ -196,13 +207,12 @@ impl WantedFiles {
         let is_late = incoming.is_none() && file.0 < listed.start;
         let asked = incoming.filter(|incoming| incoming.is_asked());
         let is_answer = asked.is_some_and(IncomingFile::waits_for_first_start);
-        let how = (How::Recipe, spec);
         let transfer = (takes_offers && !is_late && asked.is_none())
-            .then(|| Box::new(IncomingTransfer::new(meta.clone(), how, None, cx)));
+            .then(|| Box::new(IncomingTransfer::new(meta.clone(), how, spec, None, cx)));
         self.offer = Some(FileOffer { file, transfer });
         if is_answer && takes_offers {
             // The sender had not received the request, and takes the offer for the answer.
-            self.start(cx, file, meta, how)?;
+            self.start(cx, file, offer)?;
         }
         Ok(())
     }

@@ -19,8 +19,7 @@ pub(crate) struct FileContext<'a> {
     /// The entry that stood at the path.
     pub(crate) seen: Option<&'a Meta>,
     pub(crate) old: &'a OldVersions,
-    /// Bytes reported as settled over all attempts, and the most that may be reported.
-    pub(crate) reported: (&'a mut u64, u64),
+    reported: ReportedBytes<'a>,
     outcome: Option<TransferOutcome>,
 }
 
@@ -38,15 +37,33 @@ pub(crate) enum TransferOutcome {
 }
 
 /// A file's number, handle and path, and the entry that stood there.
-pub(crate) type FilePlace<'a> = (FileNo, Handle, &'a RelPath, Option<&'a Meta>);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilePlace<'a> {
+    pub(crate) file: FileNo,
+    pub(crate) handle: Handle,
+    /// The path of the new version.
+    pub(crate) path: &'a RelPath,
+    /// The entry that stood at the path.
+    pub(crate) seen: Option<&'a Meta>,
+}
+
+/// Bytes of a file that are reported as settled.
+#[derive(Debug)]
+pub(crate) struct ReportedBytes<'a> {
+    /// Bytes reported over all attempts.
+    pub(crate) reported: &'a mut u64,
+    /// Most bytes that may be reported.
+    pub(crate) most: u64,
+}
 
 impl<'a> FileContext<'a> {
     pub(crate) const fn new(
         cx: &'a mut Context,
-        (file, handle, path, seen): FilePlace<'a>,
+        place: FilePlace<'a>,
         old: &'a OldVersions,
-        reported: (&'a mut u64, u64),
+        reported: ReportedBytes<'a>,
     ) -> Self {
+        let FilePlace { file, handle, path, seen } = place;
         Self { cx, file, handle, path, seen, old, reported, outcome: None }
     }
 
@@ -77,7 +94,7 @@ impl<'a> FileContext<'a> {
 
     /// Reports progress, and counts each byte of a file only once over all attempts.
     pub(super) fn advance(&mut self, settled: u64) {
-        let (reported, most) = &mut self.reported;
+        let ReportedBytes { reported, most } = &mut self.reported;
         let fresh = settled.min(*most).saturating_sub(**reported);
         **reported += fresh;
         self.cx.report_settled(fresh);

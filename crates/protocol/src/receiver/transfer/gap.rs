@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
 
+use crate::message::Payload;
 use crate::receiver::ask::{Facing, OldGap};
 
 /// A run of unmatched chunks, and the old bytes in the same place.
@@ -15,6 +16,14 @@ pub(crate) struct ChunkGap {
     pub(super) edits: u32,
     /// First chunk of the run that this gap is a probe of.
     pub(super) probes: Option<u32>,
+}
+
+/// Gaps sent as deltas against the old versions.
+#[derive(Debug)]
+pub(crate) struct GapDeltas {
+    /// Length in bytes of the unpacked deltas.
+    pub(crate) bytes: u32,
+    pub(crate) payload: Payload,
 }
 
 impl ChunkGap {

@@ -104,20 +104,21 @@ impl TransferGaps {
                 self.open = Some(run);
                 break;
             }
-            self.cut(table, run, known, (spelled_from, &mut rest));
+            rest.extend(self.cut(table, run, known, spelled_from));
         }
         rest
     }
 
-    /// Cuts a run into gaps. A part without old bytes in its place that was spelled out just now goes to `rest`, to
-    /// be sent as it is.
+    /// Cuts a run into gaps. Returns the parts to be sent as they are: parts from `spelled_from` on, which were spelled
+    /// out just now, without old bytes in their places.
     fn cut(
         &mut self,
         table: &mut GroupTable,
         run: Range<u32>,
         known: KnownContent<'_>,
-        (spelled_from, rest): (u32, &mut Vec<Range<u32>>),
-    ) {
+        spelled_from: u32,
+    ) -> Vec<Range<u32>> {
+        let mut rest = Vec::new();
         let facings = self.facings(table, &run, known);
         let (first, gaps) = (run.start, table.parts_of(run, &facings));
         let probes = gaps.iter().filter(|(_, role)| *role == GapTreatment::Probe).count();
@@ -138,6 +139,7 @@ impl TransferGaps {
             if waits { &mut waiting } else { &mut self.found }.push_back(gap);
         }
         self.waiting.hold(first, waiting, probes);
+        rest
     }
 
     /// Returns the places of a run in the old versions; the run may continue a run that was cut before.

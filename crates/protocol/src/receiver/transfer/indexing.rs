@@ -40,7 +40,8 @@ impl ExpectedTransfer {
     pub(crate) fn indexed(
         &mut self,
         fx: &mut FileContext<'_>,
-        (part, run): (IndexPart, Result<SegmentChunks<Chunk>, Setback>),
+        part: IndexPart,
+        run: Result<SegmentChunks<Chunk>, Setback>,
     ) {
         if let Some(old) = &mut self.ahead {
             old.take(part, run, &fx.old.lens);

@@ -50,6 +50,7 @@ use blocks::BlockReceiver;
 use changes::ChangeReceiver;
 use copies::copy_runs;
 use file_context::{FileContext, TransferOutcome};
+use gap::GapDeltas;
 use indexing::ExpectedTransfer;
 use presets::PresetState;
 use recipe::RecipeReceiver;
@@ -111,12 +112,13 @@ impl IncomingTransfer {
     /// Begins a transfer of the version `meta`. With a `map`, only the data of the map is transferred.
     pub(crate) fn new(
         meta: Meta,
-        (how, spec): (How, ChunkerSpec),
+        how: How,
+        spec: ChunkerSpec,
         map: Option<Arc<DataMap>>,
         cx: &Context,
     ) -> Self {
         let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
-        let (method, turn) = match (how, PresetState::new(cx.strategy(), (how, spec), meta.len)) {
+        let (method, turn) = match (how, PresetState::new(cx.strategy(), how, spec, meta.len)) {
             (How::Whole | How::Tail, _) => (
                 TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == How::Whole)),
                 WorkTurn::Any,
@@ -134,11 +136,11 @@ impl IncomingTransfer {
         Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
     }
 
-    /// Begins a transfer of the changes of the version `meta` since a base of `old` bytes.
-    pub(crate) fn since(meta: Meta, (base, old): (Digest, u64)) -> Self {
+    /// Begins a transfer of the changes of the version `meta` since a base of `base_len` bytes.
+    pub(crate) fn since(meta: Meta, base: Digest, base_len: u64) -> Self {
         let spec = Limits::changed_blocks();
         let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
-        let method = TransferMethod::Changes(ChangeReceiver::new(base, old, meta.len));
+        let method = TransferMethod::Changes(ChangeReceiver::new(base, base_len, meta.len));
         let build = FileAssembly::new(new, WorkTurn::Any);
         Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
     }
@@ -375,10 +377,10 @@ impl IncomingTransfer {
         &mut self,
         fx: &mut FileContext<'_>,
         ranges: &[Range<u32>],
-        payload: (u32, Payload),
+        deltas: GapDeltas,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            TransferMethod::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, payload),
+            TransferMethod::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, deltas),
             _ => Err(PeerError::Unexpected("a gap that was not asked for")),
         }
     }
@@ -489,7 +491,7 @@ impl IncomingTransfer {
                 Err(setback) => fx.fail(setback),
             },
             (FilePending::Write { chunks, spans, .. }, Answer::Written(written)) => match written {
-                Ok(fingerprints) => self.written(fx, (&chunks, &spans), fingerprints),
+                Ok(fingerprints) => self.written(fx, &chunks, &spans, fingerprints),
                 Err(setback) => fx.fail(setback),
             },
             (FilePending::Commit(_) | FilePending::Replace { .. }, Answer::Done(done)) => {
@@ -518,7 +520,8 @@ impl IncomingTransfer {
     fn written(
         &mut self,
         fx: &mut FileContext<'_>,
-        (chunks, spans): (&[u32], &[Span]),
+        chunks: &[u32],
+        spans: &[Span],
         fingerprints: Vec<Fingerprint>,
     ) {
         self.build.end_job();

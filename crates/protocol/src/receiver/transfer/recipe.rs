@@ -10,7 +10,7 @@ use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 
 use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
-use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
+use crate::message::{ChunkLine, GroupLine, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
@@ -21,7 +21,7 @@ use super::again::RepeatedChunks;
 use super::assembly::FileAssembly;
 use super::copies::{FoundCopies, runs};
 use super::file_context::FileContext;
-use super::gap::ChunkGap;
+use super::gap::{ChunkGap, GapDeltas};
 use super::gaps::{KnownContent, TransferGaps};
 use super::indexing::ask_more;
 use super::keeping::KeptChunks;
@@ -172,7 +172,7 @@ impl RecipeReceiver {
     ) {
         match (pending, answer) {
             (FilePending::Index(_, part), Answer::Indexed(run)) => {
-                self.indexed(fx, build, (part, run));
+                self.indexed(fx, build, part, run);
             }
             (FilePending::Survey { gaps, .. }, Answer::Surveyed(sums)) => {
                 if let Some(sums) = fx.or_fail(sums) {
@@ -194,7 +194,8 @@ impl RecipeReceiver {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        (part, run): (IndexPart, Result<SegmentChunks<Chunk>, Setback>),
+        part: IndexPart,
+        run: Result<SegmentChunks<Chunk>, Setback>,
     ) {
         self.old.take(part, run, &fx.old.lens);
         self.index_more(fx, build);
@@ -371,7 +372,7 @@ impl RecipeReceiver {
             return;
         }
         let missing = self.missing.iter().filter_map(|no| self.table.shareable(*no));
-        if sources.wait((fx.file, self.table.len), missing) {
+        if sources.wait(fx.file, self.table.len, missing) {
             return self.old.awaits_more();
         }
         for no in std::mem::take(&mut self.missing) {
@@ -525,14 +526,15 @@ impl RecipeReceiver {
         fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });
     }
 
-    /// Takes gaps sent as deltas, which unpack to `bytes` bytes.
+    /// Takes gaps sent as deltas.
     pub(super) fn mend(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         ranges: &[Range<u32>],
-        (bytes, payload): (u32, Payload),
+        deltas: GapDeltas,
     ) -> Result<(), PeerError> {
+        let GapDeltas { bytes, payload } = deltas;
         let (gaps, patches, new_bytes) = self.gaps.receive(&mut self.table, ranges)?;
         if bytes as usize > fx.cx.setting.limits.frame_bytes || !payload.may_hold(bytes as usize) {
             return Err(PeerError::Limit("bytes of gaps"));

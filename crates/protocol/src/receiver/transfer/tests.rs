@@ -5,6 +5,7 @@ use deltic_core::recipe::digest_of;
 use deltic_core::{PrefixLen, reference};
 use deltic_tree::{Kind, RelPath, Timestamp};
 
+use super::file_context::{FilePlace, ReportedBytes};
 use super::old::OldVersions;
 use super::proof::Proof;
 use super::*;
@@ -100,11 +101,12 @@ fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToS
     let lens = if old.is_empty() { Vec::new() } else { vec![old.len() as u64] };
     let versions = OldVersions { in_place: !old.is_empty(), lens, ..OldVersions::default() };
     let (path, mut reported) = (RelPath::root(), 0);
-    let place = (FileNo(0), Handle(0), &path, None);
-    let mut fx = FileContext::new(&mut cx, place, &versions, (&mut reported, len));
+    let place = FilePlace { file: FileNo(0), handle: Handle(0), path: &path, seen: None };
+    let reported = ReportedBytes { reported: &mut reported, most: len };
+    let mut fx = FileContext::new(&mut cx, place, &versions, reported);
     let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
     let mut driver = Driver { old: old.to_vec(), made: vec![0; new.len()], ..Driver::default() };
-    let mut transfer = IncomingTransfer::new(meta, how, None, fx.cx);
+    let mut transfer = IncomingTransfer::new(meta, how.0, how.1, None, fx.cx);
     transfer.begin(&mut fx, ExpectedTransfer::default());
     driver.run(&mut transfer, &mut fx);
     let chunks = reference::chunks(&how.1, new);

@@ -101,7 +101,8 @@ impl EntryArrivals {
     pub(super) fn flushed_arrived(
         &mut self,
         cx: &mut Context,
-        (files, upto): (Vec<FileNo>, FileNo),
+        files: Vec<FileNo>,
+        upto: FileNo,
         flushed: Result<(), Setback>,
     ) {
         self.flushing = false;

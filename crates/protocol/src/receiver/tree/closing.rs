@@ -117,7 +117,7 @@ impl ReceiverTree {
             (TreePending::Sweep, Answer::Done(done)) => cx.closed(done),
             (TreePending::Flush, Answer::Done(done)) => self.entries.arrivals.flushed(cx, done),
             (TreePending::FlushArrived { files, upto }, Answer::Done(done)) => {
-                self.entries.arrivals.flushed_arrived(cx, (files, upto), done);
+                self.entries.arrivals.flushed_arrived(cx, files, upto, done);
             }
             _ => return Err(UnknownAnswer),
         }

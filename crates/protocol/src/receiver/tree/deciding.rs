@@ -16,6 +16,7 @@ use super::beside::ReferenceEntry;
 use super::clearing::BlockedEntry;
 use super::compare::{QuickCheck, differs_from, quick};
 use super::comparing::{ContentDigest, ContentPair};
+use super::dirs::dir_change;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::first_of;
 use super::looked::{LookedEntry, PlacedEntry};
@@ -131,7 +132,8 @@ impl UnsettledEntries {
         beside: Option<ReferenceEntry>,
     ) {
         let item = EntryType::of(&placed.meta.kind);
-        let mut differs = self.differs_from_known(tx, &placed.meta, (&placed.seen, &beside));
+        let mut differs =
+            self.differs_from_known(tx, &placed.meta, placed.seen.as_ref(), beside.as_ref());
         if let Some(old) = placed.seen.as_ref().filter(|old| old.kind == placed.meta.kind) {
             if !differs.time {
                 placed.meta.modified = old.modified;
@@ -164,9 +166,10 @@ impl UnsettledEntries {
         &self,
         tx: &TreeContext<'_>,
         meta: &Meta,
-        (old, beside): (&Option<Meta>, &Option<ReferenceEntry>),
+        old: Option<&Meta>,
+        beside: Option<&ReferenceEntry>,
     ) -> Differs {
-        let known = old.as_ref().or_else(|| beside.as_ref().map(|beside| &beside.is));
+        let known = old.or_else(|| beside.map(|beside| &beside.is));
         known.map(|is| differs_from(&tx.cx.setting.options, meta, is)).unwrap_or_default()
     }
 
@@ -220,7 +223,7 @@ impl UnsettledEntries {
         let clears = self.clears(tx, seen.as_ref());
         let differs = Differs {
             kind: seen.is_some() && old.is_none(),
-            ..self.differs_from_known(tx, &meta, (&old, &beside))
+            ..self.differs_from_known(tx, &meta, old.as_ref(), beside.as_ref())
         };
         let looks = old.as_ref().map(|old| quick(options, &meta, old));
         if looks == Some(QuickCheck::Same) {
@@ -348,7 +351,8 @@ fn decide_dir(tx: &mut TreeContext<'_>, PlacedEntry { path, meta, seen, .. }: Pl
         }
         old => {
             let differs = Differs { kind: old.is_some(), ..Differs::default() };
-            tx.dirs.new_dir(tx.cx, path, meta, (Action::Created, differs));
+            let change = dir_change(path, &meta, Action::Created, differs);
+            tx.dirs.new_dir(tx.cx, meta, change);
         }
     }
 }

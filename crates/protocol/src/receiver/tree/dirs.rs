@@ -60,6 +60,11 @@ pub(super) struct TransferRoot {
     pub(super) is_bare: bool,
 }
 
+/// Returns the report of a new directory.
+pub(super) fn dir_change(path: RelPath, meta: &Meta, action: Action, differs: Differs) -> Change {
+    Change { path, item: EntryType::Dir, action, differs, facts: Facts::of(meta) }
+}
+
 impl ListedDirs {
     /// Creates the state with only the root.
     pub(super) fn new(setting: &Setting) -> Self {
@@ -167,16 +172,10 @@ impl ListedDirs {
     }
 
     /// Makes and reports a directory.
-    pub(super) fn new_dir(
-        &mut self,
-        cx: &mut Context,
-        path: RelPath,
-        meta: Meta,
-        (action, differs): (Action, Differs),
-    ) {
-        let (item, facts) = (EntryType::Dir, Facts::of(&meta));
+    pub(super) fn new_dir(&mut self, cx: &mut Context, meta: Meta, change: Change) {
+        let path = change.path.clone();
         if !meta.is_implied() {
-            cx.changed(Change { path: path.clone(), item, action, differs, facts });
+            cx.changed(change);
         }
         if self.is_alike(&path) {
             self.sections.release(&path);

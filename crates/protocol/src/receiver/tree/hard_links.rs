@@ -100,10 +100,10 @@ pub(super) enum NameStep {
 /// Names for which a step is possible.
 #[derive(Debug)]
 pub(super) enum LinkStep {
-    /// The names to link to a leader in place; holds the first name of the file.
-    Link(FileNo, Vec<(FileNo, LaterName)>),
+    /// The names to link to a leader in place; `first` is the first name of the file.
+    Link { first: FileNo, names: Vec<(FileNo, LaterName)> },
     /// The name that leads, because the leader of the file failed.
-    Lead((FileNo, FileNo), LaterName),
+    Lead { file: FileNo, first: FileNo, name: LaterName },
 }
 
 /// The local version of a listed name.
@@ -152,7 +152,7 @@ impl HardLinks {
     }
 
     /// Notes the first name of a file.
-    fn open(&mut self, file: FileNo, path: RelPath, (meta, names): (&Meta, u32)) {
+    fn open(&mut self, file: FileNo, path: RelPath, meta: &Meta, names: u32) {
         let path_bytes = linked_bytes(&path, meta);
         self.open += 1;
         self.open_bytes += path_bytes;
@@ -217,7 +217,7 @@ impl HardLinks {
                     let path = section.dir.join(&entry.name);
                     let path =
                         path.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-                    self.open(file, path, (&entry.meta, names));
+                    self.open(file, path, &entry.meta, names);
                 }
                 linked @ Some(HardLink::Back(_)) => {
                     let first = first_of(file, &entry.meta);
@@ -326,7 +326,7 @@ impl HardLinks {
     }
 
     /// Makes a name lead, with the metadata that the first name told.
-    pub(super) fn lead(&mut self, (file, first): (FileNo, FileNo), name: &mut LaterName) {
+    pub(super) fn lead(&mut self, file: FileNo, first: FileNo, name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = LeaderState::Coming;
         name.more.clone_from(&shared.more);
@@ -388,12 +388,12 @@ impl HardLinks {
                 shared.state = LeaderState::Here;
                 let waiting = std::mem::take(&mut shared.waiting).into_iter();
                 let names = waiting.filter_map(|file| Some((file, self.names.remove(&file)?)));
-                return Some(LinkStep::Link(first, names.collect()));
+                return Some(LinkStep::Link { first, names: names.collect() });
             }
             let file = self.promoted.pop_front()?;
             let Some(name) = self.names.remove(&file) else { continue };
             if let Some(first) = first_of(file, &name.meta) {
-                return Some(LinkStep::Lead((file, first), name));
+                return Some(LinkStep::Lead { file, first, name });
             }
         }
     }

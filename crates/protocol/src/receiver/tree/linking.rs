@@ -27,19 +27,14 @@ impl UnsettledEntries {
         let file = placed.file;
         match self.links.decide(first, placed) {
             NameStep::Wait => {}
-            NameStep::Link(name) => self.link_name(tx, (file, first), name),
-            NameStep::Lead(name) => self.lead(tx, (file, first), name),
+            NameStep::Link(name) => self.link_name(tx, file, first, name),
+            NameStep::Lead(name) => self.lead(tx, file, first, name),
         }
         self.links.forget(first);
     }
 
-    fn lead(
-        &mut self,
-        tx: &mut TreeContext<'_>,
-        (file, first): (FileNo, FileNo),
-        mut name: LaterName,
-    ) {
-        self.links.lead((file, first), &mut name);
+    fn lead(&mut self, tx: &mut TreeContext<'_>, file: FileNo, first: FileNo, mut name: LaterName) {
+        self.links.lead(file, first, &mut name);
         let is_not_beside = name.is_not_beside;
         let placed = name.placed(file);
         match is_not_beside {
@@ -60,13 +55,13 @@ impl UnsettledEntries {
     pub(super) fn link_more(&mut self, tx: &mut TreeContext<'_>) {
         while let Some(step) = self.links.next_step() {
             match step {
-                LinkStep::Link(first, names) => {
+                LinkStep::Link { first, names } => {
                     for (file, name) in names {
-                        self.link_name(tx, (file, first), name);
+                        self.link_name(tx, file, first, name);
                     }
                     self.links.forget(first);
                 }
-                LinkStep::Lead(file, name) => self.lead(tx, file, name),
+                LinkStep::Lead { file, first, name } => self.lead(tx, file, first, name),
             }
         }
     }
@@ -146,7 +141,8 @@ impl UnsettledEntries {
     fn link_name(
         &mut self,
         tx: &mut TreeContext<'_>,
-        (file, first): (FileNo, FileNo),
+        file: FileNo,
+        first: FileNo,
         name: LaterName,
     ) {
         let shared = self.links.leader(first);

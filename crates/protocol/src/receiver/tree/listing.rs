@@ -6,13 +6,13 @@ use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, NameLine};
 use crate::options::Delete;
-use crate::receiver::ask::{AlikeNames, Carries, Ours};
+use crate::receiver::ask::{AlikeNames, Carries};
 use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
 use super::dirs::ListedDirs;
 use super::list::ends;
-use super::owners::{LocalOwners, adopt, check_meta, learn};
+use super::owners::{LocalOwners, MappedOwners, adopt, check_meta, learn};
 use super::removal::NO_LIMIT;
 use super::sections::DirSection;
 
@@ -122,10 +122,10 @@ impl ListedDirs {
         cx: &mut Context,
         no: u64,
         found: &mut impl Iterator<Item = Result<Option<Meta>, Trouble>>,
-        ours: (Vec<Ours>, Vec<Ours>),
+        owners: MappedOwners,
     ) -> Option<DirSection> {
         let mut section = self.sections.take(no)?;
-        let known = LocalOwners::of(&section, ours);
+        let known = LocalOwners::of(&section, owners);
         let Some(mut own) = section.own.take() else {
             section.metas_mut().for_each(|meta| known.translate(meta));
             return Some(section);

@@ -47,7 +47,7 @@ use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::ask::{Answer, Ours, Unlisted};
+use super::ask::{Answer, Unlisted};
 use super::context::Context;
 use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
@@ -57,6 +57,7 @@ use deleting::PendingDeletions;
 use dirs::ListedDirs;
 use entries::{TreeContext, UnsettledEntries};
 use missing::MissingSources;
+use owners::MappedOwners;
 use sections::DirSection;
 
 /// The tree of a session.
@@ -201,8 +202,8 @@ impl ReceiverTree {
     ) -> Result<(), UnknownAnswer> {
         let (entries, tx) = &mut self.split(cx);
         match (pending, answer) {
-            (TreePending::Look(section), Answer::Looked(found, ours)) => {
-                self.looked(cx, section, found, ours);
+            (TreePending::Look(section), Answer::Looked(found, (users, groups))) => {
+                self.looked(cx, section, found, MappedOwners { users, groups });
             }
             (TreePending::Compare(no), Answer::Compared(alike)) => {
                 tx.dirs.compared_tally(tx.cx, no, alike);
@@ -259,10 +260,10 @@ impl ReceiverTree {
         cx: &mut Context,
         section: u64,
         found: Vec<Result<Option<Meta>, Trouble>>,
-        ours: (Vec<Ours>, Vec<Ours>),
+        owners: MappedOwners,
     ) {
         let mut found = found.into_iter();
-        if let Some(section) = self.dirs.looked(cx, section, &mut found, ours) {
+        if let Some(section) = self.dirs.looked(cx, section, &mut found, owners) {
             let (entries, tx) = &mut self.split(cx);
             entries.looked(tx, section, found);
         }

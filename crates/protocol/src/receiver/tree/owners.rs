@@ -54,6 +54,13 @@ pub(super) struct OwnerIds {
     groups: BTreeSet<u32>,
 }
 
+/// Local users and groups for the numbers of a section, in the order of the numbers.
+#[derive(Debug)]
+pub(super) struct MappedOwners {
+    pub(super) users: Vec<Ours>,
+    pub(super) groups: Vec<Ours>,
+}
+
 /// Local users and groups, by the sender's numbers.
 #[derive(Debug, Default)]
 pub(super) struct LocalOwners {
@@ -127,12 +134,12 @@ impl OwnerIds {
 
 impl LocalOwners {
     /// Takes the local users and groups for the numbers of a section, in order.
-    pub(super) fn of(section: &DirSection, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
+    pub(super) fn of(section: &DirSection, mapped: MappedOwners) -> Self {
         let mut asked = OwnerIds::default();
         section.metas().for_each(|meta| asked.add(meta));
         Self {
-            users: asked.users.into_iter().zip(users).collect(),
-            groups: asked.groups.into_iter().zip(groups).collect(),
+            users: asked.users.into_iter().zip(mapped.users).collect(),
+            groups: asked.groups.into_iter().zip(mapped.groups).collect(),
         }
     }
 

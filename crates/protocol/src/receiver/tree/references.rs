@@ -23,6 +23,7 @@ use crate::work::Setback;
 use super::beside::{EntryLikeness, ReferenceEntry, best, is_same};
 use super::clearing::BlockedEntry;
 use super::compare::differs_from;
+use super::dirs::dir_change;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::looked::PlacedEntry;
 
@@ -79,7 +80,8 @@ impl UnsettledEntries {
         match best.likeness {
             _ if placed.meta.is_dir() => {
                 let differs = differs_from(&tx.cx.setting.options, &placed.meta, &best.is);
-                tx.dirs.new_dir(tx.cx, placed.path, placed.meta, (Action::Copied, differs));
+                let change = dir_change(placed.path, &placed.meta, Action::Copied, differs);
+                tx.dirs.new_dir(tx.cx, placed.meta, change);
             }
             EntryLikeness::All if usage == AlternateUse::Compare => self.leave_out(tx, placed),
             EntryLikeness::All | EntryLikeness::Content

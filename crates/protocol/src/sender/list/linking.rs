@@ -32,7 +32,7 @@ struct FirstName {
     left: u32,
     path_bytes: usize,
     /// Length, time and mode as sent: later names get the same values, even if the file has changed.
-    said: (u64, Timestamp, u32),
+    sent: (u64, Timestamp, u32),
 }
 
 /// Relation of a name to the names already sent.
@@ -48,12 +48,12 @@ pub(super) enum NameRelation {
 
 impl LinkedNames {
     /// Sets the hard link in `meta`, the metadata of entry number `entry` at `path`, if the tree knows the inode.
-    pub(super) fn tell(&mut self, (entry, path): (u64, &RelPath), meta: &mut Meta) -> NameRelation {
+    pub(super) fn tell(&mut self, entry: u64, path: &RelPath, meta: &mut Meta) -> NameRelation {
         let Some(HardLink::Inode(inode, names)) = meta.linked() else { return NameRelation::Alone };
         if let Some(at) = self.open.remove(&inode) {
             let mut first = FirstName::of(&self.firsts.take(at)).expect("it was put there");
             self.bytes -= first.path_bytes;
-            (meta.len, meta.modified, meta.mode) = first.said;
+            (meta.len, meta.modified, meta.mode) = first.sent;
             meta.set_linked(Some(HardLink::Back(entry - first.entry)));
             first.left -= 1;
             if first.left > 0 {
@@ -63,12 +63,12 @@ impl LinkedNames {
             return NameRelation::Linked;
         }
         let path_bytes = linked_bytes(path, meta);
-        let said = (meta.len, meta.modified, meta.mode);
-        let first = FirstName { entry, left: names - 1, path_bytes, said };
+        let sent = (meta.len, meta.modified, meta.mode);
+        let first = FirstName { entry, left: names - 1, path_bytes, sent };
         if !self.keep(inode, &first) {
             meta.set_linked(None);
-            let said = std::mem::replace(&mut self.crowded, true);
-            return if said { NameRelation::Alone } else { NameRelation::Crowded };
+            let was_crowded = std::mem::replace(&mut self.crowded, true);
+            return if was_crowded { NameRelation::Alone } else { NameRelation::Crowded };
         }
         meta.set_linked(Some(HardLink::First(names)));
         NameRelation::Linked
@@ -88,7 +88,7 @@ impl LinkedNames {
 
 impl FirstName {
     fn packed(&self) -> Vec<u8> {
-        let (len, modified, mode) = self.said;
+        let (len, modified, mode) = self.sent;
         let mut to = Vec::new();
         let rest = [self.path_bytes as u64, len, modified.nanos.into(), mode.into()];
         [self.entry, self.left.into()].iter().chain(&rest).for_each(|field| to.put_varint(*field));
@@ -101,13 +101,13 @@ impl FirstName {
         let (entry, left, path_bytes) =
             (from.varint()?, from.varint_u32()?, from.varint()? as usize);
         let (len, nanos, mode) = (from.varint()?, from.varint_u32()?, from.varint_u32()?);
-        let said = (len, Timestamp { secs: from.signed()?, nanos }, mode);
-        Ok(Self { entry, left, path_bytes, said })
+        let sent = (len, Timestamp { secs: from.signed()?, nanos }, mode);
+        Ok(Self { entry, left, path_bytes, sent })
     }
 }
 
-/// Removes from the metadata of a later name all that the first name said.
-pub(super) fn leave_said(meta: &mut Meta) {
+/// Removes the metadata of a later name that was sent with the first name.
+pub(super) fn omit_linked_meta(meta: &mut Meta) {
     if let linked @ Some(HardLink::Back(_)) = meta.linked() {
         *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
         meta.set_linked(linked);
@@ -118,29 +118,31 @@ pub(super) fn leave_said(meta: &mut Meta) {
 mod tests {
     use super::*;
 
-    fn told(
+    /// Sends entry number `entry` with this inode; returns the link that is sent.
+    fn sent_link(
         linking: &mut LinkedNames,
         entry: u64,
-        (number, names): (u64, u32),
+        number: u64,
+        names: u32,
     ) -> Option<HardLink> {
         let inode = Inode { device: 1, number };
         let mut meta = Meta::plain(Kind::File, entry, Timestamp::default(), 0o644);
         meta.set_linked(Some(HardLink::Inode(inode, names)));
         let path = RelPath::parse(format!("dir/{entry}").as_bytes()).unwrap();
-        linking.tell((entry, &path), &mut meta);
+        linking.tell(entry, &path, &mut meta);
         meta.linked()
     }
 
     #[test]
     fn later_names_refer_to_the_first_and_the_last_is_forgotten() {
         let mut linking = LinkedNames::default();
-        assert_eq!(told(&mut linking, 3, (7, 3)), Some(HardLink::First(3)));
-        assert_eq!(told(&mut linking, 4, (8, 2)), Some(HardLink::First(2)));
-        assert_eq!(told(&mut linking, 5, (7, 3)), Some(HardLink::Back(2)));
-        assert_eq!(told(&mut linking, 9, (7, 3)), Some(HardLink::Back(6)));
+        assert_eq!(sent_link(&mut linking, 3, 7, 3), Some(HardLink::First(3)));
+        assert_eq!(sent_link(&mut linking, 4, 8, 2), Some(HardLink::First(2)));
+        assert_eq!(sent_link(&mut linking, 5, 7, 3), Some(HardLink::Back(2)));
+        assert_eq!(sent_link(&mut linking, 9, 7, 3), Some(HardLink::Back(6)));
         assert_eq!((linking.open.len(), linking.bytes), (1, "dir/4".len()));
         // The file has got a further name meanwhile.
-        assert_eq!(told(&mut linking, 10, (7, 4)), Some(HardLink::First(4)));
+        assert_eq!(sent_link(&mut linking, 10, 7, 4), Some(HardLink::First(4)));
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
         let tell = |linking: &mut LinkedNames, entry: u64, len| {
             let mut meta = Meta::plain(Kind::File, len, Timestamp::default(), 0);
             meta.set_linked(linked);
-            linking.tell((entry, &path), &mut meta);
+            linking.tell(entry, &path, &mut meta);
             meta.len
         };
         assert_eq!(tell(&mut linking, 0, 1), 1);
@@ -166,7 +168,7 @@ mod tests {
         for (entry, expected) in [(0, NameRelation::Crowded), (1, NameRelation::Alone)] {
             let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
             meta.set_linked(linked);
-            assert_eq!(linking.tell((entry, &path), &mut meta), expected);
+            assert_eq!(linking.tell(entry, &path, &mut meta), expected);
             assert_eq!(meta.linked(), None);
         }
     }

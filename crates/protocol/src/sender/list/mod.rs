@@ -22,7 +22,7 @@ use crate::report::{Notice, Trouble, TroubleKind};
 use super::ask::{Listed, Work};
 use super::context::Context;
 use super::leaving::SourceRemoval;
-use super::pending::SenderPending;
+use super::pending::{RequestedDir, SenderPending};
 
 use linking::LinkedNames;
 use ready::{ReadyDir, UnlistedPart};
@@ -151,7 +151,8 @@ impl Lister {
             self.lists_out += 1;
             let tally = self.tallies.wants();
             let work = Work::List { dir: dir.clone(), tally, rest: None };
-            cx.jobs.ask(work, SenderPending::List(dir, ahead.above));
+            let requested = RequestedDir { dir, above: ahead.above };
+            cx.jobs.ask(work, SenderPending::List(requested));
         }
         let is_idle = self.ahead() == 0 && self.tallies.is_idle();
         if is_idle && !self.complete {
@@ -166,9 +167,10 @@ impl Lister {
         &mut self,
         cx: &mut Context,
         leaving: &mut SourceRemoval,
-        (dir, above): (RelPath, Option<u32>),
+        dir: RequestedDir,
         listed: Result<Listed, Trouble>,
     ) {
+        let RequestedDir { dir, above } = dir;
         self.lists_out -= 1;
         let mut listed = listed.unwrap_or_else(Listed::from);
         let is_whole = listed.troubles.is_empty() && listed.rest.is_none();

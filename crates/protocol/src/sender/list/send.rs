@@ -14,7 +14,7 @@ use crate::report::{Notice, Trouble, TroubleKind};
 use super::super::context::Context;
 use super::super::leaving::SourceRemoval;
 use super::super::listed_file::ListedFile;
-use super::linking::{NameRelation, leave_said};
+use super::linking::{NameRelation, omit_linked_meta};
 use super::ready::{ReadyDir, is_left_out};
 use super::{Lister, UnlistedDir};
 
@@ -68,7 +68,7 @@ impl Lister {
         // A batch without remaining entries is not sent, unless the batch is the last of its directory.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.names += u64::from(own.is_some());
-            entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
+            entries.iter_mut().for_each(|entry| omit_linked_meta(&mut entry.meta));
             self.bytes.take(&entries, self.next);
             cx.send(ToReceiver::Listing { dir, own, entries, extent });
             self.report(cx);
@@ -140,7 +140,7 @@ impl Lister {
             let mut source = entry.meta.clone();
             // Entry numbers mean nothing in another list, which may hold the source again.
             source.set_linked(inode);
-            leaving.push(FileNo(self.next), (path.clone(), source));
+            leaving.push(FileNo(self.next), path.clone(), source);
         }
         if cx.options.follow.unmunge {
             unmunge(&mut entry.meta);
@@ -172,7 +172,7 @@ impl Lister {
             // Through a symlink to a directory, a file is met under more names than it has.
             meta.set_linked(Some(HardLink::Inode(inode, u32::MAX)));
         }
-        if self.linking.tell((self.next, path), meta) == NameRelation::Crowded {
+        if self.linking.tell(self.next, path, meta) == NameRelation::Crowded {
             let words = |path: &str| {
                 format!(
                     "cannot link {path}: too many files of several names; each name of such is sent by itself"

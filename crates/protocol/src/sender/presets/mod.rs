@@ -144,11 +144,11 @@ impl PresetSender {
     /// Begins the attempt after the new version was opened.
     pub(super) fn begin(&mut self, at: &SendAttempt, cx: &mut Context) {
         if let MatchMethod::Signature(old) = &mut self.side {
-            *old = old.open((self.ways, self.spec), at.file, cx);
+            *old = old.open(self.ways, self.spec, at.file, cx);
             return;
         }
         let parallel = self.ways.parallel(cx.options.threads);
-        self.summation = Some(FileSummation::new((parallel, &self.spec), at.len, self.strong()));
+        self.summation = Some(FileSummation::new(parallel, &self.spec, at.len, self.strong()));
         self.sum_more(at, cx);
     }
 
@@ -232,15 +232,18 @@ impl PresetSender {
         batches.into_iter().enumerate().map(frame).collect()
     }
 
+    /// Keeps the state of the file's digest, if the driver returns one with sums.
+    pub(super) fn take_digest(&mut self, digest: Option<Box<FileDigest>>) {
+        self.digest = digest.or_else(|| self.digest.take());
+    }
+
     pub(super) fn summed(
         &mut self,
         at: &SendAttempt,
         cx: &mut Context,
         step: SumStep,
-        summed: (Summed, Option<Box<FileDigest>>),
+        summed: Summed,
     ) -> Result<(), Trouble> {
-        let (summed, digest) = summed;
-        self.digest = digest.or_else(|| self.digest.take());
         let Some(summation) = &mut self.summation else { return Ok(()) };
         let sums = if step == SumStep::Digest { Vec::new() } else { summation.take(step, summed) };
         let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());

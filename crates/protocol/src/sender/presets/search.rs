@@ -40,7 +40,8 @@ impl Signature {
     /// strategy uses them.
     pub(super) fn open(
         &self,
-        (ways, spec): (StrategySums, ChunkerSpec),
+        ways: StrategySums,
+        spec: ChunkerSpec,
         file: FileNo,
         cx: &mut Context,
     ) -> Self {

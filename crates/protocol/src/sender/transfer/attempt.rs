@@ -33,7 +33,8 @@ pub(crate) struct SendAttempt {
 impl SendAttempt {
     /// An attempt with number `attempts`, counted from 1; 0 for an offer.
     pub(crate) fn new(
-        (file, path): (FileNo, RelPath),
+        file: FileNo,
+        path: RelPath,
         handle: Handle,
         how: How,
         attempts: u32,

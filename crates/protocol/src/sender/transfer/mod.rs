@@ -95,6 +95,17 @@ impl AttemptStart {
     }
 }
 
+/// Literals that were read for one `Fill`.
+#[derive(Debug)]
+pub(super) struct ReadChunks {
+    pub(super) chunks: Vec<Range<u32>>,
+    /// Length of the chunks in bytes.
+    pub(super) bytes: u64,
+    pub(super) payload: Payload,
+    /// Lengths and fingerprints of the chunks, if the driver was asked for them.
+    pub(super) sums: Vec<Chunk>,
+}
+
 impl OutgoingTransfer {
     pub(super) fn new(mut at: SendAttempt, begins: AttemptStart, cx: &Context) -> Self {
         at.settled = begins.start();
@@ -158,7 +169,7 @@ impl OutgoingTransfer {
         }
         let spec = match &mut self.way {
             SendMethod::Recipe(recipe) => {
-                recipe.opened(cx, (meta.len, self.at.len), known);
+                recipe.opened(cx, meta.len, self.at.len, known);
                 recipe.spec
             }
             SendMethod::Blocks(blocks) => {
@@ -219,12 +230,8 @@ impl OutgoingTransfer {
     }
 
     /// Sends the literals that were read.
-    pub(super) fn read(
-        &mut self,
-        cx: &mut Context,
-        (chunks, bytes): (Vec<Range<u32>>, u64),
-        (payload, sums): (Payload, Vec<Chunk>),
-    ) -> Result<(), Trouble> {
+    pub(super) fn read(&mut self, cx: &mut Context, read: ReadChunks) -> Result<(), Trouble> {
+        let ReadChunks { chunks, bytes, payload, sums } = read;
         match &mut self.way {
             SendMethod::Blocks(blocks) => blocks.note(chunks[0].start, &sums),
             SendMethod::Changes(changes) => changes.note(&chunks, sums),
@@ -318,9 +325,11 @@ impl OutgoingTransfer {
         &mut self,
         cx: &mut Context,
         step: SumStep,
-        summed: (Summed, Option<Box<FileDigest>>),
+        summed: Summed,
+        digest: Option<Box<FileDigest>>,
     ) -> Result<(), Trouble> {
         let Some((preset, at)) = self.preset() else { return Ok(()) };
+        preset.take_digest(digest);
         preset.summed(at, cx, step, summed)
     }
 

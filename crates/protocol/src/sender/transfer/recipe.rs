@@ -81,11 +81,11 @@ impl RecipeSender {
         }
     }
 
-    /// Chooses the chunker of a file of `len` bytes, of which `told` bytes are cut. A recipe that the sender's store
+    /// Chooses the chunker of a file of `len` bytes, of which `data_len` bytes are cut. A recipe that the sender's store
     /// knows decides the chunker.
-    pub(super) fn opened(&mut self, cx: &Context, (len, told): (u64, u64), known: Known) {
+    pub(super) fn opened(&mut self, cx: &Context, len: u64, data_len: u64, known: Known) {
         let fits = |recipe: &KnownRecipe| {
-            recipe.fits(told, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
+            recipe.fits(data_len, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
         };
         let known = known.recipe.filter(fits);
         let chosen = known.as_ref().map(|recipe| recipe.spec).or(self.agreed);
@@ -93,7 +93,7 @@ impl RecipeSender {
         self.stage = match known {
             Some(recipe) => RecipeStage::Known(recipe.chunks),
             None => RecipeStage::Scanning(Box::new((
-                FileCutting::new(&self.spec, told),
+                FileCutting::new(&self.spec, data_len),
                 Grouper::new(),
             ))),
         };
@@ -362,7 +362,7 @@ impl RecipeSender {
         let (zstd, handle) = (cx.options.compress, at.handle);
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
-            let span = self.gap(at, (&chunks, &sums), &cx.limits)?;
+            let span = self.gap(at, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
@@ -383,7 +383,8 @@ impl RecipeSender {
     fn gap(
         &mut self,
         at: &SendAttempt,
-        (chunks, sums): (&Range<u32>, &GapSums),
+        chunks: &Range<u32>,
+        sums: &GapSums,
         limits: &Limits,
     ) -> Result<Span, PeerError> {
         if !self.table.has_passed(chunks) {

@@ -18,7 +18,7 @@ use crate::sums::{Over, Sum, Token};
 use super::super::copies::FoundCopies;
 use super::asked::AskedToken;
 use super::chunks::{PeerChunks, weak_sum};
-use super::known::OldChunks;
+use super::known::{NewChunk, OldChunks};
 
 /// The matches found, asked about and judged.
 #[derive(Debug)]
@@ -42,8 +42,14 @@ pub(super) struct MatchConfirmation {
 /// begins.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// Chunks that were looked for: the first list is missing from the old versions, the second may be there.
-pub(super) type ConfirmBatch = (Vec<Range<u32>>, Vec<AskedToken>);
+/// Chunks that were looked for in the old versions.
+#[derive(Debug, Default)]
+pub(super) struct ConfirmBatch {
+    /// Chunks that the old versions lack.
+    pub(super) needs: Vec<Range<u32>>,
+    /// Chunks that the old versions may have.
+    pub(super) tokens: Vec<AskedToken>,
+}
 
 impl MatchConfirmation {
     pub(super) fn new(strategy: &Strategy) -> Self {
@@ -144,7 +150,7 @@ impl MatchConfirmation {
         if !ready || !self.old.is_complete() || self.looked == told.count() {
             return None;
         }
-        let (mut needs, mut tokens): ConfirmBatch = (Vec::new(), Vec::new());
+        let ConfirmBatch { mut needs, mut tokens } = ConfirmBatch::default();
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
         while self.looked < told.count()
@@ -155,7 +161,8 @@ impl MatchConfirmation {
             let (span, weak) = (told.span(new), self.weak[new as usize]);
             let len = span.len;
             self.looked += 1;
-            let found = self.old.find((new, span), weak, self.after, &mut compared);
+            let chunk = NewChunk { number: new, span, weak };
+            let found = self.old.find(&chunk, self.after, &mut compared);
             let Some(old) = found else {
                 told.need(new..new + 1);
                 match needs.last_mut() {
@@ -173,7 +180,7 @@ impl MatchConfirmation {
             }
         }
         tokens.extend(runs.finish().map(AskedToken::of));
-        Some(((needs, tokens), compared))
+        Some((ConfirmBatch { needs, tokens }, compared))
     }
 
     /// Takes the sender's judgement of the oldest match: adds copies to `found`, and returns the runs to be asked

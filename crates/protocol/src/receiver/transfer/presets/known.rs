@@ -71,48 +71,54 @@ impl OldChunks {
         self.chunks[no.at()].0
     }
 
-    /// Returns a chunk with this weak sum and the length of the new chunk; equal bytes are no more than a guess. Adds
+    /// Returns a chunk with the weak sum and the length of `new`; equal bytes are no more than a guess. Adds
     /// the number of compared sums to `compared`.
     pub(super) fn find(
         &self,
-        (number, new): (u32, Span),
-        weak: u32,
+        new: &NewChunk,
         after: Option<ChunkNo>,
         compared: &mut u64,
     ) -> Option<ChunkNo> {
         let count = Cell::new(0);
-        let found = self.look_up((number, new), weak, after, &count);
+        let found = self.look_up(new, after, &count);
         *compared += count.get();
         found
     }
 
     fn look_up(
         &self,
-        (number, new): (u32, Span),
-        weak: u32,
+        new: &NewChunk,
         after: Option<ChunkNo>,
         compared: &Cell<u64>,
     ) -> Option<ChunkNo> {
         let fits = |no: &ChunkNo| {
-            let chunk = self.chunks.get(no.at()).filter(|(span, _)| span.len == new.len);
+            let chunk = self.chunks.get(no.at()).filter(|(span, _)| span.len == new.span.len);
             compared.set(compared.get() + u64::from(chunk.is_some()));
-            chunk.is_some_and(|(_, sum)| *sum == weak)
+            chunk.is_some_and(|(_, sum)| *sum == new.weak)
         };
         // Prefer the equal chunk in the same place, so that an unchanged file is recognised.
-        let same = self.first.map(|first| first.plus(number));
-        let same = same.filter(|no| fits(no) && self.span(*no) == new);
+        let same = self.first.map(|first| first.plus(new.number));
+        let same = same.filter(|no| fits(no) && self.span(*no) == new.span);
         let neighbour = after.filter(|_| self.tries_neighbour).map(ChunkNo::next).filter(fits);
         let near = same.or(neighbour);
         if near.is_some() {
             return near;
         }
-        let has_tag = |tags: &Vec<u64>| tags[tag(weak) / 64] >> (tag(weak) % 64) & 1 == 1;
+        let has_tag = |tags: &Vec<u64>| tags[tag(new.weak) / 64] >> (tag(new.weak) % 64) & 1 == 1;
         if !self.tags.as_ref().is_none_or(has_tag) {
             return None;
         }
         let mut budget = CANDIDATES;
-        self.index.candidates(weak, &mut budget).find(fits)
+        self.index.candidates(new.weak, &mut budget).find(fits)
     }
+}
+
+/// A chunk of the new version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewChunk {
+    pub(super) number: u32,
+    pub(super) span: Span,
+    pub(super) weak: u32,
 }
 
 const TAGS: usize = 1 << 16;

@@ -31,7 +31,6 @@ use super::assembly::{FileAssembly, LiteralChunks};
 use super::copies::FoundCopies;
 use super::file_context::FileContext;
 use super::proof::{ProofChunks, ProofOf};
-use asked::AskedToken;
 use chunks::PeerChunks;
 use confirm::{ConfirmBatch, MatchConfirmation, MatchVerdict};
 use patched::PatchedBlocks;
@@ -59,6 +58,15 @@ struct VersionSumming {
     summation: FileSummation,
 }
 
+/// A portion of an old version that was summed.
+#[derive(Debug)]
+struct SummedPortion {
+    /// Index of the old version.
+    part: usize,
+    step: SumStep,
+    summed: Result<Summed, Setback>,
+}
+
 /// The use of the sums.
 #[derive(Debug)]
 enum SumUse {
@@ -74,7 +82,8 @@ impl PresetState {
     /// Creates a transfer of `len` bytes by `strategy`; `None` for the default strategy.
     pub(super) fn new(
         strategy: Strategy,
-        (how, spec): (How, ChunkerSpec),
+        how: How,
+        spec: ChunkerSpec,
         len: u64,
     ) -> Option<Box<Self>> {
         let config = StrategySums::of(strategy, how)?;
@@ -187,11 +196,11 @@ impl PresetState {
     ) {
         match (pending, answer) {
             (FilePending::SumOld { part, step, .. }, Answer::Summed(summed)) => {
-                self.summed_old(fx, build, (part, step), summed);
+                self.summed_old(fx, build, SummedPortion { part, step, summed });
             }
             (FilePending::HashOld { needs, tokens, .. }, Answer::Hashed(sums)) => {
                 if let Some(sums) = fx.or_fail(sums) {
-                    self.hashed_old(fx, (needs, tokens), &sums);
+                    self.hashed_old(fx, ConfirmBatch { needs, tokens }, &sums);
                 }
             }
             (FilePending::Roll(_), Answer::Rolled(rolled)) => self.rolled(fx, build, rolled),
@@ -218,7 +227,7 @@ impl PresetState {
     pub(super) fn keeps(
         &mut self,
         fx: &mut FileContext<'_>,
-        theirs: Option<BlockSumSpec>,
+        kept: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         if !std::mem::take(&mut self.awaits_keeps) {
             return Err(PeerError::Unexpected("what storage keeps"));
@@ -227,8 +236,8 @@ impl PresetState {
         // Kept sums must have the block length that the user chose, if any.
         let is_asked = fx.cx.setting.options.block_bytes.is_some();
         let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
-        let both = (fx.old.keeps.filter(asked), theirs.filter(asked));
-        let by = self.config.agreed(self.spec, both, fx.old.len_of(part));
+        let (receiver, sender) = (fx.old.keeps.filter(asked), kept.filter(asked));
+        let by = self.config.agreed(self.spec, receiver, sender, fx.old.len_of(part));
         if let Some((config, spec)) = by.and_then(|kept| self.config.kept_so(kept)) {
             (self.config, self.spec, self.side) =
                 (config, spec, SumUse::Patched(PatchedBlocks::new(spec)));
@@ -242,7 +251,7 @@ impl PresetState {
     fn sum_old(&mut self, fx: &mut FileContext<'_>, part: usize) {
         let parallel = self.config.parallel(fx.cx.setting.options.threads);
         let strong = self.strong_of_old();
-        let summation = FileSummation::new((parallel, &self.spec), fx.old.len_of(part), strong);
+        let summation = FileSummation::new(parallel, &self.spec, fx.old.len_of(part), strong);
         self.reading = Some(VersionSumming { part, summation });
         self.sum_more_of_old(fx);
     }
@@ -265,9 +274,9 @@ impl PresetState {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        (part, step): (usize, SumStep),
-        summed: Result<Summed, Setback>,
+        portion: SummedPortion,
     ) {
+        let SummedPortion { part, step, summed } = portion;
         let parts = fx.old.lens.len();
         let read = fx.old.lens.iter().take(part + 1).sum();
         let reading = self.reading.as_mut().filter(|reading| reading.part == part);
@@ -287,7 +296,7 @@ impl PresetState {
             // A rolling search uses one old version only.
             SumUse::Patched(patched) => {
                 let most = fx.cx.setting.limits.batch();
-                fx.cx.frames.extend(patched.tell((fx.file, most), &sums, at_end));
+                fx.cx.frames.extend(patched.tell(fx.file, most, &sums, at_end));
                 at_end
             }
             SumUse::Roll(_) => return,
@@ -371,8 +380,9 @@ impl PresetState {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        (needs, mut tokens): ConfirmBatch,
+        batch: ConfirmBatch,
     ) {
+        let ConfirmBatch { needs, mut tokens } = batch;
         if !needs.is_empty() {
             build.copy(fx, Vec::new(), true, None);
         }
@@ -382,7 +392,7 @@ impl PresetState {
         }
         let spans = confirm.hash(&mut tokens);
         if tokens.is_empty() {
-            return self.hashed_old(fx, (needs, tokens), &[]);
+            return self.hashed_old(fx, ConfirmBatch { needs, tokens }, &[]);
         }
         let (handle, strong) = (fx.handle, self.config.strong);
         let work = Work::HashOld { handle, strong, spans };
@@ -391,12 +401,8 @@ impl PresetState {
     }
 
     /// Takes the strong sums of a batch, and sends the match.
-    fn hashed_old(
-        &mut self,
-        fx: &mut FileContext<'_>,
-        (needs, tokens): (Vec<Range<u32>>, Vec<AskedToken>),
-        sums: &[StrongSum],
-    ) {
+    fn hashed_old(&mut self, fx: &mut FileContext<'_>, batch: ConfirmBatch, sums: &[StrongSum]) {
+        let ConfirmBatch { needs, tokens } = batch;
         let SumUse::Confirm(confirm) = &mut self.side else { return };
         let tokens = confirm.hashed(&needs, tokens, sums, self.config.strong_bytes());
         fx.cx.frames.push_back(ToSender::Match { file: fx.file, needs, tokens });
@@ -424,11 +430,12 @@ impl PresetState {
             batch.push(token);
             if bytes >= MAX_TOKEN_BYTES || batch.len() == fx.cx.setting.limits.batch() {
                 bytes = 0;
-                self.ask_about(fx, build, (Vec::new(), std::mem::take(&mut batch)));
+                let tokens = std::mem::take(&mut batch);
+                self.ask_about(fx, build, ConfirmBatch { needs: Vec::new(), tokens });
             }
         }
         if !batch.is_empty() {
-            self.ask_about(fx, build, (Vec::new(), batch));
+            self.ask_about(fx, build, ConfirmBatch { needs: Vec::new(), tokens: batch });
         }
         Ok(())
     }

@@ -33,7 +33,8 @@ impl PatchedBlocks {
     /// Returns the frames that tell the next blocks of the old version, with at most `most` blocks each.
     pub(super) fn tell(
         &mut self,
-        (file, most): (FileNo, usize),
+        file: FileNo,
+        most: usize,
         sums: &[Sum],
         at_end: bool,
     ) -> Vec<ToSender> {
@@ -126,7 +127,7 @@ mod tests {
         let mut told = PeerChunks::new(spec, new_len);
         let mut patched = PatchedBlocks::new(spec);
         let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
-        patched.tell((FileNo(0), 100), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
+        patched.tell(FileNo(0), 100, &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
         let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
         assert!(patched.take(&mut told, &steps, &mut FoundCopies::default()).is_ok());
         told.end = 0;
