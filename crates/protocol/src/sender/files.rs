@@ -115,7 +115,7 @@ impl FileTransfers {
         self.check_active(cx, file)?;
         let (zstd, key) = (cx.options.compress, resumed.map(|resumed| resumed.key));
         let handle = self.start(cx, file, how, begins);
-        let bears = self.transfers[&file].at.bears;
+        let bears = self.transfers[&file].attempt.bears;
         let base = base.filter(|_| how != How::Tail);
         self.transfers.get_mut(&file).expect("it was started").base = base;
         let work = Work::Open { handle, path, how, zstd, key, bears, base };
@@ -135,9 +135,9 @@ impl FileTransfers {
         self.next_handle += 1;
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
-        let at = SendAttempt::new(file, path.clone(), handle, how, *attempts);
-        let at = at.bearing_writers(cx.abilities.bears_writers);
-        self.transfers.insert(file, OutgoingTransfer::new(at, begins, cx));
+        let attempt = SendAttempt::new(file, path.clone(), handle, how, *attempts);
+        let attempt = attempt.bearing_writers(cx.abilities.bears_writers);
+        self.transfers.insert(file, OutgoingTransfer::new(attempt, begins, cx));
         handle
     }
 
@@ -157,14 +157,14 @@ impl FileTransfers {
     /// Turns an offer into the first attempt at its file.
     pub(super) fn accept(&mut self, file: FileNo) {
         if let Some(transfer) = self.transfers.get_mut(&file) {
-            transfer.at.is_offer = false;
+            transfer.attempt.is_offer = false;
         }
     }
 
     /// Drops the attempt under way, if there is one.
     pub(super) fn drop_attempt(&mut self, cx: &mut Context, file: FileNo) {
         let Some(old) = self.transfers.remove(&file) else { return };
-        let handle = old.at.handle;
+        let handle = old.attempt.handle;
         self.handles.remove(&handle);
         cx.groups_out -= old.groups_unanswered();
         if old.holds_nothing() {
@@ -186,14 +186,14 @@ impl FileTransfers {
     ) -> Result<Option<&mut OutgoingTransfer>, PeerError> {
         let is_known = cx.entries.get(&file).is_some_and(|listed| listed.attempts > 0);
         match self.transfers.get_mut(&file) {
-            Some(transfer) if !transfer.at.is_offer => Ok(Some(transfer)),
+            Some(transfer) if !transfer.attempt.is_offer => Ok(Some(transfer)),
             None if is_known => Ok(None),
             _ => Err(PeerError::Unexpected("an answer about a file that is not under way")),
         }
     }
 
     /// Passes a frame to the transfer of its file.
-    pub(super) fn hear(
+    pub(super) fn pass_frame(
         &mut self,
         cx: &mut Context,
         file: FileNo,

@@ -230,16 +230,18 @@ impl Sender {
             }
             ToSender::Settled { upto } => files.settle(cx, list.settle(upto)?),
             ToSender::Lack { file, groups } => {
-                files.hear(cx, file, |transfer, cx| transfer.lack(cx, &groups))
+                files.pass_frame(cx, file, |transfer, cx| transfer.lack(cx, &groups))
             }
             ToSender::Need { file, chunks } => {
-                files.hear(cx, file, |transfer, cx| transfer.need(cx, &chunks))
+                files.pass_frame(cx, file, |transfer, cx| transfer.need(cx, &chunks))
             }
             ToSender::Mend { file, gaps } => files.mend(cx, file, gaps),
-            ToSender::Signs { file, by } => files.hear(cx, file, |transfer, _| transfer.signed(by)),
+            ToSender::Signs { file, by } => {
+                files.pass_frame(cx, file, |transfer, _| transfer.signed(by))
+            }
             ToSender::Sums { file, sums, extent } => files.old_sums(cx, file, sums, extent),
             ToSender::Match { file, needs, tokens } => {
-                files.hear(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))
+                files.pass_frame(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))
             }
             ToSender::Credit { bytes, more, .. } => cx.credit.give(bytes, more),
             ToSender::Done { file, done } => files.done(cx, file, done),
@@ -272,27 +274,31 @@ impl Sender {
                 files.scanned(cx, handle, part, run);
             }
             (SenderPending::Seal(handle), Answer::Sealed(sealed)) => {
-                files.answer(cx, handle, sealed, |at, cx, sealed| at.sealed(cx, sealed));
+                files
+                    .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
             }
             (SenderPending::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
-                files.answer(cx, handle, summed, |at, cx, (summed, digest)| {
-                    at.summed(cx, step, summed, digest)
+                files.answer(cx, handle, summed, |transfer, cx, (summed, digest)| {
+                    transfer.summed(cx, step, summed, digest)
                 });
             }
             (SenderPending::Hash(handle), Answer::Hashed(sums)) => {
-                files.answer(cx, handle, sums, |at, cx, sums| at.hashed(cx, &sums));
+                files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
             }
             (SenderPending::Search(handle), Answer::Searched(searched)) => {
-                files.answer(cx, handle, searched, |at, cx, searched| at.searched(cx, searched));
+                files.answer(cx, handle, searched, |transfer, cx, searched| {
+                    transfer.searched(cx, searched)
+                });
             }
             (SenderPending::Find(handle, no), Answer::Found(found)) => {
-                files.answer(cx, handle, found, |at, cx, found| at.found(cx, no, found));
+                files
+                    .answer(cx, handle, found, |transfer, cx, found| transfer.found(cx, no, found));
             }
             (SenderPending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
-                files.answer(cx, handle, read, |at, cx, (payload, sums)| {
-                    at.read(cx, ReadChunks { chunks, bytes, payload, sums })
+                files.answer(cx, handle, read, |transfer, cx, (payload, sums)| {
+                    transfer.read(cx, ReadChunks { chunks, bytes, payload, sums })
                 });
             }
             (SenderPending::Mend { handle, gaps }, Answer::Mended(mended)) => {

@@ -68,7 +68,7 @@ impl PresetSender {
 
     /// Judges the next token of the first match by sums of the new version. Returns how many of `sums` the token
     /// used.
-    fn judge(&mut self, at: &mut SendAttempt, sums: &[StrongSum]) -> usize {
+    fn judge(&mut self, attempt: &mut SendAttempt, sums: &[StrongSum]) -> usize {
         let bytes = self.ways.strong_bytes();
         let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
         let Some(token) = open.tokens.pop_front() else { return 0 };
@@ -78,15 +78,15 @@ impl PresetSender {
         let refuted = |(_, sum): &(Range<u32>, &StrongSum)| sum.first(bytes) != token.strong;
         let refuted: Vec<_> = parts.zip(&sums[..own]).filter(refuted).map(|part| part.0).collect();
         open.denied.extend(refuted.iter().cloned());
-        at.settled += self.table.bytes_of(&token.chunks);
-        refuted.into_iter().for_each(|range| self.refute(at, range));
+        attempt.settled += self.table.bytes_of(&token.chunks);
+        refuted.into_iter().for_each(|range| self.refute(attempt, range));
         own
     }
 
     /// Takes back a run or a chunk that differs from the receiver's bytes.
-    fn refute(&mut self, at: &mut SendAttempt, range: Range<u32>) {
+    fn refute(&mut self, attempt: &mut SendAttempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
-        at.settled -= bytes;
+        attempt.settled -= bytes;
         if RefutedStep::of(count, bytes) == RefutedStep::Send {
             self.needs.push(&self.table, std::slice::from_ref(&range));
         } else if let Some(named) = self.named() {
@@ -97,7 +97,7 @@ impl PresetSender {
     /// Takes named chunks from the receiver: chunks that the receiver needs, and chunks that it may have.
     pub(crate) fn matched(
         &mut self,
-        at: &mut SendAttempt,
+        attempt: &mut SendAttempt,
         cx: &mut Context,
         needs: &[Range<u32>],
         tokens: Vec<Token>,
@@ -114,39 +114,39 @@ impl PresetSender {
         if let Some(named) = self.named() {
             named.matches.push_back(JudgedMatch { tokens: tokens.into(), denied: Vec::new() });
         }
-        self.judge_more(at, cx);
-        self.sum_more(at, cx);
+        self.judge_more(attempt, cx);
+        self.sum_more(attempt, cx);
         Ok(())
     }
 
     /// Judges tokens as far as sums are known; requests the next sums.
-    fn judge_more(&mut self, at: &mut SendAttempt, cx: &mut Context) {
+    fn judge_more(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
         let proof = self.ways.strategy.proof();
         while !self.waits() {
             let Some(named) = self.named().filter(|named| named.hashing == 0) else { return };
             let Some(open) = named.matches.front_mut() else {
-                cx.advance(at.file, at.settled);
-                return self.read_needs(at, cx);
+                cx.advance(attempt.file, attempt.settled);
+                return self.read_needs(attempt, cx);
             };
             let Some(token) = open.tokens.front().cloned() else {
                 let chunks = std::mem::take(&mut open.denied);
                 named.matches.pop_front();
-                cx.send(ToReceiver::Deny { file: at.file, chunks });
+                cx.send(ToReceiver::Deny { file: attempt.file, chunks });
                 continue;
             };
             if proof == FileProof::Recipe {
                 let sums = self.known_sums(&token);
-                let own = self.judge(at, &sums);
+                let own = self.judge(attempt, &sums);
                 cx.counts.add(0, own as u64);
             } else {
-                self.hash_tokens(at, cx);
+                self.hash_tokens(attempt, cx);
             }
         }
     }
 
     /// Requests the strong sums for some tokens of the first match.
-    fn hash_tokens(&mut self, at: &SendAttempt, cx: &mut Context) {
-        let (handle, mut spans, mut bytes, mut count) = (at.handle, Vec::new(), 0, 0);
+    fn hash_tokens(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+        let (handle, mut spans, mut bytes, mut count) = (attempt.handle, Vec::new(), 0, 0);
         let MatchMethod::Confirm(named) = &self.side else { return };
         for token in &named.matches[0].tokens {
             if bytes > MAX_TOKEN_BYTES {
@@ -164,14 +164,19 @@ impl PresetSender {
     }
 
     /// Judges tokens by the computed strong sums of the new version.
-    pub(crate) fn hashed(&mut self, at: &mut SendAttempt, cx: &mut Context, sums: &[StrongSum]) {
+    pub(crate) fn hashed(
+        &mut self,
+        attempt: &mut SendAttempt,
+        cx: &mut Context,
+        sums: &[StrongSum],
+    ) {
         let count = self.named().map_or(0, |named| std::mem::take(&mut named.hashing));
         let mut rest = sums;
         for _ in 0..count {
-            let own = self.judge(at, rest);
+            let own = self.judge(attempt, rest);
             rest = &rest[own..];
         }
         cx.counts.add(0, sums.len() as u64);
-        self.judge_more(at, cx);
+        self.judge_more(attempt, cx);
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct PresetSender {
     digest: Option<Box<FileDigest>>,
     /// Bytes hashed or being hashed, where hashing is separate work.
     hashed: u64,
-    teller: SumEncoder,
+    encoder: SumEncoder,
     /// Sums not yet sent.
     waiting: VecDeque<SumLine>,
     /// Summation of the new version, once the file is open, where its sums are sent.
@@ -95,7 +95,7 @@ impl PresetSender {
             scanned: 0,
             digest,
             hashed: 0,
-            teller: SumEncoder::default(),
+            encoder: SumEncoder::default(),
             waiting: VecDeque::new(),
             summation: None,
             is_cut: false,
@@ -123,7 +123,7 @@ impl PresetSender {
     /// Returns the sums of a chunk as sent.
     fn line(&mut self, sum: Sum) -> SumLine {
         let travels = if self.is_rolled() { self.ways.strong_bytes() } else { 0 };
-        self.teller.line(Sum { strong: sum.strong.first(travels), ..sum })
+        self.encoder.line(Sum { strong: sum.strong.first(travels), ..sum })
     }
 
     /// Chooses the chunker of a file of `len` bytes; `keeps` are the sums that storage keeps of the file.
@@ -142,20 +142,20 @@ impl PresetSender {
     }
 
     /// Begins the attempt after the new version was opened.
-    pub(super) fn begin(&mut self, at: &SendAttempt, cx: &mut Context) {
+    pub(super) fn begin(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         if let MatchMethod::Signature(old) = &mut self.side {
-            *old = old.open(self.ways, self.spec, at.file, cx);
+            *old = old.open(self.ways, self.spec, attempt.file, cx);
             return;
         }
         let parallel = self.ways.parallel(cx.options.threads);
-        self.summation = Some(FileSummation::new(parallel, &self.spec, at.len, self.strong()));
-        self.sum_more(at, cx);
+        self.summation = Some(FileSummation::new(parallel, &self.spec, attempt.len, self.strong()));
+        self.sum_more(attempt, cx);
     }
 
     /// Continues sending, cutting and summing, as far as the window of unnamed chunks allows.
-    fn sum_more(&mut self, at: &SendAttempt, cx: &mut Context) {
-        let (handle, sent_before) = (at.handle, self.sent_last);
-        cx.frames.extend(self.sum_frames(at.file, cx.limits.batch()));
+    fn sum_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+        let (handle, sent_before) = (attempt.handle, self.sent_last);
+        cx.frames.extend(self.sum_frames(attempt.file, cx.limits.batch()));
         if self.sent_last {
             if sent_before {
                 return;
@@ -164,11 +164,11 @@ impl PresetSender {
                 Some(digest) => Sealing::Bytes(digest.finish()),
                 None => Sealing::Chunks(self.table.shared()),
             };
-            return at.seal(cx, proof);
+            return attempt.seal(cx, proof);
         }
         let StrategySums { weak, keying, .. } = self.ways;
         let summing = Summing { chunker: self.spec, weak, strong: self.strong(), keying };
-        self.hash_more(at, summing, cx);
+        self.hash_more(attempt, summing, cx);
         while self.waiting.is_empty() || !self.is_pipelined() {
             let Some(summation) = &mut self.summation else { return };
             let Some((step, portion)) = summation.next() else { return };
@@ -183,9 +183,9 @@ impl PresetSender {
     }
 
     /// Hashes the next bytes for the file's digest, where hashing is separate work.
-    fn hash_more(&mut self, at: &SendAttempt, summing: Summing, cx: &mut Context) {
-        let handle = at.handle;
-        let portion = self.hashed..at.len.min(self.hashed + HASHED_BYTES);
+    fn hash_more(&mut self, attempt: &SendAttempt, summing: Summing, cx: &mut Context) {
+        let handle = attempt.handle;
+        let portion = self.hashed..attempt.len.min(self.hashed + HASHED_BYTES);
         if self.hashes_apart()
             && !portion.is_empty()
             && let Some(digest) = self.digest.take()
@@ -198,8 +198,8 @@ impl PresetSender {
     }
 
     /// True once all bytes are hashed, where hashing is separate work.
-    fn is_hashed(&self, at: &SendAttempt) -> bool {
-        !self.hashes_apart() || self.hashed == at.len && self.digest.is_some()
+    fn is_hashed(&self, attempt: &SendAttempt) -> bool {
+        !self.hashes_apart() || self.hashed == attempt.len && self.digest.is_some()
     }
 
     /// Returns frames with the sums that may be sent now, at most `most` sums in each.
@@ -239,7 +239,7 @@ impl PresetSender {
 
     pub(super) fn summed(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         step: SumStep,
         summed: Summed,
@@ -248,19 +248,19 @@ impl PresetSender {
         let sums = if step == SumStep::Digest { Vec::new() } else { summation.take(step, summed) };
         let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());
         self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        if self.scanned > at.len || is_complete && self.scanned < at.len {
-            return Err(at.trouble(CHANGED));
+        if self.scanned > attempt.len || is_complete && self.scanned < attempt.len {
+            return Err(attempt.trouble(CHANGED));
         }
         if too_many || self.table.len() + sums.len() > MAX_SUMS {
-            return Err(at.trouble(TOO_MANY_SUMS));
+            return Err(attempt.trouble(TOO_MANY_SUMS));
         }
         sums.iter().for_each(|sum| self.push(sum));
         for sum in sums {
             let line = self.line(sum);
             self.waiting.push_back(line);
         }
-        self.is_cut = is_complete && self.is_hashed(at);
-        self.sum_more(at, cx);
+        self.is_cut = is_complete && self.is_hashed(attempt);
+        self.sum_more(attempt, cx);
         Ok(())
     }
 
@@ -273,16 +273,16 @@ impl PresetSender {
         self.table.extend([Chunk { len: sum.len, fingerprint: fingerprint_of(&sum.strong) }]);
     }
 
-    pub(super) fn sealed(&mut self, at: &SendAttempt, cx: &mut Context, sealed: Sealed) {
+    pub(super) fn sealed(&mut self, attempt: &SendAttempt, cx: &mut Context, sealed: Sealed) {
         self.has_ended = true;
-        at.end(cx, sealed);
-        self.read_needs(at, cx);
+        attempt.end(cx, sealed);
+        self.read_needs(attempt, cx);
     }
 
     /// Takes blocks that the receiver did not find; each block once.
     pub(super) fn need(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
@@ -298,18 +298,18 @@ impl PresetSender {
             }
         }
         self.needs.push(&self.table, needed);
-        self.read_needs(at, cx);
+        self.read_needs(attempt, cx);
         Ok(())
     }
 
-    fn read_needs(&mut self, at: &SendAttempt, cx: &mut Context) {
+    fn read_needs(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         // Literals wait for the answers to all matches, unless the strategy pipelines them.
         let is_named = self.is_named();
         if !self.is_pipelined() && !is_named {
             return;
         }
         let nothing_follows = self.has_ended && is_named || self.is_rolled();
-        self.needs.read(at, cx, &self.table, nothing_follows);
+        self.needs.read(attempt, cx, &self.table, nothing_follows);
     }
 
     /// True once the receiver has named every chunk, as needed or as matched.

@@ -72,7 +72,7 @@ impl PresetSender {
     /// Takes sums of the next blocks of the old version; starts the search after the last.
     pub(crate) fn take_old_sums(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         lines: Vec<SumLine>,
         extent: Extent,
@@ -96,13 +96,13 @@ impl PresetSender {
         if extent == Extent::Last
             && let Signature::Coming(sums) = std::mem::replace(old, Signature::Known)
         {
-            self.search(at, cx, Search::New(*sums, self.ways.locality(), keying));
+            self.search(attempt, cx, Search::New(*sums, self.ways.locality(), keying));
         }
         Ok(())
     }
 
-    fn search(&mut self, at: &SendAttempt, cx: &mut Context, search: Search) {
-        let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
+    fn search(&mut self, attempt: &SendAttempt, cx: &mut Context, search: Search) {
+        let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
         let digest = self.digest.take().unwrap_or_default();
         let work = Work::Search { handle, start, search, digest, zstd };
         cx.jobs.ask(work, SenderPending::Search(handle));
@@ -111,64 +111,64 @@ impl PresetSender {
     /// Sends the results of a search, then continues the search or seals the file.
     pub(crate) fn searched(
         &mut self,
-        at: &mut SendAttempt,
+        attempt: &mut SendAttempt,
         cx: &mut Context,
         searched: Searched,
     ) -> Result<(), Trouble> {
         let Searched { patches, consumed, at_end, searcher, digest } = searched;
         self.scanned += consumed;
-        if self.scanned > at.len || at_end && self.scanned < at.len {
-            return Err(at.trouble(CHANGED));
+        if self.scanned > attempt.len || at_end && self.scanned < attempt.len {
+            return Err(attempt.trouble(CHANGED));
         }
         let proof = at_end.then(|| Sealing::Bytes(digest.finish()));
         self.digest = Some(digest);
-        let file = at.file;
+        let file = attempt.file;
         let frame = |(steps, payload)| ToReceiver::Patch { file, steps, payload };
         cx.frames.extend(patches.into_iter().map(frame));
-        at.settle(cx, consumed);
+        attempt.settle(cx, consumed);
         if let Some(proof) = proof {
             let counts = searcher.counts();
             cx.counts.add(counts.weak, counts.strong);
-            at.seal(cx, proof);
+            attempt.seal(cx, proof);
         } else {
-            self.search_on(at, cx, searcher);
+            self.search_on(attempt, cx, searcher);
         }
         Ok(())
     }
 
     /// Continues a search; by regions, where threads share the work.
-    fn search_on(&mut self, at: &SendAttempt, cx: &mut Context, searcher: Box<Searcher>) {
+    fn search_on(&mut self, attempt: &SendAttempt, cx: &mut Context, searcher: Box<Searcher>) {
         let MatchMethod::Signature(old) = &mut self.side else { return };
         let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;
         match old {
             Signature::Shared(regions) => regions.wait(searcher),
-            _ if !shares => return self.search(at, cx, Search::On(searcher)),
-            _ => match SearchRegions::of(searcher, self.scanned..at.len) {
+            _ if !shares => return self.search(attempt, cx, Search::On(searcher)),
+            _ => match SearchRegions::of(searcher, self.scanned..attempt.len) {
                 Ok(regions) => *old = Signature::Shared(regions),
-                Err(searcher) => return self.search(at, cx, Search::On(searcher)),
+                Err(searcher) => return self.search(attempt, cx, Search::On(searcher)),
             },
         }
-        self.share(at, cx);
+        self.share(attempt, cx);
     }
 
     /// Takes the matches of a region.
     pub(crate) fn found(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         no: u64,
         region: SearchedRegion,
     ) {
         if let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side {
             regions.take(no, region);
-            self.share(at, cx);
+            self.share(attempt, cx);
         }
     }
 
     /// Requests the regions that may be searched now, and joins the next region if it was searched.
-    fn share(&mut self, at: &SendAttempt, cx: &mut Context) {
+    fn share(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
-        let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
+        let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
         if let Some((searcher, region)) = regions.join() {
             let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
             let work = Work::Join { handle, start, searcher, region, digest, zstd };

@@ -59,23 +59,23 @@ impl BlockSender {
     }
 
     /// Computes the number of blocks of a file of `len` bytes.
-    pub(super) fn count(&mut self, at: &SendAttempt, len: u64) -> Result<(), Trouble> {
-        let rest = len.checked_sub(self.start).ok_or_else(|| at.trouble(SHORTER))?;
+    pub(super) fn count(&mut self, attempt: &SendAttempt, len: u64) -> Result<(), Trouble> {
+        let rest = len.checked_sub(self.start).ok_or_else(|| attempt.trouble(SHORTER))?;
         let count = u32::try_from(rest.div_ceil(self.len()));
-        self.count = count.map_err(|_| at.trouble(TOO_LONG))?;
+        self.count = count.map_err(|_| attempt.trouble(TOO_LONG))?;
         Ok(())
     }
 
     /// Sends a whole file that is a single block, or empty.
-    pub(super) fn send(&mut self, at: &mut SendAttempt, cx: &mut Context, body: Body) {
-        let (file, Body { payload, sealed }) = (at.file, body);
+    pub(super) fn send(&mut self, attempt: &mut SendAttempt, cx: &mut Context, body: Body) {
+        let (file, Body { payload, sealed }) = (attempt.file, body);
         self.at_once = true;
-        if at.len > 0 {
+        if attempt.len > 0 {
             let chunks = std::iter::once(0..1).collect();
             cx.send(ToReceiver::Fill { file, chunks, payload });
         }
-        at.end(cx, sealed);
-        at.settle(cx, at.len);
+        attempt.end(cx, sealed);
+        attempt.settle(cx, attempt.len);
     }
 
     /// Takes the receiver's request for all blocks of a file with several blocks; allowed once.
@@ -88,11 +88,11 @@ impl BlockSender {
     }
 
     /// Reads the next blocks, or seals the file after the last block.
-    pub(super) fn read_more(&mut self, at: &SendAttempt, cx: &mut Context) {
-        let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
+    pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+        let (zstd, handle, sums) = (cx.options.compress, attempt.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
             let start = self.start + u64::from(self.next) * self.len();
-            let len = (at.len - start).min(self.len()) as u32;
+            let len = (attempt.len - start).min(self.len()) as u32;
             let work = Work::Read { handle, spans: vec![Span::new(start, len)], sums, zstd };
             let chunks = std::iter::once(self.next..self.next + 1).collect();
             cx.jobs.ask(work, SenderPending::Read { handle, chunks, bytes: u64::from(len) });
@@ -103,7 +103,7 @@ impl BlockSender {
         if self.reading == 0 && self.next == self.count {
             let chunks: Option<Vec<_>> = self.blocks.iter().copied().collect();
             let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
-            at.seal(cx, proof);
+            attempt.seal(cx, proof);
         }
     }
 
@@ -115,6 +115,6 @@ impl BlockSender {
 }
 
 /// Returns the frame with the literals that were read.
-pub(super) fn fill(at: &SendAttempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
-    ToReceiver::Fill { file: at.file, chunks, payload }
+pub(super) fn fill(attempt: &SendAttempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
+    ToReceiver::Fill { file: attempt.file, chunks, payload }
 }

@@ -69,22 +69,22 @@ impl ChangeSender {
     }
 
     /// Starts to read, after `Start` was sent.
-    pub(super) fn begin(&mut self, at: &mut SendAttempt, cx: &mut Context) {
+    pub(super) fn begin(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
         for runs in self.moved.chunks(cx.limits.batch()) {
-            cx.send(ToReceiver::Moved { file: at.file, runs: runs.to_vec() });
+            cx.send(ToReceiver::Moved { file: attempt.file, runs: runs.to_vec() });
         }
-        at.settle(cx, at.len - self.bytes);
-        self.read_more(at, cx);
+        attempt.settle(cx, attempt.len - self.bytes);
+        self.read_more(attempt, cx);
     }
 
     /// Reads the next blocks, or seals the file after the last block.
-    pub(super) fn read_more(&mut self, at: &SendAttempt, cx: &mut Context) {
-        let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
+    pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+        let (zstd, handle, sums) = (cx.options.compress, attempt.handle, Sums::Take);
         while self.reading < READS && !self.unread.is_empty() {
-            let (chunks, bytes) = self.take(at.len, cx);
+            let (chunks, bytes) = self.take(attempt.len, cx);
             let span = |block: u32| {
                 let start = u64::from(block) * BLOCK;
-                Span::new(start, (at.len - start).min(BLOCK) as u32)
+                Span::new(start, (attempt.len - start).min(BLOCK) as u32)
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
             let work = Work::Read { handle, spans, sums, zstd };
@@ -93,7 +93,7 @@ impl ChangeSender {
         }
         if self.reading == 0 {
             let blocks = Arc::new(std::mem::take(&mut self.blocks));
-            at.seal(cx, Sealing::Changes(self.base, Arc::clone(&self.moved), blocks));
+            attempt.seal(cx, Sealing::Changes(self.base, Arc::clone(&self.moved), blocks));
         }
     }
 

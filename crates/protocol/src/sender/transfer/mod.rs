@@ -38,7 +38,7 @@ pub(super) use table::{ChunkTable, NeededChunks};
 /// A file in transfer.
 #[derive(Debug)]
 pub(super) struct OutgoingTransfer {
-    pub(super) at: SendAttempt,
+    pub(super) attempt: SendAttempt,
     /// Base that the receiver named.
     pub(super) base: Option<Digest>,
     way: SendMethod,
@@ -107,17 +107,17 @@ pub(super) struct ReadChunks {
 }
 
 impl OutgoingTransfer {
-    pub(super) fn new(mut at: SendAttempt, begins: AttemptStart, cx: &Context) -> Self {
-        at.settled = begins.start();
+    pub(super) fn new(mut attempt: SendAttempt, begins: AttemptStart, cx: &Context) -> Self {
+        attempt.settled = begins.start();
         let (blocks, agreed) = (cx.limits.blocks(), begins.resumed().map(|resumed| resumed.spec));
-        let way = match PresetSender::new(cx.strategy, at.how) {
+        let way = match PresetSender::new(cx.strategy, attempt.how) {
             Some(preset) => SendMethod::Preset(preset),
-            None if at.how == How::Recipe => {
+            None if attempt.how == How::Recipe => {
                 SendMethod::Recipe(Box::new(RecipeSender::new(agreed, agreed.unwrap_or(blocks))))
             }
             None => SendMethod::Blocks(BlockSender::new(begins.start(), blocks)),
         };
-        Self { at, base: None, way }
+        Self { attempt, base: None, way }
     }
 
     /// True if the frames of this transfer answer requests, so that they may come in any order.
@@ -160,29 +160,29 @@ impl OutgoingTransfer {
     pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
         let Opened { meta, body, mut known } = opened;
         let map = known.map.take();
-        self.at.len = map.as_ref().map_or(meta.len, DataMap::data_len);
+        self.attempt.len = map.as_ref().map_or(meta.len, DataMap::data_len);
         let changes = self.base.zip(known.changed.take());
         let changes =
             changes.and_then(|(base, changed)| ChangeSender::new(base, changed, meta.len));
         if let Some(changes) = changes {
-            (self.at.how, self.way) = (How::Changes, SendMethod::Changes(changes));
+            (self.attempt.how, self.way) = (How::Changes, SendMethod::Changes(changes));
         }
         let spec = match &mut self.way {
             SendMethod::Recipe(recipe) => {
-                recipe.opened(cx, meta.len, self.at.len, known);
+                recipe.opened(cx, meta.len, self.attempt.len, known);
                 recipe.spec
             }
             SendMethod::Blocks(blocks) => {
-                blocks.count(&self.at, self.at.len)?;
+                blocks.count(&self.attempt, self.attempt.len)?;
                 blocks.spec
             }
             SendMethod::Changes(_) => Limits::changed_blocks(),
             SendMethod::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
         };
-        let SendAttempt { file, how, is_offer, .. } = self.at;
+        let SendAttempt { file, how, is_offer, .. } = self.attempt;
         if let Some(map) = &map {
             cx.frames.extend(holes(file, map, cx.limits.batch()));
-            self.at.settle(cx, map.hole_len());
+            self.attempt.settle(cx, map.hole_len());
         }
         cx.send(match is_offer {
             true => ToReceiver::Offer { file, meta, spec },
@@ -190,12 +190,12 @@ impl OutgoingTransfer {
         });
         match (&mut self.way, body) {
             (SendMethod::Blocks(blocks), Some(body)) if how == How::Whole => {
-                blocks.send(&mut self.at, cx, body);
+                blocks.send(&mut self.attempt, cx, body);
             }
-            (SendMethod::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
-            (SendMethod::Recipe(recipe), _) => recipe.begin(&self.at, cx)?,
-            (SendMethod::Changes(changes), _) => changes.begin(&mut self.at, cx),
-            (SendMethod::Preset(preset), _) => preset.begin(&self.at, cx),
+            (SendMethod::Blocks(blocks), _) => blocks.read_more(&self.attempt, cx),
+            (SendMethod::Recipe(recipe), _) => recipe.begin(&self.attempt, cx)?,
+            (SendMethod::Changes(changes), _) => changes.begin(&mut self.attempt, cx),
+            (SendMethod::Preset(preset), _) => preset.begin(&self.attempt, cx),
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl OutgoingTransfer {
     /// Continues sending and scanning a recipe. Returns true if groups wait for the window.
     pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
+            SendMethod::Recipe(recipe) => recipe.go_on(&mut self.attempt, cx),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => false,
         }
     }
@@ -215,16 +215,16 @@ impl OutgoingTransfer {
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.scanned(&self.at, cx, part, run),
+            SendMethod::Recipe(recipe) => recipe.scanned(&self.attempt, cx, part, run),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => Ok(()),
         }
     }
 
     pub(super) fn sealed(&mut self, cx: &mut Context, sealed: Sealed) -> Result<(), Trouble> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.sealed(&mut self.at, cx, sealed),
-            SendMethod::Blocks(_) | SendMethod::Changes(_) => self.at.end(cx, sealed),
-            SendMethod::Preset(preset) => preset.sealed(&self.at, cx, sealed),
+            SendMethod::Recipe(recipe) => recipe.sealed(&mut self.attempt, cx, sealed),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) => self.attempt.end(cx, sealed),
+            SendMethod::Preset(preset) => preset.sealed(&self.attempt, cx, sealed),
         }
         Ok(())
     }
@@ -237,18 +237,18 @@ impl OutgoingTransfer {
             SendMethod::Changes(changes) => changes.note(&chunks, sums),
             SendMethod::Recipe(_) | SendMethod::Preset(_) => {}
         }
-        cx.send(fill(&self.at, chunks, payload));
-        self.at.settle(cx, bytes);
+        cx.send(fill(&self.attempt, chunks, payload));
+        self.attempt.settle(cx, bytes);
         match &mut self.way {
-            SendMethod::Blocks(blocks) => blocks.read_more(&self.at, cx),
-            SendMethod::Changes(changes) => changes.read_more(&self.at, cx),
+            SendMethod::Blocks(blocks) => blocks.read_more(&self.attempt, cx),
+            SendMethod::Changes(changes) => changes.read_more(&self.attempt, cx),
             SendMethod::Recipe(_) | SendMethod::Preset(_) => {}
         }
         Ok(())
     }
 
     pub(super) fn mended(&self, cx: &mut Context, gaps: Vec<Range<u32>>, deltas: Deltas) {
-        let (file, Deltas { payload, bytes, .. }) = (self.at.file, deltas);
+        let (file, Deltas { payload, bytes, .. }) = (self.attempt.file, deltas);
         cx.send(ToReceiver::Mended { file, gaps, bytes, payload });
     }
 
@@ -258,7 +258,7 @@ impl OutgoingTransfer {
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.lack(&mut self.at, cx, lacked),
+            SendMethod::Recipe(recipe) => recipe.lack(&mut self.attempt, cx, lacked),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
                 Err(PeerError::Unexpected("lack"))
             }
@@ -271,16 +271,16 @@ impl OutgoingTransfer {
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.need(&mut self.at, cx, needed),
+            SendMethod::Recipe(recipe) => recipe.need(&mut self.attempt, cx, needed),
             SendMethod::Blocks(blocks) => blocks.need(needed),
             SendMethod::Changes(_) => Err(PeerError::Unexpected("need")),
-            SendMethod::Preset(preset) => preset.need(&self.at, cx, needed),
+            SendMethod::Preset(preset) => preset.need(&self.attempt, cx, needed),
         }
     }
 
     pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.mend(&self.at, cx, lines),
+            SendMethod::Recipe(recipe) => recipe.mend(&self.attempt, cx, lines),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
                 Err(UNOFFERED)
             }
@@ -290,7 +290,7 @@ impl OutgoingTransfer {
     /// Returns the state of the papers' strategy, if the file is sent by one.
     fn preset(&mut self) -> Option<(&mut PresetSender, &mut SendAttempt)> {
         match &mut self.way {
-            SendMethod::Preset(preset) => Some((preset, &mut self.at)),
+            SendMethod::Preset(preset) => Some((preset, &mut self.attempt)),
             SendMethod::Recipe(_) | SendMethod::Blocks(_) | SendMethod::Changes(_) => None,
         }
     }
@@ -307,8 +307,8 @@ impl OutgoingTransfer {
         extent: Extent,
     ) -> Result<(), PeerError> {
         let unfit = PeerError::Unexpected("sums of old");
-        let (preset, at) = self.preset().ok_or(unfit)?;
-        preset.take_old_sums(at, cx, lines, extent)
+        let (preset, attempt) = self.preset().ok_or(unfit)?;
+        preset.take_old_sums(attempt, cx, lines, extent)
     }
 
     pub(super) fn matched(
@@ -317,8 +317,8 @@ impl OutgoingTransfer {
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
-        let (preset, at) = self.preset().ok_or(PeerError::Unexpected("a match"))?;
-        preset.matched(at, cx, needs, tokens)
+        let (preset, attempt) = self.preset().ok_or(PeerError::Unexpected("a match"))?;
+        preset.matched(attempt, cx, needs, tokens)
     }
 
     pub(super) fn summed(
@@ -328,14 +328,14 @@ impl OutgoingTransfer {
         summed: Summed,
         digest: Option<Box<FileDigest>>,
     ) -> Result<(), Trouble> {
-        let Some((preset, at)) = self.preset() else { return Ok(()) };
+        let Some((preset, attempt)) = self.preset() else { return Ok(()) };
         preset.take_digest(digest);
-        preset.summed(at, cx, step, summed)
+        preset.summed(attempt, cx, step, summed)
     }
 
     pub(super) fn hashed(&mut self, cx: &mut Context, sums: &[StrongSum]) -> Result<(), Trouble> {
-        if let Some((preset, at)) = self.preset() {
-            preset.hashed(at, cx, sums);
+        if let Some((preset, attempt)) = self.preset() {
+            preset.hashed(attempt, cx, sums);
         }
         Ok(())
     }
@@ -346,15 +346,15 @@ impl OutgoingTransfer {
         no: u64,
         region: SearchedRegion,
     ) -> Result<(), Trouble> {
-        if let Some((preset, at)) = self.preset() {
-            preset.found(at, cx, no, region);
+        if let Some((preset, attempt)) = self.preset() {
+            preset.found(attempt, cx, no, region);
         }
         Ok(())
     }
 
     pub(super) fn searched(&mut self, cx: &mut Context, searched: Searched) -> Result<(), Trouble> {
-        let Some((preset, at)) = self.preset() else { return Ok(()) };
-        preset.searched(at, cx, searched)
+        let Some((preset, attempt)) = self.preset() else { return Ok(()) };
+        preset.searched(attempt, cx, searched)
     }
 }
 

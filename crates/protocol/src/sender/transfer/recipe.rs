@@ -100,13 +100,15 @@ impl RecipeSender {
     }
 
     /// Begins after `Start` was sent: takes the known chunks, or finishes an empty file.
-    pub(super) fn begin(&mut self, at: &SendAttempt, cx: &mut Context) -> Result<(), Trouble> {
-        let RecipeStage::Known(chunks) = &self.stage else { return self.cut(at, cx, Vec::new()) };
+    pub(super) fn begin(&mut self, attempt: &SendAttempt, cx: &mut Context) -> Result<(), Trouble> {
+        let RecipeStage::Known(chunks) = &self.stage else {
+            return self.cut(attempt, cx, Vec::new());
+        };
         let mut grouper = Grouper::new();
         self.unsent.extend(chunks.iter().filter_map(|chunk| grouper.push(chunk)));
         self.unsent.extend(grouper.finish());
         self.table = ChunkTable::of(Arc::clone(chunks));
-        self.added(at, cx, true)
+        self.added(attempt, cx, true)
     }
 
     pub(super) fn groups_unanswered(&self) -> u64 {
@@ -133,12 +135,12 @@ impl RecipeSender {
     }
 
     /// Continues sending and scanning. Returns true if groups wait for the window.
-    pub(super) fn go_on(&mut self, at: &mut SendAttempt, cx: &mut Context) -> bool {
-        self.send(at, cx);
+    pub(super) fn go_on(&mut self, attempt: &mut SendAttempt, cx: &mut Context) -> bool {
+        self.send(attempt, cx);
         if self.has_to_send() {
             return true;
         }
-        let (handle, spec) = (at.handle, self.spec);
+        let (handle, spec) = (attempt.handle, self.spec);
         if let RecipeStage::Scanning(scan) = &mut self.stage {
             while let Some((part, segment)) = scan.0.next() {
                 cx.jobs
@@ -150,7 +152,7 @@ impl RecipeSender {
 
     pub(super) fn scanned(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         part: CutPart,
         run: SegmentChunks<Chunk>,
@@ -158,13 +160,13 @@ impl RecipeSender {
         // A segment may arrive that is not needed any more, because the previous segment extended past it.
         let RecipeStage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let certain = scan.0.take(part, run);
-        self.cut(at, cx, certain)
+        self.cut(attempt, cx, certain)
     }
 
     /// Takes the next chunks; after the last chunk requests the proof.
     fn cut(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         certain: Vec<Chunk>,
     ) -> Result<(), Trouble> {
@@ -176,43 +178,43 @@ impl RecipeSender {
             self.unsent.extend(grouper.finish());
         }
         self.table.extend(certain);
-        self.added(at, cx, is_complete)
+        self.added(attempt, cx, is_complete)
     }
 
     /// Checks the size of the grown recipe; requests the proof once it is complete.
     fn added(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         is_complete: bool,
     ) -> Result<(), Trouble> {
         if self.table.marks() + self.unsent.len() > MAX_GROUPS {
-            return Err(at.trouble(TOO_MANY_GROUPS));
+            return Err(attempt.trouble(TOO_MANY_GROUPS));
         }
         if is_complete {
             self.stage = RecipeStage::Sealing;
-            at.seal(cx, Sealing::Chunks(self.table.shared()));
+            attempt.seal(cx, Sealing::Chunks(self.table.shared()));
         }
         Ok(())
     }
 
-    pub(super) fn sealed(&mut self, at: &mut SendAttempt, cx: &mut Context, sealed: Sealed) {
+    pub(super) fn sealed(&mut self, attempt: &mut SendAttempt, cx: &mut Context, sealed: Sealed) {
         self.stage = RecipeStage::Sealed(sealed);
-        self.send(at, cx);
+        self.send(attempt, cx);
     }
 
     /// Sends groups as far as the window allows, and the end after the last group.
-    fn send(&mut self, at: &SendAttempt, cx: &mut Context) {
-        let window = if at.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
+    fn send(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+        let window = if attempt.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
         while self.has_to_send() && cx.groups_out < window {
             let room = (window - cx.groups_out).min(cx.limits.batch() as u64) as usize;
             let batch: Vec<_> = self.unsent.drain(..room.min(self.unsent.len())).collect();
-            if at.len <= TOLD_BY_CHUNK_BYTES && self.agreed.is_none() {
-                let frame = self.chunk_frame(at, &batch);
+            if attempt.len <= TOLD_BY_CHUNK_BYTES && self.agreed.is_none() {
+                let frame = self.chunk_frame(attempt, &batch);
                 cx.send(frame);
             } else {
                 cx.groups_out += batch.len() as u64;
-                let frame = self.group_frame(at.file, &batch);
+                let frame = self.group_frame(attempt.file, &batch);
                 cx.send(frame);
             }
         }
@@ -220,8 +222,8 @@ impl RecipeSender {
             && self.unsent.is_empty()
         {
             self.stage = RecipeStage::Ended;
-            at.end(cx, sealed);
-            self.read_needs(at, cx);
+            attempt.end(cx, sealed);
+            self.read_needs(attempt, cx);
         }
     }
 
@@ -237,12 +239,12 @@ impl RecipeSender {
     }
 
     /// Returns the frame of the chunks of new groups; records that they await an answer.
-    fn chunk_frame(&mut self, at: &SendAttempt, groups: &[Group]) -> ToReceiver {
+    fn chunk_frame(&mut self, attempt: &SendAttempt, groups: &[Group]) -> ToReceiver {
         let new = self.table.mark_groups(groups);
         let chunks = self.table.chunks_of(&new);
-        let lines = ChunkLines(self.lines(at.len, &chunks).collect());
+        let lines = ChunkLines(self.lines(attempt.len, &chunks).collect());
         self.spelled.push_back(std::iter::once(chunks).collect());
-        ToReceiver::Recipe { file: at.file, chunks: lines }
+        ToReceiver::Recipe { file: attempt.file, chunks: lines }
     }
 
     /// Returns these chunks of a file of `len` bytes as wire lines.
@@ -258,7 +260,7 @@ impl RecipeSender {
     /// Takes the receiver's answer to the oldest groups: the lacking groups.
     pub(super) fn lack(
         &mut self,
-        at: &mut SendAttempt,
+        attempt: &mut SendAttempt,
         cx: &mut Context,
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
@@ -266,18 +268,23 @@ impl RecipeSender {
         within(lacked, std::slice::from_ref(&sent))?;
         let bytes = |groups: &Range<u32>| self.table.bytes_of(&self.table.chunks_of(groups));
         let had = bytes(&sent) - lacked.iter().map(bytes).sum::<u64>();
-        let frames = self.spell(at, lacked, cx.limits.batch());
+        let frames = self.spell(attempt, lacked, cx.limits.batch());
         cx.groups_out -= u64::from(sent.end - sent.start);
         cx.frames.extend(frames);
-        at.settle(cx, had);
-        self.read_needs(at, cx);
+        attempt.settle(cx, had);
+        self.read_needs(attempt, cx);
         Ok(())
     }
 
     /// Returns frames that expand these groups, with at most `most` chunks each; records the chunks that await an
     /// answer.
-    fn spell(&mut self, at: &SendAttempt, lacked: &[Range<u32>], most: usize) -> Vec<ToReceiver> {
-        let file = at.file;
+    fn spell(
+        &mut self,
+        attempt: &SendAttempt,
+        lacked: &[Range<u32>],
+        most: usize,
+    ) -> Vec<ToReceiver> {
+        let file = attempt.file;
         let mut frames = Vec::new();
         let mut groups: Vec<Range<u32>> = Vec::new();
         let mut spelled = Vec::new();
@@ -296,7 +303,7 @@ impl RecipeSender {
                 Some(last) if last.end == group => last.end += 1,
                 _ => groups.push(group..group + 1),
             }
-            spelled.extend(self.lines(at.len, &chunks));
+            spelled.extend(self.lines(attempt.len, &chunks));
         }
         flush(&mut groups, &mut spelled);
         for frame in &frames {
@@ -310,7 +317,7 @@ impl RecipeSender {
     /// Takes the receiver's answer to the oldest expanded chunks: the needed chunks.
     pub(super) fn need(
         &mut self,
-        at: &mut SendAttempt,
+        attempt: &mut SendAttempt,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
@@ -321,15 +328,15 @@ impl RecipeSender {
         };
         let had = bytes(&spelled) - bytes(needed);
         self.needs.push(&self.table, needed);
-        at.settle(cx, had);
-        self.read_needs(at, cx);
+        attempt.settle(cx, had);
+        self.read_needs(attempt, cx);
         Ok(())
     }
 
-    fn read_needs(&mut self, at: &SendAttempt, cx: &mut Context) {
+    fn read_needs(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let is_answered = self.sent.is_empty() && self.spelled.is_empty();
         let nothing_follows = is_answered && matches!(self.stage, RecipeStage::Ended);
-        self.needs.read(at, cx, &self.table, nothing_follows);
+        self.needs.read(attempt, cx, &self.table, nothing_follows);
     }
 }
 
@@ -355,14 +362,14 @@ impl RecipeSender {
     /// Reads gaps and compares them with the sums of the old version.
     pub(super) fn mend(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         lines: Vec<GapLine>,
     ) -> Result<(), PeerError> {
-        let (zstd, handle) = (cx.options.compress, at.handle);
+        let (zstd, handle) = (cx.options.compress, attempt.handle);
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
-            let span = self.gap(at, &chunks, &sums, &cx.limits)?;
+            let span = self.gap(attempt, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
@@ -382,7 +389,7 @@ impl RecipeSender {
     /// at most twice the length of the file.
     fn gap(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         chunks: &Range<u32>,
         sums: &GapSums,
         limits: &Limits,
@@ -395,7 +402,7 @@ impl RecipeSender {
             return Err(PeerError::Limit("bytes of a gap"));
         }
         self.gap_bytes += len;
-        if self.gap_bytes > 2 * at.len {
+        if self.gap_bytes > 2 * attempt.len {
             return Err(PeerError::Limit("bytes of all gaps"));
         }
         let first = self.table.spans(chunks).next().expect("a range is not empty");

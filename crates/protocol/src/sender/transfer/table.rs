@@ -134,12 +134,12 @@ impl NeededChunks {
     /// Reads full fills, and a last smaller fill if nothing more can be requested.
     pub(crate) fn read(
         &mut self,
-        at: &SendAttempt,
+        attempt: &SendAttempt,
         cx: &mut Context,
         table: &ChunkTable,
         nothing_follows: bool,
     ) {
-        let (sums, zstd, handle) = (Sums::Known, cx.options.compress, at.handle);
+        let (sums, zstd, handle) = (Sums::Known, cx.options.compress, attempt.handle);
         if self.turn == WorkTurn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
             self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
         }
