@@ -282,9 +282,9 @@ impl SumStages {
                 self.join(|merge| merge.split(front));
             }
             (SumStep::Unnamed(no), Summed::Chunks(sums, _)) => {
-                self.know((no - self.first) as usize, sums)
+                self.fill_sums((no - self.first) as usize, sums)
             }
-            (SumStep::Turn, Summed::Chunks(sums, _)) => self.know(0, sums),
+            (SumStep::Turn, Summed::Chunks(sums, _)) => self.fill_sums(0, sums),
             _ => {}
         }
         while let Some(found) = self.early.remove(&self.joined) {
@@ -346,7 +346,7 @@ impl SumStages {
         }
     }
 
-    fn know(&mut self, at: usize, sums: Vec<Sum>) {
+    fn fill_sums(&mut self, at: usize, sums: Vec<Sum>) {
         for (place, sum) in self.certain.iter_mut().skip(at).zip(sums) {
             *place = (sum, true);
         }

@@ -83,7 +83,7 @@ impl Context {
         pending: impl Into<ReceiverPending>,
     ) {
         let pending = pending.into();
-        self.load.put(&pending);
+        self.load.count_pending(&pending);
         self.jobs.ask_as(turn, work, pending);
     }
 

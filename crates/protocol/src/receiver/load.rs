@@ -102,14 +102,14 @@ impl TransferLoad {
     }
 
     /// Counts a pending write as waiting until the answer.
-    pub(super) fn put(&mut self, pending: &ReceiverPending) {
+    pub(super) fn count_pending(&mut self, pending: &ReceiverPending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
     }
 
     /// Stops counting a pending write, which is done or never will be.
-    pub(super) fn lift(&mut self, pending: &ReceiverPending) {
+    pub(super) fn uncount_pending(&mut self, pending: &ReceiverPending) {
         let (bytes, copies) = pending.weight();
         self.backlog_bytes -= bytes;
         self.copies_waiting -= copies;
@@ -135,9 +135,9 @@ mod tests {
             FilePending::Confirm(handle).into(),
         ];
         let mut load = TransferLoad::default();
-        places.iter().for_each(|place| load.put(place));
+        places.iter().for_each(|place| load.count_pending(place));
         assert_eq!((load.backlog_bytes(), load.copies_waiting()), (30, 5));
-        places.iter().for_each(|place| load.lift(place));
+        places.iter().for_each(|place| load.uncount_pending(place));
         assert_eq!((load.backlog_bytes(), load.copies_waiting()), (0, 0));
     }
 

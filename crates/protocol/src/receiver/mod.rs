@@ -177,7 +177,7 @@ impl Receiver {
     /// # Errors [`UnknownAnswer`] if no work of this id is under way.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
         let pending = self.cx.jobs.answered(id)?;
-        self.cx.load.lift(&pending);
+        self.cx.load.uncount_pending(&pending);
         let answer = self.cx.report_partial_meta(answer);
         match pending {
             ReceiverPending::Tree(pending) => self.tree.answer(&mut self.cx, pending, answer)?,
@@ -206,7 +206,7 @@ impl Receiver {
         }
         files.survey_more(cx);
         files.open_sources(cx);
-        files.draw(cx, |cx| tree.near(cx), tree.known());
+        files.continue_chart(cx, |cx| tree.topmost_dirs(cx), tree.known());
         files.activate(cx);
         tree.settle(cx, files.first_unasked());
         self.close();

@@ -79,8 +79,8 @@ impl WantedFiles {
     fn is_lone_block(&self, cx: &Context, candidate: &FileCandidate) -> bool {
         let Options { strategy, compare, writing, .. } = &cx.setting.options;
         let FileCandidate { meta, old, beside, may_have_moved, .. } = candidate;
-        let is_sought =
-            compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
+        let is_sought = compare.fuzzy != Fuzzy::Never
+            || *may_have_moved && self.moved.weakest_kinship().is_some();
         let alone = old.is_none() && beside.is_none() && !is_sought;
         let leaves = writing.partial_dir.is_some() || writing.delay;
         strategy.conversation == Conversation::Recipe
@@ -113,7 +113,8 @@ impl WantedFiles {
             return self.ask_for(cx, file, ExpectedTransfer::default());
         }
         let path = incoming.candidate.path.clone();
-        let elsewhere = incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.most());
+        let elsewhere =
+            incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.weakest_kinship());
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => most_leftover(&incoming.candidate),
             How::Whole | How::Tail | How::Changes => 0,
@@ -264,7 +265,7 @@ impl WantedFiles {
         }
         let last: ReceiverPending = FilePending::Abandon(file).into();
         for forgotten in cx.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            cx.load.lift(&forgotten);
+            cx.load.uncount_pending(&forgotten);
         }
         self.give_back(cx, similar);
     }

@@ -34,7 +34,7 @@ use super::context::Context;
 use super::pending::FilePending;
 use super::transfer::IncomingTransfer;
 use super::transfer::file_context::{FileContext, TransferOutcome};
-use super::transfer::gap::GapDeltas;
+use super::transfer::gap::GapPayload;
 use candidate::{FileCandidate, SettledFile};
 use incoming::IncomingFile;
 use moved::MovedFiles;
@@ -110,13 +110,13 @@ impl WantedFiles {
     }
 
     /// Continues the chart, and queues the files that the chart cannot help.
-    pub(super) fn draw(
+    pub(super) fn continue_chart(
         &mut self,
         cx: &mut Context,
         near: impl FnOnce(&Context) -> Vec<RelPath>,
         known: u64,
     ) {
-        for candidate in self.moved.draw(cx, near, known) {
+        for candidate in self.moved.continue_chart(cx, near, known) {
             self.queue_up(&cx.setting.options, candidate);
         }
     }
@@ -154,7 +154,7 @@ impl WantedFiles {
             }
             ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
             ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
-            ToReceiver::Restless { file } => self.disturb(cx, file),
+            ToReceiver::Restless { file } => self.mark_restless(cx, file),
             ToReceiver::End { file, digest } => self.end(cx, file, digest),
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(cx, file, attempt, trouble)
@@ -170,7 +170,7 @@ impl WantedFiles {
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.step(cx, file, |transfer, fx| {
-                    transfer.mend(fx, &gaps, GapDeltas { bytes, payload })
+                    transfer.mend(fx, &gaps, GapPayload { bytes, payload })
                 })
             }
             ToReceiver::Keeps { file, kept } => {
@@ -262,14 +262,14 @@ impl WantedFiles {
 
     /// Notes that a source is not at rest. The copy gets a time that no comparison takes for the source's time, so
     /// that the next run reads the source again.
-    fn disturb(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
+    fn mark_restless(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
         let window = cx.setting.options.compare.window;
         match self.offer_of(file) {
             Some(_) => Err(PeerError::Unexpected("restless")),
             None => self.step(cx, file, |transfer, _| {
                 let modified = window.before(transfer.meta().modified);
                 transfer.set_meta(Meta { modified, ..transfer.meta().clone() });
-                transfer.disturb()
+                transfer.mark_restless()
             }),
         }
     }

@@ -83,7 +83,7 @@ impl MovedFiles {
     }
 
     /// Returns the weakest relation by which a file may still be guessed.
-    pub(super) fn most(&self) -> Option<Kinship> {
+    pub(super) fn weakest_kinship(&self) -> Option<Kinship> {
         match () {
             () if self.twins.is_out() => None,
             () if self.kin.is_out() => Some(Kinship::Twin),
@@ -93,12 +93,12 @@ impl MovedFiles {
 
     /// Counts a guess by `kinship` as right or wrong, by the `matched` bytes of a file of `len` bytes.
     pub(super) fn learn(&mut self, kinship: Kinship, matched: u64, len: u64) {
-        let luck = match kinship {
+        let counts = match kinship {
             Kinship::Repeat => return,
             Kinship::Twin => &mut self.twins,
             Kinship::Kin => &mut self.kin,
         };
-        let count = if matched >= len / HIT_SHARE { &mut luck.hits } else { &mut luck.misses };
+        let count = if matched >= len / HIT_SHARE { &mut counts.hits } else { &mut counts.misses };
         *count = count.saturating_add(1);
     }
 }
@@ -127,12 +127,12 @@ impl MovedFiles {
             && !options.whole_file
             && !options.dry_run
             && options.strategy.conversation == Conversation::Recipe
-            && self.most().is_some()
+            && self.weakest_kinship().is_some()
     }
 
     /// Continues the chart while it may help waiting files; then returns these files. The list has `known` names, and
     /// `near` returns the directories being brought over.
-    pub(super) fn draw(
+    pub(super) fn continue_chart(
         &mut self,
         cx: &mut Context,
         near: impl FnOnce(&Context) -> Vec<RelPath>,
@@ -180,15 +180,15 @@ mod tests {
     fn wrong_guesses_end_guessing_and_right_ones_go_on() {
         let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
-            assert_eq!(moved.most(), Some(Kinship::Kin));
+            assert_eq!(moved.weakest_kinship(), Some(Kinship::Kin));
             moved.learn(Kinship::Kin, 0, 100);
         }
-        assert_eq!(moved.most(), Some(Kinship::Twin));
+        assert_eq!(moved.weakest_kinship(), Some(Kinship::Twin));
         moved.learn(Kinship::Kin, 90, 100);
-        assert_eq!(moved.most(), Some(Kinship::Kin));
+        assert_eq!(moved.weakest_kinship(), Some(Kinship::Kin));
         for _ in 0..=MISSES_BORNE {
             moved.learn(Kinship::Twin, 0, 100);
         }
-        assert_eq!(moved.most(), None);
+        assert_eq!(moved.weakest_kinship(), None);
     }
 }

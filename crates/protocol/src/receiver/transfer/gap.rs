@@ -20,7 +20,7 @@ pub(crate) struct ChunkGap {
 
 /// Gaps sent as deltas against the old versions.
 #[derive(Debug)]
-pub(crate) struct GapDeltas {
+pub(crate) struct GapPayload {
     /// Length in bytes of the unpacked deltas.
     pub(crate) bytes: u32,
     pub(crate) payload: Payload,

@@ -32,7 +32,7 @@ pub(super) struct TransferGaps {
     open: Option<Range<u32>>,
     /// The beginning of the last run that was cut, if the run may continue: the rest of the run has the same
     /// neighbour in front.
-    told: Option<RunStart>,
+    last_run: Option<RunStart>,
     /// Gaps being surveyed or requested, by their first chunks; requested gaps have an entry here.
     asked: HashMap<u32, ChunkGap>,
     surveyed: u64,
@@ -119,13 +119,13 @@ impl TransferGaps {
         spelled_from: u32,
     ) -> Vec<Range<u32>> {
         let mut rest = Vec::new();
-        let facings = self.facings(table, &run, known);
-        let (first, gaps) = (run.start, table.parts_of(run, &facings));
+        let old_places = self.old_places(table, &run, known);
+        let (first, gaps) = (run.start, table.parts_of(run, &old_places));
         let probes = gaps.iter().filter(|(_, role)| *role == GapTreatment::Probe).count();
         let mut waiting = VecDeque::new();
         for (chunks, role) in gaps {
             let bytes = table.bytes_of(&chunks);
-            let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
+            let (len, old) = (bytes.end - bytes.start, old_places.of(&bytes));
             if old.is_empty() && chunks.start >= spelled_from {
                 rest.push(chunks);
                 continue;
@@ -143,17 +143,17 @@ impl TransferGaps {
     }
 
     /// Returns the places of a run in the old versions; the run may continue a run that was cut before.
-    fn facings<'a>(
+    fn old_places<'a>(
         &mut self,
         table: &GroupTable,
         run: &Range<u32>,
         known: KnownContent<'a>,
     ) -> OldPlaces<'a> {
         let (mut bytes, mut between) = (table.bytes_of(run), between(table, run, known));
-        if let Some(told) = self.told.filter(|told| told.end == run.start) {
-            (bytes.start, between.0) = (told.start, told.from);
+        if let Some(last_run) = self.last_run.filter(|last_run| last_run.end == run.start) {
+            (bytes.start, between.0) = (last_run.start, last_run.from);
         }
-        self.told = Some(RunStart { end: run.end, start: bytes.start, from: between.0 });
+        self.last_run = Some(RunStart { end: run.end, start: bytes.start, from: between.0 });
         let longest = table.limits.gap_bytes();
         OldPlaces { run: bytes, between, old: known.old, longest }
     }
@@ -275,7 +275,7 @@ fn between(
         Some(chunk) => table.found_in_old(chunk, kept, index).map(|span| span.end()),
         None => old.in_place.then_some(0),
     };
-    let is_last = run.end == table.next_chunk && table.is_told();
+    let is_last = run.end == table.next_chunk && table.covers_file();
     let behind = match is_last {
         true => old.len_in_place(),
         false => table.found_in_old(run.end, kept, index).map(|span| span.start),

@@ -50,7 +50,7 @@ use blocks::BlockReceiver;
 use changes::ChangeReceiver;
 use copies::copy_runs;
 use file_context::{FileContext, TransferOutcome};
-use gap::GapDeltas;
+use gap::GapPayload;
 use indexing::ExpectedTransfer;
 use presets::PresetState;
 use recipe::RecipeReceiver;
@@ -262,14 +262,14 @@ impl IncomingTransfer {
     /// Takes groups of an offer.
     pub(crate) fn offer_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
         let (recipe, build) = self.coming("groups")?;
-        recipe.hear_groups(build, lines)?;
+        recipe.receive_groups(build, lines)?;
         let fits = recipe.share().groups_held <= OFFERED_GROUPS;
         if fits { Ok(()) } else { Err(PeerError::Limit("groups of an offer")) }
     }
 
     /// Takes chunks of an offer.
     pub(crate) fn offer_recipe(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
-        self.coming("recipe")?.0.hear_chunks(lines)
+        self.coming("recipe")?.0.receive_chunks(lines)
     }
 
     pub(crate) fn groups(
@@ -377,7 +377,7 @@ impl IncomingTransfer {
         &mut self,
         fx: &mut FileContext<'_>,
         ranges: &[Range<u32>],
-        deltas: GapDeltas,
+        deltas: GapPayload,
     ) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, deltas),
@@ -438,7 +438,7 @@ impl IncomingTransfer {
     }
 
     /// Notes that the source is not at rest. `Restless` arrives at most once, before the proof of the file.
-    pub(crate) fn disturb(&mut self) -> Result<(), PeerError> {
+    pub(crate) fn mark_restless(&mut self) -> Result<(), PeerError> {
         if self.phase != TransferPhase::Coming || std::mem::replace(&mut self.is_restless, true) {
             return Err(PeerError::Unexpected("restless"));
         }
@@ -447,17 +447,17 @@ impl IncomingTransfer {
 
     /// Takes the digest that proves the whole file, after all content was told.
     pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
-        let is_told = match &mut self.method {
-            TransferMethod::Recipe(recipe) => recipe.is_told(),
+        let covers_file = match &mut self.method {
+            TransferMethod::Recipe(recipe) => recipe.covers_file(),
             TransferMethod::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
             TransferMethod::Changes(changes) => {
-                let is_told = changes.end();
+                let covers_file = changes.end();
                 self.build.matched.in_old(0, changes.kept());
-                is_told
+                covers_file
             }
-            TransferMethod::Preset(preset) => preset.is_told(),
+            TransferMethod::Preset(preset) => preset.covers_file(),
         };
-        if self.phase != TransferPhase::Coming || !is_told {
+        if self.phase != TransferPhase::Coming || !covers_file {
             return Err(PeerError::Unexpected("the end of an incomplete file"));
         }
         self.phase = TransferPhase::Ended(digest);

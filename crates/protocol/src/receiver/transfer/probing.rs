@@ -85,16 +85,16 @@ impl GroupTable {
     pub(super) fn parts_of(
         &self,
         run: Range<u32>,
-        facings: &OldPlaces<'_>,
+        old_places: &OldPlaces<'_>,
     ) -> Vec<(Range<u32>, GapTreatment)> {
-        let first = if facings.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
-        let last = if facings.between.1.is_some() { LAST_CHUNKS } else { 0 };
-        let end = run.end.saturating_sub(last).min(self.end_before(&run, facings.few_between()));
+        let first = if old_places.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
+        let last = if old_places.between.1.is_some() { LAST_CHUNKS } else { 0 };
+        let end = run.end.saturating_sub(last).min(self.end_before(&run, old_places.few_between()));
         let inner = (run.start + first).min(run.end)..end.max(run.start);
         let told = |chunks: Range<u32>| {
             self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Told))
         };
-        match self.probed(&inner, facings) {
+        match self.probed(&inner, old_places) {
             Some(probed) => {
                 let (first, last) = (run.start..inner.start, inner.end..run.end);
                 told(first).chain(probed).chain(told(last)).collect()
@@ -117,7 +117,7 @@ impl GroupTable {
     fn probed(
         &self,
         inner: &Range<u32>,
-        facings: &OldPlaces<'_>,
+        old_places: &OldPlaces<'_>,
     ) -> Option<Vec<(Range<u32>, GapTreatment)>> {
         if inner.is_empty() {
             return None;
@@ -126,8 +126,8 @@ impl GroupTable {
         let waits = |chunks: Range<u32>| {
             self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Waits))
         };
-        let faced = |gap: &Range<u32>| bytes_of(&facings.of(&self.bytes_of(gap)));
-        for probe in self.probes(inner, facings) {
+        let faced = |gap: &Range<u32>| bytes_of(&old_places.of(&self.bytes_of(gap)));
+        for probe in self.probes(inner, old_places) {
             // Chunks longer than a gap have no old bytes in their places.
             if probe.start >= at && faced(&probe) > 0 {
                 parts.extend(waits(at..probe.start));
@@ -144,13 +144,13 @@ impl GroupTable {
 
     /// Picks probes all over the run if the drift between the neighbours is small, otherwise at the ends of the run:
     /// the further from a neighbour, the less certain is the place in the old version.
-    fn probes(&self, inner: &Range<u32>, facings: &OldPlaces<'_>) -> Vec<Range<u32>> {
+    fn probes(&self, inner: &Range<u32>, old_places: &OldPlaces<'_>) -> Vec<Range<u32>> {
         let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
         let up_to = |start: u32, bytes| {
             let end = (start + 1..inner.end).find(|end| len(start..*end) >= bytes);
             start..end.unwrap_or(inner.end)
         };
-        if facings.drift().is_some_and(|drift| drift <= PROBE_BYTES) {
+        if old_places.drift().is_some_and(|drift| drift <= PROBE_BYTES) {
             let place =
                 |nth| inner.start + (inner.end - inner.start) * (2 * nth + 1) / (2 * PROBES);
             return (0..PROBES).map(|nth| up_to(place(nth), PROBE_BYTES)).collect();

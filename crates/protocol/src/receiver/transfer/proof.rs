@@ -35,7 +35,7 @@ pub(super) enum ProofOf {
 pub(super) struct ProofChunks {
     old: Box<Index>,
     kept: Chunks,
-    came: Chunks,
+    received: Chunks,
     /// Runs of chunks in order, each from a single source.
     parts: Vec<(ProofSource, Range<ChunkNo>)>,
 }
@@ -48,20 +48,20 @@ pub(super) enum ProofSource {
     /// Kept in place since an interrupted transfer.
     Kept,
     /// Received.
-    Came,
+    Received,
 }
 
 impl ProofChunks {
     /// Creates a list without chunks of the new version, from the chunks known of old versions, kept and received.
-    pub(super) const fn new(old: Box<Index>, kept: Chunks, came: Chunks) -> Self {
-        Self { old, kept, came, parts: Vec::new() }
+    pub(super) const fn new(old: Box<Index>, kept: Chunks, received: Chunks) -> Self {
+        Self { old, kept, received, parts: Vec::new() }
     }
 
     /// Creates the list of a new version of which all chunks were received, in order.
-    pub(super) fn all(came: Chunks) -> Self {
-        let (first, count) = (ChunkNo::FIRST, came.len() as u32);
-        let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), came);
-        all.push(ProofSource::Came, first..first.plus(count));
+    pub(super) fn all(received: Chunks) -> Self {
+        let (first, count) = (ChunkNo::FIRST, received.len() as u32);
+        let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), received);
+        all.push(ProofSource::Received, first..first.plus(count));
         all
     }
 
@@ -80,7 +80,7 @@ impl ProofChunks {
             let chunks = match source {
                 ProofSource::Old => self.old.chunks(),
                 ProofSource::Kept => &self.kept,
-                ProofSource::Came => &self.came,
+                ProofSource::Received => &self.received,
             };
             chunks.range(range.clone()).map(chunk)
         })
@@ -92,7 +92,7 @@ impl ProofChunks {
             match source {
                 ProofSource::Old => sequence.take_old(&self.old, range.clone()),
                 ProofSource::Kept => sequence.take_all(&self.kept, range.clone()),
-                ProofSource::Came => sequence.take_all(&self.came, range.clone()),
+                ProofSource::Received => sequence.take_all(&self.received, range.clone()),
             }
         }
         sequence.finish()
@@ -232,7 +232,7 @@ mod tests {
                 let chunks = &old[from..(from + count as usize).min(old.len())];
                 all.extend_from_slice(chunks);
                 let start = ChunkNo::FIRST.plus(from as u32);
-                let source = [ProofSource::Old, ProofSource::Kept, ProofSource::Came][source];
+                let source = [ProofSource::Old, ProofSource::Kept, ProofSource::Received][source];
                 proof.push(source, start..start.plus(chunks.len() as u32));
             }
             prop_assert_eq!(proof.digest(), digest_of(&all));

@@ -21,7 +21,7 @@ use super::again::RepeatedChunks;
 use super::assembly::FileAssembly;
 use super::copies::{FoundCopies, runs};
 use super::file_context::FileContext;
-use super::gap::{ChunkGap, GapDeltas};
+use super::gap::{ChunkGap, GapPayload};
 use super::gaps::{KnownContent, TransferGaps};
 use super::indexing::ask_more;
 use super::keeping::KeptChunks;
@@ -48,7 +48,7 @@ pub(super) struct RecipeReceiver {
     looked: usize,
     missing: Vec<u32>,
     /// Unanswered groups, a range for each frame.
-    told: VecDeque<Range<u32>>,
+    unanswered: VecDeque<Range<u32>>,
     /// Groups that the sender was asked to spell out, in order.
     lacked: VecDeque<u32>,
     /// Groups spelled out unasked before the old versions were indexed, a range for each frame.
@@ -71,7 +71,7 @@ impl RecipeReceiver {
             unread: false,
             looked: 0,
             missing: Vec::new(),
-            told: VecDeque::new(),
+            unanswered: VecDeque::new(),
             lacked: VecDeque::new(),
             unmatched: VecDeque::new(),
             gaps: TransferGaps::default(),
@@ -116,20 +116,21 @@ impl RecipeReceiver {
     }
 
     pub(super) fn share(&self) -> LoadShare {
-        let groups_out = self.told.iter().map(|range| u64::from(range.end - range.start)).sum();
+        let groups_out =
+            self.unanswered.iter().map(|range| u64::from(range.end - range.start)).sum();
         let groups_held = u64::from(self.table.count());
         LoadShare { groups_out, groups_held, gaps_out: self.gaps.out() }
     }
 
     /// True once the whole recipe was told.
-    pub(super) const fn is_told(&self) -> bool {
-        self.table.is_told()
+    pub(super) const fn covers_file(&self) -> bool {
+        self.table.covers_file()
     }
 
     /// True while the sender owes something, or old versions are being read.
     pub(super) fn is_busy(&self) -> bool {
-        let told = !self.told.is_empty() || !self.unmatched.is_empty();
-        let asked = told || !self.lacked.is_empty() || self.table.needed > 0;
+        let owes_answer = !self.unanswered.is_empty() || !self.unmatched.is_empty();
+        let asked = owes_answer || !self.lacked.is_empty() || self.table.needed > 0;
         asked || !self.old.is_known() && !self.unread
     }
 
@@ -145,8 +146,8 @@ impl RecipeReceiver {
 
     /// Returns the chunks that prove the file, and takes the index of the old versions for it.
     pub(super) fn prove(&mut self) -> ProofChunks {
-        let (kept, came) = (self.kept.give_away(), std::mem::take(&mut self.table.came));
-        let mut chunks = ProofChunks::new(self.old.give_away(), kept, came);
+        let (kept, received) = (self.kept.give_away(), std::mem::take(&mut self.table.received));
+        let mut chunks = ProofChunks::new(self.old.give_away(), kept, received);
         self.table.groups.iter().for_each(|slot| slot.prove(&mut chunks));
         chunks
     }
@@ -202,7 +203,7 @@ impl RecipeReceiver {
     }
 
     /// Takes the next groups of a recipe told by groups.
-    pub(super) fn hear_groups(
+    pub(super) fn receive_groups(
         &mut self,
         build: &mut FileAssembly,
         lines: &[GroupLine],
@@ -223,13 +224,13 @@ impl RecipeReceiver {
             };
             self.table.push(line.chunks, line.len, state);
         }
-        self.told.push_back(first..self.table.count());
+        self.unanswered.push_back(first..self.table.count());
         Ok(())
     }
 
     /// Takes the next chunks of a short file's recipe, to be matched once the old versions are indexed. Each group
     /// has as many chunks as allowed.
-    pub(super) fn hear_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+    pub(super) fn receive_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
             return Err(PeerError::Unexpected("recipe"));
         }
@@ -249,7 +250,7 @@ impl RecipeReceiver {
         build: &mut FileAssembly,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
-        self.hear_groups(build, lines)?;
+        self.receive_groups(build, lines)?;
         fx.cx.load.take_groups(lines.len() as u64)?;
         if fx.cx.load.is_crowded() {
             let message = "receive: more groups under way than can be held";
@@ -266,8 +267,8 @@ impl RecipeReceiver {
 
     /// True if old versions must be read now, for the first time, because some of the last groups are not kept.
     fn needs_old(&mut self) -> bool {
-        let told = self.told.back().map_or(0, |told| told.start as usize);
-        let mut last = self.table.groups[told..].iter();
+        let first = self.unanswered.back().map_or(0, |range| range.start as usize);
+        let mut last = self.table.groups[first..].iter();
         let lacks = last.any(|slot| matches!(slot.state, GroupState::Open(_)));
         self.unread && lacks && std::mem::take(&mut self.unread)
     }
@@ -280,7 +281,7 @@ impl RecipeReceiver {
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
         let before = self.table.count();
-        self.hear_chunks(lines)?;
+        self.receive_chunks(lines)?;
         fx.cx.load.hold_groups(u64::from(self.table.count() - before));
         self.match_more(fx, build);
         Ok(())
@@ -316,8 +317,8 @@ impl RecipeReceiver {
         let mut copies = FoundCopies::default();
         let missed = self.match_groups(build, &mut copies);
         self.lack_missing(fx);
-        for (told, groups) in self.lacks() {
-            fx.cx.load.answer_groups(u64::from(told.end - told.start));
+        for (unanswered, groups) in self.lacks() {
+            fx.cx.load.answer_groups(u64::from(unanswered.end - unanswered.start));
             fx.cx.frames.push_back(ToSender::Lack { file: fx.file, groups });
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
@@ -413,7 +414,7 @@ impl RecipeReceiver {
     /// Returns the answers that are complete, in the order of their frames.
     fn lacks(&mut self) -> Vec<(Range<u32>, Vec<Range<u32>>)> {
         let (groups, mut answers) = (&self.table.groups, Vec::new());
-        while let Some(range) = self.told.front() {
+        while let Some(range) = self.unanswered.front() {
             let slots = &groups[range.start as usize..range.end as usize];
             if slots.iter().any(|slot| matches!(slot.state, GroupState::Open(_))) {
                 break;
@@ -423,7 +424,7 @@ impl RecipeReceiver {
             let lacked: Vec<u32> = lacked.collect();
             answers.push((range.clone(), runs(lacked.iter().copied())));
             self.lacked.extend(lacked);
-            self.told.pop_front();
+            self.unanswered.pop_front();
         }
         answers
     }
@@ -532,9 +533,9 @@ impl RecipeReceiver {
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         ranges: &[Range<u32>],
-        deltas: GapDeltas,
+        deltas: GapPayload,
     ) -> Result<(), PeerError> {
-        let GapDeltas { bytes, payload } = deltas;
+        let GapPayload { bytes, payload } = deltas;
         let (gaps, patches, new_bytes) = self.gaps.receive(&mut self.table, ranges)?;
         if bytes as usize > fx.cx.setting.limits.frame_bytes || !payload.may_hold(bytes as usize) {
             return Err(PeerError::Limit("bytes of gaps"));

@@ -28,7 +28,7 @@ pub(super) struct GroupTable {
     /// Number of chunks requested and not received.
     pub(super) needed: u64,
     /// Received chunks, in the order in which they were written.
-    pub(super) came: Chunks,
+    pub(super) received: Chunks,
 }
 
 /// A group of the recipe.
@@ -95,7 +95,7 @@ impl GroupSlot {
                     let (source, no) = match *origin {
                         ChunkOrigin::Old(no) => (ProofSource::Old, no),
                         ChunkOrigin::Kept(no) => (ProofSource::Kept, no),
-                        ChunkOrigin::New(no) => (ProofSource::Came, no),
+                        ChunkOrigin::New(no) => (ProofSource::Received, no),
                         ChunkOrigin::Needed(_)
                         | ChunkOrigin::Gap(_)
                         | ChunkOrigin::Repeat
@@ -112,8 +112,8 @@ impl GroupSlot {
 impl GroupTable {
     /// Creates a table without groups for a new version of `len` bytes.
     pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
-        let (groups, came) = (Vec::new(), Chunks::default());
-        Self { spec, limits, len, groups, next_start: 0, next_chunk: 0, needed: 0, came }
+        let (groups, received) = (Vec::new(), Chunks::default());
+        Self { spec, limits, len, groups, next_start: 0, next_chunk: 0, needed: 0, received }
     }
 
     /// Number of groups.
@@ -122,7 +122,7 @@ impl GroupTable {
     }
 
     /// True once the whole new version was told.
-    pub(super) const fn is_told(&self) -> bool {
+    pub(super) const fn covers_file(&self) -> bool {
         self.next_start == self.len
     }
 
@@ -209,7 +209,7 @@ impl GroupTable {
         if let GroupState::Spelled(chunks) = &mut slot.state {
             let (len, origin) = &mut chunks[(chunk - slot.first_chunk) as usize];
             // The offset of the chunk is known from its group.
-            *origin = ChunkOrigin::New(self.came.push(0, Chunk { len: *len, fingerprint }));
+            *origin = ChunkOrigin::New(self.received.push(0, Chunk { len: *len, fingerprint }));
         }
     }
 
@@ -237,9 +237,9 @@ impl GroupTable {
     /// copy.
     pub(super) fn repeat(&mut self, chunk: u32, of: u32) -> (Span, u64) {
         let (from, start) = (self.place_of(of), self.place_of(chunk));
-        let came = *self.spelled(of);
-        *self.spelled(chunk) = came;
-        (Span::new(from, came.0), start)
+        let earlier = *self.spelled(of);
+        *self.spelled(chunk) = earlier;
+        (Span::new(from, earlier.0), start)
     }
 
     /// Length in bytes and origin of a chunk that was spelled out.

@@ -82,7 +82,7 @@ impl Driver {
             while let Some((id, work)) = fx.cx.jobs.poll() {
                 let answer = self.perform(work);
                 let pending = fx.cx.jobs.answered(id).unwrap();
-                fx.cx.load.lift(&pending);
+                fx.cx.load.uncount_pending(&pending);
                 let ReceiverPending::File(pending) = pending else { panic!("{pending:?}") };
                 transfer.answer(fx, pending, answer);
             }

@@ -23,7 +23,7 @@ use super::sections::DirSection;
 #[derive(Debug, Default)]
 pub(super) struct EntryArrivals {
     /// Arrived entries with sources to be removed.
-    here: Vec<FileNo>,
+    arrived: Vec<FileNo>,
     /// Entries that may still arrive, if sources are removed before the end.
     open: BTreeSet<FileNo>,
     /// The number below which every arrival was reported to the sender.
@@ -34,26 +34,26 @@ pub(super) struct EntryArrivals {
     /// again.
     is_lost: bool,
     /// True once an arrival was reported.
-    begun: bool,
+    has_reported: bool,
     /// Entries that arrive once the change at a path is done.
-    coming: HashMap<RelPath, FileNo>,
+    changing: HashMap<RelPath, FileNo>,
     /// Arrived entries with delayed commits, by path.
-    unnamed: HashMap<RelPath, FileNo>,
+    uncommitted: HashMap<RelPath, FileNo>,
     /// True while the sender removes the sources of arrived entries.
-    pub(super) leaving: bool,
+    pub(super) removing_sources: bool,
     /// Number of reported arrivals that the sender has not reported as removed.
-    unreported: u64,
+    unremoved: u64,
 }
 
 impl EntryArrivals {
     /// Takes the entry that arrives by a change at `path`.
     pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
-        self.coming.remove(path)
+        self.changing.remove(path)
     }
 
     /// Returns the number below which no further entry will arrive.
-    fn next(&self, told: u64) -> FileNo {
-        self.open.first().copied().unwrap_or(FileNo(told))
+    fn next(&self, listed_count: u64) -> FileNo {
+        self.open.first().copied().unwrap_or(FileNo(listed_count))
     }
 }
 
@@ -64,7 +64,7 @@ impl EntryArrivals {
         let leaves = remove.sources && !dry_run;
         // An entry that was given up keeps its source.
         if leaves && (self.open.remove(&file) || !cx.setting.options.sources_go_early()) {
-            self.here.push(file);
+            self.arrived.push(file);
         }
     }
 
@@ -78,21 +78,21 @@ impl EntryArrivals {
     }
 
     /// Notes that an entry will not arrive, and that the source stays.
-    pub(super) fn stays_there(&mut self, file: FileNo) {
+    pub(super) fn will_not_arrive(&mut self, file: FileNo) {
         self.open.remove(&file);
     }
 
     /// Flushes and reports arrivals so far, once there are many, or the sender holds many entries that stay there.
-    pub(super) fn let_go(&mut self, cx: &mut Context, told: u64) {
-        let Self { here, upto, flushing, .. } = &*self;
+    pub(super) fn flush_early(&mut self, cx: &mut Context, listed_count: u64) {
+        let Self { arrived, upto, flushing, .. } = &*self;
         let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;
         if !is_early || *flushing {
             return;
         }
-        let next = self.next(told);
-        if here.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
+        let next = self.next(listed_count);
+        if arrived.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
             self.flushing = true;
-            let files = std::mem::take(&mut self.here);
+            let files = std::mem::take(&mut self.arrived);
             cx.ask(Work::Flush, TreePending::FlushArrived { files, upto: next });
         }
     }
@@ -119,11 +119,11 @@ impl EntryArrivals {
     fn send(&mut self, cx: &mut Context, files: Vec<FileNo>, upto: FileNo) {
         let files = if self.is_lost { Vec::new() } else { files };
         let (mut files, before) = (files.chunks(MAX_BATCH).peekable(), self.upto);
-        (self.begun, self.upto) = (true, upto);
+        (self.has_reported, self.upto) = (true, upto);
         loop {
             let part = files.next().unwrap_or_default().to_vec();
             let is_last = files.peek().is_none();
-            self.unreported += part.len() as u64;
+            self.unremoved += part.len() as u64;
             let upto = if is_last { upto } else { before };
             cx.frames.push_back(ToSender::Arrived { files: part, upto, last: false });
             if is_last {
@@ -136,15 +136,15 @@ impl EntryArrivals {
     pub(super) fn flushed(&mut self, cx: &mut Context, flushed: Result<(), Setback>) {
         if flushed.is_err() {
             self.is_lost = true;
-            self.here.clear();
+            self.arrived.clear();
         }
         cx.closed(flushed);
     }
 
     /// Notes an arrived entry, in case its commit is delayed.
-    pub(super) fn waits(&mut self, cx: &mut Context, file: FileNo, path: &RelPath) {
+    pub(super) fn note_uncommitted(&mut self, cx: &mut Context, file: FileNo, path: &RelPath) {
         if cx.setting.options.writing.delay && cx.setting.options.remove.sources {
-            self.unnamed.insert(path.clone(), file);
+            self.uncommitted.insert(path.clone(), file);
         }
     }
 
@@ -152,23 +152,23 @@ impl EntryArrivals {
     pub(super) fn landed(&mut self, cx: &mut Context, failed: Vec<(RelPath, Trouble)>) {
         let mut stay_away = HashSet::new();
         for (path, trouble) in failed {
-            stay_away.extend(self.unnamed.remove(&path));
+            stay_away.extend(self.uncommitted.remove(&path));
             cx.trouble(trouble);
         }
-        self.here.retain(|here| !stay_away.contains(here));
-        self.unnamed.clear();
+        self.arrived.retain(|arrived| !stay_away.contains(arrived));
+        self.uncommitted.clear();
     }
 
     /// Reports all arrivals after the last flush: an entry must be safe here before the source is removed.
-    pub(super) fn tell_arrived(&mut self, cx: &mut Context, told: u64) {
-        let files = std::mem::take(&mut self.here);
-        if files.is_empty() && !self.begun {
+    pub(super) fn report_all(&mut self, cx: &mut Context, listed_count: u64) {
+        let files = std::mem::take(&mut self.arrived);
+        if files.is_empty() && !self.has_reported {
             return;
         }
-        let upto = FileNo(told);
+        let upto = FileNo(listed_count);
         self.send(cx, files, upto);
         cx.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
-        self.leaving = true;
+        self.removing_sources = true;
     }
 
     /// Takes the report of a source that the sender removed. Errors: `Unexpected` if no reported arrival is left.
@@ -177,20 +177,20 @@ impl EntryArrivals {
         cx: &mut Context,
         path: RelPath,
     ) -> Result<(), PeerError> {
-        let unreported = self.unreported.checked_sub(1);
-        self.unreported =
-            unreported.ok_or(PeerError::Unexpected("the removal of what did not arrive"))?;
+        let unremoved = self.unremoved.checked_sub(1);
+        self.unremoved =
+            unremoved.ok_or(PeerError::Unexpected("the removal of what did not arrive"))?;
         cx.notices.push_back(Notice::Removed(path));
         Ok(())
     }
 
     /// Takes the sender's final answer: the sources of arrivals are removed, except for the sources in `troubles`.
-    pub(super) fn gone(
+    pub(super) fn sources_removed(
         &mut self,
         cx: &mut Context,
         troubles: Vec<Trouble>,
     ) -> Result<(), PeerError> {
-        if !std::mem::take(&mut self.leaving) {
+        if !std::mem::take(&mut self.removing_sources) {
             return Err(PeerError::Unexpected("the end of what did not arrive"));
         }
         cx.totals.failed += troubles.len() as u64;
@@ -200,6 +200,6 @@ impl EntryArrivals {
 
     /// Notes that an entry arrives once the change at `path` is done.
     pub(super) fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        self.coming.insert(path.clone(), file);
+        self.changing.insert(path.clone(), file);
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum EntryLikeness {
 
 impl ReferenceEntry {
     /// True if the whole entry agrees.
-    pub(super) fn is_it(&self) -> bool {
+    pub(super) fn agrees(&self) -> bool {
         self.likeness == EntryLikeness::All
     }
 

@@ -138,15 +138,15 @@ impl UnsettledEntries {
         match self.clearing.remove(&file) {
             Some(BlockedEntry::File(candidate)) => {
                 tx.cx.report_settled(candidate.meta.len);
-                self.miss(file);
+                self.note_failure(file);
             }
             Some(BlockedEntry::Other { change, .. }) => {
                 self.arrivals.take(&change.path);
-                self.miss(file);
+                self.note_failure(file);
             }
             Some(BlockedEntry::Beside(both)) => {
                 tx.cx.report_settled(both.0.meta.len);
-                self.miss(file);
+                self.note_failure(file);
             }
             Some(BlockedEntry::Name { change, .. }) => tx.cx.report_settled(change.facts.len),
             Some(BlockedEntry::Nothing) | None => {}

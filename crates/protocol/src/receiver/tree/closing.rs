@@ -40,7 +40,7 @@ impl ReceiverTree {
         let waits = !cx.jobs.idle()
             || !self.dirs.sections.is_empty()
             || self.entries.comparing.first().is_some()
-            || self.entries.arrivals.leaving
+            || self.entries.arrivals.removing_sources
             || self.deleting.asked
             || self.deleting.is_removing();
         self.dirs.list.is_complete() && !waits && !self.is_finished()
@@ -84,8 +84,8 @@ impl ReceiverTree {
             ClosingStep::SettingDirs => self.dirs.set_more(cx),
             ClosingStep::Flushing => ask_to_close(cx, Work::Flush, TreePending::Flush),
             ClosingStep::Arriving => {
-                let told = self.dirs.list.told();
-                self.entries.arrivals.tell_arrived(cx, told);
+                let listed_count = self.dirs.list.listed_count();
+                self.entries.arrivals.report_all(cx, listed_count);
             }
             ClosingStep::Finished => finish(cx),
         }

@@ -28,32 +28,32 @@ pub(super) struct ComparedFiles {
 #[derive(Debug)]
 pub(super) struct ContentPair {
     pub(super) candidate: FileCandidate,
-    pub(super) ours: ContentDigest,
-    pub(super) theirs: ContentDigest,
+    pub(super) local: ContentDigest,
+    pub(super) remote: ContentDigest,
     /// True if the local digest was asked for a second time.
     is_again: bool,
 }
 
 impl ContentPair {
     /// True if only the local content could not be read, and a second attempt is allowed.
-    pub(super) fn lacks_ours(&self) -> bool {
+    pub(super) fn lacks_local(&self) -> bool {
         !self.is_again
-            && self.ours == ContentDigest::Unreadable
-            && self.theirs != ContentDigest::Unreadable
+            && self.local == ContentDigest::Unreadable
+            && self.remote != ContentDigest::Unreadable
     }
 }
 
 /// The knowledge of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentDigest {
-    Unsaid,
+    Unknown,
     Unreadable,
-    Is(Digest),
+    Known(Digest),
 }
 
 impl ContentDigest {
-    fn said(digest: Option<Digest>) -> Self {
-        digest.map_or(Self::Unreadable, Self::Is)
+    fn of(digest: Option<Digest>) -> Self {
+        digest.map_or(Self::Unreadable, Self::Known)
     }
 }
 
@@ -64,16 +64,16 @@ impl ComparedFiles {
     }
 
     /// Notes digests of a file; returns the pair once both are known.
-    fn say(
+    fn record(
         &mut self,
         file: FileNo,
-        ours: Option<ContentDigest>,
-        theirs: Option<ContentDigest>,
+        local: Option<ContentDigest>,
+        remote: Option<ContentDigest>,
     ) -> Option<ContentPair> {
         let pair = self.pairs.get_mut(&file)?;
-        pair.ours = ours.unwrap_or(pair.ours);
-        pair.theirs = theirs.unwrap_or(pair.theirs);
-        let both = pair.ours != ContentDigest::Unsaid && pair.theirs != ContentDigest::Unsaid;
+        pair.local = local.unwrap_or(pair.local);
+        pair.remote = remote.unwrap_or(pair.remote);
+        let both = pair.local != ContentDigest::Unknown && pair.remote != ContentDigest::Unknown;
         if both { self.pairs.remove(&file) } else { None }
     }
 
@@ -85,8 +85,8 @@ impl ComparedFiles {
         self.unasked.push(file);
         let pair = ContentPair {
             candidate,
-            ours: ContentDigest::Unsaid,
-            theirs: ContentDigest::Unsaid,
+            local: ContentDigest::Unknown,
+            remote: ContentDigest::Unknown,
             is_again: false,
         };
         self.pairs.insert(file, pair);
@@ -98,7 +98,7 @@ impl ComparedFiles {
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
         self.pairs
-            .insert(file, ContentPair { ours: ContentDigest::Unsaid, is_again: true, ..pair });
+            .insert(file, ContentPair { local: ContentDigest::Unknown, is_again: true, ..pair });
     }
 
     /// Requests digests from the sender, and from the driver unless enough are under way.
@@ -113,17 +113,17 @@ impl ComparedFiles {
 
     /// Takes the sender's digests; returns the pairs that are now complete. Errors: `Unexpected` for a digest that
     /// was not requested.
-    pub(super) fn told_digests(
+    pub(super) fn take_remote_digests(
         &mut self,
         lines: Vec<DigestLine>,
     ) -> Result<Vec<ContentPair>, PeerError> {
         let mut both = Vec::new();
         for DigestLine { file, digest } in lines {
             let asked = self.pairs.get(&file);
-            if asked.is_none_or(|pair| pair.theirs != ContentDigest::Unsaid) {
+            if asked.is_none_or(|pair| pair.remote != ContentDigest::Unknown) {
                 return Err(PeerError::Unexpected("a digest that was not asked for"));
             }
-            both.extend(self.say(file, None, Some(ContentDigest::said(digest))));
+            both.extend(self.record(file, None, Some(ContentDigest::of(digest))));
         }
         Ok(both)
     }
@@ -136,7 +136,7 @@ impl ComparedFiles {
     ) -> Vec<ContentPair> {
         self.digesting.answered();
         let both = files.into_iter().zip(digests);
-        both.filter_map(|(file, digest)| self.say(file, Some(ContentDigest::said(digest)), None))
+        both.filter_map(|(file, digest)| self.record(file, Some(ContentDigest::of(digest)), None))
             .collect()
     }
 }

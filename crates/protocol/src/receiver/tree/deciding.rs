@@ -30,14 +30,14 @@ impl UnsettledEntries {
         section: DirSection,
         found: impl Iterator<Item = Result<Option<Meta>, Trouble>>,
     ) {
-        self.links.know(&section);
+        self.links.update_shared(&section);
         let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
             LookedEntry { file, entry, old }
         };
         let mut all: Vec<LookedEntry> =
             section.entries.into_iter().enumerate().zip(found).map(looked).collect();
-        self.links.lead_by_what_is_here(&tx.cx.setting.options, &mut all);
+        self.links.choose_leaders(&tx.cx.setting.options, &mut all);
         for LookedEntry { file, entry, old } in all {
             let Ok(path) = section.dir.join(&entry.name) else { continue };
             match old {
@@ -95,7 +95,7 @@ impl UnsettledEntries {
         {
             tx.cx.passed_over(path, meta, why);
             tx.cx.report_settled(meta.len);
-            self.miss(*file);
+            self.note_failure(*file);
         } else if self.asks_alternates(tx, meta, seen.as_ref()) {
             self.look_beside(tx, placed);
         } else {
@@ -112,11 +112,11 @@ impl UnsettledEntries {
     ) {
         match &placed.meta.kind {
             // Entries of this kind are listed so that the entries in their places are not deleted.
-            kind if !tx.cx.setting.options.takes(kind) => self.miss(placed.file),
+            kind if !tx.cx.setting.options.takes(kind) => self.note_failure(placed.file),
             Kind::Dir => decide_dir(tx, placed),
             Kind::File => self.decide_file(tx, placed, beside),
             kind @ Kind::Device(_) if !tx.cx.setting.is_privileged => {
-                self.miss(placed.file);
+                self.note_failure(placed.file);
                 let skipped = Trouble::skipped(kind, &placed.path);
                 tx.cx.tell_trouble(skipped.because("only the superuser makes devices"));
             }
@@ -144,7 +144,7 @@ impl UnsettledEntries {
         let is_alike =
             beside.is_some() || old.as_ref().is_some_and(|old| EntryType::of(&old.kind) == item);
         let action = match &beside {
-            Some(beside) if beside.is_it() => Action::Copied,
+            Some(beside) if beside.agrees() => Action::Copied,
             _ if is_alike => Action::Updated,
             _ => Action::Created,
         };
@@ -182,7 +182,7 @@ impl UnsettledEntries {
     ) {
         if tx.cx.setting.options.dry_run {
             tx.cx.changed(change);
-            return self.links.came(file);
+            return self.links.note_in_place(file);
         }
         let path = change.path.clone();
         let work = match &meta.kind {
@@ -205,7 +205,7 @@ impl UnsettledEntries {
                 tx.cx.changed(change);
             }
             Err(setback) => {
-                arrived.into_iter().for_each(|file| self.miss(file));
+                arrived.into_iter().for_each(|file| self.note_failure(file));
                 tx.cx.trouble(setback.trouble);
             }
         }
@@ -232,7 +232,7 @@ impl UnsettledEntries {
         let has_grown = old.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
             tx.cx.report_settled(meta.len);
-            return self.miss(file);
+            return self.note_failure(file);
         }
         let candidate = FileCandidate {
             file,
@@ -277,7 +277,7 @@ impl UnsettledEntries {
     fn keep(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
         let PlacedEntry { file, path, mut meta, seen } = placed;
         let old = seen.expect("what is kept is here");
-        self.links.stays(file, &old);
+        self.links.keep_inode(file, &old);
         if differs == Differs::default() {
             tx.cx.unchanged(&path, &meta, None);
             return self.arrive(tx.cx, file);
@@ -298,7 +298,7 @@ impl UnsettledEntries {
         let change = Change { path: path.clone(), item, action, differs, facts };
         if tx.cx.setting.options.dry_run {
             tx.cx.changed(change);
-            self.links.came(file);
+            self.links.note_in_place(file);
         } else {
             tx.cx.ask(Work::SetMeta { path, meta }, TreePending::Touch { change });
         }
@@ -310,7 +310,7 @@ impl UnsettledEntries {
         let bytes = &mut tx.cx.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
         tx.cx.report_settled(candidate.meta.len);
-        self.links.came(candidate.file);
+        self.links.note_in_place(candidate.file);
         tx.deleting.note_new(tx.cx, &candidate);
         let FileCandidate { path, meta, mut differs, .. } = candidate;
         differs.content = tx.cx.setting.options.checksum && action == Action::Updated;
@@ -320,14 +320,14 @@ impl UnsettledEntries {
 
     pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: ContentPair) {
         let touched = |old| self.touched.knows(old);
-        if pair.lacks_ours() && pair.candidate.old.as_ref().is_some_and(touched) {
+        if pair.lacks_local() && pair.candidate.old.as_ref().is_some_and(touched) {
             // The file got other attributes through another hard link during the read.
             return self.comparing.compare_again(pair);
         }
-        let ContentPair { candidate, ours, theirs, .. } = pair;
-        let known = matches!((ours, theirs), (ContentDigest::Is(_), ContentDigest::Is(_)));
+        let ContentPair { candidate, local, remote, .. } = pair;
+        let known = matches!((local, remote), (ContentDigest::Known(_), ContentDigest::Known(_)));
         tx.cx.counts.add(0, u64::from(known));
-        if known && ours == theirs {
+        if known && local == remote {
             let FileCandidate { file, path, meta, old: seen, differs, .. } = candidate;
             self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         } else if known && tx.cx.setting.options.dry_run {

@@ -104,16 +104,16 @@ impl PendingDeletions {
     }
 }
 
-/// Returns the most names that may be removed, with `listed` names in the list and `going` names to be removed. A
+/// Returns the most names that may be removed, with `listed` names in the list and `deletion_count` names to be removed. A
 /// number or a share is meant for daily deletions, not for a source that is not mounted: if nothing is listed,
 /// nothing goes unless there is no limit.
-fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
+fn most_deletes(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
     match delete {
         Delete::Never => 0,
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
         _ if listed == 0 => 0,
         Delete::AtMost(most) => most,
-        Delete::Guarded(guard) => guard.most(listed.saturating_add(going)),
+        Delete::Guarded(guard) => guard.most(listed.saturating_add(deletion_count)),
     }
 }
 
@@ -150,7 +150,7 @@ impl PendingDeletions {
         };
         warnings.into_iter().for_each(|warning| cx.tell_trouble(warning));
         let dry_run = cx.setting.options.dry_run;
-        let Self { extras: going, empty, .. } = self;
+        let Self { extras: all_extras, empty, .. } = self;
         let mut staying = held_by(empty, &dir).and_then(|source| empty.get_mut(&source));
         for Extra { name, names } in extras {
             let Ok(path) = dir.join(&name) else { continue };
@@ -159,8 +159,8 @@ impl PendingDeletions {
             }
             // A dry run reports a staying name all the same.
             if staying.is_none() || dry_run {
-                going.push(&path, names);
-                going.spare(if staying.is_some() { names } else { 0 });
+                all_extras.push(&path, names);
+                all_extras.spare(if staying.is_some() { names } else { 0 });
             }
         }
         if let Some(rest) = rest {
@@ -193,7 +193,7 @@ impl PendingDeletions {
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
         let keeps_links = follow.keep_dirs || select.plain_implied_dirs;
         let may_spare = keeps_links || rules.list.iter().any(brings_rules);
-        if self.is_over(cx) && !cx.setting.options.dry_run && may_spare {
+        if self.exceeds_limit(cx) && !cx.setting.options.dry_run && may_spare {
             return self.recount(cx);
         }
         self.delete_within_limits(cx);
@@ -222,25 +222,25 @@ impl PendingDeletions {
     }
 
     /// Number of names that count for the limits: for a number all that go, for the guard all that did not only move.
-    fn going(&self) -> u64 {
+    fn deletion_count(&self) -> u64 {
         self.names_to_go().saturating_sub(self.moved)
     }
 
     fn most_deletes(&self, cx: &Context) -> u64 {
-        most_deletes(cx.setting.options.delete, self.known, self.going())
+        most_deletes(cx.setting.options.delete, self.known, self.deletion_count())
     }
 
-    fn is_over(&self, cx: &Context) -> bool {
-        self.going() > self.most_deletes(cx)
+    fn exceeds_limit(&self, cx: &Context) -> bool {
+        self.deletion_count() > self.most_deletes(cx)
     }
 
     fn delete_within_limits(&mut self, cx: &mut Context) {
-        if self.is_over(cx) && self.count_moved(cx) {
+        if self.exceeds_limit(cx) && self.count_moved(cx) {
             return;
         }
         let is_empty = self.known == 0;
         match cx.setting.options.delete {
-            _ if !self.is_over(cx) => self.remove_all(cx),
+            _ if !self.exceeds_limit(cx) => self.remove_all(cx),
             Delete::AtMost(most) if !is_empty => self.remove_some(cx, most),
             _ if cx.setting.options.dry_run => {
                 self.hold_back(cx);
@@ -287,7 +287,7 @@ impl PendingDeletions {
 
     fn remove_all(&mut self, cx: &mut Context) {
         self.removing = true;
-        self.spare = self.most_deletes(cx).saturating_sub(self.going());
+        self.spare = self.most_deletes(cx).saturating_sub(self.deletion_count());
         self.remove_more(cx);
     }
 
@@ -356,7 +356,7 @@ impl PendingDeletions {
         if listed == 0 {
             return tell_empty(cx, "", "the source", names);
         }
-        let (going, most) = (self.going(), self.most_deletes(cx));
+        let (deletion_count, most) = (self.deletion_count(), self.most_deletes(cx));
         let besides = match self.moved {
             0 => String::new(),
             moved => format!(" besides {moved} that moved"),
@@ -366,10 +366,10 @@ impl PendingDeletions {
             Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
             _ => {
                 let hint = format!("; --max-delete {names} or --force-delete goes on");
-                (listed.saturating_add(going), hint)
+                (listed.saturating_add(deletion_count), hint)
             }
         };
-        let would = format!("{going} of {there} names would be removed{besides}");
+        let would = format!("{deletion_count} of {there} names would be removed{besides}");
         let why = format!("{would} (limit {most}){hint}");
         cx.tell_trouble(held_back(&cx.setting.options, "", &why));
     }
@@ -481,7 +481,9 @@ mod tests {
 
     #[test]
     fn an_accident_takes_few_names_and_a_will_as_many_as_were_said() {
-        let most = |guard, listed, going| most_deletes(Delete::Guarded(guard), listed, going);
+        let most = |guard, listed, deletion_count| {
+            most_deletes(Delete::Guarded(guard), listed, deletion_count)
+        };
         let default = Guard::default();
         assert_eq!(most(default, 0, 7), 0, "an empty source empties nothing");
         assert_eq!(most(default, 1, 7), GUARDED_DELETES);

@@ -22,7 +22,7 @@ pub(super) struct DirDigests {
     /// Directories being compared, by the number of the digest.
     pub(super) comparing: BTreeMap<u32, RelPath>,
     /// Directories found to differ, with listings that have not begun.
-    pub(super) owed: HashSet<RelPath>,
+    pub(super) awaited: HashSet<RelPath>,
     pub(super) alike: Vec<u32>,
     pub(super) unlike: Vec<u32>,
     /// Names of users and groups at the sender, until more names are told.
@@ -60,8 +60,8 @@ impl DirDigests {
     }
 
     /// Notes that the listing of a directory begins.
-    pub(super) fn pay(&mut self, dir: &RelPath) {
-        self.owed.remove(dir);
+    pub(super) fn listing_begins(&mut self, dir: &RelPath) {
+        self.awaited.remove(dir);
     }
 
     /// Takes the answers that wait to be sent.
@@ -83,7 +83,7 @@ fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
 }
 
 /// Returns the trouble of a directory that was alike and vanished meanwhile.
-pub(super) fn gone(path: &RelPath) -> Trouble {
+pub(super) fn dir_vanished(path: &RelPath) -> Trouble {
     let words = |path: &str| format!("cannot write {path}: what was there went away meanwhile");
     Trouble::at(TroubleKind::Failed, path, words)
 }

@@ -16,7 +16,7 @@ use crate::work::{Setback, WorkTurn};
 
 use super::beside::best;
 use super::compare::{attributes, differs_from};
-use super::digests::{DirDigests, TallyState, gone};
+use super::digests::{DirDigests, TallyState, dir_vanished};
 use super::final_dirs::{FinalDirs, FinalMeta};
 use super::hard_links::first_of;
 use super::list::EntryList;
@@ -92,7 +92,7 @@ impl ListedDirs {
     }
 
     /// Returns the topmost directories that are brought over.
-    pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
+    pub(super) fn topmost_dirs(&self, cx: &Context) -> Vec<RelPath> {
         if self.root.is_whole {
             return vec![RelPath::root()];
         }
@@ -179,7 +179,7 @@ impl ListedDirs {
         }
         if self.is_alike(&path) {
             self.sections.release(&path);
-            return cx.trouble(gone(&path));
+            return cx.trouble(dir_vanished(&path));
         }
         if cx.setting.options.dry_run {
             self.last.push(&path, (&meta).into());
@@ -210,7 +210,7 @@ impl ListedDirs {
     pub(super) fn make_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta) {
         self.last.push(&path, (&meta).into());
         let (meta, carries) = match meta.is_implied() {
-            true => (on_the_way(&meta), Carries::Nothing),
+            true => (temporary_meta(&meta), Carries::Nothing),
             false => (meta, Carries::All),
         };
         // No window bounds the number of waiting directories: count the path and the work of each.
@@ -280,11 +280,11 @@ impl ListedDirs {
 
     /// Notes that a listing names a directory, of which a digest may have come before.
     pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
-        let Some(told) = self.digests.open.get_mut(path) else {
+        let Some(tallied) = self.digests.open.get_mut(path) else {
             return self.list.announce(path, meta);
         };
-        match told.state {
-            TallyState::Comparing => (told.named, told.meta) = (true, meta),
+        match tallied.state {
+            TallyState::Comparing => (tallied.named, tallied.meta) = (true, meta),
             TallyState::Alike => drop(self.digests.open.remove(path)),
             TallyState::Unlike => {
                 self.digests.open.remove(path);
@@ -311,8 +311,8 @@ impl ListedDirs {
         if self.digests.compared.is_none() || self.sections.has_begun(path) {
             return false;
         }
-        let told = self.digests.open.get_mut(path).map(|told| &mut told.meta);
-        match told.or_else(|| self.list.kept(path)) {
+        let tallied = self.digests.open.get_mut(path).map(|tallied| &mut tallied.meta);
+        match tallied.or_else(|| self.list.kept(path)) {
             Some(kept) => {
                 *kept = Some(meta);
                 true
@@ -344,7 +344,7 @@ const fn root_is_new(cx: &Context) -> bool {
 
 /// Returns the metadata with which an implied directory is made, while it is not known whether the directory is only
 /// implied. This end's user owns it; other users get no more rights than they will have under any final owner.
-fn on_the_way(meta: &Meta) -> Meta {
+fn temporary_meta(meta: &Meta) -> Meta {
     let all = meta.mode & meta.mode >> 3 & 7;
     let others = match (meta.access_acl(), meta.user, meta.group) {
         (Some(_), ..) => 0,

@@ -54,10 +54,10 @@ impl UnsettledEntries {
 
     /// Notes that an entry is in place as listed, or would be in a dry run.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
-        self.links.came(file);
+        self.links.note_in_place(file);
         if cx.partial_meta.is_last {
             // The source stays: only there are the attributes that could not be set.
-            self.arrivals.stays_there(file);
+            self.arrivals.will_not_arrive(file);
         } else {
             self.arrivals.arrive(cx, file);
         }
@@ -71,21 +71,21 @@ impl UnsettledEntries {
     }
 
     /// Notes that an entry will not arrive.
-    pub(super) fn miss(&mut self, file: FileNo) {
-        self.arrivals.stays_there(file);
-        self.links.miss(file);
+    pub(super) fn note_failure(&mut self, file: FileNo) {
+        self.arrivals.will_not_arrive(file);
+        self.links.note_failure(file);
     }
 
     /// Notes that an undecided entry is given up.
     pub(super) fn miss_undecided(&mut self, file: FileNo, meta: &Meta) {
-        self.miss(file);
+        self.note_failure(file);
         self.links.miss_undecided(first_of(file, meta));
     }
 
     /// Notes the entries that were given up with their directories.
     pub(super) fn miss_given_up(&mut self, dirs: &mut ListedDirs) {
         for (file, first) in dirs.take_given_up() {
-            self.miss(file);
+            self.note_failure(file);
             self.links.miss_undecided(first);
         }
     }
@@ -95,21 +95,21 @@ impl UnsettledEntries {
         let SettledFile { candidate, end, is_restless } = settled;
         let file = candidate.file;
         if let (FileOutcome::Same, Some(old)) = (end, &candidate.old) {
-            self.links.stays(file, old);
+            self.links.keep_inode(file, old);
         }
         match end {
             FileOutcome::Failed { is_excused } => {
                 tx.deleting.excused += u64::from(is_excused);
-                self.miss(file);
+                self.note_failure(file);
             }
             // The source stays, but other names are linked to the new file.
             FileOutcome::Same | FileOutcome::Replaced if is_restless => {
-                self.arrivals.stays_there(file);
-                self.links.came(file);
+                self.arrivals.will_not_arrive(file);
+                self.links.note_in_place(file);
             }
             FileOutcome::Same | FileOutcome::Replaced => {
                 self.arrive(tx.cx, file);
-                self.arrivals.waits(tx.cx, file, &candidate.path);
+                self.arrivals.note_uncommitted(tx.cx, file, &candidate.path);
             }
         }
         if end == FileOutcome::Replaced {

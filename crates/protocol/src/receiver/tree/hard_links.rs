@@ -46,7 +46,7 @@ pub(super) struct HardLinks {
     /// Names that wait for a leader, or are being linked.
     names: BTreeMap<FileNo, LaterName>,
     /// Files with a leader that is now in place, by first name.
-    came: VecDeque<FileNo>,
+    linkable: VecDeque<FileNo>,
     /// Names that lead after a leader failed.
     promoted: VecDeque<FileNo>,
 }
@@ -161,8 +161,8 @@ impl HardLinks {
             more: more_of(meta),
             path,
             path_bytes,
-            untold: names - 1,
-            undecided: 0,
+            unlisted_names: names - 1,
+            undecided_names: 0,
             state: LeaderState::Coming,
             inode: None,
             is_beside: false,
@@ -173,14 +173,14 @@ impl HardLinks {
     }
 
     /// Notes a later name of the file with first name `first`; returns the metadata told with the first name.
-    fn meet(&mut self, first: FileNo) -> Option<Meta> {
+    fn take_later_name(&mut self, first: FileNo) -> Option<Meta> {
         if let Some(shared) = self.resting.take(first) {
             self.files.insert(first, shared);
         }
-        let shared = self.files.get_mut(&first).filter(|shared| shared.untold > 0)?;
-        shared.untold -= 1;
-        shared.undecided += 1;
-        if shared.untold == 0 {
+        let shared = self.files.get_mut(&first).filter(|shared| shared.unlisted_names > 0)?;
+        shared.unlisted_names -= 1;
+        shared.undecided_names += 1;
+        if shared.unlisted_names == 0 {
             self.open -= 1;
             self.open_bytes -= shared.path_bytes;
         }
@@ -188,18 +188,20 @@ impl HardLinks {
     }
 
     /// Leaves the lead to another name. The first name, which was to lead, is then decided as a later name.
-    fn stand_back(&mut self, first: FileNo) {
+    fn demote_first(&mut self, first: FileNo) {
         self.leaders.remove(&first);
         if let Some(shared) = self.files.get_mut(&first) {
             shared.state = LeaderState::Nowhere;
-            shared.undecided += 1;
+            shared.undecided_names += 1;
         }
     }
 
     /// Drops a file that needs no further step, and stores a file compactly if only names are still to be told.
     pub(super) fn forget(&mut self, first: FileNo) {
         let is_over = |shared: &LinkedFile| {
-            shared.untold == 0 && shared.undecided == 0 && shared.state != LeaderState::Coming
+            shared.unlisted_names == 0
+                && shared.undecided_names == 0
+                && shared.state != LeaderState::Coming
         };
         let Some(shared) = self.files.get(&first) else { return };
         if is_over(shared) || self.resting.keep(first, shared) {
@@ -221,9 +223,9 @@ impl HardLinks {
                 }
                 linked @ Some(HardLink::Back(_)) => {
                     let first = first_of(file, &entry.meta);
-                    let said = first.and_then(|first| self.meet(first));
+                    let first_meta = first.and_then(|first| self.take_later_name(first));
                     let unknown = PeerError::Unexpected("another name of a file that was not told");
-                    entry.meta = said.ok_or(unknown)?;
+                    entry.meta = first_meta.ok_or(unknown)?;
                     entry.meta.set_linked(linked);
                 }
                 Some(HardLink::Inode(..)) | None => {}
@@ -236,7 +238,7 @@ impl HardLinks {
     }
 
     /// Updates the metadata shared with later names after owners in ACLs were mapped to local ones.
-    pub(super) fn know(&mut self, section: &DirSection) {
+    pub(super) fn update_shared(&mut self, section: &DirSection) {
         for (nth, entry) in section.entries.iter().enumerate() {
             if matches!(entry.meta.linked(), Some(HardLink::First(_)))
                 && let Some(shared) = self.files.get_mut(&FileNo(section.first + nth as u64))
@@ -248,7 +250,7 @@ impl HardLinks {
 
     /// Makes the name with the best local version lead, if the first name of the file is in `looked`. The leader
     /// takes the first name's place in `looked`, and the metadata that only the first name has.
-    pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [LookedEntry]) {
+    pub(super) fn choose_leaders(&mut self, options: &Options, looked: &mut [LookedEntry]) {
         // For each first name: its place, and the name with the best local version.
         let mut firsts: HashMap<FileNo, (usize, (LocalVersion, usize))> = HashMap::new();
         for (nth, LookedEntry { file, entry, old }) in looked.iter().enumerate() {
@@ -272,21 +274,21 @@ impl HardLinks {
             if at == best {
                 continue;
             }
-            self.stand_back(first);
+            self.demote_first(first);
             let mut plain = looked[best].entry.meta.clone();
             let linked = plain.linked();
             plain.set_linked(Some(HardLink::Back(0)));
-            let mut said = std::mem::replace(&mut looked[at].entry.meta, plain);
-            said.set_linked(linked);
-            looked[best].entry.meta = said;
+            let mut first_meta = std::mem::replace(&mut looked[at].entry.meta, plain);
+            first_meta.set_linked(linked);
+            looked[best].entry.meta = first_meta;
             looked.swap(at, best);
         }
     }
 
     /// Notes that an entry is in place, or would be in a dry run.
-    pub(super) fn came(&mut self, file: FileNo) {
+    pub(super) fn note_in_place(&mut self, file: FileNo) {
         if let Some(first) = self.leaders.remove(&file) {
-            self.came.push_back(first);
+            self.linkable.push_back(first);
         }
     }
 
@@ -299,7 +301,7 @@ impl HardLinks {
     }
 
     /// Notes that a leader stays the file that it `is`, so that other local names of that file need no step.
-    pub(super) fn stays(&mut self, file: FileNo, is: &Meta) {
+    pub(super) fn keep_inode(&mut self, file: FileNo, is: &Meta) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
             shared.inode = is.linked().and_then(HardLink::inode);
@@ -311,7 +313,7 @@ impl HardLinks {
     pub(super) fn decide(&mut self, first: FileNo, placed: PlacedEntry) -> NameStep {
         let PlacedEntry { file, path, meta, seen } = placed;
         let shared = self.files.get_mut(&first).expect("a name is to be decided");
-        shared.undecided -= 1;
+        shared.undecided_names -= 1;
         let more = shared.more.clone();
         let name = LaterName { path, meta, more, seen, is_not_beside: false };
         match shared.state {
@@ -336,7 +338,7 @@ impl HardLinks {
 
     /// Replaces a leader that has no old version and is in no reference directory, if other names wait that may be in
     /// one. Otherwise returns the leader.
-    pub(super) fn give_way(&mut self, placed: PlacedEntry) -> Option<PlacedEntry> {
+    pub(super) fn replace_leader(&mut self, placed: PlacedEntry) -> Option<PlacedEntry> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));
         let has_old = placed.has_old();
@@ -358,7 +360,7 @@ impl HardLinks {
     }
 
     /// Notes that an entry failed. If other names wait for this entry, one of them leads.
-    pub(super) fn miss(&mut self, file: FileNo) {
+    pub(super) fn note_failure(&mut self, file: FileNo) {
         let Some(first) = self.leaders.remove(&file) else { return };
         let Some(shared) = self.files.get_mut(&first) else { return };
         match shared.waiting.pop_front() {
@@ -375,7 +377,7 @@ impl HardLinks {
         if let Some(first) = first
             && let Some(shared) = self.files.get_mut(&first)
         {
-            shared.undecided -= 1;
+            shared.undecided_names -= 1;
             self.forget(first);
         }
     }
@@ -383,7 +385,7 @@ impl HardLinks {
     /// Returns the next names with a possible step, because the leader is in place or has failed.
     pub(super) fn next_step(&mut self) -> Option<LinkStep> {
         loop {
-            if let Some(first) = self.came.pop_front() {
+            if let Some(first) = self.linkable.pop_front() {
                 let Some(shared) = self.files.get_mut(&first) else { continue };
                 shared.state = LeaderState::Here;
                 let waiting = std::mem::take(&mut shared.waiting).into_iter();
@@ -443,8 +445,8 @@ pub(super) struct LinkedFile {
     /// Length in bytes of the first name and the link target.
     pub(super) path_bytes: usize,
     /// Number of names still to be told, and number of told names still to be decided.
-    pub(super) untold: u32,
-    pub(super) undecided: u32,
+    pub(super) unlisted_names: u32,
+    pub(super) undecided_names: u32,
     pub(super) state: LeaderState,
     /// Local inode of the leader, if the leader stays the same file.
     pub(super) inode: Option<Inode>,

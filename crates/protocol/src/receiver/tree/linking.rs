@@ -46,7 +46,7 @@ impl UnsettledEntries {
     /// Decides about an entry that the reference directories do not have. If other names of its file wait, these are
     /// looked for there before anything is sent.
     pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
-        if let Some(placed) = self.links.give_way(placed) {
+        if let Some(placed) = self.links.replace_leader(placed) {
             self.decide_here(tx, placed, None);
         }
     }
@@ -123,7 +123,7 @@ impl UnsettledEntries {
             Ok(()) => {
                 tx.cx.report_settled(name.meta.len);
                 self.arrive(tx.cx, file);
-                self.arrivals.waits(tx.cx, file, &name.path);
+                self.arrivals.note_uncommitted(tx.cx, file, &name.path);
                 tx.cx.changed(change);
             }
             Err(Setback { trouble, then }) => {

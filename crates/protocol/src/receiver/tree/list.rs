@@ -15,7 +15,7 @@ use super::sections::DirSection;
 pub(super) struct EntryList {
     state: ListState,
     /// Number of entries told so far.
-    told: u64,
+    listed_count: u64,
     settled: u64,
     /// Bytes of the unsettled entries.
     bytes: ListedBytes,
@@ -41,7 +41,7 @@ impl EntryList {
         announced.insert(&RelPath::root(), None);
         Self {
             state: ListState::Growing,
-            told: 0,
+            listed_count: 0,
             settled: 0,
             bytes: ListedBytes::default(),
             known: 0,
@@ -78,8 +78,8 @@ impl EntryList {
     }
 
     /// Number of entries told, which is the number of the next entry.
-    pub(super) const fn told(&self) -> u64 {
-        self.told
+    pub(super) const fn listed_count(&self) -> u64 {
+        self.listed_count
     }
 
     /// Number below which all entries are settled: no such file will be requested.
@@ -100,14 +100,14 @@ impl EntryList {
     /// Counts told entries. Errors: `Limit` if the window has no room for them.
     pub(super) fn take_entries(&mut self, listed: &[Entry]) -> Result<(), PeerError> {
         let entries = listed.len() as u64;
-        self.told += entries;
+        self.listed_count += entries;
         self.known += entries;
-        if !self.bytes.take(listed, self.told) {
+        if !self.bytes.take(listed, self.listed_count) {
             return Err(PeerError::Limit("attributes of unsettled entries"));
         }
         // The last frame that fitted the window may exceed the window by the frame's own entries.
         let most = ENTRY_WINDOW + MAX_BATCH as u64;
-        if self.told - self.settled > most {
+        if self.listed_count - self.settled > most {
             Err(PeerError::Limit("unsettled entries"))
         } else {
             Ok(())
@@ -117,7 +117,7 @@ impl EntryList {
     /// Settles all entries below `waiting`, the lowest number still asked about. Returns the new bound if it has
     /// grown.
     pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
-        let upto = waiting.unwrap_or(self.told);
+        let upto = waiting.unwrap_or(self.listed_count);
         self.bytes.settle(upto);
         let is_more = upto > self.settled;
         self.settled = self.settled.max(upto);
@@ -262,6 +262,6 @@ mod tests {
         assert_eq!([list.settle(Some(10)), list.settle(Some(9))], [None; 2]);
         assert_eq!(list.take_entries(&entries(10)), Ok(()));
         assert!(list.take_entries(&entries(1)).is_err());
-        assert_eq!(list.settle(None), Some(list.told()));
+        assert_eq!(list.settle(None), Some(list.listed_count()));
     }
 }

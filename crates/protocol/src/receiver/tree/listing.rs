@@ -32,12 +32,12 @@ impl ListedDirs {
         let begins = self.list.check_order(section, extent)?;
         self.check_names(cx, section)?;
         if begins {
-            self.digests.pay(&section.dir);
+            self.digests.listing_begins(&section.dir);
         }
         if let Some(meta) = self.list.go_on(section, extent) {
             self.last.push(&section.dir, meta);
         }
-        section.first = self.list.told();
+        section.first = self.list.listed_count();
         self.list.take_entries(&section.entries)
     }
 
@@ -253,7 +253,7 @@ impl ListedDirs {
     /// True if this listing has a single entry that is not to be descended into, and is the first to name an entry.
     fn is_one_file(&self, cx: &Context, section: &DirSection) -> bool {
         let entries = section.entries.as_slice();
-        let is_first = self.list.told() == 0 || entries.is_empty();
+        let is_first = self.list.listed_count() == 0 || entries.is_empty();
         is_first
             && section.own.is_none()
             && entries.len() <= 1

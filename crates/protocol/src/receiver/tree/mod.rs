@@ -33,9 +33,9 @@ mod references;
 pub(super) mod removal;
 mod resting;
 mod sections;
+mod tallied;
 #[cfg(test)]
 mod tests;
-mod told;
 mod touched;
 
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl ReceiverTree {
 
     /// Numbers of the listed entries that are not settled.
     pub(super) const fn unsettled(&self) -> Range<u64> {
-        self.dirs.list.settled()..self.dirs.list.told()
+        self.dirs.list.settled()..self.dirs.list.listed_count()
     }
 
     /// Number of entries in the list by now.
@@ -108,8 +108,8 @@ impl ReceiverTree {
     }
 
     /// Returns the topmost directories that are brought over.
-    pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
-        self.dirs.near(cx)
+    pub(super) fn topmost_dirs(&self, cx: &Context) -> Vec<RelPath> {
+        self.dirs.topmost_dirs(cx)
     }
 
     /// Takes the files wanted since the last call.
@@ -153,9 +153,9 @@ impl ReceiverTree {
                 self.dirs.list.growing()?;
                 self.missing.take(cx, paths)?;
             }
-            ToReceiver::Digests(lines) => self.told_digests(cx, lines)?,
+            ToReceiver::Digests(lines) => self.take_digests(cx, lines)?,
             ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
-            ToReceiver::Gone(troubles) => self.entries.arrivals.gone(cx, troubles)?,
+            ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,
             ToReceiver::Allow(allowed) => self.deleting.allow(cx, allowed)?,
             _ => return Err(PeerError::Unexpected("a frame of no entry")),
         }
@@ -185,9 +185,9 @@ impl ReceiverTree {
         Ok(())
     }
 
-    fn told_digests(&mut self, cx: &mut Context, lines: Vec<DigestLine>) -> Result<(), PeerError> {
+    fn take_digests(&mut self, cx: &mut Context, lines: Vec<DigestLine>) -> Result<(), PeerError> {
         let (entries, tx) = &mut self.split(cx);
-        for pair in entries.comparing.told_digests(lines)? {
+        for pair in entries.comparing.take_remote_digests(lines)? {
             entries.compared(tx, pair);
         }
         Ok(())
@@ -290,7 +290,7 @@ impl ReceiverTree {
         if let Some(upto) = self.dirs.list.settle(waiting.min()) {
             cx.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }
-        self.entries.arrivals.let_go(cx, self.dirs.list.told());
+        self.entries.arrivals.flush_early(cx, self.dirs.list.listed_count());
         self.deleting.remove_more(cx);
     }
 }

@@ -109,7 +109,7 @@ impl UnsettledEntries {
     fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let PlacedEntry { file, path, meta, seen } = placed;
         self.arrivals.arrive(tx.cx, file);
-        self.miss(file);
+        self.note_failure(file);
         tx.cx.unchanged(&path, &meta, None);
         match seen {
             Some(seen) if seen.is_dir() => {
@@ -132,7 +132,7 @@ impl UnsettledEntries {
     fn link(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, beside: ReferenceEntry) {
         if tx.cx.setting.options.dry_run {
             self.links.comes_from_beside(placed.file);
-            self.links.came(placed.file);
+            self.links.note_in_place(placed.file);
             tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
             return tx.cx.report_settled(placed.meta.len);
         }
@@ -177,7 +177,7 @@ impl UnsettledEntries {
         if tx.cx.setting.options.dry_run {
             tx.cx.report_settled(placed.meta.len);
             self.links.comes_from_beside(placed.file);
-            self.links.came(placed.file);
+            self.links.note_in_place(placed.file);
             return tx.cx.changed(change);
         }
         let PlacedEntry { path, meta, seen, .. } = &placed;
@@ -218,7 +218,7 @@ impl UnsettledEntries {
             Ok(()) => {
                 self.links.comes_from_beside(file);
                 self.arrive(tx.cx, file);
-                self.arrivals.waits(tx.cx, file, &placed.path);
+                self.arrivals.note_uncommitted(tx.cx, file, &placed.path);
                 tx.cx.report_settled(placed.meta.len);
                 tx.cx.changed(change);
             }

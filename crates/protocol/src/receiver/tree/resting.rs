@@ -24,7 +24,7 @@ impl RestingFiles {
     /// Stores a file that needs no step; returns true if the file was stored.
     pub(super) fn keep(&mut self, file: FileNo, shared: &LinkedFile) -> bool {
         let is_idle = shared.state == LeaderState::Here
-            && (shared.undecided, shared.more.is_none()) == (0, true)
+            && (shared.undecided_names, shared.more.is_none()) == (0, true)
             && shared.waiting.is_empty();
         let kept = is_idle.then(|| self.shelf.put(&put(shared)).ok()).flatten();
         kept.is_some_and(|at| self.places.insert(file, at).is_none())
@@ -40,7 +40,7 @@ fn put(shared: &LinkedFile) -> Vec<u8> {
     let mut to = Vec::new();
     shared.meta.put(&mut to);
     to.put_varint(shared.path_bytes as u64);
-    to.put_varint(shared.untold.into());
+    to.put_varint(shared.unlisted_names.into());
     to.put_u8(u8::from(shared.is_beside) << 1 | u8::from(shared.inode.is_some()));
     if let Some(Inode { device, number }) = shared.inode {
         to.put_varint(device);
@@ -52,7 +52,7 @@ fn put(shared: &LinkedFile) -> Vec<u8> {
 
 fn take(from: &mut Reader<'_>) -> Result<LinkedFile, BadPayload> {
     let meta = Meta::take(from)?;
-    let (path_bytes, untold) = (from.varint()? as usize, from.varint_u32()?);
+    let (path_bytes, unlisted_names) = (from.varint()? as usize, from.varint_u32()?);
     let flags = from.u8()?;
     let inode = match flags & 1 {
         0 => None,
@@ -63,8 +63,8 @@ fn take(from: &mut Reader<'_>) -> Result<LinkedFile, BadPayload> {
         more: None,
         path: RelPath::parse(from.rest())?,
         path_bytes,
-        untold,
-        undecided: 0,
+        unlisted_names,
+        undecided_names: 0,
         state: LeaderState::Here,
         inode,
         is_beside: flags & 2 != 0,
@@ -84,8 +84,8 @@ mod tests {
             more: None,
             path: RelPath::parse(b"dir/first").unwrap(),
             path_bytes: 300,
-            untold: u32::MAX,
-            undecided: 0,
+            unlisted_names: u32::MAX,
+            undecided_names: 0,
             state: LeaderState::Here,
             inode: Some(Inode { device: 1, number: u64::MAX }),
             is_beside: true,
@@ -115,7 +115,7 @@ mod tests {
         let mut resting = RestingFiles::default();
         let busy = [
             LinkedFile { state: LeaderState::Coming, ..shared(Kind::File) },
-            LinkedFile { undecided: 1, ..shared(Kind::File) },
+            LinkedFile { undecided_names: 1, ..shared(Kind::File) },
             LinkedFile { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
         ];
         assert!(busy.iter().all(|shared| !resting.keep(FileNo(1), shared)));

@@ -50,7 +50,7 @@ impl Driver {
             }
             let Some((id, work)) = self.cx.jobs.poll() else { return };
             let pending = self.cx.jobs.answered(id).unwrap();
-            self.cx.load.lift(&pending);
+            self.cx.load.uncount_pending(&pending);
             let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
             let answer = answer(work, &mut self.failures);
             self.tree.answer(&mut self.cx, pending, answer).unwrap();
@@ -208,7 +208,7 @@ fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
         let is_made = matches!(work, Work::MakeDir { .. });
         assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
         let pending = driver.cx.jobs.answered(id).unwrap();
-        driver.cx.load.lift(&pending);
+        driver.cx.load.uncount_pending(&pending);
         let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
         driver.tree.answer(&mut driver.cx, pending, answer(work, &mut failures)).unwrap();
     }

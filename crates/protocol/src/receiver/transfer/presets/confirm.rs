@@ -66,8 +66,8 @@ impl MatchConfirmation {
         }
     }
 
-    pub(super) fn is_done(&self, told: &PeerChunks) -> bool {
-        let looked = self.old.is_complete() && self.looked == told.count();
+    pub(super) fn is_done(&self, chunks: &PeerChunks) -> bool {
+        let looked = self.old.is_complete() && self.looked == chunks.count();
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
@@ -83,12 +83,12 @@ impl MatchConfirmation {
         }
     }
 
-    pub(super) fn sum(&self, told: &PeerChunks, no: u32) -> Sum {
-        weak_sum(told.span(no).len, self.weak[no as usize])
+    pub(super) fn sum(&self, chunks: &PeerChunks, no: u32) -> Sum {
+        weak_sum(chunks.span(no).len, self.weak[no as usize])
     }
 
     /// Takes the sum of the next chunk of the new version.
-    pub(super) fn hear(&mut self, sum: &Sum) -> Result<(), PeerError> {
+    pub(super) fn take_sum(&mut self, sum: &Sum) -> Result<(), PeerError> {
         if !sum.strong.as_bytes().is_empty() {
             return Err(PeerError::Unexpected("a strong sum of another length"));
         }
@@ -100,9 +100,9 @@ impl MatchConfirmation {
     }
 
     /// Checks that not too many told chunks are unnamed; one segment above the window is allowed. Errors: `Limit`.
-    pub(super) fn check_window(&self, told: &PeerChunks) -> Result<(), PeerError> {
+    pub(super) fn check_window(&self, chunks: &PeerChunks) -> Result<(), PeerError> {
         let most = SUM_WINDOW + (SEGMENT_BYTES / 512) as u32;
-        let fits = told.count() - self.named <= most;
+        let fits = chunks.count() - self.named <= most;
         if fits { Ok(()) } else { Err(PeerError::Limit("chunks that no match has named")) }
     }
 
@@ -142,29 +142,29 @@ impl MatchConfirmation {
     /// returns the number of weak sums compared.
     pub(super) fn next_batch(
         &mut self,
-        told: &mut PeerChunks,
+        chunks: &mut PeerChunks,
         pipelined: bool,
         most_items: usize,
     ) -> Option<(ConfirmBatch, u64)> {
-        let ready = pipelined || told.is_complete();
-        if !ready || !self.old.is_complete() || self.looked == told.count() {
+        let ready = pipelined || chunks.is_complete();
+        if !ready || !self.old.is_complete() || self.looked == chunks.count() {
             return None;
         }
         let ConfirmBatch { mut needs, mut tokens } = ConfirmBatch::default();
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
-        while self.looked < told.count()
+        while self.looked < chunks.count()
             && needs.len().max(tokens.len() + 1) < most_items
             && bytes < most
         {
             let new = self.looked;
-            let (span, weak) = (told.span(new), self.weak[new as usize]);
+            let (span, weak) = (chunks.span(new), self.weak[new as usize]);
             let len = span.len;
             self.looked += 1;
             let chunk = NewChunk { number: new, span, weak };
             let found = self.old.find(&chunk, self.after, &mut compared);
             let Some(old) = found else {
-                told.need(new..new + 1);
+                chunks.need(new..new + 1);
                 match needs.last_mut() {
                     Some(last) if last.end == new => last.end += 1,
                     _ => needs.push(new..new + 1),
@@ -187,7 +187,7 @@ impl MatchConfirmation {
     /// about again.
     pub(super) fn judged(
         &mut self,
-        told: &mut PeerChunks,
+        chunks: &mut PeerChunks,
         denied: &[Range<u32>],
         found: &mut FoundCopies,
     ) -> Result<MatchVerdict, PeerError> {
@@ -215,13 +215,13 @@ impl MatchConfirmation {
                     chunks: count,
                     len: token.len,
                 };
-                verdict.again.extend(run.split(|no| told.span(no).len).map(AskedToken::of));
+                verdict.again.extend(run.split(|no| chunks.span(no).len).map(AskedToken::of));
                 continue;
             }
             verdict.needs |= !refuted.is_empty();
-            refuted.iter().for_each(|chunk| told.need(*chunk..chunk + 1));
+            refuted.iter().for_each(|chunk| chunks.need(*chunk..chunk + 1));
             if token.over == Over::Run && !all {
-                let first = told.span(token.chunks.start).start;
+                let first = chunks.span(token.chunks.start).start;
                 found.push(self.span(&token), first);
                 verdict.bytes += token.len;
                 if let Ok(bytes) = token.strong.as_bytes().try_into() {
@@ -234,8 +234,8 @@ impl MatchConfirmation {
                 if refuted.next_if_eq(&chunk).is_some() {
                     continue;
                 }
-                found.push(self.span(&token), told.span(chunk).start);
-                verdict.bytes += u64::from(told.span(chunk).len);
+                found.push(self.span(&token), chunks.span(chunk).start);
+                verdict.bytes += u64::from(chunks.span(chunk).len);
                 if let Ok(bytes) = token.strong.as_bytes().try_into() {
                     self.name(chunk, Fingerprint::from_bytes(bytes));
                 }

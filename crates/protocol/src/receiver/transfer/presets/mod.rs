@@ -110,7 +110,7 @@ impl PresetState {
     }
 
     /// True once the whole new version was told.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn covers_file(&self) -> bool {
         let complete = self.chunks.is_complete() || matches!(self.side, SumUse::Patched(_));
         complete && self.chunks.end == self.chunks.len()
     }
@@ -122,7 +122,7 @@ impl PresetState {
             SumUse::Roll(roll) => roll.is_done(),
             SumUse::Patched(_) => true,
         };
-        !found || !self.is_told() || self.chunks.is_owed()
+        !found || !self.covers_file() || self.chunks.is_owed()
     }
 
     /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
@@ -139,7 +139,7 @@ impl PresetState {
 
     /// Returns the copies that may begin now. A strategy in phases keeps copies until nothing else is left. A
     /// strategy in order keeps each copy until all before it in the file is written; patches are in order anyway.
-    fn ripe(&mut self, found: FoundCopies) -> Vec<DeltaOp> {
+    fn ready_copies(&mut self, found: FoundCopies) -> Vec<DeltaOp> {
         let ops = found.finish();
         let is_patched = matches!(self.side, SumUse::Patched(_));
         let waits = match self.config.strategy.delivery {
@@ -296,7 +296,7 @@ impl PresetState {
             // A rolling search uses one old version only.
             SumUse::Patched(patched) => {
                 let most = fx.cx.setting.limits.batch();
-                fx.cx.frames.extend(patched.tell(fx.file, most, &sums, at_end));
+                fx.cx.frames.extend(patched.next_frames(fx.file, most, &sums, at_end));
                 at_end
             }
             SumUse::Roll(_) => return,
@@ -321,7 +321,7 @@ impl PresetState {
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        self.hear(lines, extent)?;
+        self.take_sums(lines, extent)?;
         self.match_more(fx, build);
         if !fx.is_over()
             && let SumUse::Roll(roll) = &mut self.side
@@ -332,7 +332,7 @@ impl PresetState {
         Ok(())
     }
 
-    fn hear(&mut self, lines: Vec<SumLine>, extent: Extent) -> Result<(), PeerError> {
+    fn take_sums(&mut self, lines: Vec<SumLine>, extent: Extent) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("sums");
         if self.chunks.is_complete() {
             return Err(UNFIT);
@@ -342,13 +342,13 @@ impl PresetState {
             let sum = match &mut self.side {
                 SumUse::Confirm(confirm) => {
                     let sum = line.sum(count, |no| confirm.sum(&self.chunks, no))?;
-                    confirm.hear(&sum)?;
+                    confirm.take_sum(&sum)?;
                     sum
                 }
                 SumUse::Roll(roll) => {
                     let sums = roll.sums.as_ref().ok_or(UNFIT)?;
                     let sum = line.sum(count, |no| sum_of(sums, no))?;
-                    roll.hear(line, &sum)?;
+                    roll.take_sum(line, &sum)?;
                     sum
                 }
                 SumUse::Patched(_) => return Err(UNFIT),
@@ -420,7 +420,7 @@ impl PresetState {
         let mut found = FoundCopies::default();
         let MatchVerdict { bytes, needs, again } =
             confirm.judged(&mut self.chunks, denied, &mut found)?;
-        let ops = self.ripe(found);
+        let ops = self.ready_copies(found);
         build.matched.bytes += bytes;
         fx.advance(build.settled());
         build.copy(fx, ops, needs, None);
@@ -460,7 +460,7 @@ impl PresetState {
         }
         let mut copies = FoundCopies::default();
         let missing = roll.finish(&mut self.chunks, &mut build.matched, &mut copies);
-        let ops = self.ripe(copies);
+        let ops = self.ready_copies(copies);
         for chunks in missing.chunks(fx.cx.setting.limits.batch()) {
             fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: chunks.to_vec() });
         }
@@ -478,7 +478,7 @@ impl PresetState {
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a patch");
         let SumUse::Patched(patched) = &self.side else { return Err(UNFIT) };
-        if !patched.told_all || steps.is_empty() {
+        if !patched.is_all_sent || steps.is_empty() {
             return Err(UNFIT);
         }
         let (mut copies, before) = (FoundCopies::default(), self.chunks.end);
@@ -493,7 +493,7 @@ impl PresetState {
             return Err(PeerError::Unexpected("literals of another length than their patch"));
         }
         build.matched.bytes += self.chunks.end - before - bytes as u64;
-        let ops = self.ripe(copies);
+        let ops = self.ready_copies(copies);
         fx.advance(build.settled());
         build.copy(fx, ops, !pieces.is_empty(), None);
         if fx.is_over() || pieces.is_empty() {

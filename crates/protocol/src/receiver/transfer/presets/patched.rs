@@ -18,20 +18,20 @@ use super::chunks::PeerChunks;
 pub(super) struct PatchedBlocks {
     block: u32,
     old_len: u64,
-    teller: SumEncoder,
+    encoder: SumEncoder,
     /// For each block, the first block with the same sums.
     firsts: Vec<u32>,
-    pub(super) told_all: bool,
+    pub(super) is_all_sent: bool,
 }
 
 impl PatchedBlocks {
     pub(super) fn new(spec: ChunkerSpec) -> Self {
-        let (teller, firsts) = (SumEncoder::default(), Vec::new());
-        Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
+        let (encoder, firsts) = (SumEncoder::default(), Vec::new());
+        Self { block: spec.max_len(), old_len: 0, encoder, firsts, is_all_sent: false }
     }
 
     /// Returns the frames that tell the next blocks of the old version, with at most `most` blocks each.
-    pub(super) fn tell(
+    pub(super) fn next_frames(
         &mut self,
         file: FileNo,
         most: usize,
@@ -39,7 +39,7 @@ impl PatchedBlocks {
         at_end: bool,
     ) -> Vec<ToSender> {
         self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
-        self.told_all = at_end;
+        self.is_all_sent = at_end;
         let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
         let mut batches: Vec<Vec<_>> = lines.chunks(most).map(<[_]>::to_vec).collect();
         if at_end && batches.is_empty() {
@@ -54,7 +54,7 @@ impl PatchedBlocks {
     }
 
     fn line(&mut self, sum: Sum) -> SumLine {
-        let (no, line) = (self.firsts.len() as u32, self.teller.line(sum));
+        let (no, line) = (self.firsts.len() as u32, self.encoder.line(sum));
         self.firsts.push(match line {
             SumLine::New(_) => no,
             SumLine::Again(back) => self.firsts[(no - back) as usize],
@@ -75,7 +75,7 @@ impl PatchedBlocks {
     /// Takes the next steps: adds copies to `copies`, and returns the places of literals. Errors: `Limit`.
     pub(super) fn take(
         &self,
-        told: &mut PeerChunks,
+        chunks: &mut PeerChunks,
         steps: &[PatchStep],
         copies: &mut FoundCopies,
     ) -> Result<Vec<Piece>, PeerError> {
@@ -83,11 +83,11 @@ impl PatchedBlocks {
         for step in steps {
             match step {
                 PatchStep::Literal(len) => {
-                    if *len == 0 || u64::from(*len) > told.len() - told.end {
+                    if *len == 0 || u64::from(*len) > chunks.len() - chunks.end {
                         return Err(PeerError::Limit("bytes of a patch"));
                     }
-                    pieces.push(Piece { span: Span::new(told.end, *len), brief: None });
-                    told.end += u64::from(*len);
+                    pieces.push(Piece { span: Span::new(chunks.end, *len), brief: None });
+                    chunks.end += u64::from(*len);
                 }
                 PatchStep::Copy(blocks) => {
                     let left = blocks_left.checked_sub(blocks.len());
@@ -96,12 +96,12 @@ impl PatchedBlocks {
                     }
                     blocks_left = left.unwrap_or(0);
                     for no in blocks.clone() {
-                        let span = self.span(no, told.end);
-                        if u64::from(span.len) > told.len() - told.end {
+                        let span = self.span(no, chunks.end);
+                        if u64::from(span.len) > chunks.len() - chunks.end {
                             return Err(PeerError::Limit("bytes of a patch"));
                         }
-                        copies.push(span, told.end);
-                        told.end += u64::from(span.len);
+                        copies.push(span, chunks.end);
+                        chunks.end += u64::from(span.len);
                     }
                 }
             }
@@ -124,15 +124,15 @@ mod tests {
         let most = MAX_SUMS / BLOCKS as usize;
         let new_len = (most as u64 + 1) * u64::from(BLOCKS * BLOCK);
         let spec = ChunkerSpec::Fixed(FixedLen::new(BLOCK).unwrap());
-        let mut told = PeerChunks::new(spec, new_len);
+        let mut chunks = PeerChunks::new(spec, new_len);
         let mut patched = PatchedBlocks::new(spec);
         let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
-        patched.tell(FileNo(0), 100, &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
+        patched.next_frames(FileNo(0), 100, &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
         let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
-        assert!(patched.take(&mut told, &steps, &mut FoundCopies::default()).is_ok());
-        told.end = 0;
+        assert!(patched.take(&mut chunks, &steps, &mut FoundCopies::default()).is_ok());
+        chunks.end = 0;
         steps.push(PatchStep::Copy(0..1));
-        let refused = patched.take(&mut told, &steps, &mut FoundCopies::default());
+        let refused = patched.take(&mut chunks, &steps, &mut FoundCopies::default());
         assert_eq!(refused.unwrap_err(), PeerError::Limit("blocks of a patch"));
     }
 }

@@ -40,7 +40,7 @@ impl RolledBlocks {
     }
 
     /// Takes the sums of the next block. Errors: `Unexpected`.
-    pub(super) fn hear(&mut self, line: SumLine, sum: &Sum) -> Result<(), PeerError> {
+    pub(super) fn take_sum(&mut self, line: SumLine, sum: &Sum) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a block that cannot follow");
         let sums = self.sums.as_mut().ok_or(UNFIT)?;
         let no = sums.count();
@@ -82,8 +82,8 @@ impl RolledBlocks {
     }
 
     /// Returns the search once all blocks were told; the second call returns `None`.
-    pub(super) fn begin(&mut self, told: &PeerChunks) -> Option<Search> {
-        let sums = self.sums.take_if(|_| told.is_complete())?;
+    pub(super) fn begin(&mut self, chunks: &PeerChunks) -> Option<Search> {
+        let sums = self.sums.take_if(|_| chunks.is_complete())?;
         Some(Search::New(*sums, self.locality, Keying::Session))
     }
 
@@ -97,14 +97,14 @@ impl RolledBlocks {
     /// Ends the search: adds copies of the matches to `copies`, and returns the blocks to request.
     pub(super) fn finish(
         &mut self,
-        told: &mut PeerChunks,
+        chunks: &mut PeerChunks,
         matched: &mut MatchedBytes,
         copies: &mut FoundCopies,
     ) -> Vec<Range<u32>> {
         self.done = true;
-        let missing = (0..told.count()).filter(|no| match self.place(*no) {
+        let missing = (0..chunks.count()).filter(|no| match self.place(*no) {
             Some(place) => {
-                let span = told.span(*no);
+                let span = chunks.span(*no);
                 matched.in_old(place, span.len.into());
                 copies.push(Span::new(place, span.len), span.start);
                 false
@@ -112,7 +112,7 @@ impl RolledBlocks {
             None => true,
         });
         let missing: Vec<Range<u32>> = runs(missing);
-        missing.iter().for_each(|range| told.need(range.clone()));
+        missing.iter().for_each(|range| chunks.need(range.clone()));
         missing
     }
 }

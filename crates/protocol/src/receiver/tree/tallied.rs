@@ -35,8 +35,8 @@ impl ListedDirs {
             return Err(PeerError::Unexpected("a tally that was not asked for"));
         }
         let begun = self.list.is_listing(&dir);
-        let told = self.digests.open.contains_key(&dir) || self.digests.owed.contains(&dir);
-        if begun || dir.is_root() || told {
+        let tallied = self.digests.open.contains_key(&dir) || self.digests.awaited.contains(&dir);
+        if begun || dir.is_root() || tallied {
             return Err(PeerError::Unexpected("a tally of a directory that was told"));
         }
         if self.digests.open.len() >= TALLY_WINDOW {
@@ -67,7 +67,11 @@ impl ListedDirs {
             return may_come;
         }
         self.list.is_announced(&above)
-            || self.digests.open.get(&above).is_some_and(|told| told.state != TallyState::Alike)
+            || self
+                .digests
+                .open
+                .get(&above)
+                .is_some_and(|tallied| tallied.state != TallyState::Alike)
     }
 
     /// Returns the names of users and groups at the sender; `None` if there are too many to look through.
@@ -82,10 +86,10 @@ impl ListedDirs {
 
     pub(super) fn compared_tally(&mut self, cx: &mut Context, no: u32, alike: Option<Box<Alike>>) {
         let Some(dir) = self.digests.comparing.remove(&no) else { return };
-        let told = self.digests.open.get_mut(&dir).expect("what is compared is open");
-        told.state = if alike.is_some() { TallyState::Alike } else { TallyState::Unlike };
-        if told.named {
-            let meta = told.meta.take();
+        let tallied = self.digests.open.get_mut(&dir).expect("what is compared is open");
+        tallied.state = if alike.is_some() { TallyState::Alike } else { TallyState::Unlike };
+        if tallied.named {
+            let meta = tallied.meta.take();
             self.digests.open.remove(&dir);
             if alike.is_none() {
                 self.list.announce(&dir, meta);
@@ -98,7 +102,7 @@ impl ListedDirs {
             }
             None => {
                 self.digests.unlike.push(no);
-                self.digests.owed.insert(dir);
+                self.digests.awaited.insert(dir);
             }
         }
     }
