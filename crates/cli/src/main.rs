@@ -18,7 +18,7 @@ use report::exit::Exit;
 use report::output;
 
 fn main() -> ExitCode {
-    let parsed = args::read(std::env::args_os(), &settings::Places::here());
+    let parsed = args::read(std::env::args_os(), &settings::SettingSources::here());
     let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
     let stands_in = !is_far && output::stands_in();
     if stands_in {

@@ -12,7 +12,7 @@ use crate::words::refused::Unsupported;
 
 /// The words that are accepted or refused.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Accepted {
+pub(crate) struct CompatibilityArgs {
     /// Accepted: the list always streams
     #[arg(long, visible_alias = "i-r", help_heading = COMPATIBLE)]
     #[arg(overrides_with = "no_inc_recursive")]
@@ -79,7 +79,7 @@ pub(crate) struct Accepted {
     pub(crate) daemon: bool,
 }
 
-impl Accepted {
+impl CompatibilityArgs {
     /// Refuses options that Deltic does not support.
     ///
     /// # Errors

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::words::rate::Rate;
+use crate::words::rate::ByteRate;
 
 /// The words of `deltic agent`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
-    pub(crate) asked: Asked,
+    pub(crate) asked: AgentSessionArgs,
     /// Keep to this directory: for a key that may do no more
     ///
     /// It is the root for whoever connects: `host:/a` and `host:a` are DIR/a. Paths that lead out are refused, and so
@@ -33,7 +33,7 @@ pub(crate) struct AgentArgs {
 
 /// Options that the other end may ask for.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct AgentSessionArgs {
     /// Be one more stream of a session that is served here
     ///
     /// Which one, and what lets the stream join, are the first bytes of standard input.
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     pub(crate) join: bool,
     /// Most bytes a second that this end puts on the wire or takes from it, as `deltic sync` has it
     #[arg(long, value_name = "RATE")]
-    pub(crate) bwlimit: Option<Rate>,
+    pub(crate) bwlimit: Option<ByteRate>,
     /// Say what this program and the directory that standard input names are like; for `deltic doctor`
     #[arg(long, conflicts_with = "join")]
     pub(crate) examine: bool,
@@ -49,25 +49,25 @@ pub(crate) struct Asked {
 
 /// The words behind `agent` of a command that is not ours to trust.
 #[derive(Debug, Parser)]
-struct Line {
+struct AgentCommandLine {
     #[command(flatten)]
-    asked: Asked,
+    asked: AgentSessionArgs,
 }
 
-impl Asked {
+impl AgentSessionArgs {
     /// Returns the limit in bytes a second, if any.
     pub(crate) fn limit(&self) -> Option<u64> {
-        self.bwlimit.and_then(Rate::limit)
+        self.bwlimit.and_then(ByteRate::limit)
     }
 }
 
 /// Parses the requested command, if the command is an agent; the program may have any name.
 ///
 /// `None` for `--join`: a joining stream uses a socket outside the restricted directory.
-pub(crate) fn asked(command: &OsStr) -> Option<Asked> {
+pub(crate) fn asked(command: &OsStr) -> Option<AgentSessionArgs> {
     let words = shlex::split(command.to_str()?)?;
     let [_, agent, options @ ..] = &words[..] else { return None };
-    let line = Line::try_parse_from([agent].into_iter().chain(options)).ok()?;
+    let line = AgentCommandLine::try_parse_from([agent].into_iter().chain(options)).ok()?;
     (agent == "agent" && !line.asked.join).then_some(line.asked)
 }
 

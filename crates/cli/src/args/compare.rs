@@ -9,7 +9,7 @@ use deltic_protocol::limits::MAX_ALTERNATES;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 
 use crate::words::age::Age;
-use crate::words::size::{BadSize, Bound};
+use crate::words::size::{BadSize, SizeBound};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,10 +58,10 @@ pub(crate) struct CompareArgs {
     pub(crate) ignore_existing: bool,
     /// Skip files longer than SIZE: 100, 1.5K, 2MB, 1G-1
     #[arg(long, value_name = "SIZE", value_parser = bound)]
-    pub(crate) max_size: Option<Bound>,
+    pub(crate) max_size: Option<SizeBound>,
     /// Skip files shorter than SIZE
     #[arg(long, value_name = "SIZE", value_parser = bound)]
-    pub(crate) min_size: Option<Bound>,
+    pub(crate) min_size: Option<SizeBound>,
     /// Skip files that DIR has as they are
     ///
     /// DIR is relative to DEST; there may be several.
@@ -83,7 +83,7 @@ pub(crate) struct CompareArgs {
     pub(crate) no_fuzzy: bool,
 }
 
-fn bound(word: &str) -> Result<Bound, BadSize> {
+fn bound(word: &str) -> Result<SizeBound, BadSize> {
     word.parse()
 }
 
@@ -104,8 +104,8 @@ impl CompareArgs {
             // Set later: the file systems are known only with the plan.
             trusted: None,
             window: self.window()?,
-            min_bytes: self.min_size.map_or(0, Bound::bytes),
-            max_bytes: self.max_size.map(Bound::bytes),
+            min_bytes: self.min_size.map_or(0, SizeBound::bytes),
+            max_bytes: self.max_size.map(SizeBound::bytes),
             alternates: self.alternates()?,
             fuzzy: match self.fuzzy {
                 0 => Fuzzy::Never,

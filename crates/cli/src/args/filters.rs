@@ -19,12 +19,12 @@ use deltic_tree::rule::{
 };
 
 use super::headings::CHOOSE;
-use crate::words::refused::Unread;
+use crate::words::refused::UnreadableFile;
 
 /// Filter options in the order of the command line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filters {
-    words: Vec<Word>,
+pub(crate) struct FilterArgs {
+    words: Vec<FilterOption>,
     cvs_exclude: bool,
     /// True if excluded names are deleted too.
     pub(crate) delete_excluded: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Filters {
 
 /// An option that adds filter rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Word {
+enum FilterOption {
     Filter(OsString),
     Pattern(Action, OsString),
     From(Action, OsString),
@@ -41,7 +41,7 @@ enum Word {
     Gitignore,
 }
 
-impl Filters {
+impl FilterArgs {
     /// Moves the first `count` rules behind the other rules, which then win.
     pub(crate) fn put_last(&mut self, count: usize) {
         self.words.rotate_left(count);
@@ -57,19 +57,21 @@ impl Filters {
         (suffix, partial_dir): (Option<&[u8]>, Option<&OsStr>),
     ) -> Result<Rules> {
         let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
-        let mut gathered = Gathered { rules: Vec::new(), end, trust };
+        let mut gathered = RuleCollector { rules: Vec::new(), end, trust };
         let mut sprinkled = 0;
         for word in &self.words {
             match word {
-                Word::Filter(text) => gathered.add(rule::parse_rule(text.as_bytes())?, 0)?,
-                Word::Pattern(action, text) => {
+                FilterOption::Filter(text) => {
+                    gathered.add(rule::parse_rule(text.as_bytes())?, 0)?
+                }
+                FilterOption::Pattern(action, text) => {
                     gathered.add(rule::parse_pattern(text.as_bytes(), *action)?, 0)?;
                 }
-                Word::From(action, path) => {
+                FilterOption::From(action, path) => {
                     let lines = rule::parse_patterns(&contents(path, trust)?, *action, end);
                     gathered.add(lines.with_context(|| shown(path))?, 0)?;
                 }
-                Word::Sprinkled => {
+                FilterOption::Sprinkled => {
                     sprinkled += 1;
                     let text: &[u8] = match sprinkled {
                         1 => b": /.rsync-filter",
@@ -78,7 +80,7 @@ impl Filters {
                     };
                     gathered.add(rule::parse_rule(text)?, 0)?;
                 }
-                Word::Gitignore => gathered.add(rule::parse_rule(b":g")?, 0)?,
+                FilterOption::Gitignore => gathered.add(rule::parse_rule(b":g")?, 0)?,
             }
         }
         if self.cvs_exclude {
@@ -98,13 +100,13 @@ impl Filters {
 }
 
 /// The rules gathered so far.
-struct Gathered {
+struct RuleCollector {
     rules: Vec<Rule>,
     end: LineEnd,
     trust: Trust,
 }
 
-impl Gathered {
+impl RuleCollector {
     fn add(&mut self, lines: impl IntoIterator<Item = RuleLine>, depth: usize) -> Result<()> {
         for line in lines {
             match line {
@@ -134,7 +136,7 @@ impl Gathered {
     /// The author of a merged rule file may have no right to read `path`: no error shows a line of `path`.
     fn merge(&mut self, path: &OsStr, reading: &FileSyntax, depth: usize) -> Result<()> {
         let bytes = match contents(path, self.trust) {
-            Err(_) if depth > 1 => Err(anyhow::Error::msg(Unread(UNREAD_WITHIN.into()))),
+            Err(_) if depth > 1 => Err(anyhow::Error::msg(UnreadableFile(UNREAD_WITHIN.into()))),
             bytes => bytes,
         };
         let lines = rule::parse_rules(&bytes?, reading, self.end).map_err(|bad| match depth {
@@ -174,7 +176,8 @@ fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().with_context(|| Unread(format!("cannot read rules {}", shown(path))))?;
+    let bytes =
+        read().with_context(|| UnreadableFile(format!("cannot read rules {}", shown(path))))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         bail!("cannot read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
     }
@@ -190,7 +193,7 @@ fn shown(path: &OsStr) -> String {
     printable(path.as_bytes())
 }
 
-impl clap::Args for Filters {
+impl clap::Args for FilterArgs {
     fn augment_args(command: clap::Command) -> clap::Command {
         let flag = |name: &'static str, help| {
             let arg = Arg::new(name).long(name).action(ArgAction::SetTrue);
@@ -229,19 +232,19 @@ impl clap::Args for Filters {
     }
 }
 
-impl clap::FromArgMatches for Filters {
+impl clap::FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut words: Vec<(usize, Word)> = Vec::new();
-        words.extend(texts(matches, "filter", Word::Filter));
+        let mut words: Vec<(usize, FilterOption)> = Vec::new();
+        words.extend(texts(matches, "filter", FilterOption::Filter));
         for (name, action) in [("exclude", Action::Exclude), ("include", Action::Include)] {
-            words.extend(texts(matches, name, |text| Word::Pattern(action, text)));
-            let from = |path| Word::From(action, path);
+            words.extend(texts(matches, name, |text| FilterOption::Pattern(action, text)));
+            let from = |path| FilterOption::From(action, path);
             words.extend(texts(matches, &format!("{name}-from"), from));
         }
         let positions = |name| matches.indices_of(name).into_iter().flatten();
-        words.extend(positions("F").map(|position| (position, Word::Sprinkled)));
+        words.extend(positions("F").map(|position| (position, FilterOption::Sprinkled)));
         if matches.get_flag("gitignore") {
-            words.extend(positions("gitignore").take(1).map(|at| (at, Word::Gitignore)));
+            words.extend(positions("gitignore").take(1).map(|at| (at, FilterOption::Gitignore)));
         }
         words.sort_by_key(|(position, _)| *position);
         Ok(Self {
@@ -269,7 +272,11 @@ fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 }
 
 /// Returns the values of one option with their positions on the command line.
-fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> Vec<(usize, Word)> {
+fn texts(
+    matches: &ArgMatches,
+    name: &str,
+    word: impl Fn(OsString) -> FilterOption,
+) -> Vec<(usize, FilterOption)> {
     let positions = matches.indices_of(name).into_iter().flatten();
     let texts = matches.get_many::<OsString>(name).into_iter().flatten();
     positions.zip(texts).map(|(position, text)| (position, word(text.clone()))).collect()
@@ -289,7 +296,7 @@ mod tests {
     use clap::Parser;
     use std::fs;
 
-    fn filters(words: &str) -> Filters {
+    fn filters(words: &str) -> FilterArgs {
         let words = shlex::split(&format!("deltic sync {words} a b")).unwrap();
         match Cli::try_parse_from(words).unwrap().command {
             Command::Sync(args) => args.filters,

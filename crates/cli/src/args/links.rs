@@ -6,7 +6,7 @@ use deltic_net::Trust;
 use deltic_protocol::options::Links;
 use deltic_tree::Follow;
 
-use super::metadata::{Far, FarWords};
+use super::metadata::{PeerOptions, RemoteRole};
 
 /// Trust in the owners of links on the way to what is named.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -63,7 +63,7 @@ pub(crate) struct LinkArgs {
 
 impl LinkArgs {
     /// Returns the options for symlinks.
-    pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
+    pub(crate) fn links(&self, far: RemoteRole, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
             (true, _, _) => Follow::All,
             (false, true, true) => Follow::DirsAndUnsafe,
@@ -72,8 +72,8 @@ impl LinkArgs {
             (false, false, false) => Follow::Never,
         };
         // On one machine, this end counts as the source.
-        let ends = (FarWords::of(far_words).munges, self.munge_links);
-        let (munge, unmunge) = if far == Far::Sources { (ends.1, ends.0) } else { ends };
+        let ends = (PeerOptions::of(far_words).munges, self.munge_links);
+        let (munge, unmunge) = if far == RemoteRole::Sources { (ends.1, ends.0) } else { ends };
         Links {
             follow,
             safe: self.safe_links,

@@ -81,7 +81,7 @@ pub(crate) struct MetadataArgs {
     groupmap: Option<IdPairs>,
     /// Give everything to USER and GROUP; either may be missing
     #[arg(long, value_name = "USER:GROUP")]
-    chown: Option<Owner>,
+    chown: Option<ChownTarget>,
     /// Try what only root may, as another user too
     #[arg(long = "super", overrides_with_all = ["no_super", "fake_super"])]
     tried: bool,
@@ -134,7 +134,7 @@ pub(crate) struct MetadataArgs {
 
 /// Role of the far end, for options that apply to one end only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Far {
+pub(crate) enum RemoteRole {
     /// The sources are on the other machine.
     Sources,
     /// The destination is on the other machine.
@@ -145,14 +145,14 @@ pub(crate) enum Far {
 
 /// Options given with `-M`: options that change the plan, and the rest for the far end's command line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FarWords {
+pub(crate) struct PeerOptions {
     notes: Option<bool>,
     powers: Option<Powers>,
     pub(crate) munges: bool,
     rest: Vec<OsString>,
 }
 
-impl FarWords {
+impl PeerOptions {
     pub(crate) fn of(words: &[OsString]) -> Self {
         let mut all = Self::default();
         for word in words {
@@ -177,7 +177,7 @@ impl FarWords {
 
 /// Returns the options of `-M` for the far end's command line.
 pub(crate) fn remote_words(words: &[OsString]) -> Vec<OsString> {
-    FarWords::of(words).rest
+    PeerOptions::of(words).rest
 }
 
 /// A value of `--usermap` or `--groupmap`.
@@ -194,12 +194,12 @@ impl std::str::FromStr for IdPairs {
 
 /// A value of `--chown`.
 #[derive(Clone, Debug)]
-struct Owner {
+struct ChownTarget {
     user: IdRules,
     group: IdRules,
 }
 
-impl std::str::FromStr for Owner {
+impl std::str::FromStr for ChownTarget {
     type Err = deltic_tree::meta::BadIdRules;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -220,16 +220,16 @@ impl MetadataArgs {
     /// default.
     pub(crate) fn notes(
         &self,
-        far: Far,
+        far: RemoteRole,
         words: &[OsString],
         metadata: &mut Metadata,
     ) -> Result<()> {
-        let FarWords { notes, powers, .. } = FarWords::of(words);
+        let PeerOptions { notes, powers, .. } = PeerOptions::of(words);
         let (near, other) =
-            (self.fake_super, notes.unwrap_or(self.fake_super && far == Far::Nothing));
+            (self.fake_super, notes.unwrap_or(self.fake_super && far == RemoteRole::Nothing));
         (metadata.reads_notes, metadata.writes_notes) =
-            if far == Far::Sources { (other, near) } else { (near, other) };
-        if far != Far::Sources {
+            if far == RemoteRole::Sources { (other, near) } else { (near, other) };
+        if far != RemoteRole::Sources {
             metadata.powers = powers.unwrap_or(metadata.powers);
         }
         if metadata.all_xattrs && (near || other) {

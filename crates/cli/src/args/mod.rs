@@ -37,9 +37,9 @@ use self::agent::AgentArgs;
 use self::far::{DoctorArgs, InstallArgs};
 use self::offline::{DeltaArgs, PatchArgs, SignatureArgs};
 use self::opposites::with_opposites;
-use self::refusal::Refusal;
+use self::refusal::UsageError;
 use self::server::{LoginCommandArgs, RestoreArgs, ServeArgs, TokenArgs, VersionsArgs};
-use self::settings::{Applied, Places};
+use self::settings::{AppliedSettings, SettingSources};
 #[cfg(feature = "labs")]
 use self::storage::StorageArgs;
 use self::sync::SyncArgs;
@@ -113,8 +113,11 @@ pub(crate) enum Command {
 ///
 /// # Errors
 /// An invalid argument or setting, or the requested help.
-pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Result<Cli, Refusal> {
-    let Understood { matches, applied, .. } = understand(words, places)?;
+pub(crate) fn read(
+    words: impl Iterator<Item = OsString>,
+    places: &SettingSources,
+) -> Result<Cli, UsageError> {
+    let ParsedCommandLine { matches, applied, .. } = understand(words, places)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     cli.unread.clone_from(&applied.unread);
     match &mut cli.command {
@@ -129,20 +132,20 @@ pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Re
 /// Parses a command line without settings.
 #[cfg(test)]
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    read(words, &Places::default()).map_err(|refusal| refusal.error)
+    read(words, &SettingSources::default()).map_err(|refusal| refusal.error)
 }
 
 /// A parsed command line, with the settings inserted.
-struct Understood {
+struct ParsedCommandLine {
     cli: clap::Command,
     matches: ArgMatches,
-    applied: Applied,
+    applied: AppliedSettings,
 }
 
 fn understand(
     words: impl Iterator<Item = OsString>,
-    places: &Places,
-) -> Result<Understood, Refusal> {
+    places: &SettingSources,
+) -> Result<ParsedCommandLine, UsageError> {
     let mut words = words.peekable();
     let as_rsync = words.peek().is_some_and(|name| is_rsync(name));
     let mut words = rewrite::normal(words);
@@ -155,13 +158,13 @@ fn understand(
     let applied = settings::applied(&cli, &matches, places, as_rsync)
         .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))?;
     if applied.words.is_empty() {
-        return Ok(Understood { cli, matches, applied });
+        return Ok(ParsedCommandLine { cli, matches, applied });
     }
     // Insert settings behind the command's name.
     words.splice(2..2, applied.words.iter().cloned());
     match cli.try_get_matches_from_mut(&words) {
-        Ok(matches) => Ok(Understood { cli, matches, applied }),
-        Err(error) => Err(Refusal { error, applied }),
+        Ok(matches) => Ok(ParsedCommandLine { cli, matches, applied }),
+        Err(error) => Err(UsageError { error, applied }),
     }
 }
 
@@ -171,7 +174,8 @@ const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 /// Returns the options of this process's `sync` in a uniform form, for a script. Leaves out operands and the options
 /// in `without`.
 pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
-    let Ok(Understood { cli, matches, .. }) = understand(std::env::args_os(), &Places::here())
+    let Ok(ParsedCommandLine { cli, matches, .. }) =
+        understand(std::env::args_os(), &SettingSources::here())
     else {
         return Vec::new();
     };

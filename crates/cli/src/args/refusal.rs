@@ -2,22 +2,22 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::settings::Applied;
+use super::settings::AppliedSettings;
 
 /// The reason why a command line is invalid, and the settings that were applied.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct UsageError {
     pub(super) error: clap::Error,
-    pub(super) applied: Applied,
+    pub(super) applied: AppliedSettings,
 }
 
-impl From<clap::Error> for Refusal {
+impl From<clap::Error> for UsageError {
     fn from(error: clap::Error) -> Self {
-        Self { error, applied: Applied::default() }
+        Self { error, applied: AppliedSettings::default() }
     }
 }
 
-impl Refusal {
+impl UsageError {
     /// Returns clap's error.
     pub(crate) fn error(&self) -> &clap::Error {
         &self.error

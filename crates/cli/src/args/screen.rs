@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::Arg;
 
 /// The short help of a command.
-struct Screen {
+struct ShortHelp {
     command: &'static str,
     /// Long names of the options to show; letters of options without a long name.
     options: &'static [&'static str],
@@ -24,13 +24,13 @@ pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Comm
 }
 
 /// Returns the screen for `COMMAND -h`. With other arguments, `-h` is rsync's `--human-readable`.
-fn asked(words: &[OsString]) -> Option<&'static Screen> {
+fn asked(words: &[OsString]) -> Option<&'static ShortHelp> {
     let [_, command, help] = words else { return None };
     let command = if command == "rsync" { "sync" } else { command.to_str()? };
     SCREENS.iter().find(|screen| screen.command == command && help == "-h")
 }
 
-impl Screen {
+impl ShortHelp {
     fn text(&self, mut command: clap::Command) -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let mut text = format!("{about}\n\n{}\n\n", command.render_usage());
@@ -65,8 +65,8 @@ fn words_of(arg: &Arg) -> String {
     }
 }
 
-const SCREENS: [Screen; 3] = [
-    Screen {
+const SCREENS: [ShortHelp; 3] = [
+    ShortHelp {
         command: "sync",
         options: &[
             "archive",
@@ -101,7 +101,7 @@ EXAMPLES:
   deltic sync -a --exclude '*.o' -e 'ssh -p 2222' src/ me@host:src/
 ",
     },
-    Screen {
+    ShortHelp {
         command: "watch",
         options: &[
             "archive",
@@ -132,7 +132,7 @@ EXAMPLES:
   deltic watch --confirm                          let deletions go that wait
 ",
     },
-    Screen {
+    ShortHelp {
         command: "verify",
         options: &[
             "archive",

@@ -14,7 +14,7 @@ use deltic_tree::Mounts;
 use deltic_tree::path::printable;
 
 use super::headings::COMPATIBLE;
-use crate::words::place::Place;
+use crate::words::place::ParsedOperand;
 use crate::words::shell;
 
 /// The words of it.
@@ -213,8 +213,8 @@ impl SelectArgs {
 
 /// Parses a list on the remote side into host, if named, and path. `None` for a local file.
 fn remote(file: &OsStr) -> Result<Option<(Option<String>, OsString)>> {
-    match Place::parse(file)? {
-        Place::Local(_) => Ok(None),
-        Place::Remote { host, path } => Ok(Some((host, path))),
+    match ParsedOperand::parse(file)? {
+        ParsedOperand::Local(_) => Ok(None),
+        ParsedOperand::Remote { host, path } => Ok(Some((host, path))),
     }
 }

@@ -10,7 +10,7 @@ use crate::words::levels;
 
 /// The words about output.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Show {
+pub(crate) struct OutputArgs {
     /// Name what changes, and sum up; -vv: name all
     ///
     /// -vv names what only changed in its attributes, is up to date or is passed over as well.
@@ -79,7 +79,7 @@ pub(crate) struct Show {
     pub(crate) eight_bit_output: bool,
     /// Send all messages to standard error, or errors alone
     #[arg(long, value_name = "MODE", default_value = "errors", help_heading = SHOW)]
-    pub(crate) stderr: Stderr,
+    pub(crate) stderr: StderrMode,
     /// The same as --stderr=all, as older scripts say it
     #[arg(long, overrides_with_all = ["stderr", "no_msgs2stderr"], hide = true)]
     pub(crate) msgs2stderr: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Show {
     no_msgs2stderr: bool,
     /// Write output after each line (None, Line) or in Blocks
     #[arg(long, value_name = "MODE", ignore_case = true, help_heading = SHOW)]
-    pub(crate) outbuf: Option<Outbuf>,
+    pub(crate) outbuf: Option<OutputBuffering>,
     /// Accepted: only daemons have a message of the day
     #[arg(long, help_heading = SHOW)]
     pub(crate) no_motd: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Show {
     pub(crate) version: u8,
 }
 
-impl Show {
+impl OutputArgs {
     /// True if the options ask for progress.
     pub(crate) const fn wants_progress(&self) -> bool {
         self.progress || self.partial_progress
@@ -106,9 +106,9 @@ impl Show {
     /// Returns the levels of `--info` after all options about output.
     ///
     /// # Errors
-    /// [`levels::Unknown`] for a name that rsync does not know.
-    pub(crate) fn levels(&self) -> Result<levels::Info, levels::Unknown> {
-        let mut info = levels::Info::verbose(self.verbose);
+    /// [`levels::UnknownItem`] for a name that rsync does not know.
+    pub(crate) fn levels(&self) -> Result<levels::InfoLevels, levels::UnknownItem> {
+        let mut info = levels::InfoLevels::verbose(self.verbose);
         if self.stats {
             info.raise("stats2");
         }
@@ -124,17 +124,17 @@ impl Show {
     /// Returns the levels of `--debug` after all options about output.
     ///
     /// # Errors
-    /// [`levels::Unknown`] for a name that rsync does not know.
-    pub(crate) fn debug(&self) -> Result<levels::Debug, levels::Unknown> {
-        let mut debug = levels::Debug::verbose(self.verbose);
+    /// [`levels::UnknownItem`] for a name that rsync does not know.
+    pub(crate) fn debug(&self) -> Result<levels::DebugLevels, levels::UnknownItem> {
+        let mut debug = levels::DebugLevels::verbose(self.verbose);
         self.debug.iter().try_for_each(|flags| debug.set(flags))?;
-        Ok(if self.quiet { levels::Debug::default() } else { debug })
+        Ok(if self.quiet { levels::DebugLevels::default() } else { debug })
     }
 }
 
 /// Stream for messages that are no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stderr {
+pub(crate) enum StderrMode {
     /// To standard output.
     #[value(alias = "e")]
     Errors,
@@ -148,7 +148,7 @@ pub(crate) enum Stderr {
 
 /// When standard output is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Outbuf {
+pub(crate) enum OutputBuffering {
     #[value(alias = "n", alias = "unbuffered", alias = "u")]
     None,
     #[value(alias = "l")]

@@ -9,18 +9,18 @@ use clap::value_parser;
 use deltic_core::Strategy;
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
-use super::accepted::Accepted;
+use super::accepted::CompatibilityArgs;
 use super::compare::CompareArgs;
-use super::filters::Filters;
+use super::filters::FilterArgs;
 use super::headings::{CARRY, CHOOSE, TRAVEL};
 use super::links::LinkArgs;
 use super::metadata::MetadataArgs;
 use super::remove::RemoveArgs;
 use super::select::SelectArgs;
 use super::server::LoginArgs;
-use super::settings::{Applied, SettingArgs};
-use super::show::Show;
-use super::travel::{BatchArgs, SumArgs, Travel};
+use super::settings::{AppliedSettings, SettingArgs};
+use super::show::OutputArgs;
+use super::travel::{BatchArgs, ConnectionArgs, SumArgs};
 use super::writing::WritingArgs;
 use crate::words::shell::ShellWords;
 use crate::words::size::Size;
@@ -86,7 +86,7 @@ pub(crate) struct SyncArgs {
     pub(crate) checksum: bool,
     /// Rules for names.
     #[command(flatten)]
-    pub(crate) filters: Filters,
+    pub(crate) filters: FilterArgs,
     /// Symlinks.
     #[command(flatten)]
     pub(crate) follow: LinkArgs,
@@ -123,7 +123,7 @@ pub(crate) struct SyncArgs {
     pub(crate) sums: SumArgs,
     /// Compression, limits of rate and time.
     #[command(flatten)]
-    pub(crate) travel: Travel,
+    pub(crate) travel: ConnectionArgs,
     /// Send data over N connections, 1 to 16
     ///
     /// Use it where one connection alone does not fill the line.
@@ -161,16 +161,16 @@ pub(crate) struct SyncArgs {
 
     /// Output.
     #[command(flatten)]
-    pub(crate) show: Show,
+    pub(crate) show: OutputArgs,
     /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,
     /// The settings that count.
     #[arg(skip)]
-    pub(crate) applied: Applied,
+    pub(crate) applied: AppliedSettings,
     /// Words of scripts for rsync.
     #[command(flatten)]
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: CompatibilityArgs,
 }
 
 impl SyncArgs {
@@ -180,7 +180,7 @@ impl SyncArgs {
     }
 
     /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
-    pub(super) fn complete(&mut self, mut applied: Applied) {
+    pub(super) fn complete(&mut self, mut applied: AppliedSettings) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
         self.applied = applied;

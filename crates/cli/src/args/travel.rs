@@ -9,7 +9,7 @@ use clap::{ArgAction, ValueEnum, value_parser};
 use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
-use crate::words::rate::Rate;
+use crate::words::rate::ByteRate;
 use crate::words::refused::Unsupported;
 use crate::words::zone::Zone;
 
@@ -17,13 +17,13 @@ use super::headings::TRAVEL;
 
 /// The words about travelling.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Travel {
+pub(crate) struct ConnectionArgs {
     /// Compress data on the way (zstd)
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
     /// Compress by zstd or not: rsync's names count (implies -z)
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
-    pub(crate) compress_choice: Option<Choice>,
+    pub(crate) compress_choice: Option<CompressChoice>,
     /// Compress so hard, 1 to 22 (implies -z)
     #[arg(long, value_name = "N", visible_alias = "zl")]
     #[arg(help_heading = TRAVEL)]
@@ -38,7 +38,7 @@ pub(crate) struct Travel {
     ///
     /// Without a unit the number is of KiB.
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
-    pub(crate) bwlimit: Option<Rate>,
+    pub(crate) bwlimit: Option<ByteRate>,
     /// Give up after so long without a word; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
@@ -81,7 +81,7 @@ const UNASKED_SECONDS: u32 = 60;
 
 /// rsync's names of ways to compress. All that do are zstd here: to choose is to choose a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Choice {
+pub(crate) enum CompressChoice {
     Auto,
     Zstd,
     Lz4,
@@ -90,12 +90,12 @@ pub(crate) enum Choice {
     None,
 }
 
-impl Travel {
+impl ConnectionArgs {
     /// Returns true if data is compressed, and the level.
     pub(crate) fn compression(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
         let packs = match self.compress_choice {
-            Some(Choice::None) => false,
+            Some(CompressChoice::None) => false,
             Some(_) => true,
             None => self.compress || self.compress_level.is_some_and(|level| level != 0),
         };
@@ -179,7 +179,7 @@ pub(crate) struct BatchArgs {
 
 /// Use of a batch file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Batch {
+pub(crate) enum BatchUse {
     Write(PathBuf),
     OnlyWrite(PathBuf),
     Read(PathBuf),
@@ -195,14 +195,14 @@ impl BatchArgs {
     ///
     /// # Errors
     /// If the options ask for several batch files, or contradict a batch.
-    pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<Batch>> {
+    pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<BatchUse>> {
         let words = [
-            ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),
+            ("--write-batch", self.write_batch.clone().map(|path| BatchUse::Write(path.into()))),
             (
                 "--only-write-batch",
-                self.only_write_batch.clone().map(|path| Batch::OnlyWrite(path.into())),
+                self.only_write_batch.clone().map(|path| BatchUse::OnlyWrite(path.into())),
             ),
-            ("--read-batch", self.read_batch.clone().map(|path| Batch::Read(path.into()))),
+            ("--read-batch", self.read_batch.clone().map(|path| BatchUse::Read(path.into()))),
         ];
         let mut asked = words.into_iter().filter_map(|(word, batch)| Some((word, batch?)));
         let Some((word, batch)) = asked.next() else { return Ok(None) };
@@ -210,10 +210,10 @@ impl BatchArgs {
             bail!("{word} and {other}: a run has one batch file");
         }
         // `--only-write-batch` changes no destination, so the sources stay.
-        if removes_sources && !matches!(batch, Batch::OnlyWrite(_)) {
+        if removes_sources && !matches!(batch, BatchUse::OnlyWrite(_)) {
             bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
         }
-        if compares && !matches!(batch, Batch::Read(_)) {
+        if compares && !matches!(batch, BatchUse::Read(_)) {
             bail!(
                 "{word}: what -c compares is at the destination alone, and a batch is for others; -I takes all files"
             );
@@ -235,7 +235,7 @@ pub(crate) struct SumArgs {
 
 /// The chosen checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct ChecksumChoice {
     /// True if chunks are named by BLAKE3.
     pub(crate) by_blake3: bool,
     /// True if files are sent whole.
@@ -247,8 +247,8 @@ impl SumArgs {
     ///
     /// # Errors
     /// [`Unsupported`] for other checksums, or for none with `-c`.
-    pub(crate) fn sums(&self, compares: bool) -> Result<Sums> {
-        let Some(word) = &self.checksum_choice else { return Ok(Sums::default()) };
+    pub(crate) fn sums(&self, compares: bool) -> Result<ChecksumChoice> {
+        let Some(word) = &self.checksum_choice else { return Ok(ChecksumChoice::default()) };
         let (transfer, before) = word.split_once(',').unwrap_or((word, word));
         for name in [transfer, before] {
             match name {
@@ -266,7 +266,7 @@ impl SumArgs {
             bail!(Unsupported::new(what, "contents are compared by sums"));
         }
         let by_blake3 = [transfer, before].contains(&"blake3");
-        Ok(Sums { by_blake3, whole: transfer == "none" })
+        Ok(ChecksumChoice { by_blake3, whole: transfer == "none" })
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
-        travel: Travel,
+        travel: ConnectionArgs,
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::mem;
 use clap::value_parser;
 use deltic_protocol::limits::MAX_THREADS;
 
-use super::filters::Filters;
+use super::filters::FilterArgs;
 use super::links::TrustArgs;
 use super::metadata::MetadataArgs;
 use super::server::LoginArgs;
-use super::settings::{Applied, SettingArgs};
-use crate::words::rate::Rate;
+use super::settings::{AppliedSettings, SettingArgs};
+use crate::words::rate::ByteRate;
 use crate::words::shell::ShellWords;
 
 /// Compare two trees by what is in their files, and tell each difference
@@ -67,7 +67,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) login: LoginArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     #[arg(long, value_name = "RATE")]
-    pub(crate) bwlimit: Option<Rate>,
+    pub(crate) bwlimit: Option<ByteRate>,
     #[command(flatten)]
     pub(crate) links: TrustArgs,
     /// Compare sums that file systems keep, and read what has none
@@ -78,7 +78,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) threads: Option<u32>,
     /// Names that take part; what is left out in A is not missed in B, nor the other way round.
     #[command(flatten)]
-    pub(crate) filters: Filters,
+    pub(crate) filters: FilterArgs,
     /// Owners, ACLs and the like.
     #[command(flatten)]
     pub(crate) metadata: MetadataArgs,
@@ -87,12 +87,12 @@ pub(crate) struct VerifyArgs {
     pub(crate) _settings: SettingArgs,
     /// The settings that count.
     #[arg(skip)]
-    pub(crate) applied: Applied,
+    pub(crate) applied: AppliedSettings,
 }
 
 impl VerifyArgs {
     /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
-    pub(super) fn complete(&mut self, mut applied: Applied) {
+    pub(super) fn complete(&mut self, mut applied: AppliedSettings) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
         self.applied = applied;

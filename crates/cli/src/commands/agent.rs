@@ -10,7 +10,7 @@ use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_tree::path::printable;
 
-use crate::args::agent::{AgentArgs, Asked, asked};
+use crate::args::agent::{AgentArgs, AgentSessionArgs, asked};
 use crate::plan::cache;
 use crate::report::exit::Exit;
 use crate::report::output;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     }
 }
 
-fn serve(asked: &Asked, bwlimit: Option<u64>, restriction: Option<Restriction>) -> Exit {
+fn serve(asked: &AgentSessionArgs, bwlimit: Option<u64>, restriction: Option<Restriction>) -> Exit {
     if asked.examine {
         return super::doctor::answer(restriction.as_ref());
     }

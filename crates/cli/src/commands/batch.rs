@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use deltic_net::plan::{self, Destination};
 use deltic_net::{NamedFile, Trust, spool_batch};
 
-use super::files::{NewFile, Output};
+use super::files::{PendingFile, ResultFile};
 use super::run::sync;
 use crate::args::options_again;
-use crate::args::travel::Batch;
-use crate::plan::Request;
+use crate::args::travel::BatchUse;
+use crate::plan::SyncRequest;
 use crate::report::exit::Exit;
 use crate::report::output;
 use crate::words::shell::quoted;
@@ -25,16 +25,19 @@ use crate::words::shell::quoted;
 ///
 /// # Errors
 /// The exit code and the error, if the batch file or its script cannot be opened or written.
-pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {
+pub(super) fn run(
+    batch: &BatchUse,
+    mut request: SyncRequest,
+) -> Result<Exit, (Exit, anyhow::Error)> {
     let trust = Trust::new(request.plan.options.follow.insecure);
     let (path, only) = match batch {
-        Batch::Write(path) => (path, false),
-        Batch::OnlyWrite(path) => (path, true),
-        Batch::Read(path) => {
+        BatchUse::Write(path) => (path, false),
+        BatchUse::OnlyWrite(path) => (path, true),
+        BatchUse::Read(path) => {
             let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
             let file = match file.map_err(|error| (Exit::Files, error))? {
-                Opened::Whole(file) => Arc::new(file),
-                Opened::Stream(stream, spool) => spooled(stream, spool)?,
+                BatchInput::Whole(file) => Arc::new(file),
+                BatchInput::Stream(stream, spool) => spooled(stream, spool)?,
             };
             request.plan.batch = Some(plan::Batch::Read(file));
             return Ok(sync(request).1);
@@ -42,9 +45,10 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
     };
     // The script is created first, and its errors have a separate exit code, as in rsync.
     let beside: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
-    let beside = Output::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
+    let beside =
+        ResultFile::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
     let beside = beside.map_err(|error| (Exit::Selection, error))?;
-    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)), trust);
+    let created = PendingFile::create(path, Some(&Permissions::from_mode(0o600)), trust);
     let (new, file) = created.map_err(|error| (Exit::Files, error))?;
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
@@ -57,33 +61,33 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
 }
 
 /// Commits the batch file, then its script.
-fn put_in_place(new: NewFile, mut beside: Output, script: &[u8]) -> Result<()> {
+fn put_in_place(new: PendingFile, mut beside: ResultFile, script: &[u8]) -> Result<()> {
     new.commit()?;
     beside.write(script)?;
     beside.commit()
 }
 
 /// An opened batch file to read.
-enum Opened {
+enum BatchInput {
     /// A regular file, readable at any offset.
     Whole(File),
     /// A pipe or a device, and a nameless file for a copy of its bytes.
     Stream(File, File),
 }
 
-fn open(path: &Path, trust: Trust) -> io::Result<Opened> {
+fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
     let file = match path == Path::new("-") {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         false => File::from(NamedFile::find(path, trust)?.read()?),
     };
     if file.metadata()?.is_file() {
-        return Ok(Opened::Whole(file));
+        return Ok(BatchInput::Whole(file));
     }
     let spool = std::env::temp_dir().join(format!(".{}.deltic-batch", std::process::id()));
     let mut options = OpenOptions::new();
     let whole = options.read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
     remove_file(&spool)?;
-    Ok(Opened::Stream(file, whole))
+    Ok(BatchInput::Stream(file, whole))
 }
 
 /// Copies `stream` to `spool`, up to the first byte that is invalid in a batch.

@@ -6,7 +6,7 @@ use deltic_core::format::matches::{self, MatchesFormat, MatchesReader};
 use deltic_core::format::recipe::RecipeReader;
 use deltic_core::format::{FileFormat, FormatError};
 
-use super::files::{Input, Output};
+use super::files::{InputStream, ResultFile};
 use crate::args::offline::DeltaArgs;
 
 /// Reads SIGNATURE into memory and then NEW once, front to back.
@@ -15,10 +15,10 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
         bail!("{} cannot be both the signature and the new version", args.new.display());
     }
     let (mut out, trust) = (Vec::new(), args.links.trust());
-    let mut making = Making::begin(Input::open(&args.signature, trust)?, &mut out)?;
-    let mut new = Input::open(&args.new, trust)?;
+    let mut making = DeltaMaker::begin(InputStream::open(&args.signature, trust)?, &mut out)?;
+    let mut new = InputStream::open(&args.new, trust)?;
     let name = new.name().to_string();
-    let mut output = Output::open(args.output.as_deref(), trust)?;
+    let mut output = ResultFile::open(args.output.as_deref(), trust)?;
     new.each_piece(|piece| {
         making.push(piece, &mut out).with_context(|| name.clone())?;
         output.take(&mut out)
@@ -29,16 +29,16 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
 }
 
 /// The writer of a delta.
-enum Making {
+enum DeltaMaker {
     /// A writer that compares with a signature of the old file.
     Signature(Box<DeltaWriter>),
     /// A writer for matches that a server found in the old file.
     Matches(Box<matches::MatchedDeltaWriter>),
 }
 
-impl Making {
+impl DeltaMaker {
     /// Reads a signature or a file of matches from `input`.
-    fn begin(mut input: Input, out: &mut Vec<u8>) -> Result<Self> {
+    fn begin(mut input: InputStream, out: &mut Vec<u8>) -> Result<Self> {
         let name = input.name().to_string();
         let mut head = Vec::new();
         let mut buffer = [0; MatchesFormat::MAGIC.len()];

@@ -3,13 +3,13 @@
 use deltic_remote::{ComparedBy, ComparedContents, FileCount};
 use indicatif::HumanBytes;
 
-use crate::plan::store::Store;
+use crate::plan::store::StoreConnection;
 use crate::report::events;
 use crate::report::numbers::counted;
 
 /// Returns the counts of files by evidence, and the bytes read, as text: `by CRC-32C that both sides keep: 3 files,
 /// 1.00 GiB; …`.
-pub(super) fn words(store: &Store) -> String {
+pub(super) fn words(store: &StoreConnection) -> String {
     let ComparedContents { by, read } = store.evidence.compared();
     let how = |by: ComparedBy| match by {
         ComparedBy::Kept(sum) => format!("by {} that both sides keep", sum.name()),
@@ -28,7 +28,7 @@ pub(super) fn words(store: &Store) -> String {
 }
 
 /// Returns the counts of files by evidence, and the bytes read, as an event.
-pub(super) fn event(store: &Store) -> events::Evidence {
+pub(super) fn event(store: &StoreConnection) -> events::EvidenceTotals {
     let ComparedContents { by, read } = store.evidence.compared();
     let line = |(by, FileCount { files, bytes })| {
         let (by, sum) = match by {
@@ -38,5 +38,5 @@ pub(super) fn event(store: &Store) -> events::Evidence {
         };
         events::ByEvidence { by, sum, files, bytes }
     };
-    events::Evidence { read_bytes: read, evidence: by.into_iter().map(line).collect() }
+    events::EvidenceTotals { read_bytes: read, evidence: by.into_iter().map(line).collect() }
 }

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::report::exit::Exit;
 
 /// A running remote program.
-pub(super) struct Far {
+pub(super) struct RemoteProgram {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -24,7 +24,7 @@ pub(super) struct Far {
     is_given_up: bool,
 }
 
-impl Far {
+impl RemoteProgram {
     /// Starts `command` on `host` through the remote shell.
     pub(super) fn start(
         remote: &Remote,
@@ -153,11 +153,11 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 mod tests {
     use super::*;
 
-    fn far(script: &str) -> Far {
+    fn far(script: &str) -> RemoteProgram {
         let shell = ["sh", "-c", script].map(OsString::from).into();
         let remote = Remote { shell, program: "deltic".into(), options: Vec::new() };
-        let far = Far::start(&remote, "h", &["true".into()]).unwrap();
-        Far { patience: Duration::from_millis(200), ..far }
+        let far = RemoteProgram::start(&remote, "h", &["true".into()]).unwrap();
+        RemoteProgram { patience: Duration::from_millis(200), ..far }
     }
 
     #[test]

@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use super::holes::WithHoles;
 
 /// A file or standard input, read once from front to back.
-pub(super) struct Input {
+pub(super) struct InputStream {
     name: PathBuf,
     reader: Box<dyn Read>,
     /// Length in bytes, if known before the end.
     pub(super) len: Option<u64>,
 }
 
-impl Input {
+impl InputStream {
     /// Opens `path`; `-` is standard input. Follows only symlinks that `trust` allows.
     pub(super) fn open(path: &Path, trust: Trust) -> Result<Self> {
         if path.as_os_str() == OsStr::new("-") {
@@ -78,12 +78,12 @@ pub(super) fn opened_to_read(path: &Path, trust: Trust) -> Result<File> {
 }
 
 /// The destination of a result: standard output, or a file that appears under its name when complete.
-pub(super) struct Output {
+pub(super) struct ResultFile {
     sink: BufWriter<Box<dyn Write>>,
-    file: Option<NewFile>,
+    file: Option<PendingFile>,
 }
 
-impl Output {
+impl ResultFile {
     /// Opens `path`, or without a path standard output. Follows only symlinks that `trust` allows.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Output {
         permissions: Option<&Permissions>,
         trust: Trust,
     ) -> Result<Self> {
-        let (new, file) = NewFile::create(path, permissions, trust)?;
+        let (new, file) = PendingFile::create(path, permissions, trust)?;
         Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
     }
 
@@ -137,7 +137,7 @@ impl Output {
     pub(super) fn commit(mut self) -> Result<()> {
         let flushed = self.sink.flush();
         flushed.with_context(|| format!("cannot write {}", self.name()))?;
-        self.file.take().map_or(Ok(()), NewFile::commit)
+        self.file.take().map_or(Ok(()), PendingFile::commit)
     }
 
     fn name(&self) -> String {
@@ -147,7 +147,7 @@ impl Output {
 }
 
 /// A new file without a name, or with a temporary name beside its final path. Removed when dropped before a commit.
-pub(super) struct NewFile {
+pub(super) struct PendingFile {
     /// The path as typed.
     path: PathBuf,
     target: NamedFile,
@@ -156,7 +156,7 @@ pub(super) struct NewFile {
     has_name: bool,
 }
 
-impl NewFile {
+impl PendingFile {
     /// Creates a new file for `path`. Follows only symlinks that `trust` allows.
     pub(super) fn create(
         path: &Path,
@@ -204,7 +204,7 @@ impl NewFile {
     }
 }
 
-impl Drop for NewFile {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         // After a commit the temporary name is gone. After a failure, that failure is reported instead.
         if self.has_name {

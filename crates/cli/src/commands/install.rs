@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use deltic_net::plan::Remote;
 
-use super::far::Far;
+use super::far::RemoteProgram;
 use crate::args::far::InstallArgs;
 use crate::report::exit::Exit;
 use crate::report::hint;
@@ -17,7 +17,7 @@ use crate::words::shell::{ShellWords, quoted};
 
 /// Copies the program, and prints its path there.
 pub(crate) fn run(args: &InstallArgs) -> Exit {
-    let program = match Program::read(args.binary.as_deref()) {
+    let program = match LinuxProgram::read(args.binary.as_deref()) {
         Ok(program) => program,
         Err(error) => {
             output::complain(&output::words(&error), None);
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
             lines.iter().for_each(|line| output.line(line));
             output.finish().map_or(Exit::Files, |()| Exit::Success)
         }
-        Err(Failed { exit, what, mend }) => {
+        Err(InstallError { exit, what, mend }) => {
             output::complain(&what, mend.as_deref());
             exit
         }
@@ -38,20 +38,20 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
 }
 
 /// The reason why nothing was installed.
-struct Failed {
+struct InstallError {
     exit: Exit,
     what: String,
     mend: Option<String>,
 }
 
 /// An executable for Linux.
-struct Program {
+struct LinuxProgram {
     bytes: Vec<u8>,
     /// The architecture as `uname -m` names it.
     machine: &'static str,
 }
 
-impl Program {
+impl LinuxProgram {
     fn read(path: Option<&Path>) -> Result<Self> {
         let path = path.unwrap_or_else(|| Path::new("/proc/self/exe"));
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -74,16 +74,17 @@ fn machine(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// Sends the program to a shell on the host. Returns the lines to print.
-fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed> {
+fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, InstallError> {
     let host = &args.host;
     let remote =
         Remote { shell: args.rsh.0.clone(), program: "deltic".into(), options: Vec::new() };
-    let mut far = Far::start(&remote, host, &["sh".into()]).map_err(|error| Failed {
-        exit: Exit::from(&error),
-        what: error.to_string(),
-        mend: hint::of(&error, &hint::Far::on(&remote, host), hint::NextRun::Same),
-    })?;
-    let broken = |exit: Exit| Failed {
+    let mut far =
+        RemoteProgram::start(&remote, host, &["sh".into()]).map_err(|error| InstallError {
+            exit: Exit::from(&error),
+            what: error.to_string(),
+            mend: hint::of(&error, &hint::RemoteMachine::on(&remote, host), hint::NextRun::Same),
+        })?;
+    let broken = |exit: Exit| InstallError {
         exit,
         what: match exit {
             Exit::Timeout => format!("{host}: nothing came for five minutes; it was given up"),
@@ -108,7 +109,7 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
         Some((first, _)) => {
             let what = format!("{host}: a shell was asked, and '{first}' came back");
             let mend = Some("start-up files of the shell there may print nothing".into());
-            return Err(Failed { exit: Exit::Incompatible, what, mend });
+            return Err(InstallError { exit: Exit::Incompatible, what, mend });
         }
         None => return Err(broken(far.finish().err().unwrap_or(Exit::Stream))),
     }
@@ -126,18 +127,18 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
 }
 
 /// Returns the failure with the reason from the shell on the host.
-fn failed(host: &str, what: &str) -> Failed {
-    Failed { exit: Exit::Files, what: format!("{host}: {what}"), mend: None }
+fn failed(host: &str, what: &str) -> InstallError {
+    InstallError { exit: Exit::Files, what: format!("{host}: {what}"), mend: None }
 }
 
 /// Returns the lines to print, from the last lines of the shell on the host.
-fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
+fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, InstallError> {
     let host = &args.host;
     let of = |name: &str| {
         lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
     };
     if lines[0] == "broken" {
-        return Err(Failed {
+        return Err(InstallError {
             exit: Exit::Unsupported,
             what: format!("{host}: it does not run there: {}", of("why")),
             mend: Some(
@@ -147,7 +148,7 @@ fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
         });
     }
     if lines[0] == "another" {
-        return Err(Failed {
+        return Err(InstallError {
             exit: Exit::Selection,
             what: format!(
                 "{host}: nothing was installed: the program is no deltic, but {}",
@@ -168,7 +169,7 @@ fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
     Ok(told)
 }
 
-fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
+fn other_machine(host: &str, program: &LinuxProgram, there: &str) -> InstallError {
     let machine = there.strip_prefix("Linux ").unwrap_or("none");
     let mend = match machine {
         "x86_64" | "aarch64" => format!(
@@ -176,7 +177,7 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
         ),
         _ => "build it there, from source".into(),
     };
-    Failed {
+    InstallError {
         exit: Exit::Unsupported,
         what: format!("{host} is {there}, and the program is for Linux {}", program.machine),
         mend: Some(mend),
@@ -188,7 +189,7 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
 ///
 /// Our paths are quoted. The script goes over standard input, because only some remote shells split the words of a
 /// command.
-fn script(args: &InstallArgs, program: &Program) -> Vec<u8> {
+fn script(args: &InstallArgs, program: &LinuxProgram) -> Vec<u8> {
     // The shell does not expand a quoted `~`.
     let below_home = |path: &[u8]| [b"\"$HOME\"/", &quoted(OsStr::from_bytes(path))[..]].concat();
     let to = match args.to.as_ref().map(|path| path.as_bytes()) {

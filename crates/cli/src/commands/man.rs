@@ -10,7 +10,7 @@ use crate::args;
 use crate::args::tools::{CompletionsArgs, ManArgs};
 use crate::report::exit::Exit;
 
-use super::files::Output;
+use super::files::ResultFile;
 use super::version;
 
 /// The date of the commit; empty if the sources were not a git checkout.
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
         .with_context(|| format!("cannot create {}", dir.display()))?;
     for command in commands.into_iter().chain([deltic.clone()]) {
         let path = dir.join(format!("{}.1", named(&command)));
-        let mut output = Output::create(&path, None, Trust::Ours)?;
+        let mut output = ResultFile::create(&path, None, Trust::Ours)?;
         output.write(page(command)?.as_bytes())?;
         output.commit()?;
     }

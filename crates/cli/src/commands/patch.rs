@@ -11,14 +11,14 @@ use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::{Digest, Span};
 use deltic_net::Trust;
 
-use super::files::{Input, Output, READ_BYTES, opened_to_read};
+use super::files::{InputStream, READ_BYTES, ResultFile, opened_to_read};
 use crate::args::offline::PatchArgs;
 
 /// Reads DELTA once, and reads OLD at the offsets that DELTA names.
 pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let trust = args.links.trust();
-    let mut delta = Input::open(&args.delta, trust)?;
-    let mut old = Old::open(&args.old, trust)?;
+    let mut delta = InputStream::open(&args.delta, trust)?;
+    let mut old = OldFile::open(&args.old, trust)?;
     let mut parser = RecordParser::<DeltaFormat>::new();
     let (mut new, mut verdict) = (None, None);
     let name = delta.name().to_string();
@@ -26,7 +26,9 @@ pub(crate) fn run(args: &PatchArgs) -> Result<()> {
         parser.feed(piece);
         while let Some(record) = parser.record().with_context(|| name.clone())? {
             match record {
-                DeltaRecord::Header(header) => new = Some(New::create(&args.output, &old, header)?),
+                DeltaRecord::Header(header) => {
+                    new = Some(PatchedFile::create(&args.output, &old, header)?)
+                }
                 DeltaRecord::End { digest, .. } => verdict = Some(digest),
                 step => new.as_mut().ok_or(FormatError::Order)?.step(step, &mut old)?,
             }
@@ -39,7 +41,7 @@ pub(crate) fn run(args: &PatchArgs) -> Result<()> {
 }
 
 /// The old version, opened once, so that the checked file is the file read.
-struct Old {
+struct OldFile {
     path: PathBuf,
     file: File,
     len: u64,
@@ -48,7 +50,7 @@ struct Old {
     trust: Trust,
 }
 
-impl Old {
+impl OldFile {
     fn open(path: &Path, trust: Trust) -> Result<Self> {
         let file = opened_to_read(path, trust)?;
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
@@ -66,7 +68,7 @@ impl Old {
 
     /// True if this is the file that `header` describes. Reads the whole file; used after an error.
     fn is(&self, header: &DeltaHeader) -> Result<bool> {
-        let mut input = Input::open(&self.path, self.trust)?;
+        let mut input = InputStream::open(&self.path, self.trust)?;
         let mut sum = StreamSummary::new(&header.spec);
         input.each_piece(|piece| Ok(sum.push(piece)?))?;
         Ok(sum.finish()?.digest == header.old_digest)
@@ -89,25 +91,25 @@ fn copy_exactly(
 }
 
 /// The new version in the making, and the digest of the bytes written.
-struct New {
-    output: Output,
+struct PatchedFile {
+    output: ResultFile,
     header: DeltaHeader,
     sum: StreamSummary,
 }
 
-impl New {
-    fn create(path: &Path, old: &Old, header: DeltaHeader) -> Result<Self> {
+impl PatchedFile {
+    fn create(path: &Path, old: &OldFile, header: DeltaHeader) -> Result<Self> {
         let (len, wanted) = (old.len, header.old_len);
         let name = old.path.display();
         ensure!(
             len == wanted,
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
-        let output = Output::sparse(path, &old.permissions, old.trust)?;
+        let output = ResultFile::sparse(path, &old.permissions, old.trust)?;
         Ok(Self { output, header, sum: StreamSummary::new(&header.spec) })
     }
 
-    fn step(&mut self, step: DeltaRecord, old: &mut Old) -> Result<()> {
+    fn step(&mut self, step: DeltaRecord, old: &mut OldFile) -> Result<()> {
         match step {
             DeltaRecord::Copy(span) => old.read(span, |bytes| self.write(bytes)),
             DeltaRecord::Literal(bytes) => self.write(&bytes),
@@ -120,7 +122,7 @@ impl New {
         Ok(self.sum.push(bytes)?)
     }
 
-    fn commit(self, promised: Digest, old: &Old) -> Result<()> {
+    fn commit(self, promised: Digest, old: &OldFile) -> Result<()> {
         if self.sum.finish()?.digest == promised {
             return self.output.commit();
         }

@@ -10,20 +10,20 @@ use deltic_net::{MovedSources, Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_protocol::report::{Action, Change, Notice};
 
-use crate::plan::Request;
+use crate::plan::SyncRequest;
 use crate::report;
-use crate::report::exit::{Exit, Troubles};
+use crate::report::exit::{Exit, TroubleKinds};
 use crate::report::output::{self, Output};
 use crate::report::question;
-use crate::report::reporter::{Ending, Reporter, UiEvent, listen};
-use crate::report::view::{Live, View};
+use crate::report::reporter::{Reporter, RunEnding, UiEvent, listen};
+use crate::report::view::{OutputView, ProgressMode};
 
 /// A function that runs a plan: [`deltic_net::run`], or a wrapper around it.
 pub(super) type Runner<'a> =
     &'a mut dyn FnMut(Plan, &User, &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError>;
 
 /// Runs one sync, and reports its progress and its result.
-pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
+pub(super) fn sync(request: SyncRequest) -> (Result<Outcome, SyncError>, Exit) {
     sync_by(request, None, &mut deltic_net::run)
 }
 
@@ -34,14 +34,14 @@ pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
 /// - after the pause that a busy server asks for,
 /// - if a server with a kept login is not reachable: the server may be restarting.
 pub(super) fn sync_by(
-    mut request: Request,
+    mut request: SyncRequest,
     user: Option<User>,
     run: Runner<'_>,
 ) -> (Result<Outcome, SyncError>, Exit) {
-    let (mut retries, mut deletions) = (Retries::default(), Deletions::of(&mut request));
+    let (mut retries, mut deletions) = (RetryState::default(), RunDeletions::of(&mut request));
     loop {
         let begun = Instant::now();
-        let attempt = Attempt::run(request.clone(), user.clone(), &mut |plan, user, watch| {
+        let attempt = RunAttempt::run(request.clone(), user.clone(), &mut |plan, user, watch| {
             run(plan, user, &mut |notice| {
                 deletions.note(&notice);
                 watch(notice);
@@ -63,17 +63,17 @@ pub(super) fn sync_by(
 
 /// Failed attempts of a run so far.
 #[derive(Default)]
-struct Retries {
-    away: Away,
+struct RetryState {
+    away: ServerAbsence,
     /// True once the server has answered.
     was_there: bool,
 }
 
-impl Retries {
+impl RetryState {
     /// Returns the pause before another attempt, after an attempt of duration `took`. `None` if the run is over.
     fn pause(
         &mut self,
-        request: &Request,
+        request: &SyncRequest,
         result: &Result<Outcome, SyncError>,
         took: Duration,
     ) -> Option<Duration> {
@@ -97,7 +97,7 @@ impl Retries {
 
 /// Deletions of a run over all of its connections. Limits of deletions count for the whole run.
 #[derive(Debug, Default)]
-struct Deletions {
+struct RunDeletions {
     /// Names deleted over the last connection.
     deleted: u64,
     /// True if sources are removed after arrival.
@@ -109,10 +109,10 @@ struct Deletions {
     held_back: bool,
 }
 
-impl Deletions {
+impl RunDeletions {
     /// Starts without deletions. From now on the run notes each source removed from this machine; a later attempt
     /// lists these sources again.
-    fn of(request: &mut Request) -> Self {
+    fn of(request: &mut SyncRequest) -> Self {
         let options = &request.plan.options;
         let sources_go = options.remove.sources;
         let are_far = matches!(request.plan.sources, Sources::Remote { .. });
@@ -166,18 +166,18 @@ impl Deletions {
 }
 
 /// Time for which a server has been away, or has had no room.
-struct Away {
+struct ServerAbsence {
     spent: Duration,
     next: Duration,
 }
 
-impl Default for Away {
+impl Default for ServerAbsence {
     fn default() -> Self {
         Self { spent: Duration::ZERO, next: FIRST_PAUSE }
     }
 }
 
-impl Away {
+impl ServerAbsence {
     /// Counts an attempt of duration `took`. A connection that was cut after a while resets the count.
     fn tried(&mut self, took: Duration, is_cut: bool) {
         match is_cut && took > LONGEST_PAUSE {
@@ -195,7 +195,7 @@ impl Away {
     }
 }
 
-fn is_kept(request: &Request) -> bool {
+fn is_kept(request: &SyncRequest) -> bool {
     request.plan.dial.as_ref().is_some_and(|dial| dial.is_kept)
 }
 
@@ -222,22 +222,22 @@ fn is_away(error: &io::Error) -> bool {
 
 /// True if a lost connection is worth another attempt: to a server, without a batch, and without a program that reads
 /// events.
-fn may_come_back(Request { plan, view, batch }: &Request) -> bool {
+fn may_come_back(SyncRequest { plan, view, batch }: &SyncRequest) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 
 /// A finished attempt of a run; its end is not reported yet.
-struct Attempt {
+struct RunAttempt {
     result: Result<Outcome, SyncError>,
-    troubles: Troubles,
+    troubles: TroubleKinds,
     reporter: Box<dyn Reporter>,
 }
 
-impl Attempt {
-    fn run(request: Request, user: Option<User>, run: Runner<'_>) -> Self {
+impl RunAttempt {
+    fn run(request: SyncRequest, user: Option<User>, run: Runner<'_>) -> Self {
         let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
         // A large file causes thousands of progress notices.
-        let shows_progress = request.view.json || request.view.live != Live::Nothing;
+        let shows_progress = request.view.json || request.view.live != ProgressMode::Nothing;
         let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
         Self { result, troubles, reporter }
     }
@@ -245,20 +245,20 @@ impl Attempt {
     /// Reports the end. If no other attempt follows, an error comes with a hint.
     fn finish(
         mut self,
-        view: &View,
+        view: &OutputView,
         pause: Option<Duration>,
     ) -> (Result<Outcome, SyncError>, Exit) {
         let exit = Exit::of(&self.result, self.troubles);
         let error = self.result.as_ref().err().filter(|_| pause.is_none());
         let hint = error.and_then(|error| view.hint(error));
-        let written = self.reporter.finish(&Ending { result: &self.result, exit, hint });
+        let written = self.reporter.finish(&RunEnding { result: &self.result, exit, hint });
         let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
         (self.result, exit)
     }
 }
 
 /// Returns the stream for the output of a request.
-pub(super) fn output(request: &Request) -> Output {
+pub(super) fn output(request: &SyncRequest) -> Output {
     if request.view.to_stderr { Output::stderr() } else { Output::stdout() }
 }
 
@@ -274,7 +274,7 @@ pub(super) fn watched(
     user: Option<User>,
     shows_progress: bool,
     reporter: &mut dyn Reporter,
-) -> (Result<Outcome, SyncError>, Troubles) {
+) -> (Result<Outcome, SyncError>, TroubleKinds) {
     let (sender, events) = sync_channel(WAITING_NOTICES);
     let user = user.unwrap_or_else(|| match plan.options.asks() {
         true => at_terminal(&sender),
@@ -284,10 +284,10 @@ pub(super) fn watched(
         let listen = move || listen(&events, reporter);
         let reporting = match thread::Builder::new().spawn_scoped(scope, listen) {
             Ok(reporting) => reporting,
-            Err(error) => return (Err(SyncError::Thread(error)), Troubles::default()),
+            Err(error) => return (Err(SyncError::Thread(error)), TroubleKinds::default()),
         };
         // Only an event ends the reporter: a thread that waits for the user's answer still holds a sender.
-        let over = Over { sender: &sender, reporter: reporting.thread().clone() };
+        let over = ReporterGuard { sender: &sender, reporter: reporting.thread().clone() };
         let result = run(plan, &user, &mut |notice| {
             if !shows_progress && matches!(notice, Notice::Settled { .. } | Notice::Wire { .. }) {
                 return;
@@ -304,12 +304,12 @@ pub(super) fn watched(
 }
 
 /// Ends the reporter when dropped, also on a panic: the thread scope waits for the reporter.
-struct Over<'a> {
+struct ReporterGuard<'a> {
     sender: &'a SyncSender<UiEvent>,
     reporter: thread::Thread,
 }
 
-impl Drop for Over<'_> {
+impl Drop for ReporterGuard<'_> {
     fn drop(&mut self) {
         self.sender.send(UiEvent::Over).ok();
         self.reporter.unpark();
@@ -348,7 +348,7 @@ mod tests {
         let secs = Duration::from_secs;
         // A server that puts off each attempt, even after a while.
         for took in [0, 9, 30] {
-            let (mut away, mut spent) = (Away::default(), Duration::ZERO);
+            let (mut away, mut spent) = (ServerAbsence::default(), Duration::ZERO);
             loop {
                 away.tried(secs(took), false);
                 let Some(pause) = away.pause(secs(1)) else { break };
@@ -357,10 +357,10 @@ mod tests {
             }
             assert!(spent <= LONGEST_AWAY, "{took}: {spent:?}");
         }
-        assert_eq!(Away::default().pause(LONGEST_AWAY), Some(LONGEST_AWAY));
-        assert_eq!(Away::default().pause(LONGEST_AWAY + secs(1)), None);
+        assert_eq!(ServerAbsence::default().pause(LONGEST_AWAY), Some(LONGEST_AWAY));
+        assert_eq!(ServerAbsence::default().pause(LONGEST_AWAY + secs(1)), None);
         // A cut after a long attempt gives the full time again.
-        let mut away = Away::default();
+        let mut away = ServerAbsence::default();
         away.tried(secs(3_000), true);
         assert_eq!(away.pause(Duration::ZERO), Some(FIRST_PAUSE));
     }

@@ -4,14 +4,14 @@ use anyhow::Result;
 use deltic_core::ChunkerSpec;
 use deltic_core::format::recipe::RecipeWriter;
 
-use super::files::{Input, Output};
+use super::files::{InputStream, ResultFile};
 use crate::args::offline::SignatureArgs;
 
 /// Reads FILE once, and writes its recipe.
 pub(crate) fn run(args: &SignatureArgs) -> Result<()> {
-    let mut input = Input::open(&args.file, args.links.trust())?;
+    let mut input = InputStream::open(&args.file, args.links.trust())?;
     let spec = ChunkerSpec::for_len(input.len.unwrap_or(STREAM_LEN));
-    let mut output = Output::open(args.output.as_deref(), args.links.trust())?;
+    let mut output = ResultFile::open(args.output.as_deref(), args.links.trust())?;
     let mut out = Vec::new();
     let mut writer = RecipeWriter::new(&spec, &mut out);
     input.each_piece(|piece| {

@@ -10,13 +10,13 @@ use deltic_tree::path::printable;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use crate::args::refusal::Refusal;
+use crate::args::refusal::UsageError;
 use crate::args::sync;
 use crate::report::exit::Exit;
 use crate::report::output;
 
 /// Prints the reason why arguments are invalid, or the requested help.
-pub(crate) fn explain(refusal: &Refusal) -> Exit {
+pub(crate) fn explain(refusal: &UsageError) -> Exit {
     if !refusal.error().use_stderr() {
         let _ = refusal.error().print(); // The reader may have left.
         return Exit::Success;

@@ -5,18 +5,18 @@ use std::io::{IsTerminal, stderr, stdin, stdout};
 use super::run::sync;
 use super::{batch, version};
 use crate::args::sync::{HELP, SyncArgs};
-use crate::plan::{Request, Terminals};
-use crate::report::events::Event;
+use crate::plan::{SyncRequest, Terminals};
+use crate::report::events::JsonEvent;
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
-use crate::words::levels::Unknown;
+use crate::words::levels::UnknownItem;
 use crate::words::refused::Unsupported;
 
 /// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match asked(args) {
-        Ok(Request { batch: Some(batch), plan, view }) => {
-            batch::run(&batch, Request { plan, view, batch: None }).unwrap_or_else(
+        Ok(SyncRequest { batch: Some(batch), plan, view }) => {
+            batch::run(&batch, SyncRequest { plan, view, batch: None }).unwrap_or_else(
                 |(exit, error)| {
                     refuse(args, &error);
                     exit
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
 ///
 /// # Errors
 /// The exit code, if there is no sync to run.
-pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
+pub(super) fn asked(args: &SyncArgs) -> Result<SyncRequest, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version, args.show.verbose > 0));
     }
@@ -42,16 +42,16 @@ pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
         stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
-    Request::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
+    SyncRequest::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
 }
 
 pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
-    if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
+    if let Some(UnknownItem::Help(text)) = refusal.downcast_ref() {
         return if args.show.quiet { Exit::Success } else { version::print_text(text) };
     }
     if args.show.json {
         let mut output = Output::stdout();
-        output.line(Event::refusal(refusal).line());
+        output.line(JsonEvent::refusal(refusal).line());
         output.flush();
     }
     let exit = Exit::after_refusal(refusal);
@@ -59,7 +59,7 @@ pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     let what = output::words(refusal);
     let blamed = args.applied.blame(&what);
     let hint = match refusal.downcast_ref() {
-        Some(Unknown::Item { option, .. }) => Some(format!("`{option}=help` lists them")),
+        Some(UnknownItem::Item { option, .. }) => Some(format!("`{option}=help` lists them")),
         // Operands that are present have their own error message.
         _ => args.operands.is_empty().then(|| HELP.into()),
     };

@@ -19,19 +19,19 @@ use indicatif::HumanBytes;
 use super::evidence;
 use super::run::watched;
 use crate::args::verify::VerifyArgs;
-use crate::plan::store::{self, Store};
+use crate::plan::store::{self, StoreConnection};
 use crate::plan::{ends, server, trust_sums};
 use crate::report::escape::Escape;
-use crate::report::events::{Event, Verified, attributes, millis};
+use crate::report::events::{JsonEvent, VerifyTotals, attributes, millis};
 use crate::report::exit::Exit;
 use crate::report::hint::{self, NextRun};
-use crate::report::numbers::{Numbers, counted};
+use crate::report::numbers::{NumberStyle, counted};
 use crate::report::output::{self, Output};
-use crate::report::progress::Progress;
-use crate::report::reporter::{Ending, Reporter};
-use crate::report::view::Live;
+use crate::report::progress::ProgressDisplay;
+use crate::report::reporter::{Reporter, RunEnding};
+use crate::report::view::ProgressMode;
 use crate::words::place::is_store;
-use crate::words::rate::Rate;
+use crate::words::rate::ByteRate;
 
 /// Compares two trees, and prints the differences.
 pub(crate) fn run(args: &VerifyArgs) -> Exit {
@@ -43,14 +43,14 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
             return Exit::after_refusal(&refusal);
         }
     };
-    let mut reporter = Differences::new(args, &comparison);
+    let mut reporter = DifferenceReporter::new(args, &comparison);
     let (result, troubles) =
         watched((comparison.plan, &mut deltic_net::run), None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
     };
-    match reporter.finish(&Ending { result: &result, exit, hint: None }) {
+    match reporter.finish(&RunEnding { result: &result, exit, hint: None }) {
         Ok(()) => exit,
         Err(error) => {
             output::complain_unwritten(&error);
@@ -60,15 +60,15 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
 }
 
 /// A comparison of two trees, A and B.
-struct Comparison {
+struct TreeComparison {
     plan: Plan,
     /// The store with one of the trees, if any.
-    store: Option<Store>,
+    store: Option<StoreConnection>,
     /// True if B is the source, because B is in a store: a store is never a destination.
     exchanged: bool,
 }
 
-fn plan(args: &VerifyArgs) -> Result<Comparison> {
+fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
     ensure!(
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
@@ -91,7 +91,7 @@ fn plan(args: &VerifyArgs) -> Result<Comparison> {
             program: args.deltic_path.clone(),
             options: Vec::new(),
         },
-        bwlimit: args.bwlimit.and_then(Rate::limit),
+        bwlimit: args.bwlimit.and_then(ByteRate::limit),
         patience: Patience::default(),
         cache: crate::plan::cache::dir(),
         batch: None,
@@ -107,7 +107,7 @@ fn plan(args: &VerifyArgs) -> Result<Comparison> {
     if store.is_none() {
         trust_sums(&mut plan, args.trust_sums)?;
     }
-    Ok(Comparison { plan, store, exchanged })
+    Ok(TreeComparison { plan, store, exchanged })
 }
 
 /// Makes a store the source. Returns true if source and destination were exchanged.
@@ -124,7 +124,7 @@ fn from_store(ends: (Sources, Destination)) -> ((Sources, Destination), bool) {
 }
 
 /// Returns the plan with source and destination in the order of the operands.
-fn as_named(Comparison { plan, exchanged, .. }: &Comparison) -> Cow<'_, Plan> {
+fn as_named(TreeComparison { plan, exchanged, .. }: &TreeComparison) -> Cow<'_, Plan> {
     match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, paths }, Destination::Local(to)) if *exchanged => {
             let path = paths.first().cloned().unwrap_or_default();
@@ -192,39 +192,39 @@ fn options(args: &VerifyArgs) -> Result<Options> {
 }
 
 /// Reports differences as text or as events.
-struct Differences {
-    counts: Counts,
+struct DifferenceReporter {
+    counts: DifferenceCounts,
     /// Directories that B lacks, without directories below other missing directories.
     missing: HashSet<RelPath>,
     json: bool,
     quiet: bool,
-    progress: Progress,
+    progress: ProgressDisplay,
     output: Output,
-    far: hint::Far,
-    store: Option<Store>,
+    far: hint::RemoteMachine,
+    store: Option<StoreConnection>,
     /// True if source and destination are exchanged: entries that the run would create are missing in A.
     exchanged: bool,
 }
 
-impl Differences {
-    fn new(args: &VerifyArgs, comparison: &Comparison) -> Self {
-        let Comparison { plan, store, exchanged } = comparison;
+impl DifferenceReporter {
+    fn new(args: &VerifyArgs, comparison: &TreeComparison) -> Self {
+        let TreeComparison { plan, store, exchanged } = comparison;
         let live = match args.no_progress || args.quiet {
-            true => Live::Nothing,
-            false => Live::on(stderr().is_terminal(), args.progress),
+            true => ProgressMode::Nothing,
+            false => ProgressMode::on(stderr().is_terminal(), args.progress),
         };
         let mut output = Output::stdout();
         if args.json {
-            output.line(Event::start(&as_named(comparison)).line());
+            output.line(JsonEvent::start(&as_named(comparison)).line());
         }
         let (json, quiet) = (args.json, args.quiet);
         Self {
-            counts: Counts::default(),
-            far: hint::Far::of(plan, &args.operands, None),
+            counts: DifferenceCounts::default(),
+            far: hint::RemoteMachine::of(plan, &args.operands, None),
             missing: HashSet::new(),
             json,
             quiet,
-            progress: Progress::new(plan, live, Numbers::default()),
+            progress: ProgressDisplay::new(plan, live, NumberStyle::default()),
             output,
             store: store.clone(),
             exchanged: *exchanged,
@@ -263,7 +263,7 @@ impl Differences {
         let differences = differences(change, self.exchanged);
         self.counts.note(&differences);
         if self.json {
-            return self.line(Event::difference(change, differences).line());
+            return self.line(JsonEvent::difference(change, differences).line());
         }
         let path = change.path.as_bytes();
         let path = Escape::Unprintable.escaped(if path.is_empty() { b"." } else { path });
@@ -272,11 +272,12 @@ impl Differences {
     }
 
     /// Returns the totals.
-    fn verified(&self, outcome: &Outcome, exit: Exit) -> Verified {
-        let Counts { differences, missing, extra, alone_files, alone_bytes } = self.counts;
+    fn verified(&self, outcome: &Outcome, exit: Exit) -> VerifyTotals {
+        let DifferenceCounts { differences, missing, extra, alone_files, alone_bytes } =
+            self.counts;
         let meter = self.progress.meter();
         let received = self.store.as_ref().map(|store| store.remote.received());
-        Verified {
+        VerifyTotals {
             exit_code: exit.code(),
             elapsed_ms: millis(outcome.elapsed),
             sent_bytes: outcome.traffic.sent,
@@ -294,7 +295,7 @@ impl Differences {
 
 /// Counts of differences so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct DifferenceCounts {
     /// Names reported as different.
     differences: u64,
     /// Names among the differences that B lacks.
@@ -307,7 +308,7 @@ struct Counts {
     alone_bytes: u64,
 }
 
-impl Counts {
+impl DifferenceCounts {
     fn note(&mut self, differences: &[&str]) {
         let is = |what| u64::from(differences == [what]);
         self.differences += u64::from(!differences.is_empty());
@@ -317,8 +318,8 @@ impl Counts {
 }
 
 /// Returns the verdict: `equal: 304 files, 1.4 GiB compared`, or the number of differences.
-fn verdict(verified: &Verified) -> String {
-    let Verified { files, compared_bytes, differences, failed, .. } = verified.clone();
+fn verdict(verified: &VerifyTotals) -> String {
+    let VerifyTotals { files, compared_bytes, differences, failed, .. } = verified.clone();
     let compared = format!("{}, {} compared", counted(files, "file"), HumanBytes(compared_bytes));
     match (failed, differences) {
         (0, 0) => format!("equal: {compared}"),
@@ -348,14 +349,14 @@ fn differences(change: &Change, exchanged: bool) -> Vec<&'static str> {
     }
 }
 
-impl Reporter for Differences {
+impl Reporter for DifferenceReporter {
     fn report(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
             Notice::Changed(change) => self.change(change),
             Notice::Trouble(trouble) => {
                 if self.json {
-                    self.line(Event::trouble(trouble).line());
+                    self.line(JsonEvent::trouble(trouble).line());
                 }
                 let is_warned = trouble.kind == TroubleKind::Warned && !self.quiet;
                 if is_warned || !trouble.kind.is_harmless() {
@@ -381,7 +382,7 @@ impl Reporter for Differences {
         self.progress.show(elapsed);
     }
 
-    fn finish(&mut self, ending: &Ending<'_>) -> std::io::Result<()> {
+    fn finish(&mut self, ending: &RunEnding<'_>) -> std::io::Result<()> {
         let exit = ending.exit;
         self.progress.clear();
         match ending.result {
@@ -394,7 +395,7 @@ impl Reporter for Differences {
                     self.line(words);
                 }
                 match self.json {
-                    true => self.line(Event::Verified(Box::new(verified)).line()),
+                    true => self.line(JsonEvent::Verified(Box::new(verified)).line()),
                     false => self.line(verdict(&verified)),
                 }
             }
@@ -404,7 +405,7 @@ impl Reporter for Differences {
                 let hint = hint::of(error, &self.far, NextRun::Same);
                 output::complain(&error.to_string(), hint.as_deref());
                 if self.json {
-                    self.line(Event::error(error, hint).line());
+                    self.line(JsonEvent::error(error, hint).line());
                 }
             }
         }

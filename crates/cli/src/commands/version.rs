@@ -19,7 +19,7 @@ pub(crate) fn print(times: u8, verbose: bool) -> Exit {
 
 /// Version, commit, target and profile of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Build {
+pub(crate) struct BuildInfo {
     pub(crate) version: Cow<'static, str>,
     /// The commit, as `git describe` names it; empty if the sources were not a git checkout.
     pub(crate) commit: Cow<'static, str>,
@@ -28,14 +28,14 @@ pub(crate) struct Build {
 }
 
 /// The build of this program.
-pub(crate) const BUILD: Build = Build {
+pub(crate) const BUILD: BuildInfo = BuildInfo {
     version: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
     commit: Cow::Borrowed(env!("DELTIC_COMMIT")),
     target: Cow::Borrowed(env!("DELTIC_TARGET")),
     profile: Cow::Borrowed(env!("DELTIC_PROFILE")),
 };
 
-impl Build {
+impl BuildInfo {
     fn lines(&self) -> String {
         let Self { commit, target, profile, .. } = self;
         let commit = if commit.is_empty() { "unknown" } else { commit };
@@ -43,7 +43,7 @@ impl Build {
     }
 }
 
-impl fmt::Display for Build {
+impl fmt::Display for BuildInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let commit = if self.commit.is_empty() { "no commit" } else { &self.commit };
         write!(f, "deltic {} ({commit}, {})", self.version, self.target)

@@ -1,4 +1,4 @@
-//! Turns parsed arguments into a [`Plan`] for the library and a [`View`] for this crate. Later code sees nothing
+//! Turns parsed arguments into a [`Plan`] for the library and an [`OutputView`] for this crate. Later code sees nothing
 //! else.
 
 pub(crate) mod cache;
@@ -23,30 +23,30 @@ use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select, TrustedSums};
 use deltic_tree::path::printable;
 
-use crate::args::metadata::{Far, remote_words};
+use crate::args::metadata::{RemoteRole, remote_words};
 use crate::args::server::LoginArgs;
 use crate::args::sync::SyncArgs;
-use crate::args::travel::Batch;
+use crate::args::travel::BatchUse;
 use crate::report::hint;
-use crate::report::view::View;
-use crate::words::place::Place;
-use crate::words::rate::Rate;
+use crate::report::view::OutputView;
+use crate::words::place::ParsedOperand;
+use crate::words::rate::ByteRate;
 use crate::words::size::Size;
 
 pub(crate) use self::view::Terminals;
 
 /// A sync as the user asked for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct SyncRequest {
     /// Instructions for the library.
     pub(crate) plan: Plan,
     /// Settings of the output.
-    pub(crate) view: View,
+    pub(crate) view: OutputView,
     /// The batch file that this sync writes or reads, if any.
-    pub(crate) batch: Option<Batch>,
+    pub(crate) batch: Option<BatchUse>,
 }
 
-impl Request {
+impl SyncRequest {
     /// Builds the request from `args`.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Request {
         args.show.debug()?;
         args.accepted.check()?;
         let batch = args.batch.batch(args.remove.remove_source_files, args.checksum)?;
-        let reads = matches!(batch, Some(Batch::Read(_)));
+        let reads = matches!(batch, Some(BatchUse::Read(_)));
         // A batch to read counts as the source operand.
         let operands = args.operands.len() + usize::from(reads);
         let lists = args.select.lists(operands);
@@ -72,9 +72,9 @@ impl Request {
         let select = args.select.select(operands, args.is_recursive());
         check_streams(args)?;
         let far = match (&sources, &destination) {
-            (Sources::Local(_), Destination::Local(_)) => Far::Nothing,
-            (Sources::Local(_), Destination::Remote { .. }) => Far::Destination,
-            (Sources::Remote { .. }, _) => Far::Sources,
+            (Sources::Local(_), Destination::Local(_)) => RemoteRole::Nothing,
+            (Sources::Local(_), Destination::Remote { .. }) => RemoteRole::Destination,
+            (Sources::Remote { .. }, _) => RemoteRole::Sources,
         };
         let mut plan = Plan {
             names: args.select.names((&sources, &destination), args.follow.others.trust())?,
@@ -86,8 +86,8 @@ impl Request {
                 program: args.deltic_path.clone(),
                 options: remote_words(&args.travel.remote_option),
             },
-            bwlimit: args.travel.bwlimit.and_then(Rate::limit),
-            patience: args.travel.patience(matches!(far, Far::Nothing) || can_ask())?,
+            bwlimit: args.travel.bwlimit.and_then(ByteRate::limit),
+            patience: args.travel.patience(matches!(far, RemoteRole::Nothing) || can_ask())?,
             dial: None,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
@@ -99,7 +99,7 @@ impl Request {
         trust_sums(&mut plan, args.compare.trust_sums)?;
         check_home(&args.operands, &plan.options)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
-        view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
+        view.far = hint::RemoteMachine::of(&plan, &args.operands, args.accepted.port);
         view.next_run = hint::NextRun::of(&plan.options);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
@@ -172,7 +172,7 @@ fn can_ask() -> bool {
 fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     let removes = options.delete != Delete::Never || options.remove.sources;
     match operands.iter().find(|word| removes && word.as_bytes().ends_with(b":")) {
-        Some(word) if matches!(Place::parse(word)?, Place::Remote { .. }) => {
+        Some(word) if matches!(ParsedOperand::parse(word)?, ParsedOperand::Remote { .. }) => {
             let word = show(word);
             bail!(
                 "'{word}': names may be removed, and no path is named; write '{word}.' for the home directory"
@@ -217,20 +217,21 @@ pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
 fn sources_of(words: &[OsString]) -> Result<Sources> {
     let mut found: Option<Sources> = None;
     for word in words {
-        found = Some(match (found, Place::parse(word)?) {
-            (None, Place::Local(path)) => Sources::Local(vec![path]),
-            (None, Place::Remote { host: Some(host), path }) => {
+        found = Some(match (found, ParsedOperand::parse(word)?) {
+            (None, ParsedOperand::Local(path)) => Sources::Local(vec![path]),
+            (None, ParsedOperand::Remote { host: Some(host), path }) => {
                 Sources::Remote { host, paths: vec![path] }
             }
-            (Some(Sources::Local(paths)), Place::Local(path)) => {
+            (Some(Sources::Local(paths)), ParsedOperand::Local(path)) => {
                 Sources::Local(joined(paths, path))
             }
-            (Some(Sources::Remote { host, paths }), Place::Remote { host: other, path })
-                if other.as_ref().is_none_or(|other| *other == host) =>
-            {
+            (
+                Some(Sources::Remote { host, paths }),
+                ParsedOperand::Remote { host: other, path },
+            ) if other.as_ref().is_none_or(|other| *other == host) => {
                 Sources::Remote { host, paths: joined(paths, path) }
             }
-            (None, Place::Remote { host: None, .. }) => bail!("{}", no_host(word)),
+            (None, ParsedOperand::Remote { host: None, .. }) => bail!("{}", no_host(word)),
             (Some(_), _) => bail!(
                 "'{}': not where the source before it is; run deltic once for each host",
                 show(word)
@@ -246,10 +247,10 @@ fn joined<T>(mut list: Vec<T>, item: T) -> Vec<T> {
 }
 
 fn destination(word: &OsStr) -> Result<Destination> {
-    match Place::parse(word)? {
-        Place::Local(path) => Ok(Destination::Local(path)),
-        Place::Remote { host: Some(host), path } => Ok(Destination::Remote { host, path }),
-        Place::Remote { host: None, .. } => bail!("{}", no_host(word)),
+    match ParsedOperand::parse(word)? {
+        ParsedOperand::Local(path) => Ok(Destination::Local(path)),
+        ParsedOperand::Remote { host: Some(host), path } => Ok(Destination::Remote { host, path }),
+        ParsedOperand::Remote { host: None, .. } => bail!("{}", no_host(word)),
     }
 }
 
@@ -266,8 +267,12 @@ fn show(word: &OsStr) -> String {
 ///
 /// Two local paths default to `--whole-file`: reading the old file to save a local write costs more. A strategy that
 /// the user names disables this default.
-fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) -> Result<Options> {
-    let local = far == Far::Nothing;
+fn options(
+    args: &SyncArgs,
+    select: Select,
+    (far, terminals): (RemoteRole, Terminals),
+) -> Result<Options> {
+    let local = far == RemoteRole::Nothing;
     let (compress, compress_level) = args.travel.compression();
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
@@ -333,15 +338,15 @@ mod tests {
     use crate::args::{self, Command};
     use deltic_protocol::options::Guard;
 
-    fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
+    fn request_on(words: &str, terminals: Terminals) -> Result<SyncRequest> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
         match args::parse(words.into_iter().map(Into::into))?.command {
-            Command::Sync(args) => Request::new(&args, terminals),
+            Command::Sync(args) => SyncRequest::new(&args, terminals),
             _ => unreachable!("the words say sync"),
         }
     }
 
-    fn request(words: &str) -> Result<Request> {
+    fn request(words: &str) -> Result<SyncRequest> {
         request_on(words, Terminals::default())
     }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::server::LoginArgs;
 use crate::words::home::CONFIG;
 use crate::words::password;
-use crate::words::refused::{Misused, Unread};
+use crate::words::refused::{Misused, UnreadableFile};
 
 /// Returns the connection to the server that an operand names, if any.
 pub(crate) fn dial(
@@ -100,7 +100,7 @@ fn token_in_file(word: &str) -> Result<String> {
         let file = NamedFile::find(Path::new(path), Trust::Ours)?.read()?;
         io::read_to_string(File::from(file))
     };
-    let text = read().with_context(|| Unread(format!("--token: cannot read {path}")))?;
+    let text = read().with_context(|| UnreadableFile(format!("--token: cannot read {path}")))?;
     Ok(text.trim().to_owned())
 }
 
@@ -133,7 +133,7 @@ impl Logins {
 
     pub(crate) fn read() -> Result<Self> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
-        let unread = || Unread(format!("cannot read {}", Self::shown_path()));
+        let unread = || UnreadableFile(format!("cannot read {}", Self::shown_path()));
         match private::read(&path) {
             Ok(text) => serde_json::from_slice(&text).with_context(unread),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),

@@ -12,7 +12,7 @@ use crate::words::place::is_store;
 
 /// A connected store.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub(crate) struct StoreConnection {
     /// The connection to the store.
     pub(crate) dial: Dial,
     /// The evidence by which contents were compared, such as checksums.
@@ -26,7 +26,7 @@ pub(crate) fn dial(
     (sources, destination): (&Sources, &Destination),
     (cache, reasons): (Option<PathBuf>, Option<Reasons>),
     options: &mut Options,
-) -> Result<Option<Store>> {
+) -> Result<Option<StoreConnection>> {
     let Some(host) = far_host(sources, destination).filter(|host| is_store(host)) else {
         return Ok(None);
     };
@@ -47,5 +47,5 @@ pub(crate) fn dial(
     options.metadata.groups = false;
     options.metadata.omit_dir_times |= !remote.has_dir_times();
     let (dial, evidence) = remote.dial(cache, reasons);
-    Ok(Some(Store { dial, evidence, remote }))
+    Ok(Some(StoreConnection { dial, evidence, remote }))
 }

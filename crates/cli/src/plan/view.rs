@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 
-use crate::args::show::{Outbuf, Show, Stderr};
+use crate::args::show::{OutputArgs, OutputBuffering, StderrMode};
 use crate::args::sync::SyncArgs;
 use crate::report::escape::Escape;
-use crate::report::format::{self, Format};
-use crate::report::hint::{Far, NextRun};
-use crate::report::numbers::Numbers;
-use crate::report::view::{ListLine, Live, Log, Summary, View};
-use crate::report::waiting::Deletions;
-use crate::words::levels::Info;
+use crate::report::format::{self, LineFormat};
+use crate::report::hint::{NextRun, RemoteMachine};
+use crate::report::numbers::NumberStyle;
+use crate::report::view::{ListLine, LogFile, OutputView, ProgressMode, SummaryForm};
+use crate::report::waiting::DeletionOrder;
+use crate::words::levels::InfoLevels;
 
 /// Standard streams that are terminals, and whether output may be coloured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,31 +30,31 @@ impl Terminals {
 }
 
 /// Builds the view for `args` on these terminals.
-pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
+pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<OutputView> {
     let show = &args.show;
     let info = show.levels()?;
     let info = match show.quiet {
-        true => Info { backup: 0, remove: 0, skip: 0, ..info },
+        true => InfoLevels { backup: 0, remove: 0, skip: 0, ..info },
         false => info,
     };
     let names = names(show, info);
     let trust = args.follow.others.trust();
-    let log = show.log_file.clone().map(|path| Log { path, trust, names: log_names(show) });
+    let log = show.log_file.clone().map(|path| LogFile { path, trust, names: log_names(show) });
     let logged = log.as_ref().and_then(|log| log.names.as_ref());
-    let by_line = matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line));
-    Ok(View {
+    let by_line = matches!(show.outbuf, Some(OutputBuffering::None | OutputBuffering::Line));
+    Ok(OutputView {
         json: show.json,
         applied: args.applied.clone(),
-        far: Far::default(),
+        far: RemoteMachine::default(),
         next_run: NextRun::Same,
-        owners: names.iter().chain(logged).any(Format::tells_owners),
-        digests: names.iter().chain(logged).any(Format::tells_digests),
+        owners: names.iter().chain(logged).any(LineFormat::tells_owners),
+        digests: names.iter().chain(logged).any(LineFormat::tells_digests),
         names,
         deletions: deletions(show, info),
         unchanged: unchanged(show, info),
         info,
         debug: show.debug()?,
-        numbers: Numbers::of(show.human_readable, show.no_human_readable),
+        numbers: NumberStyle::of(show.human_readable, show.no_human_readable),
         escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
         dry_run: args.dry_run,
         watches: false,
@@ -64,7 +64,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
         live: live(args, info, terminals),
         quiet: show.quiet,
         color: terminals.stdout && !terminals.plain,
-        to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
+        to_stderr: (show.msgs2stderr || show.stderr == StderrMode::All) && !show.json,
         by_line,
         in_order: !(by_line || terminals.stdout),
         when_deletions: when_deletions(args),
@@ -72,47 +72,47 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
     })
 }
 
-fn when_deletions(args: &SyncArgs) -> Deletions {
+fn when_deletions(args: &SyncArgs) -> DeletionOrder {
     match () {
-        () if args.remove.delete_after || args.remove.delete_delay => Deletions::Last,
-        () if args.remove.delete_before => Deletions::First,
-        () => Deletions::Along,
+        () if args.remove.delete_after || args.remove.delete_delay => DeletionOrder::Last,
+        () if args.remove.delete_before => DeletionOrder::First,
+        () => DeletionOrder::Along,
     }
 }
 
 /// Returns the format of names. As in rsync, `--out-format` names entries at any `--info` level.
-fn names(show: &Show, info: Info) -> Option<Format> {
+fn names(show: &OutputArgs, info: InfoLevels) -> Option<LineFormat> {
     if show.quiet {
         return None;
     }
     match &show.out_format {
-        Some(format) => Some(Format::new(format.as_encoded_bytes())),
-        None if show.itemize_changes > 0 => Some(Format::new(format::ITEMIZED)),
-        None => (info.name > 0).then(|| Format::new(format::NAMES)),
+        Some(format) => Some(LineFormat::new(format.as_encoded_bytes())),
+        None if show.itemize_changes > 0 => Some(LineFormat::new(format::ITEMIZED)),
+        None => (info.name > 0).then(|| LineFormat::new(format::NAMES)),
     }
 }
 
 /// Returns the format of deletions. Deletions are shown wherever other names are shown.
-fn deletions(show: &Show, info: Info) -> Option<Format> {
-    let plain = || (info.del > 0 && !show.quiet).then(|| Format::new(format::NAMES));
+fn deletions(show: &OutputArgs, info: InfoLevels) -> Option<LineFormat> {
+    let plain = || (info.del > 0 && !show.quiet).then(|| LineFormat::new(format::NAMES));
     names(show, info).or_else(plain)
 }
 
 /// True if unchanged names are shown. As in rsync, a second `-i` shows them if names are itemized.
-fn unchanged(show: &Show, info: Info) -> bool {
+fn unchanged(show: &OutputArgs, info: InfoLevels) -> bool {
     let itemizes = show.json || names(show, info).is_some_and(|format| format.itemizes());
     !show.quiet && (info.name > 1 || itemizes && show.itemize_changes > 1)
 }
 
-fn log_names(show: &Show) -> Option<Format> {
+fn log_names(show: &OutputArgs) -> Option<LineFormat> {
     match &show.log_file_format {
         Some(format) if format.is_empty() => None,
-        Some(format) => Some(Format::new(format.as_encoded_bytes())),
-        None => Some(Format::new(format::ITEMIZED)),
+        Some(format) => Some(LineFormat::new(format.as_encoded_bytes())),
+        None => Some(LineFormat::new(format::ITEMIZED)),
     }
 }
 
-fn list_line(args: &SyncArgs, info: Info, terminals: Terminals) -> ListLine {
+fn list_line(args: &SyncArgs, info: InfoLevels, terminals: Terminals) -> ListLine {
     let recursive = args.is_recursive();
     let select = args.select.select(args.operands.len(), recursive);
     let (remove, accepted) = (&args.remove, &args.accepted);
@@ -132,28 +132,28 @@ fn list_line(args: &SyncArgs, info: Info, terminals: Terminals) -> ListLine {
     }
 }
 
-fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
+fn summary(show: &OutputArgs, info: InfoLevels, terminals: Terminals) -> SummaryForm {
     match info.stats {
-        _ if show.quiet => Summary::Nothing,
-        _ if show.stats_one_line => Summary::Line,
-        0 if terminals.stdout => Summary::Short,
-        0 => Summary::Nothing,
-        1 => Summary::Totals,
-        _ => Summary::Full,
+        _ if show.quiet => SummaryForm::Nothing,
+        _ if show.stats_one_line => SummaryForm::Line,
+        0 if terminals.stdout => SummaryForm::Short,
+        0 => SummaryForm::Nothing,
+        1 => SummaryForm::Totals,
+        _ => SummaryForm::Full,
     }
 }
 
-fn live(args: &SyncArgs, info: Info, terminals: Terminals) -> Live {
+fn live(args: &SyncArgs, info: InfoLevels, terminals: Terminals) -> ProgressMode {
     let (show, asked, again) = (&args.show, info.progress > 0, info.progress > 1);
     // A dry run transfers no files and shows no progress, as in rsync.
     let nothing_goes = (args.dry_run || args.select.lists(args.operands.len())) && !again;
     match () {
-        () if show.no_progress || show.quiet || show.json && !asked => Live::Nothing,
+        () if show.no_progress || show.quiet || show.json && !asked => ProgressMode::Nothing,
         () if asked && !terminals.stdout && !show.json => match nothing_goes {
-            true => Live::Nothing,
-            false => Live::Piped { again },
+            true => ProgressMode::Nothing,
+            false => ProgressMode::Piped { again },
         },
-        () => Live::on(terminals.stderr, asked),
+        () => ProgressMode::on(terminals.stderr, asked),
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::args::{self, Command};
 
-    fn view_on(words: &str, terminals: Terminals) -> View {
+    fn view_on(words: &str, terminals: Terminals) -> OutputView {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
         match args::parse(words.into_iter().map(Into::into)).unwrap().command {
             Command::Sync(args) => super::view(&args, terminals).unwrap(),
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn view(words: &str) -> View {
+    fn view(words: &str) -> OutputView {
         view_on(words, Terminals::default())
     }
 
@@ -178,15 +178,15 @@ mod tests {
     fn progress_is_for_terminals_unless_asked_for() {
         let terminals = Terminals { stdout: true, stderr: true, ..Terminals::default() };
         for (words, there, elsewhere) in [
-            ("a b", Live::Bar, Live::Nothing),
-            ("--progress a b", Live::Bar, Live::Piped { again: false }),
-            ("-P a b", Live::Bar, Live::Piped { again: false }),
-            ("-Pn a b", Live::Bar, Live::Nothing),
-            ("--info=progress2 a b", Live::Bar, Live::Piped { again: true }),
-            ("--json --progress a b", Live::Bar, Live::Lines),
-            ("--no-progress a b", Live::Nothing, Live::Nothing),
-            ("-q --progress a b", Live::Nothing, Live::Nothing),
-            ("--json a b", Live::Nothing, Live::Nothing),
+            ("a b", ProgressMode::Bar, ProgressMode::Nothing),
+            ("--progress a b", ProgressMode::Bar, ProgressMode::Piped { again: false }),
+            ("-P a b", ProgressMode::Bar, ProgressMode::Piped { again: false }),
+            ("-Pn a b", ProgressMode::Bar, ProgressMode::Nothing),
+            ("--info=progress2 a b", ProgressMode::Bar, ProgressMode::Piped { again: true }),
+            ("--json --progress a b", ProgressMode::Bar, ProgressMode::Lines),
+            ("--no-progress a b", ProgressMode::Nothing, ProgressMode::Nothing),
+            ("-q --progress a b", ProgressMode::Nothing, ProgressMode::Nothing),
+            ("--json a b", ProgressMode::Nothing, ProgressMode::Nothing),
         ] {
             assert_eq!(view_on(words, terminals).live, there, "{words}");
             assert_eq!(view(words).live, elsewhere, "{words}");
@@ -196,26 +196,26 @@ mod tests {
     #[test]
     fn names_and_summaries_follow_the_words_and_the_terminal() {
         let terminals = Terminals { stdout: true, ..Terminals::default() };
-        let format = |text: &[u8]| Some(Format::new(text));
+        let format = |text: &[u8]| Some(LineFormat::new(text));
         for (words, names, summary) in [
-            ("a b", None, Summary::Nothing),
-            ("-v a b", format(b"%n%L"), Summary::Totals),
-            ("-vi a b", format(b"%i %n%L"), Summary::Totals),
-            ("-i a b", format(b"%i %n%L"), Summary::Nothing),
-            ("-v --info=name0 a b", None, Summary::Totals),
-            ("-v --out-format=%o a b", format(b"%o"), Summary::Totals),
-            ("-i --out-format=%n a b", format(b"%n"), Summary::Nothing),
-            ("--progress a b", format(b"%n%L"), Summary::Nothing),
-            ("--info=progress2 a b", None, Summary::Nothing),
-            ("--stats a b", None, Summary::Full),
-            ("--info=stats2 a b", None, Summary::Full),
-            ("-qv a b", None, Summary::Nothing),
+            ("a b", None, SummaryForm::Nothing),
+            ("-v a b", format(b"%n%L"), SummaryForm::Totals),
+            ("-vi a b", format(b"%i %n%L"), SummaryForm::Totals),
+            ("-i a b", format(b"%i %n%L"), SummaryForm::Nothing),
+            ("-v --info=name0 a b", None, SummaryForm::Totals),
+            ("-v --out-format=%o a b", format(b"%o"), SummaryForm::Totals),
+            ("-i --out-format=%n a b", format(b"%n"), SummaryForm::Nothing),
+            ("--progress a b", format(b"%n%L"), SummaryForm::Nothing),
+            ("--info=progress2 a b", None, SummaryForm::Nothing),
+            ("--stats a b", None, SummaryForm::Full),
+            ("--info=stats2 a b", None, SummaryForm::Full),
+            ("-qv a b", None, SummaryForm::Nothing),
         ] {
             let view = view(words);
             assert_eq!((view.names, view.summary), (names, summary), "{words}");
         }
-        assert_eq!(view_on("a b", terminals).summary, Summary::Short);
-        assert_eq!(view_on("-q a b", terminals).summary, Summary::Nothing);
+        assert_eq!(view_on("a b", terminals).summary, SummaryForm::Short);
+        assert_eq!(view_on("-q a b", terminals).summary, SummaryForm::Nothing);
         assert!(view_on("a b", terminals).color);
         assert!(!view_on("a b", Terminals { plain: true, ..terminals }).color);
     }
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn a_log_itemizes_unless_it_has_a_format_of_its_own() {
         let log = |words| view(words).log.unwrap().names;
-        assert_eq!(log("--log-file x a b"), Some(Format::new(b"%i %n%L")));
-        assert_eq!(log("--log-file x --log-file-format=%o a b"), Some(Format::new(b"%o")));
+        assert_eq!(log("--log-file x a b"), Some(LineFormat::new(b"%i %n%L")));
+        assert_eq!(log("--log-file x --log-file-format=%o a b"), Some(LineFormat::new(b"%o")));
         assert_eq!(log("--log-file x --log-file-format= a b"), None);
     }
 }

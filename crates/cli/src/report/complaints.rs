@@ -10,19 +10,19 @@ use rustix::io::Errno;
 use crate::report::hint;
 use crate::report::numbers::counted;
 use crate::report::output::{self, stands_in};
-use crate::report::view::View;
+use crate::report::view::OutputView;
 
 /// Troubles of a run that were reported so far.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// True once the hint for files in use was given.
     in_use: bool,
-    shared: Vec<Shared>,
+    shared: Vec<SharedComplaint>,
 }
 
 /// A cause that many names may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum SharedCause {
     /// The file system on this side refuses with this error number.
     Refused(Option<Side>, Errno),
     /// Names that vanish under a watch.
@@ -30,8 +30,8 @@ enum Cause {
 }
 
 #[derive(Debug)]
-struct Shared {
-    cause: Cause,
+struct SharedComplaint {
+    cause: SharedCause,
     first: String,
     hint: Option<String>,
     names: u64,
@@ -39,15 +39,15 @@ struct Shared {
 
 impl Complaints {
     /// Reports a trouble, unless its cause was reported before.
-    pub(crate) fn report(&mut self, trouble: &Trouble, view: &View) {
-        let cause = Cause::of(trouble, view.watches);
+    pub(crate) fn report(&mut self, trouble: &Trouble, view: &OutputView) {
+        let cause = SharedCause::of(trouble, view.watches);
         if let Some(shared) = self.shared.iter_mut().find(|shared| Some(shared.cause) == cause) {
             shared.names += 1;
             return;
         }
         let message = view.far.message(trouble);
         let hint = match cause {
-            Some(Cause::Refused(_, errno)) => {
+            Some(SharedCause::Refused(_, errno)) => {
                 hint::for_errno(errno, &view.far, view.next_run).filter(|_| !stands_in())
             }
             _ => hint::for_trouble(trouble, view.watches, &mut self.in_use)
@@ -60,27 +60,29 @@ impl Complaints {
             let hint = hint.or_else(|| view.applied.blame(&message));
             return output::complain(&message, hint.as_deref());
         };
-        if cause != Cause::Vanished {
+        if cause != SharedCause::Vanished {
             output::complain(&message, None);
         }
-        self.shared.push(Shared { cause, first: message.into_owned(), hint, names: 1 });
+        self.shared.push(SharedComplaint { cause, first: message.into_owned(), hint, names: 1 });
     }
 
     /// Reports the number of names for each shared cause, with a hint.
     pub(crate) fn finish(&mut self) {
-        for Shared { cause, first, hint, names } in self.shared.drain(..) {
+        for SharedComplaint { cause, first, hint, names } in self.shared.drain(..) {
             let counted = counted(names, "name");
             match (cause, hint) {
-                (Cause::Vanished, hint) if names == 1 => output::complain(&first, hint.as_deref()),
-                (Cause::Vanished, hint) => {
+                (SharedCause::Vanished, hint) if names == 1 => {
+                    output::complain(&first, hint.as_deref())
+                }
+                (SharedCause::Vanished, hint) => {
                     let what = format!("{counted} vanished or changed while they were read");
                     output::complain(&what, hint.as_deref());
                 }
-                (Cause::Refused(..), hint) if names == 1 => {
+                (SharedCause::Refused(..), hint) if names == 1 => {
                     let hint = hint.map(|hint| format!("  hint: {hint}\n"));
                     hint.iter().for_each(|hint| output::note(hint));
                 }
-                (Cause::Refused(_, errno), hint) => {
+                (SharedCause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
                     // The reason itself says in rsync's wording that the names failed.
                     let so = if stands_in() { "" } else { " failed so" };
@@ -91,7 +93,7 @@ impl Complaints {
     }
 }
 
-impl Cause {
+impl SharedCause {
     fn of(trouble: &Trouble, watches: bool) -> Option<Self> {
         if trouble.kind == TroubleKind::Vanished && watches {
             return Some(Self::Vanished);
@@ -128,10 +130,10 @@ mod tests {
             trouble.locate(side, |_| None);
             let errno_number = errno.raw_os_error() as u32;
             trouble.spot.as_mut().unwrap().errno = Some(errno_number);
-            Cause::of(&trouble, false)
+            SharedCause::of(&trouble, false)
         };
         let (create, there) = ("cannot create", Side::Receiver);
-        let refused = |errno| Some(Cause::Refused(Some(there), errno));
+        let refused = |errno| Some(SharedCause::Refused(Some(there), errno));
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
             assert_eq!(cause(create, b"a/b", errno, there), refused(errno));
         }

@@ -15,7 +15,7 @@ use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
 use crate::report::exit::Exit;
-use crate::report::meter::Meter;
+use crate::report::meter::RunMeter;
 use crate::report::output;
 use crate::words::password::without_passwords;
 
@@ -25,25 +25,25 @@ const SCHEMA: u32 = 1;
 /// An event, written as one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(crate) enum Event<'a> {
+pub(crate) enum JsonEvent<'a> {
     Start {
         schema: u32,
         version: &'a str,
         dry_run: bool,
-        sources: Vec<Place<'a>>,
-        destination: Place<'a>,
+        sources: Vec<JsonPlace<'a>>,
+        destination: JsonPlace<'a>,
     },
-    Progress(Progress),
+    Progress(JsonProgress),
     Change(ChangeEvent<'a>),
     Difference {
         #[serde(flatten)]
-        name: Named,
+        name: JsonName,
         kind: &'a str,
         differences: Vec<&'a str>,
     },
     Entry {
         #[serde(flatten)]
-        name: Named,
+        name: JsonName,
         kind: &'a str,
         bytes: u64,
         mode: u32,
@@ -54,13 +54,13 @@ pub(crate) enum Event<'a> {
         kind: &'a str,
         message: &'a str,
         #[serde(flatten)]
-        name: Option<Named>,
+        name: Option<JsonName>,
         #[serde(skip_serializing_if = "Option::is_none")]
         side: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<u32>,
     },
-    Summary(Box<Summary>),
+    Summary(Box<JsonSummary>),
     Round {
         round: u64,
         full: bool,
@@ -71,8 +71,8 @@ pub(crate) enum Event<'a> {
         state: &'a str,
         message: String,
     },
-    Watched(Box<Watched>),
-    Verified(Box<Verified>),
+    Watched(Box<WatchTotals>),
+    Verified(Box<VerifyTotals>),
     Error {
         exit_code: u8,
         message: String,
@@ -83,7 +83,7 @@ pub(crate) enum Event<'a> {
 
 /// A name as text; if the name is not UTF-8, its bytes are given in hexadecimal too.
 #[derive(Debug, Serialize)]
-pub(crate) struct Named {
+pub(crate) struct JsonName {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
@@ -91,16 +91,16 @@ pub(crate) struct Named {
 
 /// A source or destination of a run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Place<'a> {
+pub(crate) struct JsonPlace<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     #[serde(flatten)]
-    name: Named,
+    name: JsonName,
 }
 
 /// Progress of the run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Progress {
+pub(crate) struct JsonProgress {
     elapsed_ms: u64,
     phase: &'static str,
     listed_files: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Progress {
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangeEvent<'a> {
     #[serde(flatten)]
-    name: Named,
+    name: JsonName,
     kind: &'a str,
     action: &'a str,
     differs: Vec<&'a str>,
@@ -132,7 +132,7 @@ pub(crate) struct ChangeEvent<'a> {
 
 /// The counts of a run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct JsonSummary {
     pub(crate) exit_code: u8,
     pub(crate) dry_run: bool,
     pub(crate) elapsed_ms: u64,
@@ -156,7 +156,7 @@ pub(crate) struct Summary {
 
 /// Counts of all rounds of a watch.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Watched {
+pub(crate) struct WatchTotals {
     pub(crate) exit_code: u8,
     pub(crate) elapsed_ms: u64,
     pub(crate) rounds: u64,
@@ -174,7 +174,7 @@ pub(crate) struct Watched {
 
 /// Totals of a comparison of two trees.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Verified {
+pub(crate) struct VerifyTotals {
     pub(crate) exit_code: u8,
     pub(crate) elapsed_ms: u64,
     pub(crate) sent_bytes: u64,
@@ -186,12 +186,12 @@ pub(crate) struct Verified {
     pub(crate) extra: u64,
     pub(crate) failed: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) evidence: Option<Evidence>,
+    pub(crate) evidence: Option<EvidenceTotals>,
 }
 
 /// Kinds of evidence by which contents were compared, if one of the trees is in an object store.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Evidence {
+pub(crate) struct EvidenceTotals {
     pub(crate) read_bytes: u64,
     pub(crate) evidence: Vec<ByEvidence>,
 }
@@ -206,10 +206,10 @@ pub(crate) struct ByEvidence {
     pub(crate) bytes: u64,
 }
 
-impl<'a> Event<'a> {
+impl<'a> JsonEvent<'a> {
     /// The first line of a run.
     pub(crate) fn start(plan: &'a Plan) -> Self {
-        Event::Start {
+        JsonEvent::Start {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             dry_run: plan.options.dry_run,
@@ -222,8 +222,8 @@ impl<'a> Event<'a> {
     }
 
     /// Progress of the run, `elapsed` after its start.
-    pub(crate) fn progress(meter: &Meter, elapsed: Duration) -> Self {
-        Event::Progress(Progress {
+    pub(crate) fn progress(meter: &RunMeter, elapsed: Duration) -> Self {
+        JsonEvent::Progress(JsonProgress {
             elapsed_ms: millis(elapsed),
             phase: meter.phase().word("transferring"),
             listed_files: meter.files,
@@ -241,7 +241,7 @@ impl<'a> Event<'a> {
         let path = change.path.as_bytes();
         let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
         let (from, from_bytes) = other(change.facts.from.as_ref());
-        Event::Change(ChangeEvent {
+        JsonEvent::Change(ChangeEvent {
             linked_to,
             linked_to_bytes,
             from,
@@ -257,13 +257,13 @@ impl<'a> Event<'a> {
     pub(crate) fn difference(change: &Change, differences: Vec<&'a str>) -> Self {
         let path = change.path.as_bytes();
         let name = named(if path.is_empty() { b"." } else { path });
-        Event::Difference { name, kind: kind(change.item), differences }
+        JsonEvent::Difference { name, kind: kind(change.item), differences }
     }
 
     /// The event of a listed name, in a run that only lists.
     pub(crate) fn entry(path: &RelPath, meta: &Meta) -> Self {
         let path = path.as_bytes();
-        Event::Entry {
+        JsonEvent::Entry {
             name: named(if path.is_empty() { b"." } else { path }),
             kind: kind(EntryType::of(&meta.kind)),
             bytes: meta.len,
@@ -285,7 +285,7 @@ impl<'a> Event<'a> {
         let spot = trouble.spot.as_deref();
         let whole = spot.and_then(|spot| spot.full_path.as_deref());
         let path = whole.or_else(|| Some(spot?.path.as_ref()?.as_bytes()));
-        Event::Trouble {
+        JsonEvent::Trouble {
             kind,
             message: &trouble.message,
             name: path.map(|path| named(if path.is_empty() { b"." } else { path })),
@@ -300,7 +300,7 @@ impl<'a> Event<'a> {
     /// The last event of a run that completed.
     pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
         let Outcome { totals, traffic, elapsed } = *outcome;
-        Event::Summary(Box::new(Summary {
+        JsonEvent::Summary(Box::new(JsonSummary {
             exit_code: exit.code(),
             dry_run,
             elapsed_ms: millis(elapsed),
@@ -326,7 +326,7 @@ impl<'a> Event<'a> {
     /// The event at the begin of the next round.
     pub(crate) const fn round(round: &Round) -> Self {
         let Round { number, names, .. } = round;
-        Event::Round { round: *number, full: names.is_none(), names: *names }
+        JsonEvent::Round { round: *number, full: names.is_none(), names: *names }
     }
 
     /// The event of a watch note, which belongs to no round.
@@ -337,17 +337,17 @@ impl<'a> Event<'a> {
             Note::TooManyDirs => "too_many_dirs",
             Note::HeldBack(_) => "held_back",
         };
-        Event::Watch { state, message: note.to_string() }
+        JsonEvent::Watch { state, message: note.to_string() }
     }
 
     /// The last event of a run that failed.
     pub(crate) fn error(error: &SyncError, hint: Option<String>) -> Self {
-        Event::Error { exit_code: Exit::from(error).code(), message: error.to_string(), hint }
+        JsonEvent::Error { exit_code: Exit::from(error).code(), message: error.to_string(), hint }
     }
 
     /// The only event of a run with invalid arguments.
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
-        Event::Error {
+        JsonEvent::Error {
             exit_code: Exit::after_refusal(refusal).code(),
             message: output::words(refusal),
             hint: None,
@@ -361,7 +361,7 @@ impl<'a> Event<'a> {
     }
 }
 
-fn sources(sources: &Sources) -> Vec<Place<'_>> {
+fn sources(sources: &Sources) -> Vec<JsonPlace<'_>> {
     match sources {
         Sources::Local(paths) => paths.iter().map(|path| place(None, path.as_os_str())).collect(),
         Sources::Remote { host, paths } => {
@@ -370,12 +370,12 @@ fn sources(sources: &Sources) -> Vec<Place<'_>> {
     }
 }
 
-fn place<'a>(host: Option<&'a str>, path: &OsStr) -> Place<'a> {
-    Place { host, name: named(path.as_bytes()) }
+fn place<'a>(host: Option<&'a str>, path: &OsStr) -> JsonPlace<'a> {
+    JsonPlace { host, name: named(path.as_bytes()) }
 }
 
-fn named(bytes: &[u8]) -> Named {
-    Named {
+fn named(bytes: &[u8]) -> JsonName {
+    JsonName {
         path: String::from_utf8_lossy(bytes).into_owned(),
         path_bytes: std::str::from_utf8(bytes).is_err().then(|| hex(bytes)),
     }
@@ -446,13 +446,13 @@ mod tests {
     use deltic_tree::RelPath;
     use serde_json::{Value, json};
 
-    fn parsed(event: &Event<'_>) -> Value {
+    fn parsed(event: &JsonEvent<'_>) -> Value {
         let line = event.line();
         assert!(!line.contains('\n'));
         serde_json::from_str(&line).unwrap()
     }
 
-    fn keys(event: &Event<'_>) -> String {
+    fn keys(event: &JsonEvent<'_>) -> String {
         let parsed = parsed(event);
         let mut keys: Vec<_> = parsed.as_object().unwrap().keys().cloned().collect();
         keys.sort();
@@ -488,7 +488,7 @@ mod tests {
             bwlimit: None,
         };
         assert_eq!(
-            parsed(&Event::start(&plan)),
+            parsed(&JsonEvent::start(&plan)),
             json!({
                 "event": "start", "schema": 1, "version": env!("CARGO_PKG_VERSION"), "dry_run": false,
                 "sources": [{"path": "a"}, {"path": "b/"}], "destination": {"host": "me@h", "path": "c"},
@@ -499,31 +499,34 @@ mod tests {
     #[test]
     fn a_change_says_what_differed() {
         assert_eq!(
-            parsed(&Event::change(&change(b"d/n"))),
+            parsed(&JsonEvent::change(&change(b"d/n"))),
             json!({"event": "change", "path": "d/n", "kind": "file", "action": "updated", "differs": ["size", "time"]})
         );
-        assert_eq!(parsed(&Event::change(&change(b"")))["path"], ".");
+        assert_eq!(parsed(&JsonEvent::change(&change(b"")))["path"], ".");
         let mut moved = change(b"d/n");
         moved.facts.from = Some(RelPath::parse(b"e/\xff").unwrap());
-        assert_eq!(keys(&Event::change(&moved)), "action differs event from from_bytes kind path");
-        assert_eq!(parsed(&Event::change(&moved))["from_bytes"], "652fff");
+        assert_eq!(
+            keys(&JsonEvent::change(&moved)),
+            "action differs event from from_bytes kind path"
+        );
+        assert_eq!(parsed(&JsonEvent::change(&moved))["from_bytes"], "652fff");
     }
 
     #[test]
     fn a_name_that_was_linked_says_to_which() {
         let mut linked = change(b"b");
         linked.facts.linked = Some(RelPath::parse(b"\xff").unwrap());
-        let event = parsed(&Event::change(&linked));
+        let event = parsed(&JsonEvent::change(&linked));
         assert_eq!(
             (&event["linked_to"], &event["linked_to_bytes"]),
             (&json!("\u{fffd}"), &json!("ff"))
         );
-        assert!(parsed(&Event::change(&change(b"b"))).get("linked_to").is_none());
+        assert!(parsed(&JsonEvent::change(&change(b"b"))).get("linked_to").is_none());
     }
 
     #[test]
     fn a_name_that_is_no_text_comes_as_bytes_too() {
-        let event = parsed(&Event::change(&change(b"a\n\xff")));
+        let event = parsed(&JsonEvent::change(&change(b"a\n\xff")));
         assert_eq!(event["path"], "a\n\u{fffd}");
         assert_eq!(event["path_bytes"], "610aff");
     }
@@ -540,27 +543,30 @@ mod tests {
     fn the_keys_are_those_of_the_documentation() {
         let outcome = Outcome::default();
         assert_eq!(
-            keys(&Event::progress(&Meter::default(), Duration::ZERO)),
+            keys(&JsonEvent::progress(&RunMeter::default(), Duration::ZERO)),
             "bytes_per_second changed elapsed_ms eta_ms event listed_bytes listed_files listing_complete phase settled_bytes"
         );
         assert_eq!(
-            keys(&Event::summary(&outcome, false, Exit::Success)),
+            keys(&JsonEvent::summary(&outcome, false, Exit::Success)),
             "created deleted devices dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
              received_bytes resumed_bytes sent_bytes specials total_bytes transferred transferred_bytes"
         );
         assert_eq!(
-            parsed(&Event::trouble(&Trouble::new(TroubleKind::DeleteLimit, "m"))),
+            parsed(&JsonEvent::trouble(&Trouble::new(TroubleKind::DeleteLimit, "m"))),
             json!({"event": "trouble", "kind": "delete_limit", "message": "m"})
         );
         let told = located();
         assert_eq!(
-            parsed(&Event::trouble(&told)),
+            parsed(&JsonEvent::trouble(&told)),
             json!({"event": "trouble", "kind": "failed", "message": "cannot list /srv/closed/: why", "path": "/srv/closed",
                 "side": "receiver", "errno": 13})
         );
-        assert_eq!(keys(&Event::error(&SyncError::Interrupted, None)), "event exit_code message");
         assert_eq!(
-            keys(&Event::error(&SyncError::Interrupted, Some("help".into()))),
+            keys(&JsonEvent::error(&SyncError::Interrupted, None)),
+            "event exit_code message"
+        );
+        assert_eq!(
+            keys(&JsonEvent::error(&SyncError::Interrupted, Some("help".into()))),
             "event exit_code hint message"
         );
     }
@@ -569,15 +575,15 @@ mod tests {
     fn every_key_is_documented() {
         let (text, told) = (include_str!("../../../../docs/events.md"), located());
         let events = [
-            Event::progress(&Meter::default(), Duration::ZERO),
-            Event::summary(&Outcome::default(), false, Exit::Success),
-            Event::error(&SyncError::Interrupted, Some("help".into())),
-            Event::trouble(&told),
-            Event::change(&change(b"\xff")),
-            Event::Round { round: 1, full: false, names: Some(1) },
-            Event::watch(&Note::SourceGone),
-            Event::Watched(Box::default()),
-            Event::Verified(Box::default()),
+            JsonEvent::progress(&RunMeter::default(), Duration::ZERO),
+            JsonEvent::summary(&Outcome::default(), false, Exit::Success),
+            JsonEvent::error(&SyncError::Interrupted, Some("help".into())),
+            JsonEvent::trouble(&told),
+            JsonEvent::change(&change(b"\xff")),
+            JsonEvent::Round { round: 1, full: false, names: Some(1) },
+            JsonEvent::watch(&Note::SourceGone),
+            JsonEvent::Watched(Box::default()),
+            JsonEvent::Verified(Box::default()),
         ];
         for key in events.iter().map(keys).collect::<Vec<_>>().join(" ").split(' ') {
             assert!(text.contains(&format!("`{key}`")), "{key}");

@@ -7,7 +7,7 @@ use deltic_core::format::FormatError;
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
-use crate::words::refused::{Misused, Unread, Unsupported};
+use crate::words::refused::{Misused, UnreadableFile, Unsupported};
 
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ pub(crate) enum Exit {
 
 /// Kinds of trouble in a run that determine the exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Troubles {
+pub(crate) struct TroubleKinds {
     failed: bool,
     vanished: bool,
     limited: bool,
 }
 
-impl Troubles {
+impl TroubleKinds {
     /// Records a trouble.
     pub(crate) fn note(&mut self, kind: TroubleKind) {
         match kind {
@@ -103,20 +103,20 @@ impl Exit {
     pub(crate) fn after_refusal(refusal: &anyhow::Error) -> Self {
         match refusal {
             refusal if refusal.is::<Unsupported>() => Self::Unsupported,
-            refusal if refusal.is::<Unread>() => Self::Files,
+            refusal if refusal.is::<UnreadableFile>() => Self::Files,
             _ => Self::Usage,
         }
     }
 
     /// Returns the exit of a completed run. A failure outweighs a vanished name, which outweighs a held-back
     /// deletion.
-    pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: Troubles) -> Self {
+    pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: TroubleKinds) -> Self {
         match (result, troubles) {
             (Err(error), _) => Self::from(error),
             (Ok(outcome), _) if outcome.totals.failed > 0 && !troubles.vanished => Self::Partial,
-            (Ok(_), Troubles { failed: true, .. }) => Self::Partial,
-            (Ok(_), Troubles { vanished: true, .. }) => Self::Vanished,
-            (Ok(_), Troubles { limited: true, .. }) => Self::DeleteLimit,
+            (Ok(_), TroubleKinds { failed: true, .. }) => Self::Partial,
+            (Ok(_), TroubleKinds { vanished: true, .. }) => Self::Vanished,
+            (Ok(_), TroubleKinds { limited: true, .. }) => Self::DeleteLimit,
             (Ok(_), _) => Self::Success,
         }
     }
@@ -163,7 +163,8 @@ impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         if error.is::<Misused>() {
             Self::Usage
-        } else if error.is::<Unread>() || error.chain().any(|cause| cause.is::<io::Error>()) {
+        } else if error.is::<UnreadableFile>() || error.chain().any(|cause| cause.is::<io::Error>())
+        {
             Self::Files
         } else if error.chain().any(|cause| cause.is::<FormatError>()) {
             Self::Stream
@@ -187,8 +188,8 @@ mod tests {
     use deltic_protocol::report::Totals;
     use deltic_tree::RelPath;
 
-    fn troubles(kinds: &[TroubleKind]) -> Troubles {
-        let mut troubles = Troubles::default();
+    fn troubles(kinds: &[TroubleKind]) -> TroubleKinds {
+        let mut troubles = TroubleKinds::default();
         kinds.iter().for_each(|kind| troubles.note(*kind));
         troubles
     }
@@ -218,7 +219,7 @@ mod tests {
             (SyncError::NoAnswerInTime, 35),
         ] {
             let shown = error.to_string();
-            assert_eq!(Exit::of(&Err(error), Troubles::default()).code(), code, "{shown}");
+            assert_eq!(Exit::of(&Err(error), TroubleKinds::default()).code(), code, "{shown}");
         }
     }
 
@@ -251,7 +252,7 @@ mod tests {
     fn a_failure_that_was_only_counted_is_a_failure() {
         let totals = Totals { failed: 1, ..Totals::default() };
         let outcome = Ok(Outcome { totals, ..Outcome::default() });
-        assert_eq!(Exit::of(&outcome, Troubles::default()), Exit::Partial);
+        assert_eq!(Exit::of(&outcome, TroubleKinds::default()), Exit::Partial);
         assert_eq!(Exit::of(&outcome, troubles(&[TroubleKind::Vanished])), Exit::Vanished);
     }
 }

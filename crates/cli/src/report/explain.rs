@@ -19,7 +19,7 @@ use crate::words::place::is_store;
 
 /// The way a file was sent, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Why {
+enum SendReason {
     New,
     /// Sent whole, except for the parts that an earlier run had written.
     Resumed,
@@ -39,7 +39,7 @@ enum Why {
 
 /// Totals of the files with one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
+struct ReasonTotals {
     files: u64,
     bytes: u64,
     literal: u64,
@@ -47,7 +47,7 @@ struct Share {
 
 /// Explanation of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Explain {
+pub(crate) struct SendExplanation {
     strategy: Strategy,
     whole: bool,
     /// True if a file without an old version lacks only the bytes that an earlier run had written. False in a dry
@@ -56,12 +56,12 @@ pub(crate) struct Explain {
     local: bool,
     /// True if the sources are in an object store.
     store: bool,
-    shares: BTreeMap<Why, Share>,
+    shares: BTreeMap<SendReason, ReasonTotals>,
     /// Reasons for reading large files.
     reasons: Reasons,
 }
 
-impl Explain {
+impl SendExplanation {
     /// Creates the explanation of a run by `plan`.
     pub(crate) fn new(plan: &Plan) -> Self {
         let ends = (&plan.sources, &plan.destination);
@@ -96,8 +96,8 @@ impl Explain {
 
     /// Returns the totals as lines.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let line = |(why, share): (&Why, &Share)| {
-            let Share { files, bytes, literal } = *share;
+        let line = |(why, share): (&SendReason, &ReasonTotals)| {
+            let ReasonTotals { files, bytes, literal } = *share;
             let (sent, bytes) = (HumanBytes(literal), HumanBytes(bytes));
             format!("{} {}; sent {sent} of {bytes}", counted(files, "file"), self.words(*why))
         };
@@ -110,66 +110,72 @@ impl Explain {
         self.reasons.all().into_iter().map(words).collect()
     }
 
-    fn why(&self, change: &Change) -> Why {
+    fn why(&self, change: &Change) -> SendReason {
         let rule = self.rule(change);
         let is_sent_here = matches!(change.action, Action::Created | Action::Updated);
         let was_begun =
             is_sent_here && self.shows_resumes && change.facts.literal < change.facts.len;
         match rule {
-            Why::Whole if self.store && change.facts.literal < change.facts.len => Why::Ranges,
-            Why::New | Why::Whole if was_begun => Why::Resumed,
+            SendReason::Whole if self.store && change.facts.literal < change.facts.len => {
+                SendReason::Ranges
+            }
+            SendReason::New | SendReason::Whole if was_begun => SendReason::Resumed,
             _ => rule,
         }
     }
 
     /// Returns the way of a file if no run was interrupted.
-    fn rule(&self, change: &Change) -> Why {
+    fn rule(&self, change: &Change) -> SendReason {
         let len = change.facts.len;
         match (change.action, self.strategy.chunker(len, None)) {
-            (Action::Touched, _) => Why::Attributes,
+            (Action::Touched, _) => SendReason::Attributes,
             (_, ChunkerSpec::ByContent(_, sizes))
                 if change.facts.from.is_some() && self.strategy.name == Strategy::DELTIC.name =>
             {
-                Why::Moved(sizes.avg())
+                SendReason::Moved(sizes.avg())
             }
-            (Action::Created | Action::Copied, _) => Why::New,
-            _ if self.whole => Why::Whole,
-            _ if len <= WHOLE_BELOW_BYTES => Why::Short,
+            (Action::Created | Action::Copied, _) => SendReason::New,
+            _ if self.whole => SendReason::Whole,
+            _ if len <= WHOLE_BELOW_BYTES => SendReason::Short,
             (_, ChunkerSpec::ByContent(_, sizes))
                 if self.strategy.name == Strategy::DELTIC.name =>
             {
-                Why::Chunks(sizes.avg())
+                SendReason::Chunks(sizes.avg())
             }
-            _ => Why::Strategy,
+            _ => SendReason::Strategy,
         }
     }
 
-    fn words(&self, why: Why) -> String {
+    fn words(&self, why: SendReason) -> String {
         let name = self.strategy.name;
         match why {
-            Why::New => "whole, as there was no old version".to_owned(),
-            Why::Resumed => {
+            SendReason::New => "whole, as there was no old version".to_owned(),
+            SendReason::Resumed => {
                 "without what comes again in it, or an earlier run had written".to_owned()
             }
-            Why::Short => format!("whole, as it has at most {}", HumanBytes(WHOLE_BELOW_BYTES)),
-            Why::Whole if self.local => {
+            SendReason::Short => {
+                format!("whole, as it has at most {}", HumanBytes(WHOLE_BELOW_BYTES))
+            }
+            SendReason::Whole if self.local => {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
-            Why::Whole if self.store => {
+            SendReason::Whole if self.store => {
                 "whole, as no sums say that the old version has parts of it".to_owned()
             }
-            Why::Whole => "whole (--whole-file)".to_owned(),
-            Why::Ranges => "as the parts whose sums differ from the old version's".to_owned(),
-            Why::Chunks(avg) => format!(
+            SendReason::Whole => "whole (--whole-file)".to_owned(),
+            SendReason::Ranges => {
+                "as the parts whose sums differ from the old version's".to_owned()
+            }
+            SendReason::Chunks(avg) => format!(
                 "as changes to the old version, in chunks of about {}",
                 HumanBytes(avg.into())
             ),
-            Why::Moved(avg) => format!(
+            SendReason::Moved(avg) => format!(
                 "as changes to a file of another name, in chunks of about {}",
                 HumanBytes(avg.into())
             ),
-            Why::Strategy => format!("as changes to the old version, by strategy '{name}'"),
-            Why::Attributes => "not sent, as only attributes differed".to_owned(),
+            SendReason::Strategy => format!("as changes to the old version, by strategy '{name}'"),
+            SendReason::Attributes => "not sent, as only attributes differed".to_owned(),
         }
     }
 }
@@ -207,15 +213,15 @@ fn words_of(reason: &Reason) -> String {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
-    use crate::plan::{Request, Terminals};
+    use crate::plan::{SyncRequest, Terminals};
     use deltic_protocol::report::{Differs, Facts};
     use deltic_tree::RelPath;
 
-    fn explain(words: &str) -> Explain {
+    fn explain(words: &str) -> SendExplanation {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
         match args::parse(words.into_iter().map(Into::into)).unwrap().command {
             Command::Sync(args) => {
-                Explain::new(&Request::new(&args, Terminals::default()).unwrap().plan)
+                SendExplanation::new(&SyncRequest::new(&args, Terminals::default()).unwrap().plan)
             }
             _ => unreachable!("the words say sync"),
         }

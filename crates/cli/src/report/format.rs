@@ -10,33 +10,33 @@ use deltic_protocol::report::{Action, Change, EntryType, MadeRoot};
 use deltic_tree::path::printable;
 
 use crate::report::escape::Escape;
-use crate::report::itemize::Style;
-use crate::report::numbers::Numbers;
+use crate::report::itemize::ItemizeStyle;
+use crate::report::numbers::NumberStyle;
 use crate::words::zone::Zone;
 
 /// A line format: text, and escapes for the facts of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Format(Vec<Piece>);
+pub(crate) struct LineFormat(Vec<FormatPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum FormatPart {
     Text(Vec<u8>),
-    Escape(Place),
+    Escape(FormatEscape),
 }
 
 /// An escape such as `%-10l`: letter and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct FormatEscape {
     what: u8,
     width: usize,
     left: bool,
-    numbers: Numbers,
+    numbers: NumberStyle,
 }
 
 /// Facts of a run that lines show besides the change.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    style: Style,
+pub(crate) struct FormatContext {
+    style: ItemizeStyle,
     /// `send` or `recv`.
     operation: &'static str,
     sources: Vec<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct Setting {
     zone: Zone,
 }
 
-impl Setting {
+impl FormatContext {
     /// Takes the facts from `plan`.
     pub(crate) fn of(plan: &Plan) -> Self {
         let (operation, sources) = match &plan.sources {
@@ -58,7 +58,8 @@ impl Setting {
             Destination::Remote { path, .. } => path,
         };
         let destination = destination.as_bytes().to_vec();
-        let (style, mkpath, zone) = (Style::of(plan), plan.options.select.mkpath, Zone::here());
+        let (style, mkpath, zone) =
+            (ItemizeStyle::of(plan), plan.options.select.mkpath, Zone::here());
         Self { style, operation, sources, destination, mkpath, zone }
     }
 
@@ -110,16 +111,16 @@ impl Setting {
     }
 }
 
-impl Format {
+impl LineFormat {
     /// Parses `text`; unknown escapes stand for themselves.
     pub(crate) fn new(text: &[u8]) -> Self {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
             let (before, escape) = rest.split_at(at);
             push_text(&mut pieces, before);
-            match Place::parse(&escape[1..]) {
+            match FormatEscape::parse(&escape[1..]) {
                 Some((place, len)) => {
-                    pieces.push(Piece::Escape(place));
+                    pieces.push(FormatPart::Escape(place));
                     rest = &escape[1 + len..];
                 }
                 None => {
@@ -153,21 +154,22 @@ impl Format {
     }
 
     fn has(&self, escapes: &[u8]) -> bool {
-        let is =
-            |piece: &Piece| matches!(piece, Piece::Escape(place) if escapes.contains(&place.what));
+        let is = |piece: &FormatPart| matches!(piece, FormatPart::Escape(place) if escapes.contains(&place.what));
         self.0.iter().any(is)
     }
 
     /// Returns the line for `change`, without its newline.
-    pub(crate) fn line(&self, change: &Change, setting: &Setting, escape: Escape) -> Vec<u8> {
+    pub(crate) fn line(&self, change: &Change, setting: &FormatContext, escape: Escape) -> Vec<u8> {
         if change.action == Action::Deleted && !self.tells_deletions() {
             return [b"deleting ", &*escape.escaped(&name(change))].concat();
         }
         let mut line = Vec::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => line.extend_from_slice(text),
-                Piece::Escape(place) => line.extend(escape.escaped(&place.of(change, setting))),
+                FormatPart::Text(text) => line.extend_from_slice(text),
+                FormatPart::Escape(place) => {
+                    line.extend(escape.escaped(&place.of(change, setting)))
+                }
             }
         }
         line
@@ -184,15 +186,15 @@ pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
     [&*escape.escaped(&name(change)), b" is uptodate"].concat()
 }
 
-fn push_text(pieces: &mut Vec<Piece>, text: &[u8]) {
+fn push_text(pieces: &mut Vec<FormatPart>, text: &[u8]) {
     match pieces.last_mut() {
         _ if text.is_empty() => {}
-        Some(Piece::Text(last)) => last.extend_from_slice(text),
-        _ => pieces.push(Piece::Text(text.to_vec())),
+        Some(FormatPart::Text(last)) => last.extend_from_slice(text),
+        _ => pieces.push(FormatPart::Text(text.to_vec())),
     }
 }
 
-impl Place {
+impl FormatEscape {
     /// Parses the text after a percent sign. Returns the escape and its length in bytes.
     fn parse(text: &[u8]) -> Option<(Self, usize)> {
         let run = |from: usize, is: fn(&u8) -> bool| {
@@ -208,16 +210,16 @@ impl Place {
         let width = std::str::from_utf8(&text[digits..digits + count]).ok()?;
         let width = if width.is_empty() { 0 } else { width.parse().ok()? };
         let numbers = match marks + more {
-            0 => Numbers::Plain,
-            1 => Numbers::Grouped,
-            2 => Numbers::Thousands,
-            _ => Numbers::Binary,
+            0 => NumberStyle::Plain,
+            1 => NumberStyle::Grouped,
+            2 => NumberStyle::Thousands,
+            _ => NumberStyle::Binary,
         };
         (width <= MAX_WIDTH).then_some((Self { what, width, left, numbers }, at + 1))
     }
 
     /// Returns the value of the escape.
-    fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
+    fn of(self, change: &Change, setting: &FormatContext) -> Vec<u8> {
         let mut text = self.value(change, setting);
         // An arrow has a width of its own, even if blank, as in rsync.
         let arrow =
@@ -230,7 +232,7 @@ impl Place {
         text
     }
 
-    fn value(self, change: &Change, setting: &Setting) -> Vec<u8> {
+    fn value(self, change: &Change, setting: &FormatContext) -> Vec<u8> {
         let facts = &change.facts;
         let deleted = change.action == Action::Deleted;
         let text = match self.what {
@@ -331,9 +333,9 @@ mod tests {
     use deltic_tree::meta::Owner;
     use deltic_tree::{RelPath, Timestamp};
 
-    fn setting(sources: &[&str]) -> Setting {
-        Setting {
-            style: Style::SENDING,
+    fn setting(sources: &[&str]) -> FormatContext {
+        FormatContext {
+            style: ItemizeStyle::SENDING,
             operation: "send",
             sources: sources.iter().map(PathBuf::from).collect(),
             destination: b"to/".to_vec(),
@@ -359,8 +361,11 @@ mod tests {
     }
 
     fn line(format: &str, change: &Change) -> String {
-        let line =
-            Format::new(format.as_bytes()).line(change, &setting(&["/top/s/"]), Escape::default());
+        let line = LineFormat::new(format.as_bytes()).line(
+            change,
+            &setting(&["/top/s/"]),
+            Escape::default(),
+        );
         String::from_utf8(line).unwrap()
     }
 

@@ -15,11 +15,11 @@ use deltic_tree::path::printable;
 use rustix::io::Errno;
 
 use crate::report::output::stands_in;
-use crate::words::place::Place;
+use crate::words::place::ParsedOperand;
 
 /// The remote machine of a run, if any, as the user named it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Far {
+pub(crate) struct RemoteMachine {
     side: Option<Side>,
     /// Host name without the user.
     host: String,
@@ -31,7 +31,7 @@ pub(crate) struct Far {
     meant: Option<String>,
 }
 
-impl Far {
+impl RemoteMachine {
     /// Returns the remote machine of a run with these operands; `port` is the given daemon port.
     pub(crate) fn of(plan: &Plan, operands: &[OsString], port: Option<u16>) -> Self {
         let (side, host) = match (&plan.sources, &plan.destination) {
@@ -135,9 +135,9 @@ impl NextRun {
 /// Returns a hint on another meaning that this operand probably had: a local file, a drive of Windows, or the port of
 /// a remote shell.
 fn meant(word: &OsStr) -> Option<String> {
-    let (place, shown) = (Place::parse(word).ok()?, printable(word.as_bytes()));
+    let (place, shown) = (ParsedOperand::parse(word).ok()?, printable(word.as_bytes()));
     let is_here = std::fs::symlink_metadata(word).is_ok();
-    let Place::Remote { host, path } = place else {
+    let ParsedOperand::Remote { host, path } = place else {
         let is_port = !is_here && shown.parse::<u16>().is_ok();
         return is_port.then(|| format!("-p keeps permissions: {}", ssh_port(&shown)));
     };
@@ -170,7 +170,7 @@ pub(crate) fn quoted(word: &OsStr) -> String {
 }
 
 /// Returns the hint for `error`, if there is one.
-pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> {
+pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Option<String> {
     let fixed = match error {
         SyncError::Start { .. } => {
             let question = "is it installed? -e names another remote shell";
@@ -252,7 +252,7 @@ pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> 
     Some(fixed.into())
 }
 
-impl Far {
+impl RemoteMachine {
     /// Returns the command that asks the program there for its version.
     fn version(&self) -> String {
         let program = if self.program.is_empty() { "deltic" } else { &self.program };
@@ -284,7 +284,7 @@ pub(crate) fn for_trouble(
 }
 
 /// Returns the hint for a missing source with a telling name: a quoted home directory, or a port.
-pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> {
+pub(crate) fn for_missing(trouble: &Trouble, far: &RemoteMachine) -> Option<&'static str> {
     let spot = trouble.spot.as_ref()?;
     let path = spot
         .full_path
@@ -307,7 +307,7 @@ pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
 }
 
 /// Returns the hint for a refusal of the destination's file system.
-pub(crate) fn for_errno(errno: Errno, far: &Far, next: NextRun) -> Option<String> {
+pub(crate) fn for_errno(errno: Errno, far: &RemoteMachine, next: NextRun) -> Option<String> {
     let fixed = match errno {
         Errno::NOSPC => {
             return Some(format!("make room at the destination, and {}", next.words()));
@@ -338,9 +338,9 @@ fn is_full(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn far(shell: &str, host: &str) -> Far {
+    fn far(shell: &str, host: &str) -> RemoteMachine {
         let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
-        Far::on(&Remote { shell, program: "deltic".into(), options: Vec::new() }, host)
+        RemoteMachine::on(&Remote { shell, program: "deltic".into(), options: Vec::new() }, host)
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
     fn a_hint_is_not_for_words_in_a_name() {
         let named = "source ../--help is empty, : '..' leads nowhere in a relative path";
         let usage = SyncError::Usage(named.into());
-        assert_eq!(of(&usage, &Far::default(), NextRun::Same), None);
+        assert_eq!(of(&usage, &RemoteMachine::default(), NextRun::Same), None);
         let held = |side| {
             let why = format!("nothing deleted in {named}: 2 of 3 names would be removed");
             let mut trouble = Trouble::new(TroubleKind::DeleteLimit, why);
@@ -408,9 +408,9 @@ mod tests {
         );
         trouble.locate(Side::Sender, |_| Some((*b"/srv/x/closed").into()));
         let told = "cannot list /srv/x/closed/: permission denied";
-        let far = |side| Far { side, ..far("ssh", "me@backup") };
+        let far = |side| RemoteMachine { side, ..far("ssh", "me@backup") };
         assert_eq!(far(Some(Side::Sender)).message(&trouble), format!("backup: {told}"));
         assert_eq!(far(Some(Side::Receiver)).message(&trouble), told);
-        assert_eq!(Far::default().message(&trouble), told);
+        assert_eq!(RemoteMachine::default().message(&trouble), told);
     }
 }

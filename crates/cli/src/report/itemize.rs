@@ -8,7 +8,7 @@ use deltic_protocol::report::{Action, Change, Differs, EntryType};
 
 /// Facts that the format needs besides the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Style {
+pub(crate) struct ItemizeStyle {
     arrow: char,
     /// Letter for a new time on a replaced file: `T` if the time becomes that of the transfer.
     time: char,
@@ -16,7 +16,7 @@ pub(crate) struct Style {
     omits_link_times: bool,
 }
 
-impl Style {
+impl ItemizeStyle {
     /// Returns the style for the changes of `plan`. As in rsync, the arrow points left only if content leaves this
     /// machine.
     pub(crate) fn of(plan: &Plan) -> Self {
@@ -91,7 +91,7 @@ fn kind(item: EntryType) -> char {
 }
 
 #[cfg(test)]
-impl Style {
+impl ItemizeStyle {
     /// The style of a push that preserves times.
     pub(crate) const SENDING: Self = Self { arrow: '<', time: 't', omits_link_times: false };
 }
@@ -102,9 +102,9 @@ mod tests {
     use deltic_protocol::report::Facts;
     use deltic_tree::RelPath;
 
-    const PULL: Style = Style { arrow: '>', time: 't', omits_link_times: false };
-    const PUSH: Style = Style::SENDING;
-    const TIMELESS: Style = Style { arrow: '>', time: 'T', omits_link_times: false };
+    const PULL: ItemizeStyle = ItemizeStyle { arrow: '>', time: 't', omits_link_times: false };
+    const PUSH: ItemizeStyle = ItemizeStyle::SENDING;
+    const TIMELESS: ItemizeStyle = ItemizeStyle { arrow: '>', time: 'T', omits_link_times: false };
 
     fn change(item: EntryType, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
@@ -145,7 +145,7 @@ mod tests {
             (PULL, Symlink, Created, "", "cL+++++++++"),
             (PULL, Symlink, Updated, "", "cLc........"),
             (PULL, Symlink, Updated, "st", "cLc.t......"),
-            (Style { omits_link_times: true, ..PULL }, Symlink, Updated, "", "cLc.t......"),
+            (ItemizeStyle { omits_link_times: true, ..PULL }, Symlink, Updated, "", "cLc.t......"),
             (TIMELESS, Symlink, Updated, "", "cLc.T......"),
             (PULL, File, Touched, "og", ".f....og..."),
             (PULL, Dir, Touched, "tpogax", ".d..tpog.ax"),

@@ -7,22 +7,22 @@ use deltic_protocol::report::{Action, Change, Differs, EntryType};
 
 use crate::report::escape::Escape;
 use crate::report::exit::Exit;
-use crate::report::format::{self, Format, Setting};
+use crate::report::format::{self, FormatContext, LineFormat};
 use crate::report::output::{self, Output};
 use crate::report::summary;
-use crate::report::view::{Log, Summary, View};
+use crate::report::view::{LogFile, OutputView, SummaryForm};
 use crate::words::password::without_passwords;
 
 /// The file of `--log-file`: a line for each event, with time and process id.
-pub(super) struct Journal {
-    pub(super) names: Option<Format>,
+pub(super) struct LogWriter {
+    pub(super) names: Option<LineFormat>,
     output: Output,
-    setting: Setting,
+    setting: FormatContext,
 }
 
-impl Journal {
+impl LogWriter {
     /// Opens the log. If that fails, the run continues without it, as in rsync.
-    pub(super) fn open(log: &Log, setting: &Setting) -> Option<Self> {
+    pub(super) fn open(log: &LogFile, setting: &FormatContext) -> Option<Self> {
         match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
             Ok(file) => {
                 let output = Output::new(Box::new(File::from(file)));
@@ -43,7 +43,7 @@ impl Journal {
         self.output.line([head.as_bytes(), shown].concat());
     }
 
-    pub(super) fn change(&mut self, change: &Change, view: &View) {
+    pub(super) fn change(&mut self, change: &Change, view: &OutputView) {
         let Some(format) = &self.names else { return };
         if is_shown(change, view) {
             let line = line(format, change, (&self.setting, view), Escape::Log);
@@ -52,10 +52,10 @@ impl Journal {
     }
 
     /// Adds the summary as it was shown, or else a line of its own.
-    pub(super) fn end(&mut self, lines: Vec<String>, outcome: &Outcome, view: &View) {
+    pub(super) fn end(&mut self, lines: Vec<String>, outcome: &Outcome, view: &OutputView) {
         let lines = match view.summary {
-            Summary::Totals | Summary::Full | Summary::Line => lines,
-            Summary::Nothing | Summary::Short => vec![summary::logged(outcome)],
+            SummaryForm::Totals | SummaryForm::Full | SummaryForm::Line => lines,
+            SummaryForm::Nothing | SummaryForm::Short => vec![summary::logged(outcome)],
         };
         for line in lines.iter().filter(|line| !line.is_empty()) {
             self.line(line);
@@ -76,7 +76,7 @@ impl Journal {
 }
 
 /// True if the entry was not changed, or was copied unchanged from an alternate.
-pub(super) fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
+pub(super) fn is_up_to_date(change: &Change, setting: &FormatContext) -> bool {
     let is_same = change.differs == Differs::default() && !setting.retimes(change);
     change.action == Action::Unchanged || change.action == Action::Copied && is_same
 }
@@ -85,8 +85,8 @@ pub(super) fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
 ///
 /// Changed attributes alone are named if standard output itemizes, or at the second level. Directories are always
 /// named.
-pub(super) fn is_shown(change: &Change, view: &View) -> bool {
-    let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
+pub(super) fn is_shown(change: &Change, view: &OutputView) -> bool {
+    let itemizes = || view.names.as_ref().is_some_and(LineFormat::itemizes);
     change.action != Action::Touched
         || change.item == EntryType::Dir
         || itemizes()
@@ -96,12 +96,12 @@ pub(super) fn is_shown(change: &Change, view: &View) -> bool {
 /// Returns the line for a change that is shown. If only attributes changed, the line is the name alone, unless
 /// standard output itemizes.
 pub(super) fn line(
-    format: &Format,
+    format: &LineFormat,
     change: &Change,
-    (setting, view): (&Setting, &View),
+    (setting, view): (&FormatContext, &OutputView),
     escape: Escape,
 ) -> Vec<u8> {
-    let itemizes = view.names.as_ref().is_some_and(Format::itemizes);
+    let itemizes = view.names.as_ref().is_some_and(LineFormat::itemizes);
     match (change.action, change.item) {
         (Action::Touched, item) if item != EntryType::Dir && !itemizes => {
             format::plain(change, escape)

@@ -7,28 +7,28 @@ use deltic_net::Plan;
 use deltic_protocol::report::{Action, Notice, Question};
 
 use crate::report::complaints::Complaints;
-use crate::report::events::Event;
+use crate::report::events::JsonEvent;
 use crate::report::output::{self, Output};
-use crate::report::progress::Progress;
+use crate::report::progress::ProgressDisplay;
 use crate::report::question;
-use crate::report::reporter::{Ending, Reporter};
-use crate::report::view::View;
+use crate::report::reporter::{Reporter, RunEnding};
+use crate::report::view::OutputView;
 
 /// Reports a run as events. Troubles and errors also go to standard error, where logs look for them.
 pub(super) struct JsonReporter {
-    view: View,
+    view: OutputView,
     dry_run: bool,
-    progress: Progress,
+    progress: ProgressDisplay,
     last: Duration,
     complaints: Complaints,
     output: Output,
 }
 
 impl JsonReporter {
-    pub(super) fn new(plan: &Plan, view: View, mut output: Output) -> Self {
-        output.line(Event::start(plan).line());
+    pub(super) fn new(plan: &Plan, view: OutputView, mut output: Output) -> Self {
+        output.line(JsonEvent::start(plan).line());
         Self {
-            progress: Progress::new(plan, view.live, view.numbers),
+            progress: ProgressDisplay::new(plan, view.live, view.numbers),
             view,
             dry_run: plan.options.dry_run,
             last: Duration::ZERO,
@@ -49,16 +49,16 @@ impl Reporter for JsonReporter {
                     _ => true,
                 };
                 if is_shown {
-                    self.output.line(Event::change(change).line());
+                    self.output.line(JsonEvent::change(change).line());
                 }
             }
             Notice::Trouble(trouble) => {
-                self.output.line(Event::trouble(trouble).line());
+                self.output.line(JsonEvent::trouble(trouble).line());
                 if self.view.shows(trouble.kind) {
                     self.progress.aside(|| self.complaints.report(trouble, &self.view));
                 }
             }
-            Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
+            Notice::Entry { path, meta } => self.output.line(JsonEvent::entry(path, meta).line()),
             Notice::Listed { .. }
             | Notice::Settled { .. }
             | Notice::Wire { .. }
@@ -83,21 +83,21 @@ impl Reporter for JsonReporter {
         self.progress.show(elapsed);
         if elapsed >= self.last + EVENT_EVERY {
             self.last = elapsed;
-            self.output.line(Event::progress(self.progress.meter(), elapsed).line());
+            self.output.line(JsonEvent::progress(self.progress.meter(), elapsed).line());
         }
         self.progress.aside(|| self.output.flush());
     }
 
-    fn finish(&mut self, ending: &Ending<'_>) -> io::Result<()> {
+    fn finish(&mut self, ending: &RunEnding<'_>) -> io::Result<()> {
         self.progress.clear();
         self.complaints.finish();
         match ending.result {
             Ok(outcome) => {
-                self.output.line(Event::summary(outcome, self.dry_run, ending.exit).line());
+                self.output.line(JsonEvent::summary(outcome, self.dry_run, ending.exit).line());
             }
             Err(error) => {
                 output::complain(&error.to_string(), ending.hint.as_deref());
-                self.output.line(Event::error(error, ending.hint.clone()).line());
+                self.output.line(JsonEvent::error(error, ending.hint.clone()).line());
             }
         }
         self.output.finish()

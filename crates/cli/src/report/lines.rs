@@ -5,33 +5,33 @@ use std::time::Duration;
 use deltic_protocol::report::Change;
 
 use crate::report::output::Output;
-use crate::report::progress::Progress;
-use crate::report::view::View;
-use crate::report::waiting::{Among, Deletions, Held};
+use crate::report::progress::ProgressDisplay;
+use crate::report::view::OutputView;
+use crate::report::waiting::{DeletionOrder, HeldLines, LineGroup};
 
 /// Lines on standard output.
-pub(super) struct Lines {
+pub(super) struct StdoutLines {
     pub(super) output: Output,
-    pub(super) progress: Progress,
+    pub(super) progress: ProgressDisplay,
     /// Lines of changes, held until all are known: changes come in no order, and users compare the output of runs.
-    held: Held,
+    held: HeldLines,
     /// Time of the first tick since lines are held.
     held_since: Option<Duration>,
     /// Lines that wait until the names of the list are counted, if the count comes first.
     counting: Option<Vec<u8>>,
-    when_deletions: Deletions,
+    when_deletions: DeletionOrder,
     /// True if lines are held to be shown in the order of names.
     in_order: bool,
     dry_run: bool,
     by_line: bool,
 }
 
-impl Lines {
-    pub(super) fn new(view: &View, progress: Progress, output: Output) -> Self {
+impl StdoutLines {
+    pub(super) fn new(view: &OutputView, progress: ProgressDisplay, output: Output) -> Self {
         Self {
             output,
             progress,
-            held: Held::default(),
+            held: HeldLines::default(),
             held_since: None,
             counting: None,
             when_deletions: view.when_deletions,
@@ -82,7 +82,7 @@ impl Lines {
     /// Adds the line of a change in the order of names; or at once, if lines need no order.
     ///
     /// Lines of changes made are shown in parts if too many to hold, or held for a while.
-    pub(super) fn say_of(&mut self, change: &Change, among: Among, line: &[u8]) {
+    pub(super) fn say_of(&mut self, change: &Change, among: LineGroup, line: &[u8]) {
         if !self.in_order {
             return self.say(line);
         }
@@ -125,7 +125,7 @@ impl Lines {
     }
 }
 
-fn say_one(line: &[u8], output: &mut Output, progress: &mut Progress) {
+fn say_one(line: &[u8], output: &mut Output, progress: &mut ProgressDisplay) {
     output.line(line);
     if output.is_full() {
         progress.aside(|| output.flush());

@@ -6,16 +6,16 @@ use deltic_tree::meta::{Device, DeviceClass};
 use deltic_tree::{EntryType, Kind, Meta, RelPath};
 
 use crate::report::escape::Escape;
-use crate::report::numbers::Numbers;
-use crate::report::ordered::Ordered;
+use crate::report::numbers::NumberStyle;
+use crate::report::ordered::PathTexts;
 use crate::words::zone::Zone;
 
 /// Listed entries, kept until all are known: entries come in no order.
 #[derive(Debug, Default)]
-pub(crate) struct List(Ordered);
+pub(crate) struct ListedEntries(PathTexts);
 
 /// Facts of an entry that a line shows besides its path.
-struct Shown<'a> {
+struct EntryFacts<'a> {
     kind: u8,
     mode: u32,
     len: u64,
@@ -24,26 +24,26 @@ struct Shown<'a> {
     target: &'a [u8],
 }
 
-impl List {
+impl ListedEntries {
     /// Adds an entry.
     ///
     /// # Errors
     /// [`OutOfRoom`] if there is no room for the entry.
     pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), OutOfRoom> {
-        self.0.push(path, EntryType::of(&meta.kind), &Shown::of(meta).packed())
+        self.0.push(path, EntryType::of(&meta.kind), &EntryFacts::of(meta).packed())
     }
 
     /// Calls `say` with the line of each entry, in rsync's order.
-    pub(crate) fn say(&mut self, style: Style<'_>, mut say: impl FnMut(&[u8])) {
+    pub(crate) fn say(&mut self, style: ListStyle<'_>, mut say: impl FnMut(&[u8])) {
         let Self(list) = std::mem::take(self);
         list.by_name(|path, shown| {
-            let shown = Shown::unpacked(shown).expect("it was put there whole");
+            let shown = EntryFacts::unpacked(shown).expect("it was put there whole");
             say(&line(path, &shown, style));
         });
     }
 }
 
-impl<'a> Shown<'a> {
+impl<'a> EntryFacts<'a> {
     fn of(meta: &'a Meta) -> Self {
         let target: &[u8] = match &meta.kind {
             Kind::Symlink(target) => target,
@@ -86,21 +86,21 @@ impl<'a> Shown<'a> {
 
 /// Style of the lines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Style<'a> {
+pub(crate) struct ListStyle<'a> {
     /// True if links are transferred: then their targets are shown.
     pub(crate) links: bool,
     /// True if a second time, of the last access, is shown.
     pub(crate) accessed: bool,
     pub(crate) escape: Escape,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: NumberStyle,
     pub(crate) zone: &'a Zone,
 }
 
-fn line(path: &[u8], shown: &Shown<'_>, style: Style<'_>) -> Vec<u8> {
-    let Style { links, accessed, escape, numbers, zone } = style;
+fn line(path: &[u8], shown: &EntryFacts<'_>, style: ListStyle<'_>) -> Vec<u8> {
+    let ListStyle { links, accessed, escape, numbers, zone } = style;
     let (len, time) = (numbers.show(shown.len), zone.shown(shown.modified));
     // rsync's columns: wider if digits are grouped.
-    let width = if numbers == Numbers::Plain { 11 } else { 14 };
+    let width = if numbers == NumberStyle::Plain { 11 } else { 14 };
     let mut line = format!("{} {len:>width$} {time} ", mode(shown)).into_bytes();
     if accessed {
         let read = shown.accessed.map_or_else(String::new, |time| zone.shown(time));
@@ -115,7 +115,7 @@ fn line(path: &[u8], shown: &Shown<'_>, style: Style<'_>) -> Vec<u8> {
 }
 
 /// Returns ten letters, as `ls -l` shows them.
-fn mode(shown: &Shown<'_>) -> String {
+fn mode(shown: &EntryFacts<'_>) -> String {
     let mut text = String::from(char::from(shown.kind));
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let has = |bit: u32| shown.mode >> shift & bit != 0;
@@ -153,11 +153,11 @@ mod tests {
     use super::*;
 
     fn line(path: &str, meta: Meta) -> String {
-        let (mut list, mut lines) = (List::default(), Vec::new());
+        let (mut list, mut lines) = (ListedEntries::default(), Vec::new());
         list.add(&RelPath::parse(path.as_bytes()).unwrap(), &meta).unwrap();
-        let (escape, numbers) = (Escape::Unprintable, Numbers::default());
+        let (escape, numbers) = (Escape::Unprintable, NumberStyle::default());
         let zone = &Zone::utc();
-        let style = Style { links: true, accessed: false, escape, numbers, zone };
+        let style = ListStyle { links: true, accessed: false, escape, numbers, zone };
         list.say(style, |line| lines.push(String::from_utf8(line.to_vec()).unwrap()));
         lines.remove(0)
     }

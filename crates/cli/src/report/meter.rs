@@ -11,11 +11,11 @@ use deltic_net::Outcome;
 use deltic_protocol::report::{Action, EntryType, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
-use crate::report::numbers::{Numbers, counted};
+use crate::report::numbers::{NumberStyle, counted};
 
 /// State of a run so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct RunMeter {
     /// Regular files in the list so far.
     pub(crate) files: u64,
     /// Total bytes of these files.
@@ -32,18 +32,18 @@ pub(crate) struct Meter {
     wire: u64,
     /// True if all files are done.
     closing: bool,
-    samples: VecDeque<Sample>,
+    samples: VecDeque<MeterSample>,
 }
 
 /// The state at a time after the start.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct MeterSample {
     at: Duration,
     settled: u64,
     wire: u64,
 }
 
-impl Sample {
+impl MeterSample {
     /// Settled bytes and bytes on the wire, both per second, from `self` to a later sample.
     fn speeds_to(&self, later: &Self) -> (u64, u64) {
         let millis = (later.at - self.at).as_millis();
@@ -57,7 +57,7 @@ impl Sample {
 
 /// Work that takes the time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RunPhase {
     /// Walking the sources; no byte of a file is settled yet.
     Listing,
     /// Reading and comparing files: hardly any of the settled bytes went over the wire.
@@ -70,7 +70,7 @@ pub(crate) enum Phase {
     Flushing,
 }
 
-impl Meter {
+impl RunMeter {
     /// Units of a full bar.
     pub(crate) const WHOLE: u64 = 1000;
 
@@ -104,7 +104,7 @@ impl Meter {
         self.share = self.share.max(self.share_now());
         if self.samples.back().is_none_or(|last| elapsed >= last.at + SAMPLE_EVERY) {
             let Self { settled, wire, .. } = *self;
-            self.samples.push_back(Sample { at: elapsed, settled, wire });
+            self.samples.push_back(MeterSample { at: elapsed, settled, wire });
             if self.samples.len() > SAMPLES {
                 self.samples.pop_front();
             }
@@ -140,15 +140,15 @@ impl Meter {
     }
 
     /// Returns the phase of the run.
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> RunPhase {
         let (settled, wire) = self.speeds();
         match () {
-            () if self.closing => Phase::Flushing,
-            () if self.complete && self.settled >= self.bytes => Phase::Writing,
-            () if !self.complete && self.settled == 0 => Phase::Listing,
+            () if self.closing => RunPhase::Flushing,
+            () if self.complete && self.settled >= self.bytes => RunPhase::Writing,
+            () if !self.complete && self.settled == 0 => RunPhase::Listing,
             // Equal data is settled many times faster than data could be sent.
-            () if wire > 0 && wire.saturating_mul(MOSTLY_SENT) >= settled => Phase::Transferring,
-            () => Phase::Reading,
+            () if wire > 0 && wire.saturating_mul(MOSTLY_SENT) >= settled => RunPhase::Transferring,
+            () => RunPhase::Reading,
         }
     }
 
@@ -178,7 +178,7 @@ impl Meter {
     }
 
     /// Returns rsync's progress line, without its end.
-    pub(crate) fn piped(&self, numbers: Numbers) -> String {
+    pub(crate) fn piped(&self, numbers: NumberStyle) -> String {
         let percent = self.share * 100 / Self::WHOLE;
         let time = self.left_at_this_speed().unwrap_or_default();
         let bytes = numbers.show(self.settled.min(self.bytes));
@@ -186,7 +186,7 @@ impl Meter {
     }
 
     /// Returns rsync's last progress line of a completed run: 100 %, unless something failed.
-    pub(crate) fn piped_end(&self, outcome: &Outcome, numbers: Numbers) -> String {
+    pub(crate) fn piped_end(&self, outcome: &Outcome, numbers: NumberStyle) -> String {
         let Outcome { totals, elapsed, .. } = outcome;
         let Totals { files, dirs, links, devices, specials, .. } = totals;
         let names = files + dirs + links + devices + specials;
@@ -208,7 +208,7 @@ impl Meter {
         let (settled, bytes) = (HumanBytes(self.settled.min(self.bytes)), HumanBytes(self.bytes));
         let (changed, files) = (HumanCount(self.changed), counted(self.files, "file"));
         let phase = self.phase();
-        let moves = !matches!(phase, Phase::Writing | Phase::Flushing);
+        let moves = !matches!(phase, RunPhase::Writing | RunPhase::Flushing);
         let parts = [
             share,
             Some(phase.word(transfer).to_owned()),
@@ -229,7 +229,7 @@ impl Meter {
     }
 }
 
-impl Phase {
+impl RunPhase {
     /// Returns the name of the phase; `transfer` is the word for moving data.
     pub(crate) fn word(self, transfer: &str) -> &str {
         match self {
@@ -276,8 +276,8 @@ mod tests {
         Notice::Listed { names: files, files, bytes, complete }
     }
 
-    fn after(notices: &[Notice]) -> Meter {
-        let mut meter = Meter::default();
+    fn after(notices: &[Notice]) -> RunMeter {
+        let mut meter = RunMeter::default();
         notices.iter().for_each(|notice| meter.note(notice));
         meter
     }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_never_goes_backwards() {
-        let mut meter = Meter::default();
+        let mut meter = RunMeter::default();
         let (mut share, mut settled, mut bytes) = (0, 0, 0);
         for step in 0..1000u64 {
             // Lists that shrink or grow after their end, and runs that settle more bytes than were listed.
@@ -314,7 +314,7 @@ mod tests {
             meter.note(&Notice::Settled { bytes: (step * 31) % 400 });
             meter.tick(Duration::from_millis(step * 100));
             assert!(meter.share() >= share && meter.settled >= settled && meter.bytes >= bytes);
-            assert!(meter.share() < Meter::WHOLE, "the run is not over");
+            assert!(meter.share() < RunMeter::WHOLE, "the run is not over");
             (share, settled, bytes) = (meter.share(), meter.settled, meter.bytes);
         }
     }
@@ -350,7 +350,7 @@ mod tests {
 
     /// Returns a meter of one file of 1 MiB after these steps of settled and sent bytes, with a tick after each, four
     /// per second.
-    fn ticked(steps: &[(u64, u64)]) -> Meter {
+    fn ticked(steps: &[(u64, u64)]) -> RunMeter {
         let mut meter = after(&[listed(1, 1 << 20, true)]);
         let mut wire = 0;
         meter.tick(Duration::ZERO);
@@ -374,27 +374,33 @@ mod tests {
 
     #[test]
     fn the_phase_is_what_holds_the_run_up() {
-        assert_eq!(Meter::default().phase(), Phase::Listing);
-        assert_eq!(ticked(&[(0, 0); 4]).phase(), Phase::Reading);
-        assert_eq!(ticked(&[(100_000, 500); 4]).phase(), Phase::Reading);
-        assert_eq!(ticked(&[(1000, 300); 4]).phase(), Phase::Transferring);
+        assert_eq!(RunMeter::default().phase(), RunPhase::Listing);
+        assert_eq!(ticked(&[(0, 0); 4]).phase(), RunPhase::Reading);
+        assert_eq!(ticked(&[(100_000, 500); 4]).phase(), RunPhase::Reading);
+        assert_eq!(ticked(&[(1000, 300); 4]).phase(), RunPhase::Transferring);
         let mut meter = ticked(&[(1 << 19, 1 << 19); 2]);
-        assert_eq!((meter.phase(), meter.share()), (Phase::Writing, Meter::WHOLE - 1));
+        assert_eq!((meter.phase(), meter.share()), (RunPhase::Writing, RunMeter::WHOLE - 1));
         assert!(
             meter.line("sending", usize::MAX).starts_with("99%, writing, 1.00 MiB of 1.00 MiB, ")
         );
         meter.note(&Notice::Closing);
-        assert_eq!(meter.phase(), Phase::Flushing);
+        assert_eq!(meter.phase(), RunPhase::Flushing);
     }
 
     #[test]
     fn lines_for_others_are_those_of_rsync() {
         let mut meter = after(&[listed(1, 4 << 30, true)]);
         meter.tick(Duration::ZERO);
-        assert_eq!(meter.piped(Numbers::Grouped), "              0   0%    0.00kB/s    0:00:00");
+        assert_eq!(
+            meter.piped(NumberStyle::Grouped),
+            "              0   0%    0.00kB/s    0:00:00"
+        );
         meter.note(&Notice::Settled { bytes: 1 << 30 });
         meter.tick(Duration::from_secs(4));
-        assert_eq!(meter.piped(Numbers::Grouped), "  1,073,741,824  25%  256.00MB/s    0:00:12");
+        assert_eq!(
+            meter.piped(NumberStyle::Grouped),
+            "  1,073,741,824  25%  256.00MB/s    0:00:12"
+        );
         let totals = Totals {
             files: 3,
             dirs: 1,
@@ -406,14 +412,14 @@ mod tests {
         let mut outcome =
             Outcome { totals, elapsed: Duration::from_secs(3661), ..Outcome::default() };
         assert_eq!(
-            meter.piped_end(&outcome, Numbers::Grouped),
+            meter.piped_end(&outcome, NumberStyle::Grouped),
             "         70,000 100%    0.01kB/s    1:01:01 (xfr#2, to-chk=0/4)"
         );
         outcome.totals.failed = 1;
         let end = |numbers| meter.piped_end(&outcome, numbers);
-        assert!(end(Numbers::Grouped).starts_with("  1,073,741,824  25% "));
-        assert!(end(Numbers::Binary).starts_with("          1.00G  25% "));
-        assert!(meter.piped(Numbers::Plain).starts_with("     1073741824  25% "));
+        assert!(end(NumberStyle::Grouped).starts_with("  1,073,741,824  25% "));
+        assert!(end(NumberStyle::Binary).starts_with("          1.00G  25% "));
+        assert!(meter.piped(NumberStyle::Plain).starts_with("     1073741824  25% "));
     }
 
     #[test]

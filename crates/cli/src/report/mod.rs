@@ -31,10 +31,10 @@ use self::json::JsonReporter;
 use self::output::Output;
 use self::person::PersonReporter;
 use self::reporter::Reporter;
-use self::view::View;
+use self::view::OutputView;
 
 /// Returns the reporter for `plan` that `view` requires.
-pub(crate) fn reporter(plan: &Plan, view: &View, output: Output) -> Box<dyn Reporter> {
+pub(crate) fn reporter(plan: &Plan, view: &OutputView, output: Output) -> Box<dyn Reporter> {
     match view.json {
         true => Box::new(JsonReporter::new(plan, view.clone(), output)),
         false => Box::new(PersonReporter::new(plan, view.clone(), output)),
@@ -43,10 +43,10 @@ pub(crate) fn reporter(plan: &Plan, view: &View, output: Output) -> Box<dyn Repo
 
 #[cfg(test)]
 mod tests {
-    use super::reporter::{Ending, UiEvent, listen};
+    use super::reporter::{RunEnding, UiEvent, listen};
     use super::*;
     use crate::args::{self, Command};
-    use crate::plan::{Request, Terminals};
+    use crate::plan::{SyncRequest, Terminals};
     use crate::report::exit::Exit;
     use deltic_net::{Outcome, SyncError};
     use deltic_protocol::report::{
@@ -87,7 +87,7 @@ mod tests {
         let Command::Sync(args) = args::parse(words).unwrap().command else {
             unreachable!("the words say sync")
         };
-        let request = Request::new(&args, Terminals::default()).unwrap();
+        let request = SyncRequest::new(&args, Terminals::default()).unwrap();
         let sink = Sink::default();
         let mut reporter =
             reporter(&request.plan, &request.view, Output::new(Box::new(sink.clone())));
@@ -95,7 +95,7 @@ mod tests {
         said.iter().for_each(|notice| sender.send(UiEvent::Notice(notice.clone())).unwrap());
         drop(sender);
         let exit = Exit::of(&result, listen(&notices, &mut *reporter));
-        reporter.finish(&Ending { result: &result, exit, hint: None }).unwrap();
+        reporter.finish(&RunEnding { result: &result, exit, hint: None }).unwrap();
         String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
     }
 
@@ -137,7 +137,7 @@ mod tests {
             let words = format!("deltic sync -i{more} x y");
             let words: Vec<_> = words.split(' ').map(Into::into).collect();
             match args::parse(words.into_iter()).unwrap().command {
-                Command::Sync(args) => Request::new(&args, Terminals::default()).unwrap(),
+                Command::Sync(args) => SyncRequest::new(&args, Terminals::default()).unwrap(),
                 _ => unreachable!("the words say sync"),
             }
         };
@@ -158,7 +158,7 @@ mod tests {
             assert_eq!(told, parts, "{more}");
             reporter.report(&created("0"));
             let result = Ok(Outcome::default());
-            let ending = Ending { result: &result, exit: Exit::Success, hint: None };
+            let ending = RunEnding { result: &result, exit: Exit::Success, hint: None };
             reporter.finish(&ending).unwrap();
             let names: String = shown().lines().filter_map(|line| line.chars().last()).collect();
             assert_eq!(names, if more.is_empty() { "ab0" } else { "0ab" });

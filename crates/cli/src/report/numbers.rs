@@ -3,12 +3,12 @@
 /// Returns `count` with its noun: `1 file`, `1,234 files`.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", Numbers::Grouped.count(count))
+    format!("{} {thing}{plural}", NumberStyle::Grouped.count(count))
 }
 
 /// Style of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Numbers {
+pub(crate) enum NumberStyle {
     /// `1234567`
     Plain,
     /// `1,234,567`
@@ -20,7 +20,7 @@ pub(crate) enum Numbers {
     Binary,
 }
 
-impl Numbers {
+impl NumberStyle {
     /// Returns the style for `times` repetitions of `-h`.
     pub(crate) const fn of(times: u8, plain: bool) -> Self {
         match times {
@@ -87,31 +87,31 @@ mod tests {
     #[test]
     fn figures_are_those_of_rsync() {
         for (style, number, text) in [
-            (Numbers::Plain, 1_234_567, "1234567"),
-            (Numbers::Grouped, 1_234_567, "1,234,567"),
-            (Numbers::Grouped, 999, "999"),
-            (Numbers::Thousands, 999, "999"),
-            (Numbers::Thousands, 1000, "1.00K"),
-            (Numbers::Thousands, 1_234_567, "1.23M"),
-            (Numbers::Binary, 1000, "1,000"),
-            (Numbers::Binary, 1_234_567, "1.18M"),
-            (Numbers::Binary, 5 << 40, "5.00T"),
+            (NumberStyle::Plain, 1_234_567, "1234567"),
+            (NumberStyle::Grouped, 1_234_567, "1,234,567"),
+            (NumberStyle::Grouped, 999, "999"),
+            (NumberStyle::Thousands, 999, "999"),
+            (NumberStyle::Thousands, 1000, "1.00K"),
+            (NumberStyle::Thousands, 1_234_567, "1.23M"),
+            (NumberStyle::Binary, 1000, "1,000"),
+            (NumberStyle::Binary, 1_234_567, "1.18M"),
+            (NumberStyle::Binary, 5 << 40, "5.00T"),
         ] {
             assert_eq!(style.show(number), text);
         }
-        assert_eq!(Numbers::Grouped.decimal(12_345.678), "12,345.68");
-        assert_eq!(Numbers::Plain.ratio(12_345.678), "12345.68");
-        assert_eq!(Numbers::Thousands.decimal(12_345.678), "12.35K");
-        assert_eq!(Numbers::Thousands.ratio(12_345.678), "12,345.68");
-        assert_eq!(Numbers::Thousands.count(12_345), "12,345");
+        assert_eq!(NumberStyle::Grouped.decimal(12_345.678), "12,345.68");
+        assert_eq!(NumberStyle::Plain.ratio(12_345.678), "12345.68");
+        assert_eq!(NumberStyle::Thousands.decimal(12_345.678), "12.35K");
+        assert_eq!(NumberStyle::Thousands.ratio(12_345.678), "12,345.68");
+        assert_eq!(NumberStyle::Thousands.count(12_345), "12,345");
     }
 
     #[test]
     fn each_h_is_a_style() {
-        use Numbers::{Binary, Grouped, Plain, Thousands};
+        use NumberStyle::{Binary, Grouped, Plain, Thousands};
         let styles = [(0, true), (0, false), (1, false), (2, false), (3, false)];
         assert_eq!(
-            styles.map(|(times, plain)| Numbers::of(times, plain)),
+            styles.map(|(times, plain)| NumberStyle::of(times, plain)),
             [Plain, Grouped, Thousands, Binary, Binary]
         );
     }

@@ -11,7 +11,7 @@ use deltic_tree::{EntryType, RelPath};
 
 /// Texts about paths.
 #[derive(Debug, Default)]
-pub(crate) struct Ordered {
+pub(crate) struct PathTexts {
     /// Directories, stored whenever the directory changes; some are stored repeatedly.
     dirs: PackedStrings,
     places: Vec<StringSlot>,
@@ -22,20 +22,20 @@ pub(crate) struct Ordered {
 
 /// State of a path after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fate {
+pub(crate) enum PathFate {
     Gone,
     Stays,
 }
 
 /// Contents of a line.
-struct Line<'a> {
+struct PathLine<'a> {
     dir: usize,
-    fate: Fate,
+    fate: PathFate,
     text: &'a [u8],
     name: &'a [u8],
 }
 
-impl Ordered {
+impl PathTexts {
     /// Adds `text` about `path`.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Ordered {
         item: EntryType,
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
-        self.push_as(Fate::Stays, (path, item), text)
+        self.push_as(PathFate::Stays, (path, item), text)
     }
 
     /// Adds `text` about a path with this fate.
@@ -55,7 +55,7 @@ impl Ordered {
     /// [`OutOfRoom`] if there is no room for the text.
     pub(crate) fn push_as(
         &mut self,
-        fate: Fate,
+        fate: PathFate,
         (path, item): (&RelPath, EntryType),
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
@@ -67,7 +67,7 @@ impl Ordered {
             self.places.push(self.dirs.push(dir)?);
         }
         let mut line = Vec::with_capacity(name.len() + text.len() + 2 * MAX_VARINT_BYTES);
-        line.put_varint((self.places.len() as u64 - 1) << 1 | u64::from(fate == Fate::Gone));
+        line.put_varint((self.places.len() as u64 - 1) << 1 | u64::from(fate == PathFate::Gone));
         line.put_prefixed(text);
         line.put_bytes(name);
         self.lines.push(&line).map(drop)
@@ -81,8 +81,8 @@ impl Ordered {
     /// directories, each with its entries. Texts about one path come in the order in which they were added.
     pub(crate) fn by_name(&self, to: impl FnMut(&[u8], &[u8])) {
         let ranks = self.ranks(|dir| dir);
-        let place = |line: &Line<'_>| ranks[line.dir];
-        let by_name = |one: &Line<'_>, other: &Line<'_>| {
+        let place = |line: &PathLine<'_>| ranks[line.dir];
+        let by_name = |one: &PathLine<'_>, other: &PathLine<'_>| {
             place(one).cmp(&place(other)).then_with(|| one.name.cmp(other.name))
         };
         self.sorted(by_name, to);
@@ -92,13 +92,13 @@ impl Ordered {
     /// entries come first, in reverse order.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
-        let gone = lines.filter(|line| line.fate == Fate::Gone && line.name.is_empty());
+        let gone = lines.filter(|line| line.fate == PathFate::Gone && line.name.is_empty());
         let gone: HashSet<_> = gone.map(|line| self.dir(line.dir)).collect();
         let (kept, ranks) = (self.ranks(|dir| kept_above(dir, &gone)), self.ranks(|dir| dir));
-        let place = |line: &Line<'_>| (kept[line.dir], line.fate);
-        let by_kept = |one: &Line<'_>, other: &Line<'_>| {
+        let place = |line: &PathLine<'_>| (kept[line.dir], line.fate);
+        let by_kept = |one: &PathLine<'_>, other: &PathLine<'_>| {
             let by_name = (ranks[one.dir], one.name).cmp(&(ranks[other.dir], other.name));
-            let from_the_back = one.fate == Fate::Gone;
+            let from_the_back = one.fate == PathFate::Gone;
             let inside = if from_the_back { by_name.reverse() } else { by_name };
             place(one).cmp(&place(other)).then(inside)
         };
@@ -107,7 +107,7 @@ impl Ordered {
 
     fn sorted(
         &self,
-        order: impl Fn(&Line<'_>, &Line<'_>) -> Ordering,
+        order: impl Fn(&PathLine<'_>, &PathLine<'_>) -> Ordering,
         mut to: impl FnMut(&[u8], &[u8]),
     ) {
         let mut lines = Vec::with_capacity(self.lines.len());
@@ -116,7 +116,7 @@ impl Ordered {
             order(&self.line(*one), &self.line(*other)).then(one.cmp(other))
         });
         let mut path = Vec::new();
-        for Line { dir, text, name, .. } in lines.into_iter().map(|at| self.line(at)) {
+        for PathLine { dir, text, name, .. } in lines.into_iter().map(|at| self.line(at)) {
             path.clear();
             path.extend_from_slice(self.dir(dir));
             if !path.is_empty() && !name.is_empty() {
@@ -143,13 +143,13 @@ impl Ordered {
         self.dirs.get(self.places[number])
     }
 
-    fn line(&self, at: StringSlot) -> Line<'_> {
+    fn line(&self, at: StringSlot) -> PathLine<'_> {
         const WHOLE: &str = "it was put there whole";
         let mut line = Reader::new(self.lines.get(at));
         let number = line.varint().expect(WHOLE);
-        let fate = if number & 1 == 1 { Fate::Gone } else { Fate::Stays };
+        let fate = if number & 1 == 1 { PathFate::Gone } else { PathFate::Stays };
         let text = line.prefixed(usize::MAX).expect(WHOLE);
-        Line { dir: (number >> 1) as usize, fate, text, name: line.rest() }
+        PathLine { dir: (number >> 1) as usize, fate, text, name: line.rest() }
     }
 }
 
@@ -183,15 +183,15 @@ fn order(one: &[u8], other: &[u8]) -> Ordering {
 mod tests {
     use super::*;
 
-    fn said(paths: &[&str], say: impl Fn(&Ordered, &mut dyn FnMut(&[u8], &[u8]))) -> String {
-        said_as(&[(Fate::Stays, paths)], say)
+    fn said(paths: &[&str], say: impl Fn(&PathTexts, &mut dyn FnMut(&[u8], &[u8]))) -> String {
+        said_as(&[(PathFate::Stays, paths)], say)
     }
 
     fn said_as(
-        paths: &[(Fate, &[&str])],
-        say: impl Fn(&Ordered, &mut dyn FnMut(&[u8], &[u8])),
+        paths: &[(PathFate, &[&str])],
+        say: impl Fn(&PathTexts, &mut dyn FnMut(&[u8], &[u8])),
     ) -> String {
-        let mut ordered = Ordered::default();
+        let mut ordered = PathTexts::default();
         let paths =
             paths.iter().flat_map(|(fate, paths)| paths.iter().map(move |path| (fate, path)));
         for (no, (fate, name)) in paths.enumerate() {
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn what_goes_goes_by_the_directory_that_stays_and_from_the_back() {
         let paths = ["m/0", "q/r/1", "b/c/old/", "b/c/old/1", "q/", "b/f", "q/r/", "z", "b/x"];
-        let gone = (Fate::Gone, &paths[..]);
+        let gone = (PathFate::Gone, &paths[..]);
         let by_kept = said_as(&[gone], |ordered, to| ordered.by_kept_directory(to));
         assert_eq!(by_kept, "q/r/1=1 q/r=6 q=4 z=7 b/x=8 b/f=5 b/c/old/1=3 b/c/old=2 m/0=0");
-        let stays = (Fate::Stays, &["b/e", "a", "b/c/", "zz", "b/y"][..]);
+        let stays = (PathFate::Stays, &["b/e", "a", "b/c/", "zz", "b/y"][..]);
         let by_kept = said_as(&[gone, stays], |ordered, to| ordered.by_kept_directory(to));
         let said = "q/r/1=1 q/r=6 q=4 z=7 a=10 zz=12 b/x=8 b/f=5 b/e=9 b/y=13 b/c/old/1=3 b/c/old=2 b/c=11 m/0=0";
         assert_eq!(by_kept, said);

@@ -18,11 +18,11 @@ use crate::words::password::without_passwords;
 pub(crate) struct Output {
     sink: Box<dyn Write + Send>,
     pending: Vec<u8>,
-    state: State,
+    state: ReaderState,
 }
 
 /// State of the reader.
-enum State {
+enum ReaderState {
     Open,
     /// The reader left; not a fault.
     Closed,
@@ -43,7 +43,7 @@ impl Output {
 
     /// Returns an output that writes lines to `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> Self {
-        Self { sink, pending: Vec::new(), state: State::Open }
+        Self { sink, pending: Vec::new(), state: ReaderState::Open }
     }
 
     /// Adds one line, which is written at the next [`Self::flush`].
@@ -54,7 +54,7 @@ impl Output {
 
     /// Adds a piece of a line.
     pub(crate) fn text(&mut self, text: impl AsRef<[u8]>) {
-        if matches!(self.state, State::Open) {
+        if matches!(self.state, ReaderState::Open) {
             self.pending.extend_from_slice(text.as_ref());
         }
     }
@@ -72,21 +72,21 @@ impl Output {
     /// Writes the lines that wait.
     pub(crate) fn flush(&mut self) {
         let lines = mem::take(&mut self.pending);
-        if lines.is_empty() || !matches!(self.state, State::Open) {
+        if lines.is_empty() || !matches!(self.state, ReaderState::Open) {
             return;
         }
         if let Err(error) = self.sink.write_all(&lines).and_then(|()| self.sink.flush()) {
             let left = error.kind() == io::ErrorKind::BrokenPipe;
-            self.state = if left { State::Closed } else { State::Failed(error) };
+            self.state = if left { ReaderState::Closed } else { ReaderState::Failed(error) };
         }
     }
 
     /// Writes the waiting lines. Fails if any write failed, except after the reader left.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.flush();
-        match mem::replace(&mut self.state, State::Closed) {
-            State::Failed(error) => Err(error),
-            State::Open | State::Closed => Ok(()),
+        match mem::replace(&mut self.state, ReaderState::Closed) {
+            ReaderState::Failed(error) => Err(error),
+            ReaderState::Open | ReaderState::Closed => Ok(()),
         }
     }
 }

@@ -14,63 +14,64 @@ use crate::report::asides;
 use crate::report::complaints::Complaints;
 use crate::report::escape::Escape;
 use crate::report::exit::Exit;
-use crate::report::explain::Explain;
-use crate::report::format::{self, Format, Setting};
-use crate::report::journal::{Journal, is_shown, is_up_to_date, line};
-use crate::report::lines::Lines;
-use crate::report::listing::{List, Style};
-use crate::report::ordered::Ordered;
+use crate::report::explain::SendExplanation;
+use crate::report::format::{self, FormatContext, LineFormat};
+use crate::report::journal::{LogWriter, is_shown, is_up_to_date, line};
+use crate::report::lines::StdoutLines;
+use crate::report::listing::{ListStyle, ListedEntries};
+use crate::report::ordered::PathTexts;
 use crate::report::output::{self, Output};
-use crate::report::progress::Progress;
+use crate::report::progress::ProgressDisplay;
 use crate::report::question;
-use crate::report::reporter::{Ending, Reporter};
-use crate::report::summary::{self, Tally};
-use crate::report::view::{ListLine, Summary, View};
-use crate::report::waiting::Among;
+use crate::report::reporter::{Reporter, RunEnding};
+use crate::report::summary::{self, ChangeTally};
+use crate::report::view::{ListLine, OutputView, SummaryForm};
+use crate::report::waiting::LineGroup;
 
 /// Reports a run in text.
 pub(super) struct PersonReporter {
-    view: View,
-    setting: Setting,
-    tally: Tally,
-    explain: Option<Explain>,
-    listed: List,
+    view: OutputView,
+    setting: FormatContext,
+    tally: ChangeTally,
+    explain: Option<SendExplanation>,
+    listed: ListedEntries,
     options: Options,
     /// Message on the transmission, until shown before the first change.
     transmission: Option<&'static str>,
     /// Removed sources, to be shown in the order of names.
-    removed: Ordered,
-    lines: Lines,
+    removed: PathTexts,
+    lines: StdoutLines,
     complaints: Complaints,
     /// True if a directory was left out.
     skipped_dir: bool,
-    log: Option<Journal>,
+    log: Option<LogWriter>,
 }
 
 impl PersonReporter {
-    pub(super) fn new(plan: &Plan, view: View, output: Output) -> Self {
-        let setting = Setting::of(plan);
+    pub(super) fn new(plan: &Plan, view: OutputView, output: Output) -> Self {
+        let setting = FormatContext::of(plan);
         let [streams, built] = match plan.sources {
             Sources::Local(_) => ["sending incremental file list", "building file list"],
             Sources::Remote { .. } => ["receiving incremental file list", "receiving file list"],
         };
-        let mut log = view.log.as_ref().and_then(|log| Journal::open(log, &setting));
+        let mut log = view.log.as_ref().and_then(|log| LogWriter::open(log, &setting));
         if let Some(log) = &mut log {
             log.line(built);
         }
-        let progress = Progress::new(plan, view.live, view.numbers);
-        let lines = Lines::new(&view, progress, output);
-        let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
+        let progress = ProgressDisplay::new(plan, view.live, view.numbers);
+        let lines = StdoutLines::new(&view, progress, output);
+        let (tally, explain) =
+            (ChangeTally::default(), view.explain.then(|| SendExplanation::new(plan)));
         let transmission = (view.debug.flist > 0).then(|| asides::transmission(&plan.options));
         let mut reporter = Self {
             view,
             setting,
             tally,
             explain,
-            listed: List::default(),
+            listed: ListedEntries::default(),
             options: plan.options.clone(),
             transmission,
-            removed: Ordered::default(),
+            removed: PathTexts::default(),
             lines,
             complaints: Complaints::default(),
             skipped_dir: false,
@@ -102,7 +103,7 @@ impl PersonReporter {
         let Self { listed, setting, lines, view, options, .. } = self;
         let (escape, numbers, zone) = (view.escape, view.numbers, setting.zone());
         let (links, accessed) = (options.links, options.metadata.accessed);
-        let style = Style { links, accessed, escape, numbers, zone };
+        let style = ListStyle { links, accessed, escape, numbers, zone };
         listed.say(style, |line| lines.say_one(line));
     }
 
@@ -127,7 +128,7 @@ impl PersonReporter {
         if self.view.debug.fuzzy > 0
             && let Some(line) = asides::fuzzy(change, self.view.escape)
         {
-            self.lines.say_of(change, Among::Asides, &line);
+            self.lines.say_of(change, LineGroup::Asides, &line);
         }
         let follows_name = asides::follows_name(change, &self.options);
         if !follows_name {
@@ -144,7 +145,7 @@ impl PersonReporter {
         if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
             && self.view.info.name > 0
         {
-            self.lines.say_of(change, Among::Names, line.as_bytes());
+            self.lines.say_of(change, LineGroup::Names, line.as_bytes());
         }
     }
 
@@ -155,7 +156,7 @@ impl PersonReporter {
         };
         if let Some(format) = format {
             let line = line(format, change, (&self.setting, &self.view), self.view.escape);
-            self.lines.say_of(change, Among::Names, &line);
+            self.lines.say_of(change, LineGroup::Names, &line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
             log.change(change, &self.view);
@@ -163,7 +164,7 @@ impl PersonReporter {
     }
 
     fn made_root(&mut self, made: MadeRoot) {
-        let itemizes = self.view.names.as_ref().is_some_and(Format::itemizes);
+        let itemizes = self.view.names.as_ref().is_some_and(LineFormat::itemizes);
         if self.view.quiet || self.view.info.name == 0 && !itemizes {
             return;
         }
@@ -178,7 +179,7 @@ impl PersonReporter {
     /// Shows a name that is up to date: itemized, or else as a message. A directory gets a message only if an
     /// alternate has the directory.
     fn unchanged(&mut self, change: &Change) {
-        let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
+        let is_itemized = self.view.names.as_ref().is_some_and(LineFormat::itemizes);
         if !is_itemized && change.item == EntryType::Dir && change.action == Action::Unchanged {
             return;
         }
@@ -186,16 +187,16 @@ impl PersonReporter {
             return self.aside(change, |escape| format::up_to_date(change, escape));
         };
         let line = format.line(change, &self.setting, self.view.escape);
-        self.lines.say_of(change, Among::Names, &line);
+        self.lines.say_of(change, LineGroup::Names, &line);
         let log = self.log.as_mut().filter(|_| !self.view.dry_run);
-        if let Some(log) = log.filter(|log| log.names.as_ref().is_some_and(Format::itemizes)) {
+        if let Some(log) = log.filter(|log| log.names.as_ref().is_some_and(LineFormat::itemizes)) {
             log.change(change, &self.view);
         }
     }
 
     /// Shows and logs a line that is not about a change.
     fn aside(&mut self, change: &Change, line: impl Fn(Escape) -> Vec<u8>) {
-        self.lines.say_of(change, Among::Asides, &line(self.view.escape));
+        self.lines.say_of(change, LineGroup::Asides, &line(self.view.escape));
         self.log_aside(line);
     }
 
@@ -211,7 +212,7 @@ impl PersonReporter {
         }
         let line = |escape| asides::backed_up(change, &self.options, escape);
         let Some((shown, logged)) = line(self.view.escape).zip(line(Escape::Log)) else { return };
-        let among = if asides::is_replaced(change) { Among::Names } else { Among::Asides };
+        let among = if asides::is_replaced(change) { LineGroup::Names } else { LineGroup::Asides };
         self.lines.say_of(change, among, &shown);
         self.log_aside(|_| logged.clone());
     }
@@ -292,7 +293,7 @@ impl Reporter for PersonReporter {
         }
     }
 
-    fn finish(&mut self, ending: &Ending<'_>) -> io::Result<()> {
+    fn finish(&mut self, ending: &RunEnding<'_>) -> io::Result<()> {
         let result = ending.result;
         self.lines.progress.clear();
         if result.is_ok() {
@@ -337,8 +338,8 @@ impl PersonReporter {
         self.lines.output.finish()
     }
 
-    fn finish_badly(&mut self, error: &SyncError, ending: &Ending<'_>) -> io::Result<()> {
-        if self.view.summary == Summary::Line {
+    fn finish_badly(&mut self, error: &SyncError, ending: &RunEnding<'_>) -> io::Result<()> {
+        if self.view.summary == SummaryForm::Line {
             self.lines.output.line(format!("exit_code={}", ending.exit.code()));
         }
         let written = self.lines.output.finish();

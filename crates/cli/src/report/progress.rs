@@ -8,17 +8,17 @@ use deltic_net::{Outcome, Plan};
 use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::report::meter::Meter;
-use crate::report::numbers::Numbers;
+use crate::report::meter::RunMeter;
+use crate::report::numbers::NumberStyle;
 use crate::report::output::{self, Output};
-use crate::report::view::Live;
+use crate::report::view::ProgressMode;
 
 /// Progress of a run.
-pub(crate) struct Progress {
-    meter: Meter,
+pub(crate) struct ProgressDisplay {
+    meter: RunMeter,
     /// The word for moving data.
     transfer: &'static str,
-    screen: Screen,
+    screen: ProgressForm,
     /// True while a question to the user is open.
     paused: bool,
     /// True once the other machine has sent data: until then the remote shell may be asking for a password.
@@ -26,20 +26,20 @@ pub(crate) struct Progress {
 }
 
 /// Form and place of the progress display.
-enum Screen {
+enum ProgressForm {
     Nothing,
     /// A bar and its text; `None` until the bar is first shown, and while progress is paused.
     Bar(Option<(ProgressBar, String)>),
     /// Lines on standard error, with the time of the last line.
     Lines(Duration),
     /// Lines as rsync's, on standard output.
-    Piped(Piped),
+    Piped(PipedProgress),
 }
 
 /// Lines on standard output.
-struct Piped {
+struct PipedProgress {
     output: Output,
-    numbers: Numbers,
+    numbers: NumberStyle,
     last: Duration,
     /// True if each line overwrites the line before.
     again: bool,
@@ -47,7 +47,7 @@ struct Piped {
     open: bool,
 }
 
-impl Piped {
+impl PipedProgress {
     fn show(&mut self, line: &str, is_last: bool) {
         self.open = self.again && !is_last;
         self.output.text(format!("\r{line}{}", if self.open { "  " } else { "\n" }));
@@ -63,14 +63,14 @@ impl Piped {
     }
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Creates the progress of `plan` in the form `live`; `numbers` is the style of figures on standard output.
-    pub(crate) fn new(plan: &Plan, live: Live, numbers: Numbers) -> Self {
+    pub(crate) fn new(plan: &Plan, live: ProgressMode, numbers: NumberStyle) -> Self {
         let screen = match live {
-            Live::Nothing => Screen::Nothing,
-            Live::Bar => Screen::Bar(None),
-            Live::Lines => Screen::Lines(Duration::ZERO),
-            Live::Piped { again } => Screen::Piped(Piped {
+            ProgressMode::Nothing => ProgressForm::Nothing,
+            ProgressMode::Bar => ProgressForm::Bar(None),
+            ProgressMode::Lines => ProgressForm::Lines(Duration::ZERO),
+            ProgressMode::Piped { again } => ProgressForm::Piped(PipedProgress {
                 output: Output::stdout(),
                 numbers,
                 last: Duration::ZERO,
@@ -87,7 +87,7 @@ impl Progress {
             (&plan.sources, &plan.destination),
             (Sources::Local(_), Destination::Local(_))
         );
-        Self { meter: Meter::default(), transfer, screen, paused: false, heard }
+        Self { meter: RunMeter::default(), transfer, screen, paused: false, heard }
     }
 
     /// Counts a notice of the run.
@@ -97,7 +97,7 @@ impl Progress {
     }
 
     /// Returns the state so far.
-    pub(crate) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &RunMeter {
         &self.meter
     }
 
@@ -108,8 +108,9 @@ impl Progress {
             return;
         }
         match &mut self.screen {
-            Screen::Bar(bar) if elapsed >= SHORT_RUN && self.heard => {
-                let (bar, said) = bar.get_or_insert_with(|| (new_bar(Meter::WHOLE), String::new()));
+            ProgressForm::Bar(bar) if elapsed >= SHORT_RUN && self.heard => {
+                let (bar, said) =
+                    bar.get_or_insert_with(|| (new_bar(RunMeter::WHOLE), String::new()));
                 let line = self.meter.line(self.transfer, room());
                 if line != *said {
                     said.clone_from(&line);
@@ -117,11 +118,11 @@ impl Progress {
                     bar.set_message(line);
                 }
             }
-            Screen::Lines(last) if elapsed >= *last + LINE_EVERY => {
+            ProgressForm::Lines(last) if elapsed >= *last + LINE_EVERY => {
                 *last = elapsed;
                 output::note(&format!("{}\n", self.meter.line(self.transfer, usize::MAX)));
             }
-            Screen::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
+            ProgressForm::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
                 piped.last = elapsed;
                 piped.show(&self.meter.piped(piped.numbers), false);
             }
@@ -132,8 +133,8 @@ impl Progress {
     /// Runs `write` while the bar is cleared.
     pub(crate) fn aside(&mut self, write: impl FnOnce()) {
         match &mut self.screen {
-            Screen::Bar(Some((bar, _))) => return bar.suspend(write),
-            Screen::Piped(piped) => piped.close(),
+            ProgressForm::Bar(Some((bar, _))) => return bar.suspend(write),
+            ProgressForm::Piped(piped) => piped.close(),
             _ => {}
         }
         write();
@@ -142,7 +143,7 @@ impl Progress {
     /// Clears the bar until [`Self::go_on`].
     pub(crate) fn pause(&mut self) {
         self.paused = true;
-        if let Screen::Bar(bar @ Some(_)) = &mut self.screen {
+        if let ProgressForm::Bar(bar @ Some(_)) = &mut self.screen {
             bar.take().iter().for_each(|(bar, _)| bar.finish_and_clear());
         }
     }
@@ -154,15 +155,15 @@ impl Progress {
 
     /// Clears the bar for good.
     pub(crate) fn clear(&mut self) {
-        if let Screen::Bar(Some((bar, _))) = &self.screen {
+        if let ProgressForm::Bar(Some((bar, _))) = &self.screen {
             bar.finish_and_clear();
-            self.screen = Screen::Nothing;
+            self.screen = ProgressForm::Nothing;
         }
     }
 
     /// Ends the progress. Lines on standard output end with the totals of a completed run.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
-        if let Screen::Piped(piped) = &mut self.screen {
+        if let ProgressForm::Piped(piped) = &mut self.screen {
             match outcome {
                 Some(outcome) => {
                     piped.show(&self.meter.piped_end(outcome, piped.numbers), true);
@@ -170,7 +171,7 @@ impl Progress {
                 None => piped.close(),
             }
         }
-        self.screen = Screen::Nothing;
+        self.screen = ProgressForm::Nothing;
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::{Notice, Question};
 
-use crate::report::exit::{Exit, Troubles};
+use crate::report::exit::{Exit, TroubleKinds};
 
 /// Reports a run: as text for a person, or as events for a program.
 pub(crate) trait Reporter: Send {
@@ -23,11 +23,11 @@ pub(crate) trait Reporter: Send {
     /// Shows the state at `elapsed` after the start; called a few times a second in any case.
     fn tick(&mut self, elapsed: Duration);
     /// Ends the report. Fails if output could not be written.
-    fn finish(&mut self, ending: &Ending<'_>) -> std::io::Result<()>;
+    fn finish(&mut self, ending: &RunEnding<'_>) -> std::io::Result<()>;
 }
 
 /// The end of a run, for its reporter.
-pub(crate) struct Ending<'a> {
+pub(crate) struct RunEnding<'a> {
     pub(crate) result: &'a Result<Outcome, SyncError>,
     pub(crate) exit: Exit,
     /// Advice on the error, unless Deltic continues by itself.
@@ -51,9 +51,9 @@ pub(crate) enum UiEvent {
 ///
 /// The function polls: a wake-up for each notice would cost more than its report. Only the last event comes with a
 /// wake-up.
-pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) -> Troubles {
+pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) -> TroubleKinds {
     let start = Instant::now();
-    let (mut troubles, mut ticked) = (Troubles::default(), start);
+    let (mut troubles, mut ticked) = (TroubleKinds::default(), start);
     loop {
         let mut reported = 0;
         while reported < BATCH {

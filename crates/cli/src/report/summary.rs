@@ -7,15 +7,15 @@ use deltic_protocol::report::{Action, Change, EntryType, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::report::exit::Exit;
-use crate::report::numbers::{Numbers, counted};
-use crate::report::view::{Summary, View};
+use crate::report::numbers::{NumberStyle, counted};
+use crate::report::view::{OutputView, SummaryForm};
 
 /// rsync's words for kinds of names, in its order.
 const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];
 
 /// Counts of created and deleted names by kind, as far as each name was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct ChangeTally {
     created: [u64; KINDS.len()],
     deleted: [u64; KINDS.len()],
     /// Files that were matched against a file of another name.
@@ -24,7 +24,7 @@ pub(crate) struct Tally {
     matched: u64,
 }
 
-impl Tally {
+impl ChangeTally {
     /// Counts a change.
     pub(crate) fn note(&mut self, change: &Change) {
         self.moved += u64::from(change.facts.from.is_some());
@@ -46,7 +46,7 @@ impl Tally {
     }
 }
 
-impl Tally {
+impl ChangeTally {
     /// Sent files that shared data with another version.
     pub(crate) const fn matched(&self) -> u64 {
         self.matched
@@ -59,19 +59,24 @@ impl Tally {
 }
 
 /// Returns the lines of the summary that `view` selects.
-pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -> Vec<String> {
+pub(crate) fn lines(
+    view: &OutputView,
+    outcome: &Outcome,
+    tally: &ChangeTally,
+    exit: Exit,
+) -> Vec<String> {
     let dry_run = view.dry_run;
     match view.summary {
-        Summary::Nothing => Vec::new(),
-        Summary::Line => vec![line(outcome, exit)],
-        Summary::Short => {
+        SummaryForm::Nothing => Vec::new(),
+        SummaryForm::Line => vec![line(outcome, exit)],
+        SummaryForm::Short => {
             // A dry run reports each name, and counts the names that would be deleted.
             let held =
                 if dry_run { tally.deleted().saturating_sub(outcome.totals.deleted) } else { 0 };
             short((outcome, held), dry_run, view.color, exit)
         }
-        Summary::Totals => totals(outcome, dry_run, view.numbers),
-        Summary::Full => {
+        SummaryForm::Totals => totals(outcome, dry_run, view.numbers),
+        SummaryForm::Full => {
             let full = full(outcome, tally, view.numbers);
             full.into_iter().chain(totals(outcome, dry_run, view.numbers)).collect()
         }
@@ -118,7 +123,7 @@ fn short((outcome, held): (&Outcome, u64), dry_run: bool, color: bool, exit: Exi
         format!(
             "total size is {}, speedup is {}{}",
             HumanBytes(totals.bytes),
-            Numbers::Grouped.ratio(speedup(outcome)),
+            NumberStyle::Grouped.ratio(speedup(outcome)),
             if dry_run { " (dry run: nothing was changed)" } else { "" },
         ),
     ];
@@ -154,7 +159,7 @@ fn done(totals: &Totals, held: u64, dry_run: bool) -> String {
 }
 
 /// Returns rsync's last two lines, after an empty line.
-fn totals(outcome: &Outcome, dry_run: bool, numbers: Numbers) -> Vec<String> {
+fn totals(outcome: &Outcome, dry_run: bool, numbers: NumberStyle) -> Vec<String> {
     let Outcome { totals, traffic, elapsed } = outcome;
     vec![
         String::new(),
@@ -181,7 +186,7 @@ pub(crate) fn logged(outcome: &Outcome) -> String {
 }
 
 /// Returns all counts, in rsync's words and order.
-fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
+fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<String> {
     let Outcome { totals, traffic, .. } = outcome;
     let bytes = |label: &str, n| format!("{label}: {} bytes", numbers.show(n));
     let kinds = [totals.files, totals.dirs, totals.links, totals.devices, totals.specials];
@@ -220,7 +225,7 @@ const RESUMED_LINE: usize = 9;
 
 /// Returns `5 (reg: 2, dir: 2, link: 1)`, without kinds that do not occur; only the total if not all names were
 /// reported.
-fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
+fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: NumberStyle) -> String {
     let named: Vec<_> = KINDS
         .iter()
         .zip(kinds)
@@ -351,14 +356,17 @@ mod tests {
 
     #[test]
     fn statistics_are_rsyncs_lines() {
-        let tally =
-            Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0], ..Tally::default() };
+        let tally = ChangeTally {
+            created: [1, 1, 1, 0, 0],
+            deleted: [1, 0, 0, 0, 0],
+            ..ChangeTally::default()
+        };
         let lines = |numbers| {
             let full = full(&outcome(), &tally, numbers);
             full.into_iter().chain(totals(&outcome(), true, numbers)).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(
-            lines(Numbers::Grouped),
+            lines(NumberStyle::Grouped),
             "\n\
              Number of files: 1,230 (reg: 1,200, dir: 30)\n\
              Number of created files: 3 (reg: 1, dir: 1, link: 1)\n\
@@ -375,13 +383,13 @@ mod tests {
              sent 1,300,000 bytes  received 512 bytes  520,204.80 bytes/sec\n\
              total size is 5,368,709,120  speedup is 4,128.15 (DRY RUN)"
         );
-        let moved = full(&outcome(), &Tally { moved: 1200, ..tally }, Numbers::Grouped);
+        let moved = full(&outcome(), &ChangeTally { moved: 1200, ..tally }, NumberStyle::Grouped);
         assert_eq!(moved[5], "Number of files matched under other names: 1,200");
         let mut resumed = outcome();
         resumed.totals.resumed = 1000;
-        let full = full(&resumed, &tally, Numbers::Grouped);
+        let full = full(&resumed, &tally, NumberStyle::Grouped);
         assert_eq!(full[9], "Matched data left by an interrupted run: 1,000 bytes");
-        assert!(lines(Numbers::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
+        assert!(lines(NumberStyle::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
         assert_eq!(
             logged(&outcome()),
             "sent 1300000 bytes  received 512 bytes  total size 5368709120"
@@ -401,7 +409,7 @@ mod tests {
     #[test]
     fn a_run_that_moved_nothing_has_no_speedup() {
         assert_eq!(speedup(&Outcome::default()), 0.0);
-        assert_eq!(by_kind(0, [0; KINDS.len()], Numbers::Grouped), "0");
+        assert_eq!(by_kind(0, [0; KINDS.len()], NumberStyle::Grouped), "0");
     }
 
     #[test]

@@ -6,23 +6,23 @@ use deltic_net::{SyncError, Trust};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::TroubleKind;
 
-use crate::args::settings::Applied;
+use crate::args::settings::AppliedSettings;
 use crate::report::escape::Escape;
-use crate::report::format::Format;
-use crate::report::hint::{self, Far, NextRun};
-use crate::report::numbers::Numbers;
-use crate::report::waiting::Deletions;
-use crate::words::levels::{Debug, Info};
+use crate::report::format::LineFormat;
+use crate::report::hint::{self, NextRun, RemoteMachine};
+use crate::report::numbers::NumberStyle;
+use crate::report::waiting::DeletionOrder;
+use crate::words::levels::{DebugLevels, InfoLevels};
 
 /// Choice of the output that the user sees of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct OutputView {
     /// True if programs read standard output.
     pub(crate) json: bool,
     /// Format of changes on standard output, if changes are shown.
-    pub(crate) names: Option<Format>,
+    pub(crate) names: Option<LineFormat>,
     /// Format of deletions, if deletions are shown.
-    pub(crate) deletions: Option<Format>,
+    pub(crate) deletions: Option<LineFormat>,
     /// True if names that are up to date are shown as well.
     pub(crate) unchanged: bool,
     /// True if owners are shown.
@@ -30,17 +30,17 @@ pub(crate) struct View {
     /// True if digests of files are shown.
     pub(crate) digests: bool,
     /// Settings that messages may refer to.
-    pub(crate) applied: Applied,
+    pub(crate) applied: AppliedSettings,
     /// The other machine, if there is one.
-    pub(crate) far: Far,
+    pub(crate) far: RemoteMachine,
     /// Way to continue after an incomplete run.
     pub(crate) next_run: NextRun,
     /// Levels of information.
-    pub(crate) info: Info,
+    pub(crate) info: InfoLevels,
     /// Levels of debug output.
-    pub(crate) debug: Debug,
+    pub(crate) debug: DebugLevels,
     /// Style of figures.
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: NumberStyle,
     /// Bytes of names that are not escaped.
     pub(crate) escape: Escape,
     /// True if the run changes nothing.
@@ -50,11 +50,11 @@ pub(crate) struct View {
     /// Form of the first line, about the list.
     pub(crate) list: ListLine,
     /// Form of the last lines.
-    pub(crate) summary: Summary,
+    pub(crate) summary: SummaryForm,
     /// True if the output explains how files were sent.
     pub(crate) explain: bool,
     /// Form of progress.
-    pub(crate) live: Live,
+    pub(crate) live: ProgressMode,
     /// True if only errors are shown.
     pub(crate) quiet: bool,
     /// True if the summary may use colours.
@@ -66,19 +66,19 @@ pub(crate) struct View {
     /// True if lines are held to be shown in the order of names.
     pub(crate) in_order: bool,
     /// Place of deletions among the lines.
-    pub(crate) when_deletions: Deletions,
+    pub(crate) when_deletions: DeletionOrder,
     /// Log file, if any.
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Option<LogFile>,
 }
 
 /// A log file besides standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Log {
+pub(crate) struct LogFile {
     pub(crate) path: PathBuf,
     /// Policy for symlinks on the way to the log file, by owner.
     pub(crate) trust: Trust,
     /// Format of changes, if changes are logged.
-    pub(crate) names: Option<Format>,
+    pub(crate) names: Option<LineFormat>,
 }
 
 /// Form of the first line, about the list, as in rsync.
@@ -95,7 +95,7 @@ pub(crate) enum ListLine {
 
 /// Last lines on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Summary {
+pub(crate) enum SummaryForm {
     Nothing,
     /// Three lines for a person at a terminal.
     Short,
@@ -109,7 +109,7 @@ pub(crate) enum Summary {
 
 /// Form of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Live {
+pub(crate) enum ProgressMode {
     Nothing,
     /// A bar on standard error that redraws itself.
     Bar,
@@ -121,7 +121,7 @@ pub(crate) enum Live {
     },
 }
 
-impl View {
+impl OutputView {
     /// Returns the hint for an error: the setting that the error is about, or advice.
     pub(crate) fn hint(&self, error: &SyncError) -> Option<String> {
         self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far, self.next_run))
@@ -144,7 +144,7 @@ impl View {
     }
 }
 
-impl Live {
+impl ProgressMode {
     /// Returns the form on standard error: a bar on a terminal, else lines if progress was `asked` for.
     pub(crate) const fn on(is_terminal: bool, asked: bool) -> Self {
         match (is_terminal, asked) {

@@ -6,22 +6,22 @@ use deltic_core::packed::OutOfRoom;
 use deltic_core::{Put, Reader};
 use deltic_protocol::report::{Action, Change};
 
-use crate::report::ordered::{Fate, Ordered};
+use crate::report::ordered::{PathFate, PathTexts};
 
 /// Held lines about changes.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldLines {
     /// Deletions, unless shown among the asides.
-    deletions: Ordered,
-    asides: Ordered,
-    names: Ordered,
-    heads: Heads,
+    deletions: PathTexts,
+    asides: PathTexts,
+    names: PathTexts,
+    heads: LineHeads,
     bytes: usize,
 }
 
 /// A group of lines with its own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Among {
+pub(crate) enum LineGroup {
     /// Lines of rsync's generator: deletions, and reasons why names are passed over.
     Asides,
     /// Lines of the changes themselves.
@@ -30,7 +30,7 @@ pub(crate) enum Among {
 
 /// Position of deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deletions {
+pub(crate) enum DeletionOrder {
     /// Before all other lines.
     First,
     /// Among the asides, before the other asides in each directory.
@@ -42,9 +42,9 @@ pub(crate) enum Deletions {
 /// Beginnings of lines, up to the path. There are few different ones. A line is stored as the number of its beginning
 /// and the text behind the path; or as 0 and the whole line.
 #[derive(Debug, Default)]
-struct Heads(Vec<Vec<u8>>);
+struct LineHeads(Vec<Vec<u8>>);
 
-impl Held {
+impl HeldLines {
     /// Adds the line about `change`.
     ///
     /// # Errors
@@ -52,16 +52,16 @@ impl Held {
     pub(crate) fn push(
         &mut self,
         change: &Change,
-        (among, deletions): (Among, Deletions),
+        (among, deletions): (LineGroup, DeletionOrder),
         line: &[u8],
     ) -> Result<(), OutOfRoom> {
         let Change { path, item, action, .. } = change;
         let is_gone = *action == Action::Deleted;
-        let fate = if is_gone { Fate::Gone } else { Fate::Stays };
+        let fate = if is_gone { PathFate::Gone } else { PathFate::Stays };
         let lines = match (is_gone, among) {
-            (true, _) if deletions != Deletions::Along => &mut self.deletions,
-            (true, _) | (false, Among::Asides) => &mut self.asides,
-            (false, Among::Names) => &mut self.names,
+            (true, _) if deletions != DeletionOrder::Along => &mut self.deletions,
+            (true, _) | (false, LineGroup::Asides) => &mut self.asides,
+            (false, LineGroup::Names) => &mut self.names,
         };
         lines.push_as(fate, (path, *item), &self.heads.pack(line, path.as_bytes()))?;
         self.bytes += path.as_bytes().len() + line.len();
@@ -78,21 +78,21 @@ impl Held {
     }
 
     /// Passes all lines to `say` in rsync's order.
-    pub(crate) fn say(&mut self, when: Deletions, mut say: impl FnMut(&[u8])) {
+    pub(crate) fn say(&mut self, when: DeletionOrder, mut say: impl FnMut(&[u8])) {
         let Self { deletions, asides, names, heads, .. } = std::mem::take(self);
         let mut line = |path: &[u8], text: &[u8]| say(&heads.unpack(text, path));
-        if when == Deletions::First {
+        if when == DeletionOrder::First {
             deletions.by_kept_directory(&mut line);
         }
         asides.by_kept_directory(&mut line);
         names.by_name(&mut line);
-        if when == Deletions::Last {
+        if when == DeletionOrder::Last {
             deletions.by_kept_directory(line);
         }
     }
 }
 
-impl Heads {
+impl LineHeads {
     fn pack(&mut self, line: &[u8], path: &[u8]) -> Vec<u8> {
         let (number, rest) = self.find(line, path).unwrap_or((0, line));
         let mut text = Vec::with_capacity(MAX_VARINT_BYTES + rest.len());
@@ -154,13 +154,13 @@ mod tests {
         ];
         let asides = ["z", "b/c/", "m/a", "b/u"];
         let told = |when| {
-            let mut held = Held::default();
+            let mut held = HeldLines::default();
             for (action, name) in said {
                 let item = if name.ends_with('/') { EntryType::Dir } else { EntryType::File };
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action, differs, facts };
-                held.push(&change, (Among::Names, when), name.as_bytes()).unwrap();
+                held.push(&change, (LineGroup::Names, when), name.as_bytes()).unwrap();
             }
             for name in asides {
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
@@ -168,7 +168,7 @@ mod tests {
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action: Action::Unchanged, differs, facts };
                 let line = format!("({name})");
-                held.push(&change, (Among::Asides, when), line.as_bytes()).unwrap();
+                held.push(&change, (LineGroup::Asides, when), line.as_bytes()).unwrap();
             }
             let mut lines = Vec::new();
             held.say(when, |line| lines.push(String::from_utf8(line.into()).unwrap()));
@@ -177,10 +177,10 @@ mod tests {
         };
         let gone = "q/r/1 q/r/ q/ zzz 0 b/x1 b/f0 b/c/old/1 b/c/old/ m/0";
         let (beside, new) = ("(z) (b/u) (b/c/) (m/a)", "z b/zz b/c/ m/k");
-        assert_eq!(told(Deletions::First), format!("{gone} {beside} {new}"));
-        assert_eq!(told(Deletions::Last), format!("{beside} {new} {gone}"));
+        assert_eq!(told(DeletionOrder::First), format!("{gone} {beside} {new}"));
+        assert_eq!(told(DeletionOrder::Last), format!("{beside} {new} {gone}"));
         let along = "q/r/1 q/r/ q/ zzz 0 (z) b/x1 b/f0 (b/u) b/c/old/1 b/c/old/ (b/c/) m/0 (m/a)";
-        assert_eq!(told(Deletions::Along), format!("{along} {new}"));
+        assert_eq!(told(DeletionOrder::Along), format!("{along} {new}"));
     }
 
     /// Covers more beginnings than there are numbers, and lines without their path.
@@ -192,17 +192,17 @@ mod tests {
             2 => format!(">f.st...... a/{n:05} -> there"),
             _ => format!("no name {n}"),
         };
-        let mut held = Held::default();
+        let mut held = HeldLines::default();
         let lines: Vec<_> = (0..4 * MAX_HEADS + 9).map(line).collect();
         for (n, line) in lines.iter().enumerate() {
             let path = RelPath::parse(format!("a/{n:05}").as_bytes()).unwrap();
             let (differs, facts) = (Differs::default(), Facts::default());
             let (item, action) = (EntryType::File, Action::Touched);
             let change = Change { path, item, action, differs, facts };
-            held.push(&change, (Among::Names, Deletions::First), line.as_bytes()).unwrap();
+            held.push(&change, (LineGroup::Names, DeletionOrder::First), line.as_bytes()).unwrap();
         }
         let mut told = Vec::new();
-        held.say(Deletions::First, |line| told.push(String::from_utf8(line.into()).unwrap()));
+        held.say(DeletionOrder::First, |line| told.push(String::from_utf8(line.into()).unwrap()));
         assert_eq!(told, lines);
     }
 }

@@ -4,7 +4,7 @@
 
 /// Levels of `--info`, for the names with an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Info {
+pub(crate) struct InfoLevels {
     /// Level for backups: old versions, and their new paths.
     pub(crate) backup: u8,
     /// Level for deletions.
@@ -27,14 +27,14 @@ pub(crate) struct Info {
 
 /// An item unknown to rsync too, or a request for help.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub(crate) enum UnknownItem {
     Item { option: &'static str, item: String },
     Help(String),
 }
 
-impl std::error::Error for Unknown {}
+impl std::error::Error for UnknownItem {}
 
-impl std::fmt::Display for Unknown {
+impl std::fmt::Display for UnknownItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Item { option, item } => write!(f, "unknown {option} item: '{item}'"),
@@ -43,7 +43,7 @@ impl std::fmt::Display for Unknown {
     }
 }
 
-impl Info {
+impl InfoLevels {
     /// Returns the levels that `-v`, given `times` times, sets.
     pub(crate) fn verbose(times: u8) -> Self {
         let mut info = Self { nonreg: 1, ..Self::default() };
@@ -68,8 +68,8 @@ impl Info {
     /// Sets the levels that `--info=FLAGS` names.
     ///
     /// # Errors
-    /// [`Unknown`]
-    pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
+    /// [`UnknownItem`]
+    pub(crate) fn set(&mut self, flags: &str) -> Result<(), UnknownItem> {
         for item in items("--info", flags, &INFO)? {
             let (name, level) = item;
             match self.of(&name) {
@@ -105,7 +105,7 @@ impl Info {
 
 /// Levels of `--debug`, for the names that resemble rsync's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Debug {
+pub(crate) struct DebugLevels {
     /// Level for counts of matched data.
     pub(crate) deltasum: u8,
     /// Level for whether files are sent whole.
@@ -116,7 +116,7 @@ pub(crate) struct Debug {
     pub(crate) nstr: u8,
 }
 
-impl Debug {
+impl DebugLevels {
     /// Returns the levels that `-v`, given `times` times, sets.
     pub(crate) fn verbose(times: u8) -> Self {
         let (inside, more) = (u8::from(times > 1), u8::from(times > 2));
@@ -126,8 +126,8 @@ impl Debug {
     /// Sets the levels that `--debug=FLAGS` names.
     ///
     /// # Errors
-    /// [`Unknown`]
-    pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
+    /// [`UnknownItem`]
+    pub(crate) fn set(&mut self, flags: &str) -> Result<(), UnknownItem> {
         for (name, level) in items("--debug", flags, &DEBUG)? {
             match &*name {
                 "deltasum" => self.deltasum = level,
@@ -149,15 +149,15 @@ fn items(
     option: &'static str,
     flags: &str,
     known: &[(&str, &str)],
-) -> Result<Vec<(String, u8)>, Unknown> {
+) -> Result<Vec<(String, u8)>, UnknownItem> {
     let flags = flags.to_ascii_lowercase();
     let item = |item: &str| match split(item) {
-        ("help", _) => Err(Unknown::Help(help(option, known))),
+        ("help", _) => Err(UnknownItem::Help(help(option, known))),
         ("none", _) => Ok(("all".to_owned(), 0)),
         (name, level) if name == "all" || known.iter().any(|(word, _)| *word == name) => {
             Ok((name.to_owned(), level))
         }
-        _ => Err(Unknown::Item { option, item: item.to_owned() }),
+        _ => Err(UnknownItem::Item { option, item: item.to_owned() }),
     };
     flags.split(',').filter(|flag| !flag.is_empty()).map(item).collect()
 }
@@ -234,25 +234,30 @@ mod tests {
 
     #[test]
     fn verbosity_sets_levels_and_flags_change_them() {
-        assert_eq!(Info::verbose(0), Info { nonreg: 1, ..Info::default() });
-        let mut info = Info::verbose(2);
+        assert_eq!(InfoLevels::verbose(0), InfoLevels { nonreg: 1, ..InfoLevels::default() });
+        let mut info = InfoLevels::verbose(2);
         assert_eq!((info.name, info.del, info.flist, info.stats), (2, 1, 1, 1));
         assert_eq!((info.backup, info.remove, info.skip), (1, 1, 1));
         info.set("NAME0,stats2,misc2,copy").unwrap();
         assert_eq!((info.name, info.del, info.stats), (0, 1, 2));
         info.set("none,del").unwrap();
-        assert_eq!(info, Info { del: 1, ..Info::default() });
+        assert_eq!(info, InfoLevels { del: 1, ..InfoLevels::default() });
     }
 
     #[test]
     fn names_that_rsync_does_not_know_are_refused() {
         for flags in ["foo", "name,foo2", "deltasum"] {
-            assert!(matches!(Info::default().set(flags), Err(Unknown::Item { .. })), "{flags}");
+            assert!(
+                matches!(InfoLevels::default().set(flags), Err(UnknownItem::Item { .. })),
+                "{flags}"
+            );
         }
-        let mut debug = Debug::default();
+        let mut debug = DebugLevels::default();
         debug.set("deltasum4,IO,all2,none,Fuzzy").unwrap();
-        assert_eq!(debug, Debug { fuzzy: 1, ..Debug::default() });
+        assert_eq!(debug, DebugLevels { fuzzy: 1, ..DebugLevels::default() });
         assert!(debug.set("name").is_err());
-        assert!(matches!(debug.set("help"), Err(Unknown::Help(text)) if text.contains("FUZZY")));
+        assert!(
+            matches!(debug.set("help"), Err(UnknownItem::Help(text)) if text.contains("FUZZY"))
+        );
     }
 }

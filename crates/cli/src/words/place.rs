@@ -15,7 +15,7 @@ use super::password;
 
 /// A parsed operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParsedOperand {
     /// A path on this machine.
     Local(PathBuf),
     /// A path on another machine.
@@ -27,7 +27,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl ParsedOperand {
     /// Parses an operand.
     pub(crate) fn parse(word: &OsStr) -> Result<Self> {
         let shown = printable(word.as_bytes());
@@ -61,7 +61,7 @@ pub(crate) fn is_store(host: &str) -> bool {
 }
 
 /// Parses the URL of a server: the volume becomes the host, the rest the path.
-fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
+fn at_server(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
     let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
     let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
     ensure!(
@@ -71,11 +71,15 @@ fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
     let host = address.host();
     ensure!(!address.volume.is_empty(), "'{shown}': no volume behind the host: {host}VOLUME/PATH");
     let path = if address.path.is_empty() { b"./".to_vec() } else { address.path };
-    Ok(Place::Remote { host: Some(host), path: OsString::from_vec(path) })
+    Ok(ParsedOperand::Remote { host: Some(host), path: OsString::from_vec(path) })
 }
 
 /// Parses the URL of a store.
-fn at_store(shown: &str, kind: SystemKind, (scheme, rest): (&[u8], &[u8])) -> Result<Place> {
+fn at_store(
+    shown: &str,
+    kind: SystemKind,
+    (scheme, rest): (&[u8], &[u8]),
+) -> Result<ParsedOperand> {
     let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
         None => (rest, &b""[..]),
@@ -84,7 +88,7 @@ fn at_store(shown: &str, kind: SystemKind, (scheme, rest): (&[u8], &[u8])) -> Re
     let host = [scheme, b"://", host].concat();
     let host = String::from_utf8(host).map_err(|_| anyhow!("'{shown}': not UTF-8"))?;
     let path = if path.is_empty() { b"./" } else { path };
-    Ok(Place::Remote { host: Some(host), path: OsStr::from_bytes(path).into() })
+    Ok(ParsedOperand::Remote { host: Some(host), path: OsStr::from_bytes(path).into() })
 }
 
 /// Explains an operand in a form of other programs, such as a Windows path or an `sftp://` URL. `None` for other
@@ -168,8 +172,8 @@ fn split_name(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    fn place(word: &str) -> Result<Place> {
-        Place::parse(OsStr::new(word))
+    fn place(word: &str) -> Result<ParsedOperand> {
+        ParsedOperand::parse(OsStr::new(word))
     }
 
     #[test]
@@ -185,7 +189,7 @@ mod tests {
             ("[::1]:x", "::1", "x"),
             ("me@[fe80::1%eth0]:/x", "me@fe80::1%eth0", "/x"),
         ] {
-            let remote = Place::Remote { host: Some(host.into()), path: path.into() };
+            let remote = ParsedOperand::Remote { host: Some(host.into()), path: path.into() };
             assert_eq!(place(word).unwrap(), remote, "{word}");
         }
     }
@@ -194,13 +198,13 @@ mod tests {
     fn a_slash_first_or_no_colon_makes_an_operand_local() {
         for word in ["a", "a/b:c", "./a:b", "/a:b", "user@x/y:z", "-x", "@", "[::1", "[a:b", "[]:c"]
         {
-            assert_eq!(place(word).unwrap(), Place::Local(word.into()), "{word}");
+            assert_eq!(place(word).unwrap(), ParsedOperand::Local(word.into()), "{word}");
         }
     }
 
     #[test]
     fn a_colon_first_means_the_same_host_again() {
-        assert_eq!(place(":b").unwrap(), Place::Remote { host: None, path: "b".into() });
+        assert_eq!(place(":b").unwrap(), ParsedOperand::Remote { host: None, path: "b".into() });
     }
 
     #[test]

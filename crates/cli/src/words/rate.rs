@@ -8,7 +8,7 @@ use crate::words::size::{self, BadSize};
 
 /// A rate in bytes a second; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rate(u64);
+pub(crate) struct ByteRate(u64);
 
 /// Unit in bytes of a number without unit.
 const BARE_BYTES: u64 = 1024;
@@ -23,14 +23,14 @@ pub(crate) enum BadRate {
     TooLarge,
 }
 
-impl Rate {
+impl ByteRate {
     /// Returns the limit in bytes a second, if any.
     pub(crate) fn limit(self) -> Option<u64> {
         (self.0 > 0).then_some(self.0)
     }
 }
 
-impl FromStr for Rate {
+impl FromStr for ByteRate {
     type Err = BadRate;
 
     fn from_str(word: &str) -> Result<Self, BadRate> {
@@ -76,22 +76,22 @@ mod tests {
             ("1m+1", (1 << 20) + 1),
             ("1024b-1", 1023),
         ] {
-            assert_eq!(word.parse(), Ok(Rate(bytes)), "{word}");
+            assert_eq!(word.parse(), Ok(ByteRate(bytes)), "{word}");
         }
     }
 
     #[test]
     fn zero_is_no_limit() {
-        assert_eq!("0".parse::<Rate>().map(Rate::limit), Ok(None));
-        assert_eq!("1k".parse::<Rate>().map(Rate::limit), Ok(Some(1024)));
+        assert_eq!("0".parse::<ByteRate>().map(ByteRate::limit), Ok(None));
+        assert_eq!("1k".parse::<ByteRate>().map(ByteRate::limit), Ok(Some(1024)));
     }
 
     #[test]
     fn words_that_are_no_rates_say_why() {
-        assert_eq!("1x".parse::<Rate>(), Err(BadRate::Malformed));
-        assert_eq!("100b".parse::<Rate>(), Err(BadRate::TooSmall));
-        assert_eq!("512b-1".parse::<Rate>(), Err(BadRate::TooSmall));
-        assert_eq!("0-1".parse::<Rate>(), Err(BadRate::TooLarge));
-        assert_eq!("99999999999p".parse::<Rate>(), Err(BadRate::TooLarge));
+        assert_eq!("1x".parse::<ByteRate>(), Err(BadRate::Malformed));
+        assert_eq!("100b".parse::<ByteRate>(), Err(BadRate::TooSmall));
+        assert_eq!("512b-1".parse::<ByteRate>(), Err(BadRate::TooSmall));
+        assert_eq!("0-1".parse::<ByteRate>(), Err(BadRate::TooLarge));
+        assert_eq!("99999999999p".parse::<ByteRate>(), Err(BadRate::TooLarge));
     }
 }

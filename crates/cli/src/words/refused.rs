@@ -38,9 +38,9 @@ impl std::error::Error for Misused {}
 
 /// The error for a file that an argument names and that cannot be read.
 #[derive(Debug)]
-pub(crate) struct Unread(pub(crate) String);
+pub(crate) struct UnreadableFile(pub(crate) String);
 
-impl fmt::Display for Unread {
+impl fmt::Display for UnreadableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -17,7 +17,7 @@ type Quotable = (u8, bool);
 
 /// A word in the making.
 #[derive(Default)]
-struct Word {
+struct ShellWord {
     bytes: Vec<Quotable>,
     /// True if quotes come before the first unquoted slash, even around an empty text.
     quotes_tilde: bool,
@@ -28,7 +28,7 @@ struct Word {
 /// # Errors
 /// [`Unsupported`] for syntax that a shell would run or expand.
 pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
-    let (mut words, mut word): (Vec<OsString>, Option<Word>) = (Vec::new(), None);
+    let (mut words, mut word): (Vec<OsString>, Option<ShellWord>) = (Vec::new(), None);
     let mut quote = None;
     let mut rest = path.as_bytes().iter().copied();
     let refuse = || bail!(Unsupported::new(format!("--old-args '{}'", show(path)), NO_SHELL));
@@ -43,7 +43,7 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
             _ if is_for_shell => return refuse(),
             _ if is_escape => {
                 let Some(next) = rest.next() else { return refuse() };
-                let Word { bytes, .. } = word.get_or_insert_default().quoting();
+                let ShellWord { bytes, .. } = word.get_or_insert_default().quoting();
                 // A backslash in double quotes is literal unless before one of these bytes.
                 if quote.is_some() && !b"$`\"\\".contains(&next) {
                     bytes.push((byte, true));
@@ -55,14 +55,14 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
                 word.get_or_insert_default().quoting();
                 quote = Some(byte);
             }
-            (b' ' | b'\t', None) => words.extend(word.take().map(Word::finish)),
+            (b' ' | b'\t', None) => words.extend(word.take().map(ShellWord::finish)),
             _ => word.get_or_insert_default().bytes.push((byte, quote.is_some())),
         }
     }
     if quote.is_some() {
         return refuse();
     }
-    words.extend(word.map(Word::finish));
+    words.extend(word.map(ShellWord::finish));
     Ok(words)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn only(path: &OsStr) -> Result<OsString> {
     }
 }
 
-impl Word {
+impl ShellWord {
     /// Notes that a quoted part starts here.
     fn quoting(&mut self) -> &mut Self {
         self.quotes_tilde |= !self.bytes.contains(&(b'/', false));

@@ -26,16 +26,16 @@ impl Size {
 
 /// A size in bytes, optionally plus or minus one byte: `1G-1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bound(u64);
+pub(crate) struct SizeBound(u64);
 
-impl Bound {
+impl SizeBound {
     /// The number of bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.0
     }
 }
 
-impl FromStr for Bound {
+impl FromStr for SizeBound {
     type Err = BadSize;
 
     fn from_str(word: &str) -> Result<Self, BadSize> {

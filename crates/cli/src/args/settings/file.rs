@@ -13,19 +13,19 @@ use rustix::process::geteuid;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{Origin, Setting, Value};
+use super::{OptionSetting, SettingOrigin, SettingValue};
 
 /// Contents of a configuration file.
-pub(super) struct File {
+pub(super) struct ConfigFile {
     /// Options for all runs.
-    pub(super) defaults: Vec<Setting>,
+    pub(super) defaults: Vec<OptionSetting>,
     pub(super) profiles: Vec<Profile>,
 }
 
 /// A named sync.
 pub(super) struct Profile {
     pub(super) name: String,
-    pub(super) options: Vec<Setting>,
+    pub(super) options: Vec<OptionSetting>,
     sources: Vec<OsString>,
     destination: Option<OsString>,
 }
@@ -59,7 +59,7 @@ impl Profile {
 }
 
 /// Errors of a configuration file that end a run.
-pub(super) enum Fault {
+pub(super) enum ConfigFileError {
     /// The file must not or cannot be read.
     Unread(String),
     /// The file has invalid contents.
@@ -67,13 +67,17 @@ pub(super) enum Fault {
 }
 
 /// Reads the file at `path`. `None` if the file is missing, unless `must` is true.
-pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, Fault> {
+pub(super) fn read(path: &Path, must: bool) -> Result<Option<ConfigFile>, ConfigFileError> {
     match text(path, must) {
-        Ok(text) => Parsing { path, text: &text }.file().map(Some).map_err(Fault::Wrong),
-        Err(error) if !must && is_missing(&error) => Ok(None),
-        Err(error) => {
-            Err(Fault::Unread(format!("cannot read {}: {}", path.display(), reason(&error))))
+        Ok(text) => {
+            ConfigParser { path, text: &text }.file().map(Some).map_err(ConfigFileError::Wrong)
         }
+        Err(error) if !must && is_missing(&error) => Ok(None),
+        Err(error) => Err(ConfigFileError::Unread(format!(
+            "cannot read {}: {}",
+            path.display(),
+            reason(&error)
+        ))),
     }
 }
 
@@ -110,18 +114,18 @@ fn text(path: &Path, named: bool) -> io::Result<String> {
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A configuration file during parsing.
-struct Parsing<'a> {
+struct ConfigParser<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
 type Entry<'a, 'b> = (&'b Spanned<DeString<'a>>, &'b Spanned<DeValue<'a>>);
 
-impl<'a> Parsing<'a> {
-    fn file(&self) -> Result<File, String> {
+impl<'a> ConfigParser<'a> {
+    fn file(&self) -> Result<ConfigFile, String> {
         let table = DeTable::parse(self.text)
             .map_err(|error| self.wrong(error.span().unwrap_or_default(), error.message()))?;
-        let mut file = File { defaults: Vec::new(), profiles: Vec::new() };
+        let mut file = ConfigFile { defaults: Vec::new(), profiles: Vec::new() };
         for (key, value) in in_order(table.get_ref()) {
             match value.get_ref() {
                 DeValue::Table(profiles) if key.get_ref() == "profiles" => {
@@ -159,7 +163,7 @@ impl<'a> Parsing<'a> {
 
     /// Parses operands. Expands `~/`, because no shell has expanded operands in a file.
     fn paths(&self, value: &Spanned<DeValue<'a>>) -> Result<Vec<OsString>, String> {
-        let Value::Texts(paths) = self.value(value)? else {
+        let SettingValue::Texts(paths) = self.value(value)? else {
             return Err(self.wrong(value.span(), "a path is a string"));
         };
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -170,16 +174,20 @@ impl<'a> Parsing<'a> {
         Ok(paths.into_iter().map(below_home).collect())
     }
 
-    fn setting(&self, (key, value): Entry<'a, '_>, in_profile: bool) -> Result<Setting, String> {
+    fn setting(
+        &self,
+        (key, value): Entry<'a, '_>,
+        in_profile: bool,
+    ) -> Result<OptionSetting, String> {
         let (file, line) = (self.path.to_owned(), self.line(&key.span()));
-        let origin = Origin::Line { file, line, in_profile };
-        Ok(Setting { name: key.get_ref().to_string(), value: self.value(value)?, origin })
+        let origin = SettingOrigin::Line { file, line, in_profile };
+        Ok(OptionSetting { name: key.get_ref().to_string(), value: self.value(value)?, origin })
     }
 
-    fn value(&self, value: &Spanned<DeValue<'a>>) -> Result<Value, String> {
-        let one = |text: String| Value::Texts(vec![text.into()]);
+    fn value(&self, value: &Spanned<DeValue<'a>>) -> Result<SettingValue, String> {
+        let one = |text: String| SettingValue::Texts(vec![text.into()]);
         match value.get_ref() {
-            DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
+            DeValue::Boolean(flag) => Ok(SettingValue::Flag(*flag)),
             DeValue::String(text) => Ok(one(text.to_string())),
             DeValue::Integer(number) => Ok(one(number.to_string())),
             DeValue::Float(number) => Ok(one(number.to_string())),
@@ -188,7 +196,7 @@ impl<'a> Parsing<'a> {
                     DeValue::String(text) => Ok(text.to_string().into()),
                     _ => Err(self.wrong(item.span(), "a list is one of strings")),
                 };
-                list.iter().map(text).collect::<Result<_, _>>().map(Value::Texts)
+                list.iter().map(text).collect::<Result<_, _>>().map(SettingValue::Texts)
             }
             DeValue::Table(_) => Err(self.wrong(value.span(), "tables are [profiles.NAME] only")),
             DeValue::Datetime(_) => Err(self.wrong(value.span(), "write a time as a string")),

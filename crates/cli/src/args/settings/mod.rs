@@ -28,7 +28,7 @@ pub(crate) struct SettingArgs {
 
 /// The sources of settings.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SettingSources {
     /// Configuration files, the nearest one last.
     files: Vec<PathBuf>,
     /// True if the user named a file, which must exist.
@@ -37,7 +37,7 @@ pub(crate) struct Places {
     variables: Vec<(String, OsString)>,
 }
 
-impl Places {
+impl SettingSources {
     /// Returns the sources for this process: `DELTIC_CONFIG` names another file, or `none`.
     pub(crate) fn here() -> Self {
         let variables = std::env::vars_os()
@@ -64,12 +64,12 @@ fn usual_files() -> Vec<PathBuf> {
 
 /// The place where a setting was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Origin {
+enum SettingOrigin {
     Variable(String),
     Line { file: PathBuf, line: usize, in_profile: bool },
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "{name} in the environment"),
@@ -80,21 +80,21 @@ impl fmt::Display for Origin {
 
 /// An option with its value and origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Setting {
+struct OptionSetting {
     name: String,
-    value: Value,
-    origin: Origin,
+    value: SettingValue,
+    origin: SettingOrigin,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Value {
+enum SettingValue {
     Flag(bool),
     Texts(Vec<OsString>),
 }
 
 /// The settings of one run, restricted to the options of its command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedSettings {
     /// Arguments to insert in front of the command line.
     pub(crate) words: Vec<OsString>,
     /// Number of filter rules among these arguments.
@@ -104,13 +104,13 @@ pub(crate) struct Applied {
     /// Error messages of configuration files that could not be read and were skipped.
     pub(crate) unread: Vec<String>,
     /// Settings in effect.
-    settings: Vec<Setting>,
+    settings: Vec<OptionSetting>,
 }
 
-impl Applied {
+impl AppliedSettings {
     /// Names the place of the setting that `message` complains about, if any.
     pub(crate) fn blame(&self, message: &str) -> Option<String> {
-        let is_named = |setting: &&Setting| {
+        let is_named = |setting: &&OptionSetting| {
             let name = format!("--{}", setting.name);
             let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');
             message.match_indices(&name).any(|(at, name)| is_end(&message[at + name.len()..]))
@@ -128,15 +128,15 @@ impl Applied {
 pub(crate) fn applied(
     cli: &Command,
     matches: &ArgMatches,
-    places: &Places,
+    places: &SettingSources,
     as_rsync: bool,
-) -> Result<Applied, String> {
-    let Some((name, given)) = matches.subcommand() else { return Ok(Applied::default()) };
+) -> Result<AppliedSettings, String> {
+    let Some((name, given)) = matches.subcommand() else { return Ok(AppliedSettings::default()) };
     let Some(command) = cli.find_subcommand(name).filter(|_| COMMANDS.contains(&name)) else {
-        return Ok(Applied::default());
+        return Ok(AppliedSettings::default());
     };
     if matches!(given.try_get_one::<u8>("version"), Ok(Some(1..))) {
-        return Ok(Applied::default());
+        return Ok(AppliedSettings::default());
     }
     let files = if given.get_flag("no_config") { &[][..] } else { &places.files };
     let (mut read, mut unread) = (Vec::new(), Vec::new());
@@ -144,15 +144,17 @@ pub(crate) fn applied(
         match file::read(path, places.named) {
             Ok(file) => read.extend(file),
             // Scripts that call rsync do not know these files, so unreadable files are skipped.
-            Err(file::Fault::Unread(why)) if as_rsync && !places.named => unread.push(why),
-            Err(file::Fault::Unread(why)) => {
+            Err(file::ConfigFileError::Unread(why)) if as_rsync && !places.named => {
+                unread.push(why)
+            }
+            Err(file::ConfigFileError::Unread(why)) => {
                 return Err(format!("{why} (--no-config leaves it out)"));
             }
-            Err(file::Fault::Wrong(why)) => return Err(why),
+            Err(file::ConfigFileError::Wrong(why)) => return Err(why),
         }
     }
     let files = read;
-    let mut applied = Applied { unread, ..Applied::default() };
+    let mut applied = AppliedSettings { unread, ..AppliedSettings::default() };
     let mut settings: Vec<_> = files.iter().flat_map(|file| file.defaults.clone()).collect();
     if let Some(profile) = profile(given).filter(|_| !as_rsync) {
         let profile = find(&files, &profile)?;
@@ -160,7 +162,7 @@ pub(crate) fn applied(
         settings.extend(profile.options.clone());
     }
     settings.extend(variables(places, cli));
-    let take = Taking { cli, command, given, as_rsync };
+    let take = SettingContext { cli, command, given, as_rsync };
     for (at, setting) in settings.iter().enumerate() {
         let nearer = &settings[at + 1..];
         let words =
@@ -184,7 +186,7 @@ fn profile(given: &ArgMatches) -> Option<String> {
 ///
 /// # Errors
 /// If no file has the profile; lists all profiles.
-fn find<'a>(files: &'a [file::File], name: &str) -> Result<&'a file::Profile, String> {
+fn find<'a>(files: &'a [file::ConfigFile], name: &str) -> Result<&'a file::Profile, String> {
     let profiles = || files.iter().rev().flat_map(|file| &file.profiles);
     profiles().find(|profile| profile.name == name).ok_or_else(|| {
         let mut known: Vec<_> = profiles().map(|profile| format!("@{}", profile.name)).collect();
@@ -195,12 +197,12 @@ fn find<'a>(files: &'a [file::File], name: &str) -> Result<&'a file::Profile, St
 }
 
 /// Returns the settings in environment variables.
-fn variables(places: &Places, cli: &Command) -> Vec<Setting> {
-    let text = |value: &OsString| Value::Texts(vec![value.clone()]);
-    let setting = |name: &str, variable: &str, value| Setting {
+fn variables(places: &SettingSources, cli: &Command) -> Vec<OptionSetting> {
+    let text = |value: &OsString| SettingValue::Texts(vec![value.clone()]);
+    let setting = |name: &str, variable: &str, value| OptionSetting {
         name: name.into(),
         value: text(value),
-        origin: Origin::Variable(variable.into()),
+        origin: SettingOrigin::Variable(variable.into()),
     };
     let rsh = places.variables.iter().filter(|(name, _)| name == RSYNC_RSH);
     let rsh = rsh.map(|(name, value)| setting("rsh", name, value));
@@ -224,24 +226,28 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 }
 
 /// The context that decides which settings become arguments.
-struct Taking<'a> {
+struct SettingContext<'a> {
     cli: &'a Command,
     command: &'a Command,
     given: &'a ArgMatches,
     as_rsync: bool,
 }
 
-impl Taking<'_> {
+impl SettingContext<'_> {
     /// Returns the arguments for a setting. Empty if a nearer place sets the option, or if the command lacks the
     /// option.
-    fn words(&self, setting: &Setting, nearer: &[Setting]) -> Result<Vec<OsString>, String> {
+    fn words(
+        &self,
+        setting: &OptionSetting,
+        nearer: &[OptionSetting],
+    ) -> Result<Vec<OsString>, String> {
         let name = &*setting.name;
         let positive = name.strip_prefix("no-").unwrap_or(name);
         let known = option(self.cli, name).or_else(|| option(self.cli, positive));
         let Some(known) = known.filter(|_| !ANSWERS.contains(&name)) else {
             return Err(format!("'{name}' is no option that can be set"));
         };
-        let by_profile = matches!(setting.origin, Origin::Line { in_profile: true, .. });
+        let by_profile = matches!(setting.origin, SettingOrigin::Line { in_profile: true, .. });
         if !by_profile && !may_be_default(known) {
             return Err(format!(
                 "'{name}' says what is synced, so it belongs on the command line or into a profile"
@@ -250,7 +256,7 @@ impl Taking<'_> {
         let Some(arg) = option_of(self.command, name) else { return Ok(Vec::new()) };
         let shows = known.get_help_heading() == Some(SHOW);
         let adds_up = matches!(arg.get_action(), ArgAction::Append);
-        let is_same = |other: &Setting| names(arg).any(|name| name == other.name);
+        let is_same = |other: &OptionSetting| names(arg).any(|name| name == other.name);
         let is_given =
             self.given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         if self.as_rsync && shows || !adds_up && (is_given || nearer.iter().any(is_same)) {
@@ -260,30 +266,34 @@ impl Taking<'_> {
     }
 
     /// Returns the arguments for a `setting` in effect.
-    fn spelled(&self, arg: &Arg, setting: &Setting) -> Result<Vec<OsString>, String> {
+    fn spelled(&self, arg: &Arg, setting: &OptionSetting) -> Result<Vec<OsString>, String> {
         let name = &setting.name;
         let word = OsString::from(format!("--{name}"));
         let with =
             |value: &OsString| [word.as_os_str(), OsStr::new("="), value].into_iter().collect();
         let number = |value: &OsString| value.to_str()?.parse::<u8>().ok();
         match (arg.get_action(), &setting.value) {
-            (ArgAction::SetTrue | ArgAction::Count, Value::Flag(true)) => Ok(vec![word]),
-            (ArgAction::SetTrue | ArgAction::Count, Value::Flag(false)) => Ok(self.opposite(name)),
-            (ArgAction::Count, Value::Texts(texts)) => match &texts[..] {
+            (ArgAction::SetTrue | ArgAction::Count, SettingValue::Flag(true)) => Ok(vec![word]),
+            (ArgAction::SetTrue | ArgAction::Count, SettingValue::Flag(false)) => {
+                Ok(self.opposite(name))
+            }
+            (ArgAction::Count, SettingValue::Texts(texts)) => match &texts[..] {
                 [text] if number(text).is_some_and(|times| times <= MOST_TIMES) => {
                     Ok(vec![word; number(text).unwrap_or_default().into()])
                 }
                 _ => Err(format!("'{name}' is a number up to {MOST_TIMES}, true or false")),
             },
-            (ArgAction::SetTrue, Value::Texts(texts)) => match &texts[..] {
+            (ArgAction::SetTrue, SettingValue::Texts(texts)) => match &texts[..] {
                 [text] if is_any(text, &["true", "yes", "on", "1"]) => Ok(vec![word]),
                 [text] if is_any(text, &["false", "no", "off", "0"]) => Ok(self.opposite(name)),
                 _ => Err(format!("'{name}' is true or false")),
             },
-            (ArgAction::Append, Value::Texts(texts)) => Ok(texts.iter().map(with).collect()),
-            (_, Value::Texts(texts)) if texts.len() == 1 => Ok(vec![with(&texts[0])]),
-            (_, Value::Texts(_)) => Err(format!("'{name}' has one value")),
-            (_, Value::Flag(_)) => Err(format!("'{name}' has a value, and is not true or false")),
+            (ArgAction::Append, SettingValue::Texts(texts)) => Ok(texts.iter().map(with).collect()),
+            (_, SettingValue::Texts(texts)) if texts.len() == 1 => Ok(vec![with(&texts[0])]),
+            (_, SettingValue::Texts(_)) => Err(format!("'{name}' has one value")),
+            (_, SettingValue::Flag(_)) => {
+                Err(format!("'{name}' has a value, and is not true or false"))
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Features of the file system of a directory.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Abilities {
+pub(super) struct DirFeatures {
     pub(super) path: String,
     /// The reason why the directory cannot be used; other fields have no meaning then.
     pub(super) error: Option<String>,
@@ -45,11 +45,11 @@ pub(super) struct Abilities {
     is_root: bool,
 }
 
-impl Abilities {
+impl DirFeatures {
     /// Tests the features of the directory `path`.
     pub(super) fn of(path: &Path) -> Self {
         let shown = printable(path.as_os_str().as_encoded_bytes());
-        let found = Trial::new(path).and_then(|trial| trial.run());
+        let found = TrialDir::new(path).and_then(|trial| trial.run());
         match found {
             Ok(found) if found.free_bytes < LEAST_BYTES => {
                 let free = BinaryBytes(found.free_bytes);
@@ -103,7 +103,7 @@ impl Abilities {
     }
 }
 
-impl fmt::Display for Abilities {
+impl fmt::Display for DirFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let can = [
             (self.reflink, "reflinks"),
@@ -125,13 +125,13 @@ impl fmt::Display for Abilities {
 ///
 /// Another user with write access to the parent may replace the directory by another one or by links. So the
 /// directory is held open, and files are created new and then used by their handles.
-struct Trial {
+struct TrialDir {
     above: OwnedFd,
     name: String,
     dir: OwnedFd,
 }
 
-impl Drop for Trial {
+impl Drop for TrialDir {
     fn drop(&mut self) {
         for name in NAMES {
             unlinkat(&self.dir, name, AtFlags::empty()).ok();
@@ -140,7 +140,7 @@ impl Drop for Trial {
     }
 }
 
-impl Trial {
+impl TrialDir {
     fn new(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let above = openat(CWD, path, flags, Mode::empty())?;
@@ -150,12 +150,12 @@ impl Trial {
         Ok(Self { above, name, dir })
     }
 
-    fn run(&self) -> io::Result<Abilities> {
+    fn run(&self) -> io::Result<DirFeatures> {
         let system = fstatfs(&self.dir)?;
         let mut file = self.make("a")?;
         file.write_all(SAMPLE)?;
         let (dir, none) = (&self.dir, XattrFlags::empty());
-        Ok(Abilities {
+        Ok(DirFeatures {
             free_bytes: system.f_bavail.saturating_mul(system.f_bsize as u64),
             kind: system.f_type as u64,
             reflink: self.make("clone").is_ok_and(|clone| ioctl_ficlone(clone, &file).is_ok()),
@@ -167,7 +167,7 @@ impl Trial {
             folds_case: folds_names(dir.try_clone()?)?,
             time_step: step(&file)?,
             is_root: geteuid().is_root(),
-            ..Abilities::default()
+            ..DirFeatures::default()
         })
     }
 
@@ -226,12 +226,12 @@ mod tests {
     #[test]
     fn what_a_directory_can_do_is_tried_and_nothing_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        let found = Abilities::of(dir.path());
+        let found = DirFeatures::of(dir.path());
         assert_eq!(found.error, None);
         assert!(found.symlinks && found.hard_links && !found.folds_case, "{found:?}");
         assert!(found.time_step <= Duration::from_secs(2), "{found:?}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        let missing = Abilities::of(&dir.path().join("missing"));
+        let missing = DirFeatures::of(&dir.path().join("missing"));
         assert_eq!(missing.error.as_deref(), Some("no such file or directory"));
     }
 
@@ -246,7 +246,7 @@ mod tests {
                 std::os::unix::fs::symlink(&victim, at.join(name)).unwrap();
             }
         };
-        let trial = Trial::new(dir.path()).unwrap();
+        let trial = TrialDir::new(dir.path()).unwrap();
         let path = dir.path().join(&trial.name);
         fs::rename(&path, dir.path().join("aside")).unwrap();
         fs::create_dir(&path).unwrap();
@@ -256,7 +256,7 @@ mod tests {
         drop(trial);
         // Links inside the held directory are not followed either.
         fs::remove_dir_all(&path).unwrap();
-        let trial = Trial::new(dir.path()).unwrap();
+        let trial = TrialDir::new(dir.path()).unwrap();
         plant(&path);
         assert_eq!(trial.run().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         drop(trial);
@@ -267,17 +267,21 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {
         let lacks =
-            |abilities: Abilities| abilities.lacks().map(|(what, _)| what).collect::<Vec<_>>();
-        let all = Abilities {
+            |abilities: DirFeatures| abilities.lacks().map(|(what, _)| what).collect::<Vec<_>>();
+        let all = DirFeatures {
             symlinks: true,
             hard_links: true,
             xattrs: true,
             acls: true,
-            ..Abilities::default()
+            ..DirFeatures::default()
         };
         assert_eq!(lacks(all.clone()), [""; 0]);
-        let fat =
-            Abilities { time_step: Duration::from_secs(2), folds_case: true, xattrs: false, ..all };
+        let fat = DirFeatures {
+            time_step: Duration::from_secs(2),
+            folds_case: true,
+            xattrs: false,
+            ..all
+        };
         assert_eq!(lacks(fat).len(), 3);
     }
 }

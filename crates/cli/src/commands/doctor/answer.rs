@@ -11,21 +11,21 @@ use deltic_net::restrict::{Access, Wall};
 use deltic_tree::path::printable;
 use serde::{Deserialize, Serialize};
 
-use super::abilities::Abilities;
-use crate::commands::version::{BUILD, Build, protocol};
+use super::abilities::DirFeatures;
+use crate::commands::version::{BUILD, BuildInfo, protocol};
 use crate::report::exit::Exit;
 
 /// The far end's answer: its build, and a directory there.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Answer {
+pub(super) struct AgentAnswer {
     #[serde(flatten)]
-    pub(super) build: Build,
+    pub(super) build: BuildInfo,
     pub(super) protocol: String,
     pub(super) program: String,
     /// The far end's clock, since 1970.
     pub(super) time: Duration,
     /// Features of the directory; `None` if this agent may not write there.
-    pub(super) abilities: Option<Abilities>,
+    pub(super) abilities: Option<DirFeatures>,
     /// Rights of the agent, if restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restriction: Option<String>,
@@ -44,11 +44,11 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     let program = std::env::current_exe().unwrap_or_default().display().to_string();
     let abilities = match restriction {
         Some(restriction) => abilities_within(restriction, &path),
-        None => Some(Abilities::of(&home(&path))),
+        None => Some(DirFeatures::of(&home(&path))),
     };
     let restriction = restriction.map(restricted);
     let answer =
-        Answer { build: BUILD, protocol: protocol(), program, time, abilities, restriction };
+        AgentAnswer { build: BUILD, protocol: protocol(), program, time, abilities, restriction };
     let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
     line.push(b'\n');
     let mut output = stdout().lock();
@@ -60,11 +60,11 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
 }
 
 /// Tests a directory that a restricted agent may use; `None` if the agent may only read.
-fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities> {
+fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<DirFeatures> {
     let found = match restriction.enter(path) {
-        Err(error) => Abilities::unusable(error.to_string()),
+        Err(error) => DirFeatures::unusable(error.to_string()),
         Ok(()) if restriction.access == Access::Read => return None,
-        Ok(()) => Abilities::of(Path::new(".")),
+        Ok(()) => DirFeatures::of(Path::new(".")),
     };
     Some(found.called(printable(path)))
 }

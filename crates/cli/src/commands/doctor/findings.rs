@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::abilities::Abilities;
+use super::abilities::DirFeatures;
 use crate::report::exit::Exit;
 use crate::report::output::Output;
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     Ok,
     Warning,
     Failed,
@@ -31,21 +31,21 @@ impl Findings {
     }
 
     pub(super) fn ok(&mut self, name: &str, what: &str) {
-        self.report(State::Ok, (name, what), None);
+        self.report(CheckState::Ok, (name, what), None);
     }
 
     pub(super) fn warn(&mut self, name: &str, what: &str, mend: &str) {
-        self.report(State::Warning, (name, what), Some(mend));
+        self.report(CheckState::Warning, (name, what), Some(mend));
     }
 
     pub(super) fn fail(&mut self, exit: Exit, (name, what): (&str, &str), mend: Option<&str>) {
-        self.report(State::Failed, (name, what), mend);
+        self.report(CheckState::Failed, (name, what), mend);
         if self.exit == Exit::Success {
             self.exit = exit;
         }
     }
 
-    fn report(&mut self, state: State, (name, what): (&str, &str), mend: Option<&str>) {
+    fn report(&mut self, state: CheckState, (name, what): (&str, &str), mend: Option<&str>) {
         if self.json {
             let event = json!({
                 "event": "check", "name": name, "state": state, "what": what, "mend": mend
@@ -53,9 +53,9 @@ impl Findings {
             self.output.line(event.to_string());
         } else {
             let state = match state {
-                State::Ok => "ok",
-                State::Warning => "warning",
-                State::Failed => "failed",
+                CheckState::Ok => "ok",
+                CheckState::Warning => "warning",
+                CheckState::Failed => "failed",
             };
             self.output.line(format!("{state:8} {name}: {what}"));
             if let Some(mend) = mend {
@@ -66,7 +66,7 @@ impl Findings {
     }
 
     /// Prints the features of a directory; returns false if the directory cannot be used.
-    pub(super) fn abilities(&mut self, abilities: &Abilities) -> bool {
+    pub(super) fn abilities(&mut self, abilities: &DirFeatures) -> bool {
         let name = &*abilities.path;
         if let Some(error) = &abilities.error {
             let (exit, mend) = match abilities.is_full {

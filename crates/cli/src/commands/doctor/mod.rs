@@ -11,13 +11,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use deltic_net::plan::Remote;
 
-use self::abilities::Abilities;
+use self::abilities::DirFeatures;
 use self::findings::Findings;
-use self::way::Way;
+use self::way::RemoteDir;
 use super::version::BUILD;
 use crate::args::far::{DoctorArgs, host};
 use crate::report::exit::Exit;
-use crate::words::place::Place;
+use crate::words::place::ParsedOperand;
 
 pub(super) use self::answer::answer;
 
@@ -26,16 +26,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Exit {
     let mut findings = Findings::new(args.json);
     findings.ok("this machine", &BUILD.to_string());
     match target(&args.place) {
-        Ok(Place::Local(path)) => {
-            findings.abilities(&Abilities::of(&path));
+        Ok(ParsedOperand::Local(path)) => {
+            findings.abilities(&DirFeatures::of(&path));
         }
-        Ok(Place::Remote { host, path }) => {
+        Ok(ParsedOperand::Remote { host, path }) => {
             let remote = Remote {
                 shell: args.rsh.0.clone(),
                 program: args.deltic_path.clone(),
                 options: Vec::new(),
             };
-            Way { remote, host: host.unwrap_or_default(), path }.examine(&mut findings);
+            RemoteDir { remote, host: host.unwrap_or_default(), path }.examine(&mut findings);
         }
         Err(why) => {
             findings.fail(Exit::Usage, ("operand", &why), Some("see `deltic doctor --help`"))
@@ -45,15 +45,17 @@ pub(crate) fn run(args: &DoctorArgs) -> Exit {
 }
 
 /// Parses the operand; a word without a colon or a slash is a host.
-fn target(word: &OsStr) -> Result<Place, String> {
+fn target(word: &OsStr) -> Result<ParsedOperand, String> {
     let text = word.as_bytes();
     if text.contains(&b':') || text.contains(&b'/') || text == b"." {
-        let place = Place::parse(word).map_err(|error| error.to_string())?;
+        let place = ParsedOperand::parse(word).map_err(|error| error.to_string())?;
         return match place {
-            Place::Remote { host: None, .. } => Err("a host is missing before the colon".into()),
+            ParsedOperand::Remote { host: None, .. } => {
+                Err("a host is missing before the colon".into())
+            }
             place => Ok(place),
         };
     }
     let host = host(&word.to_string_lossy()).map_err(str::to_owned)?;
-    Ok(Place::Remote { host: Some(host), path: ".".into() })
+    Ok(ParsedOperand::Remote { host: Some(host), path: ".".into() })
 }

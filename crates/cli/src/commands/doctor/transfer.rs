@@ -12,12 +12,12 @@ use deltic_protocol::report::Notice;
 use deltic_tree::path::printable;
 
 use super::findings::Findings;
-use super::way::Way;
+use super::way::RemoteDir;
 use crate::commands::far::PATIENCE;
 use crate::report::exit::Exit;
 use crate::report::summary::duration;
 
-impl Way {
+impl RemoteDir {
     /// Sends a file to the other machine, fetches the file, and removes it there.
     pub(super) fn transfer(&self, findings: &mut Findings) {
         let name = format!(".deltic-doctor-{}", std::process::id());

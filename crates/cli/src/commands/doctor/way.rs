@@ -10,32 +10,32 @@ use deltic_net::withhold_secrets;
 use deltic_tree::path::printable;
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::AgentAnswer;
 use super::findings::Findings;
-use crate::commands::far::{Far, ended};
+use crate::commands::far::{RemoteProgram, ended};
 use crate::commands::version::{BUILD, protocol};
 use crate::report::exit::Exit;
 use crate::report::hint::{self, NextRun};
 use crate::report::summary::duration;
 
 /// The connection to a directory of another machine.
-pub(super) struct Way {
+pub(super) struct RemoteDir {
     pub(super) remote: Remote,
     pub(super) host: String,
     pub(super) path: OsString,
 }
 
-impl Way {
+impl RemoteDir {
     /// Runs the checks, and prints each finding.
     pub(super) fn examine(&self, findings: &mut Findings) {
         let start = Instant::now();
         let answered = match self.ask() {
             Ok(answered) => answered,
-            Err(Unanswered { exit, name, what, mend }) => {
+            Err(NoAnswer { exit, name, what, mend }) => {
                 return findings.fail(exit, (name, &what), Some(&mend));
             }
         };
-        let Answered { answer, asked, heard, round_trip } = answered;
+        let TimedAnswer { answer, asked, heard, round_trip } = answered;
         let shell = self.remote.shell.first().map(|word| word.to_string_lossy());
         let shell = shell.unwrap_or_default();
         let connected = duration(heard.saturating_duration_since(start));
@@ -64,13 +64,18 @@ impl Way {
     }
 
     /// Starts the far end, and returns its answer.
-    fn ask(&self) -> Result<Answered, Unanswered> {
+    fn ask(&self) -> Result<TimedAnswer, NoAnswer> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
-        let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
-            let mend = hint::of(&error, &hint::Far::on(&self.remote, &self.host), NextRun::Same);
-            let mend = mend.unwrap_or_default();
-            Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
-        })?;
+        let mut far =
+            RemoteProgram::start(&self.remote, &self.host, &command).map_err(|error| {
+                let mend = hint::of(
+                    &error,
+                    &hint::RemoteMachine::on(&self.remote, &self.host),
+                    NextRun::Same,
+                );
+                let mend = mend.unwrap_or_default();
+                NoAnswer::new(Exit::from(&error), "remote shell", error.to_string(), mend)
+            })?;
         let asked = SystemTime::now();
         // A program that does not read may still have printed an answer.
         far.say(&[self.path.as_bytes(), &[0]].concat()).ok();
@@ -83,7 +88,7 @@ impl Way {
             far.finish().ok();
             let what = format!("before deltic's word comes '{line}'");
             let mend = "the start-up files of the shell there may print nothing, and deltic there must know this: it may be too old";
-            return Err(Unanswered::new(Exit::Incompatible, "deltic there", what, mend.into()));
+            return Err(NoAnswer::new(Exit::Incompatible, "deltic there", what, mend.into()));
         };
         let mut trips = (0..TRIPS).filter_map(|_| {
             let start = Instant::now();
@@ -92,37 +97,37 @@ impl Way {
         });
         let round_trip = trips.by_ref().min().unwrap_or_default();
         far.finish().ok();
-        Ok(Answered { answer, asked, heard, round_trip })
+        Ok(TimedAnswer { answer, asked, heard, round_trip })
     }
 
-    fn unanswered(&self, ended: Result<(), Exit>) -> Unanswered {
+    fn unanswered(&self, ended: Result<(), Exit>) -> NoAnswer {
         let (install, program) = (self.install(), self.remote.program.to_string_lossy());
         match ended {
-            Err(exit @ Exit::RemoteShell) => Unanswered::new(
+            Err(exit @ Exit::RemoteShell) => NoAnswer::new(
                 exit,
                 "remote shell",
                 "it does not connect".into(),
                 format!("what it said is above; `{}` says more", self.shell("-v", "true")),
             ),
-            Err(exit @ Exit::NoRemoteProgram) if self.has_own_program() => Unanswered::new(
+            Err(exit @ Exit::NoRemoteProgram) if self.has_own_program() => NoAnswer::new(
                 exit,
                 "deltic there",
                 format!("`{program}` is not in the PATH of the shell there, but in ~/.local/bin"),
                 format!("say `--deltic-path {OWN_PROGRAM}`, or set `deltic-path`"),
             ),
-            Err(exit @ Exit::NoRemoteProgram) => Unanswered::new(
+            Err(exit @ Exit::NoRemoteProgram) => NoAnswer::new(
                 exit,
                 "deltic there",
                 format!("`{program}` is not found"),
                 format!("`{install}` copies this one there; --deltic-path says where one is"),
             ),
-            Err(Exit::Timeout) => Unanswered::new(
+            Err(Exit::Timeout) => NoAnswer::new(
                 Exit::Timeout,
                 "remote shell",
                 "nothing came for five minutes".into(),
                 format!("`{}` says how far it comes", self.shell("-v", "true")),
             ),
-            _ => Unanswered::new(
+            _ => NoAnswer::new(
                 Exit::Incompatible,
                 "deltic there",
                 format!("`{program}` does not answer"),
@@ -140,7 +145,7 @@ impl Way {
         if self.is_ssh() && !option.is_empty() {
             remote.shell.insert(1, option.into());
         }
-        hint::Far::on(&remote, &self.host).command(command)
+        hint::RemoteMachine::on(&remote, &self.host).command(command)
     }
 
     fn is_ssh(&self) -> bool {
@@ -161,7 +166,7 @@ impl Way {
     /// True if `deltic install` has put a program there that is not in the PATH of the remote shell.
     fn has_own_program(&self) -> bool {
         let command = ["test", "-x", OWN_PROGRAM].map(OsString::from);
-        let far = Far::start(&self.remote, &self.host, &command);
+        let far = RemoteProgram::start(&self.remote, &self.host, &command);
         far.is_ok_and(|far| far.finish().is_ok())
     }
 
@@ -196,8 +201,8 @@ impl Way {
     }
 
     /// Checks that both ends speak the same protocol version. Another build is a warning.
-    fn versions(&self, findings: &mut Findings, answer: &Answer) -> bool {
-        let Answer { build, protocol: theirs, program, .. } = answer;
+    fn versions(&self, findings: &mut Findings, answer: &AgentAnswer) -> bool {
+        let AgentAnswer { build, protocol: theirs, program, .. } = answer;
         let what = format!("{program}: {build}");
         let mend = format!("update the older: `{}` copies this one there", self.install());
         if *theirs != protocol() {
@@ -214,7 +219,7 @@ impl Way {
 }
 
 /// Checks the difference of the clocks. The far end read its clock between question and answer.
-fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, Instant)) {
+fn clock(findings: &mut Findings, answer: &AgentAnswer, (asked, heard): (SystemTime, Instant)) {
     let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let earliest = since(asked).as_secs_f64();
     let latest = since(SystemTime::now()).as_secs_f64() - heard.elapsed().as_secs_f64();
@@ -236,8 +241,8 @@ fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, 
 }
 
 /// An answer, and the times of question and answer.
-struct Answered {
-    answer: Answer,
+struct TimedAnswer {
+    answer: AgentAnswer,
     /// Time of the question, by the local clock.
     asked: SystemTime,
     heard: Instant,
@@ -245,14 +250,14 @@ struct Answered {
 }
 
 /// The reason why there is no answer.
-struct Unanswered {
+struct NoAnswer {
     exit: Exit,
     name: &'static str,
     what: String,
     mend: String,
 }
 
-impl Unanswered {
+impl NoAnswer {
     fn new(exit: Exit, name: &'static str, what: String, mend: String) -> Self {
         Self { exit, name, what, mend }
     }

@@ -21,12 +21,12 @@ use crate::plan::cache;
 
 /// The socket of a watch that waits for a confirmation; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Listening {
-    dir: Dir,
+pub(super) struct ConfirmSocket {
+    dir: SocketDir,
     name: String,
 }
 
-impl Drop for Listening {
+impl Drop for ConfirmSocket {
     fn drop(&mut self) {
         fs::remove_file(self.dir.path(&self.name)).ok();
     }
@@ -34,9 +34,9 @@ impl Drop for Listening {
 
 /// The user's own directory of sockets, held open, so that no other directory can take its place.
 #[derive(Debug)]
-struct Dir(OwnedFd);
+struct SocketDir(OwnedFd);
 
-impl Dir {
+impl SocketDir {
     fn open() -> io::Result<Self> {
         let dir = Self(own_dir(&path()?)?);
         fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o700))?;
@@ -63,8 +63,8 @@ const MOST: u32 = 100;
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Starts a thread that takes confirmations for the watch of these `operands`.
-pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Listening> {
-    let dir = Dir::open()?;
+pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<ConfirmSocket> {
+    let dir = SocketDir::open()?;
     let (listener, name) = bind(&dir)?;
     let answer = move || {
         for stream in listener.incoming() {
@@ -79,11 +79,11 @@ pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Lis
         }
     };
     thread::Builder::new().spawn(answer)?;
-    Ok(Listening { dir, name })
+    Ok(ConfirmSocket { dir, name })
 }
 
 /// Binds to the first free name of this process number.
-fn bind(dir: &Dir) -> io::Result<(UnixListener, String)> {
+fn bind(dir: &SocketDir) -> io::Result<(UnixListener, String)> {
     for n in 0..MOST {
         let name = format!("{}-{n}.{ENDING}", process::id());
         let path = dir.path(&name);
@@ -121,7 +121,7 @@ pub(super) fn confirm(mut remark: impl FnMut(&Path, &io::Error)) -> io::Result<V
     if !path()?.try_exists()? {
         return Ok(Vec::new());
     }
-    let dir = Dir::open()?;
+    let dir = SocketDir::open()?;
     let mut confirmed = Vec::new();
     for entry in fs::read_dir(dir.path(""))? {
         let name = PathBuf::from(entry?.file_name());

@@ -13,21 +13,21 @@ use deltic_net::{Outcome, SyncError, reason};
 use deltic_tree::path::printable;
 use indicatif::{HumanBytes, HumanCount};
 
-use confirm::Listening;
+use confirm::ConfirmSocket;
 use updates::EditedFiles;
 
 use super::run::{output, sync_by, unwritten};
 use super::sync::{asked, refuse};
 use crate::args::sync::SyncArgs;
 use crate::args::watch::{Seconds, WatchArgs};
-use crate::plan::Request;
-use crate::report::events::{Event, Watched, millis};
+use crate::plan::SyncRequest;
+use crate::report::events::{JsonEvent, WatchTotals, millis};
 use crate::report::exit::Exit;
 use crate::report::hint::NextRun;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
 use crate::report::summary::duration;
-use crate::report::view::Summary;
+use crate::report::view::SummaryForm;
 use crate::words::zone::Zone;
 
 /// Syncs until told to end.
@@ -48,13 +48,13 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
             let operands = words_of(&args.sync);
             let listening = confirm::listen(watch.confirming(), operands);
             let updates = EditedFiles::new(&request.plan, &args.sync.login);
-            Course::new(request, listening, updates.ok().flatten()).run(watch)
+            WatchRun::new(request, listening, updates.ok().flatten()).run(watch)
         }
         Err(error) => {
             let hint = request.view.hint(&error);
             output::complain(&error.to_string(), hint.as_deref());
             if request.view.json {
-                say(&request, &Event::error(&error, hint));
+                say(&request, &JsonEvent::error(&error, hint));
             }
             Exit::from(&error)
         }
@@ -104,25 +104,25 @@ fn words_of(args: &SyncArgs) -> String {
 }
 
 /// Sums over all rounds so far.
-struct Course {
-    request: Request,
+struct WatchRun {
+    request: SyncRequest,
     /// The socket for the user's confirmation, or the error without one.
-    listening: io::Result<Listening>,
+    listening: io::Result<ConfirmSocket>,
     /// Updates of edited files, if the destination supports updates.
     updates: Option<EditedFiles>,
     start: Instant,
-    all: Watched,
+    all: WatchTotals,
     /// Exit of the last round.
     last: Exit,
 }
 
-impl Course {
+impl WatchRun {
     fn new(
-        request: Request,
-        listening: io::Result<Listening>,
+        request: SyncRequest,
+        listening: io::Result<ConfirmSocket>,
         updates: Option<EditedFiles>,
     ) -> Self {
-        let (start, all) = (Instant::now(), Watched::default());
+        let (start, all) = (Instant::now(), WatchTotals::default());
         Self { request, listening, updates, start, all, last: Exit::Success }
     }
 
@@ -140,7 +140,7 @@ impl Course {
                 (Ok(_), _) => Ended::Partly,
             };
             watch.ended(round, ended, result.as_ref().ok());
-            self.show(&state::Ended { number, result: &result, exit, held: watch.held() });
+            self.show(&state::RoundEnd { number, result: &result, exit, held: watch.held() });
         }
         if watch.is_time_up() && self.last == Exit::Success {
             self.last = Exit::Timeout;
@@ -156,11 +156,11 @@ impl Course {
         if has_begun {
             request.view.next_run = NextRun::OfWatch;
         }
-        if request.view.summary == Summary::Short {
-            request.view.summary = Summary::Nothing;
+        if request.view.summary == SummaryForm::Short {
+            request.view.summary = SummaryForm::Nothing;
         }
         if request.view.json {
-            say(&request, &Event::round(round));
+            say(&request, &JsonEvent::round(round));
         }
         let user = round.user.clone();
         let (result, exit) = match &mut self.updates {
@@ -174,11 +174,11 @@ impl Course {
     }
 
     /// Prints the state after a round, if the output has a summary or names.
-    fn show(&self, round: &state::Ended<'_>) {
+    fn show(&self, round: &state::RoundEnd<'_>) {
         let view = &self.request.view;
         let is_told = match view.summary {
-            Summary::Nothing => view.info.name > 0,
-            Summary::Line => false,
+            SummaryForm::Nothing => view.info.name > 0,
+            SummaryForm::Line => false,
             _ => true,
         };
         if view.json || view.quiet || !is_told {
@@ -208,7 +208,7 @@ impl Course {
 
     fn report(&self, note: &Note) {
         if self.request.view.json {
-            say(&self.request, &Event::watch(note));
+            say(&self.request, &JsonEvent::watch(note));
         }
         let hint = match (note, &self.listening) {
             (Note::TooManyDirs, _) => {
@@ -231,7 +231,7 @@ impl Course {
         self.all.complete = complete && self.last == Exit::Success;
         let mut output = output(&self.request);
         if self.request.view.json {
-            output.line(Event::Watched(Box::new(self.all)).line());
+            output.line(JsonEvent::Watched(Box::new(self.all)).line());
         } else if !self.request.view.quiet {
             lines(&self.all).iter().for_each(|line| output.line(line));
         }
@@ -239,7 +239,7 @@ impl Course {
     }
 }
 
-fn lines(all: &Watched) -> [String; 2] {
+fn lines(all: &WatchTotals) -> [String; 2] {
     let failed = match all.failed_rounds {
         0 => String::new(),
         failed => format!(" ({} of them not complete)", HumanCount(failed)),
@@ -267,7 +267,7 @@ fn lines(all: &Watched) -> [String; 2] {
 }
 
 /// Writes an event. Write errors show up at the end.
-fn say(request: &Request, event: &Event<'_>) {
+fn say(request: &SyncRequest, event: &JsonEvent<'_>) {
     let mut output = output(request);
     output.line(event.line());
     output.flush();
@@ -279,19 +279,20 @@ mod tests {
 
     #[test]
     fn the_end_says_whether_all_is_there() {
-        let all = Watched { rounds: 3, transferred: 2, complete: true, ..Watched::default() };
+        let all =
+            WatchTotals { rounds: 3, transferred: 2, complete: true, ..WatchTotals::default() };
         assert_eq!(
             lines(&all)[0],
             "watched for 0.00 s: 3 rounds, 2 files transferred, 0 names removed"
         );
-        let one = lines(&Watched { rounds: 1, ..all });
+        let one = lines(&WatchTotals { rounds: 1, ..all });
         assert!(one[0].starts_with("watched for 0.00 s: 1 round, "), "{one:?}");
-        let one = lines(&Watched { transferred: 1, deleted: 1, ..all });
+        let one = lines(&WatchTotals { transferred: 1, deleted: 1, ..all });
         assert!(one[0].ends_with("1 file transferred, 1 name removed"), "{one:?}");
-        let all = Watched { failed_rounds: 1, complete: false, ..all };
+        let all = WatchTotals { failed_rounds: 1, complete: false, ..all };
         assert!(lines(&all)[0].contains("(1 of them not complete)"));
         assert!(lines(&all)[0].ends_with("not everything is at the destination"));
-        let all = Watched { waiting: 1, ..all };
+        let all = WatchTotals { waiting: 1, ..all };
         assert!(lines(&all)[0].contains("; 1 name waits for `"), "{:?}", lines(&all));
     }
 }

@@ -12,7 +12,7 @@ use crate::report::summary::duration;
 use crate::words::zone::Zone;
 
 /// The end of a round.
-pub(super) struct Ended<'a> {
+pub(super) struct RoundEnd<'a> {
     pub(super) number: u64,
     pub(super) result: &'a Result<Outcome, SyncError>,
     pub(super) exit: Exit,
@@ -21,8 +21,8 @@ pub(super) struct Ended<'a> {
 }
 
 /// Returns the line for a round; `None` for a later round without changes.
-pub(super) fn line(round: &Ended<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
-    let Ended { number, result, exit, held } = *round;
+pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
+    let RoundEnd { number, result, exit, held } = *round;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = zone.shown(since.as_secs() as i64);
     let done = match result {
@@ -78,7 +78,7 @@ mod tests {
         };
         let (zone, at) = (Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
         let shown = |number, result, exit, held| {
-            line(&Ended { number, result: &result, exit, held }, &zone, at)
+            line(&RoundEnd { number, result: &result, exit, held }, &zone, at)
         };
         let told = |number, result, exit| shown(number, result, exit, 0);
         assert_eq!(
