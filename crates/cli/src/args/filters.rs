@@ -53,8 +53,10 @@ impl FilterArgs {
     /// in `suffix` are protected, and so are directories called `partial_dir`.
     pub(crate) fn rules(
         &self,
-        (from0, trust): (bool, Trust),
-        (suffix, partial_dir): (Option<&[u8]>, Option<&OsStr>),
+        from0: bool,
+        trust: Trust,
+        suffix: Option<&[u8]>,
+        partial_dir: Option<&OsStr>,
     ) -> Result<Rules> {
         let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
         let mut gathered = RuleCollector { rules: Vec::new(), end, trust };
@@ -313,7 +315,7 @@ mod tests {
             Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
         };
         filters(words)
-            .rules((false, Trust::Ours), (None, None))
+            .rules(false, Trust::Ours, None, None)
             .unwrap()
             .list
             .iter()
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_or_understood_is_named() {
         let refusal = |words: &str| {
-            format!("{:#}", filters(words).rules((false, Trust::Ours), (None, None)).unwrap_err())
+            format!("{:#}", filters(words).rules(false, Trust::Ours, None, None).unwrap_err())
         };
         assert!(refusal("-f '. /no/such'").contains("cannot read rules /no/such: "));
         assert!(refusal("--exclude-from /no/such").contains("cannot read rules /no/such: "));

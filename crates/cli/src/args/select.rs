@@ -14,7 +14,7 @@ use deltic_tree::Mounts;
 use deltic_tree::path::printable;
 
 use super::headings::COMPATIBLE;
-use crate::words::place::ParsedOperand;
+use crate::words::place::{ParsedOperand, SyncOperands};
 use crate::words::shell;
 
 /// The words of it.
@@ -129,15 +129,15 @@ impl SelectArgs {
     /// Splits remote paths into words as a shell would, with `--old-args` or RSYNC_OLD_ARGS.
     pub(crate) fn split(
         &self,
-        (sources, destination): (Sources, Destination),
-    ) -> Result<(Sources, Destination)> {
+        SyncOperands { sources, destination }: SyncOperands,
+    ) -> Result<SyncOperands> {
         if self.old_args > 0 && self.secluded_args > 0 {
             bail!("--secluded-args cannot be used with --old-args");
         }
         let told = || std::env::var("RSYNC_OLD_ARGS").ok()?.parse::<i32>().ok();
         let is_open = self.secluded_args == 0 && !self.no_old_args;
         if self.old_args == 0 && !(is_open && told().is_some_and(|times| times != 0)) {
-            return Ok((sources, destination));
+            return Ok(SyncOperands { sources, destination });
         }
         let sources = match sources {
             Sources::Remote { host, paths } => {
@@ -154,7 +154,7 @@ impl SelectArgs {
             }
             here => here,
         };
-        Ok((sources, destination))
+        Ok(SyncOperands { sources, destination })
     }
 
     /// True if the sources are only listed.
@@ -170,7 +170,8 @@ impl SelectArgs {
     /// Reads the names of `--files-from`, if given.
     pub(crate) fn names(
         &self,
-        (sources, destination): (&Sources, &Destination),
+        sources: &Sources,
+        destination: &Destination,
         trust: Trust,
     ) -> Result<Names> {
         let Some(file) = &self.files_from else { return Ok(Names::None) };

@@ -13,7 +13,7 @@ use deltic_net::plan::{self, Destination};
 use deltic_net::{NamedFile, Trust, spool_batch};
 
 use super::files::{PendingFile, ResultFile};
-use super::run::sync;
+use super::run::{FinishedRun, sync};
 use crate::args::options_again;
 use crate::args::travel::BatchUse;
 use crate::plan::SyncRequest;
@@ -40,7 +40,7 @@ pub(super) fn run(
                 BatchInput::Stream(stream, spool) => spooled(stream, spool)?,
             };
             request.plan.batch = Some(plan::Batch::Read(file));
-            return Ok(sync(request).1);
+            return Ok(sync(request).exit);
         }
     };
     // The script is created first, and its errors have a separate exit code, as in rsync.
@@ -53,7 +53,7 @@ pub(super) fn run(
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
     let script = script(path, &request.plan.destination);
-    let (result, exit) = sync(request);
+    let FinishedRun { result, exit } = sync(request);
     if result.is_ok() {
         put_in_place(new, beside, &script).map_err(|error| (Exit::Files, error))?;
     }

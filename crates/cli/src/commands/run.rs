@@ -22,8 +22,14 @@ use crate::report::view::{OutputView, ProgressMode};
 pub(super) type Runner<'a> =
     &'a mut dyn FnMut(Plan, &User, &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError>;
 
+/// The result of a run, and the exit code of the command.
+pub(super) struct FinishedRun {
+    pub(super) result: Result<Outcome, SyncError>,
+    pub(super) exit: Exit,
+}
+
 /// Runs one sync, and reports its progress and its result.
-pub(super) fn sync(request: SyncRequest) -> (Result<Outcome, SyncError>, Exit) {
+pub(super) fn sync(request: SyncRequest) -> FinishedRun {
     sync_by(request, None, &mut deltic_net::run)
 }
 
@@ -37,7 +43,7 @@ pub(super) fn sync_by(
     mut request: SyncRequest,
     user: Option<User>,
     run: Runner<'_>,
-) -> (Result<Outcome, SyncError>, Exit) {
+) -> FinishedRun {
     let (mut retries, mut deletions) = (RetryState::default(), RunDeletions::of(&mut request));
     loop {
         let begun = Instant::now();
@@ -48,14 +54,14 @@ pub(super) fn sync_by(
             })
         });
         let pause = retries.pause(&request, &attempt.result, begun.elapsed());
-        let ended = attempt.finish(&request.view, pause);
-        let Some(pause) = pause else { return deletions.ended(ended) };
+        let finished = attempt.finish(&request.view, pause);
+        let Some(pause) = pause else { return deletions.report_held_back(finished) };
         output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
         if !deltic_net::pause(pause) {
             let interrupted = SyncError::Interrupted;
             output::complain(&interrupted.to_string(), request.view.hint(&interrupted).as_deref());
             let exit = Exit::from(&interrupted);
-            return (Err(interrupted), exit);
+            return FinishedRun { result: Err(interrupted), exit };
         }
         deletions.limit(&mut request.plan.options);
     }
@@ -149,19 +155,19 @@ impl RunDeletions {
     }
 
     /// Reports deletions that were held back.
-    fn ended(
-        self,
-        (result, exit): (Result<Outcome, SyncError>, Exit),
-    ) -> (Result<Outcome, SyncError>, Exit) {
+    fn report_held_back(self, mut finished: FinishedRun) -> FinishedRun {
         if !self.held_back {
-            return (result, exit);
+            return finished;
         }
         output::complain(
             "nothing deleted: the connection was lost while sources were removed that had arrived, \
              and a shorter source does not tell which names are to go",
             None,
         );
-        (result, if exit == Exit::Success { Exit::DeleteLimit } else { exit })
+        if finished.exit == Exit::Success {
+            finished.exit = Exit::DeleteLimit;
+        }
+        finished
     }
 }
 
@@ -238,22 +244,18 @@ impl RunAttempt {
         let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
         // A large file causes thousands of progress notices.
         let shows_progress = request.view.json || request.view.live != ProgressMode::Nothing;
-        let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
+        let (result, troubles) = watched(request.plan, run, user, shows_progress, &mut *reporter);
         Self { result, troubles, reporter }
     }
 
     /// Reports the end. If no other attempt follows, an error comes with a hint.
-    fn finish(
-        mut self,
-        view: &OutputView,
-        pause: Option<Duration>,
-    ) -> (Result<Outcome, SyncError>, Exit) {
+    fn finish(mut self, view: &OutputView, pause: Option<Duration>) -> FinishedRun {
         let exit = Exit::of(&self.result, self.troubles);
         let error = self.result.as_ref().err().filter(|_| pause.is_none());
         let hint = error.and_then(|error| view.hint(error));
         let written = self.reporter.finish(&RunEnding { result: &self.result, exit, hint });
         let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
-        (self.result, exit)
+        FinishedRun { result: self.result, exit }
     }
 }
 
@@ -270,7 +272,8 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
 
 /// Runs the plan by `run` on this thread, while `reporter` runs on another thread.
 pub(super) fn watched(
-    (plan, run): (Plan, Runner<'_>),
+    plan: Plan,
+    run: Runner<'_>,
     user: Option<User>,
     shows_progress: bool,
     reporter: &mut dyn Reporter,

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
                 },
             )
         }
-        Ok(request) => sync(request).1,
+        Ok(request) => sync(request).exit,
         Err(exit) => exit,
     }
 }

@@ -20,7 +20,7 @@ use super::evidence;
 use super::run::watched;
 use crate::args::verify::VerifyArgs;
 use crate::plan::store::{self, StoreConnection};
-use crate::plan::{ends, server, trust_sums};
+use crate::plan::{parse_operands, server, trust_sums};
 use crate::report::escape::Escape;
 use crate::report::events::{JsonEvent, VerifyTotals, attributes, millis};
 use crate::report::exit::Exit;
@@ -30,7 +30,7 @@ use crate::report::output::{self, Output};
 use crate::report::progress::ProgressDisplay;
 use crate::report::reporter::{Reporter, RunEnding};
 use crate::report::view::ProgressMode;
-use crate::words::place::is_store;
+use crate::words::place::{SyncOperands, is_store};
 use crate::words::rate::ByteRate;
 
 /// Compares two trees, and prints the differences.
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
     };
     let mut reporter = DifferenceReporter::new(args, &comparison);
     let (result, troubles) =
-        watched((comparison.plan, &mut deltic_net::run), None, true, &mut reporter);
+        watched(comparison.plan, &mut deltic_net::run, None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
@@ -73,8 +73,8 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
-    let (ends, exchanged) = from_store(ends(&args.operands)?);
-    let (sources, destination) = ends;
+    let (operands, exchanged) = from_store(parse_operands(&args.operands)?);
+    let SyncOperands { sources, destination } = operands;
     let mut options = options(args)?;
     if exchanged {
         options.rules = options.rules.exchanged();
@@ -98,8 +98,8 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         reasons: None,
         moved: None,
     };
-    let ends = (&plan.sources, &plan.destination);
-    let store = store::dial(ends, (plan.cache.clone(), None), &mut plan.options)?;
+    let (sources, destination, cache) = (&plan.sources, &plan.destination, plan.cache.clone());
+    let store = store::dial(sources, destination, cache, None, &mut plan.options)?;
     plan.dial = match &store {
         Some(store) => Some(store.dial.clone()),
         None => server::dial(&plan.sources, &plan.destination, &args.login)?,
@@ -111,15 +111,18 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
 }
 
 /// Makes a store the source. Returns true if source and destination were exchanged.
-fn from_store(ends: (Sources, Destination)) -> ((Sources, Destination), bool) {
-    match ends {
+fn from_store(SyncOperands { sources, destination }: SyncOperands) -> (SyncOperands, bool) {
+    match (sources, destination) {
         (Sources::Local(mut paths), Destination::Remote { host, path })
             if paths.len() == 1 && is_store(&host) =>
         {
             let destination = Destination::Local(paths.remove(0));
-            ((Sources::Remote { host, paths: vec![path] }, destination), true)
+            (
+                SyncOperands { sources: Sources::Remote { host, paths: vec![path] }, destination },
+                true,
+            )
         }
-        ends => (ends, false),
+        (sources, destination) => (SyncOperands { sources, destination }, false),
     }
 }
 
@@ -180,7 +183,7 @@ fn options(args: &VerifyArgs) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: false, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules((false, args.links.trust()), (None, None))?,
+        rules: args.filters.rules(false, args.links.trust(), None, None)?,
         follow: Links { insecure: args.links.insecure_links, ..Links::default() },
         tells_unchanged: args.verbose && !args.quiet,
         // This dry run creates nothing, so devices and owners are compared for every user.

@@ -29,7 +29,7 @@ use crate::args::sync::SyncArgs;
 use crate::args::travel::BatchUse;
 use crate::report::hint;
 use crate::report::view::OutputView;
-use crate::words::place::ParsedOperand;
+use crate::words::place::{ParsedOperand, SyncOperands};
 use crate::words::rate::ByteRate;
 use crate::words::size::Size;
 
@@ -58,18 +58,23 @@ impl SyncRequest {
         let batch = args.batch.batch(args.remove.remove_source_files, args.checksum)?;
         let reads = matches!(batch, Some(BatchUse::Read(_)));
         // A batch to read counts as the source operand.
-        let operands = args.operands.len() + usize::from(reads);
-        let lists = args.select.lists(operands);
-        let (sources, destination) = match &args.operands[..] {
-            [to] if reads => (Sources::Local(Vec::new()), destination(to)?),
+        let count = args.operands.len() + usize::from(reads);
+        let lists = args.select.lists(count);
+        let operands = match &args.operands[..] {
+            [to] if reads => {
+                SyncOperands { sources: Sources::Local(Vec::new()), destination: destination(to)? }
+            }
             _ if reads => bail!("--read-batch takes a destination and no source"),
-            [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
-            operands => ends(operands)?,
+            [_] => SyncOperands {
+                sources: sources_of(&args.operands)?,
+                destination: Destination::Local(".".into()),
+            },
+            words => parse_operands(words)?,
         };
-        let (sources, destination) = args.select.split((sources, destination))?;
+        let SyncOperands { sources, destination } = args.select.split(operands)?;
         // A listing writes nothing, so a remote destination is not contacted.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
-        let select = args.select.select(operands, args.is_recursive());
+        let select = args.select.select(count, args.is_recursive());
         check_streams(args)?;
         let far = match (&sources, &destination) {
             (Sources::Local(_), Destination::Local(_)) => RemoteRole::Nothing,
@@ -77,10 +82,10 @@ impl SyncRequest {
             (Sources::Remote { .. }, _) => RemoteRole::Sources,
         };
         let mut plan = Plan {
-            names: args.select.names((&sources, &destination), args.follow.others.trust())?,
+            names: args.select.names(&sources, &destination, args.follow.others.trust())?,
             sources,
             destination,
-            options: options(args, select, (far, terminals))?,
+            options: options(args, select, far, terminals)?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -110,9 +115,8 @@ impl SyncRequest {
 
 /// Returns the connection to a store or a server, if an operand names either. `None` for a remote shell.
 pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
-    let ends = (&plan.sources, &plan.destination);
-    let known = (plan.cache.clone(), plan.reasons.clone());
-    match store::dial(ends, known, &mut plan.options)? {
+    let (cache, reasons) = (plan.cache.clone(), plan.reasons.clone());
+    match store::dial(&plan.sources, &plan.destination, cache, reasons, &mut plan.options)? {
         Some(store) => Ok(Some(store.dial)),
         None => server::dial(&plan.sources, &plan.destination, login),
     }
@@ -195,8 +199,8 @@ fn check_streams(args: &SyncArgs) -> Result<()> {
 }
 
 /// Splits operands into sources and destination; the last operand is the destination.
-pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
-    let (last, sources) = match operands {
+pub(crate) fn parse_operands(words: &[OsString]) -> Result<SyncOperands> {
+    let (last, sources) = match words {
         [] => bail!("no source and no destination; write `deltic sync SRC... DEST`"),
         [sources @ .., last] => (last, sources),
     };
@@ -210,7 +214,7 @@ pub(crate) fn ends(operands: &[OsString]) -> Result<(Sources, Destination)> {
             printable(to.as_bytes())
         );
     }
-    Ok((sources, destination))
+    Ok(SyncOperands { sources, destination })
 }
 
 /// Parses the sources, which must all be local or all be on the same host.
@@ -270,7 +274,8 @@ fn show(word: &OsStr) -> String {
 fn options(
     args: &SyncArgs,
     select: Select,
-    (far, terminals): (RemoteRole, Terminals),
+    far: RemoteRole,
+    terminals: Terminals,
 ) -> Result<Options> {
     let local = far == RemoteRole::Nothing;
     let (compress, compress_level) = args.travel.compression();
@@ -287,9 +292,9 @@ fn options(
     // Backups with a suffix survive `--delete`, as in rsync. A backup directory needs no such rule.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
-    let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
-    let reading = (args.select.from0, args.follow.others.trust());
-    let rules = args.filters.rules(reading, made)?;
+    let suffix = beside.map(|backup| &*backup.suffix);
+    let trust = args.follow.others.trust();
+    let rules = args.filters.rules(args.select.from0, trust, suffix, partial_dir.as_deref())?;
     Ok(Options {
         recursive: args.is_recursive(),
         links: args.links || (args.archive && !args.no_links),

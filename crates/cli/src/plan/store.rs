@@ -23,8 +23,10 @@ pub(crate) struct StoreConnection {
 
 /// Connects to the store that an operand names, if any. Restricts `options` to metadata that the store keeps.
 pub(crate) fn dial(
-    (sources, destination): (&Sources, &Destination),
-    (cache, reasons): (Option<PathBuf>, Option<Reasons>),
+    sources: &Sources,
+    destination: &Destination,
+    cache: Option<PathBuf>,
+    reasons: Option<Reasons>,
     options: &mut Options,
 ) -> Result<Option<StoreConnection>> {
     let Some(host) = far_host(sources, destination).filter(|host| is_store(host)) else {

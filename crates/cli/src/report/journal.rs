@@ -46,7 +46,7 @@ impl LogWriter {
     pub(super) fn change(&mut self, change: &Change, view: &OutputView) {
         let Some(format) = &self.names else { return };
         if is_shown(change, view) {
-            let line = line(format, change, (&self.setting, view), Escape::Log);
+            let line = line(format, change, &self.setting, view, Escape::Log);
             self.line(line);
         }
     }
@@ -98,7 +98,8 @@ pub(super) fn is_shown(change: &Change, view: &OutputView) -> bool {
 pub(super) fn line(
     format: &LineFormat,
     change: &Change,
-    (setting, view): (&FormatContext, &OutputView),
+    setting: &FormatContext,
+    view: &OutputView,
     escape: Escape,
 ) -> Vec<u8> {
     let itemizes = view.names.as_ref().is_some_and(LineFormat::itemizes);

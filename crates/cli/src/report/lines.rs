@@ -82,11 +82,11 @@ impl StdoutLines {
     /// Adds the line of a change in the order of names; or at once, if lines need no order.
     ///
     /// Lines of changes made are shown in parts if too many to hold, or held for a while.
-    pub(super) fn say_of(&mut self, change: &Change, among: LineGroup, line: &[u8]) {
+    pub(super) fn say_of(&mut self, change: &Change, group: LineGroup, line: &[u8]) {
         if !self.in_order {
             return self.say(line);
         }
-        if self.held.push(change, (among, self.when_deletions), line).is_err() {
+        if self.held.push(change, group, self.when_deletions, line).is_err() {
             self.say_held();
             return self.say(line);
         }

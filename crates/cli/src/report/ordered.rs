@@ -46,7 +46,7 @@ impl PathTexts {
         item: EntryType,
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
-        self.push_as(PathFate::Stays, (path, item), text)
+        self.push_as(PathFate::Stays, path, item, text)
     }
 
     /// Adds `text` about a path with this fate.
@@ -56,7 +56,8 @@ impl PathTexts {
     pub(crate) fn push_as(
         &mut self,
         fate: PathFate,
-        (path, item): (&RelPath, EntryType),
+        path: &RelPath,
+        item: EntryType,
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
         let (dir, name) = match item {
@@ -197,7 +198,7 @@ mod tests {
         for (no, (fate, name)) in paths.enumerate() {
             let item = if name.ends_with('/') { EntryType::Dir } else { EntryType::File };
             let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
-            ordered.push_as(*fate, (&path, item), no.to_string().as_bytes()).unwrap();
+            ordered.push_as(*fate, &path, item, no.to_string().as_bytes()).unwrap();
         }
         let mut said = Vec::new();
         say(&ordered, &mut |path, text| {

@@ -155,7 +155,7 @@ impl PersonReporter {
             _ => self.view.names.as_ref().filter(|_| is_shown(change, &self.view)),
         };
         if let Some(format) = format {
-            let line = line(format, change, (&self.setting, &self.view), self.view.escape);
+            let line = line(format, change, &self.setting, &self.view, self.view.escape);
             self.lines.say_of(change, LineGroup::Names, &line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
@@ -212,8 +212,8 @@ impl PersonReporter {
         }
         let line = |escape| asides::backed_up(change, &self.options, escape);
         let Some((shown, logged)) = line(self.view.escape).zip(line(Escape::Log)) else { return };
-        let among = if asides::is_replaced(change) { LineGroup::Names } else { LineGroup::Asides };
-        self.lines.say_of(change, among, &shown);
+        let group = if asides::is_replaced(change) { LineGroup::Names } else { LineGroup::Asides };
+        self.lines.say_of(change, group, &shown);
         self.log_aside(|_| logged.clone());
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn lines(
             // A dry run reports each name, and counts the names that would be deleted.
             let held =
                 if dry_run { tally.deleted().saturating_sub(outcome.totals.deleted) } else { 0 };
-            short((outcome, held), dry_run, view.color, exit)
+            short(outcome, held, dry_run, view.color, exit)
         }
         SummaryForm::Totals => totals(outcome, dry_run, view.numbers),
         SummaryForm::Full => {
@@ -104,7 +104,7 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
 }
 
 /// Returns the lines for a person; `held` is the number of deletions held back.
-fn short((outcome, held): (&Outcome, u64), dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
+fn short(outcome: &Outcome, held: u64, dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
     let Outcome { totals, traffic, elapsed } = outcome;
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_person_reads_three_lines() {
         assert_eq!(
-            short((&outcome(), 0), false, false, Exit::Success).join("\n"),
+            short(&outcome(), 0, false, false, Exit::Success).join("\n"),
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, 7 names removed\n\
              sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
              total size is 5.00 GiB, speedup is 4,128.15"
@@ -302,11 +302,11 @@ mod tests {
         let mut resumed = outcome();
         resumed.totals.resumed = 20 << 20;
         assert_eq!(
-            short((&resumed, 0), false, false, Exit::Success)[0],
+            short(&resumed, 0, false, false, Exit::Success)[0],
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, \
              20.00 MiB of it left by an interrupted run, 7 names removed"
         );
-        let dry = short((&outcome(), 0), true, false, Exit::Success);
+        let dry = short(&outcome(), 0, true, false, Exit::Success);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
     }
 
@@ -315,13 +315,13 @@ mod tests {
         let first = |change: fn(&mut Totals), dry_run| {
             let mut outcome = outcome();
             change(&mut outcome.totals);
-            short((&outcome, 0), dry_run, false, Exit::Success).remove(0)
+            short(&outcome, 0, dry_run, false, Exit::Success).remove(0)
         };
         assert!(first(|totals| totals.deleted = 0, false).ends_with("already there"));
         let idle = Totals { files: 3, ..Totals::default() };
         let unchanged = Outcome { totals: idle, ..outcome() };
         assert_eq!(
-            short((&unchanged, 0), false, false, Exit::Success)[0],
+            short(&unchanged, 0, false, false, Exit::Success)[0],
             "0 of 3 files transferred"
         );
         let one = |totals: &mut Totals| {
@@ -332,7 +332,7 @@ mod tests {
             *totals = Totals { files: 2, transferred: 1, deleted: 1, ..Totals::default() };
         };
         assert_eq!(first(dry, true), "1 of 2 files to transfer, 1 name to remove");
-        let held = short((&unchanged, 3), true, true, Exit::Success);
+        let held = short(&unchanged, 3, true, true, Exit::Success);
         assert_eq!(
             held[0],
             "\x1b[33m0 of 3 files to transfer, 0 names to remove; 3 held back\x1b[0m"
@@ -341,17 +341,17 @@ mod tests {
 
     #[test]
     fn colours_say_whether_all_went_well() {
-        assert!(short((&outcome(), 0), false, true, Exit::Success)[0].starts_with("\x1b[32m2 of"));
-        let held_back = short((&outcome(), 0), false, true, Exit::DeleteLimit);
+        assert!(short(&outcome(), 0, false, true, Exit::Success)[0].starts_with("\x1b[32m2 of"));
+        let held_back = short(&outcome(), 0, false, true, Exit::DeleteLimit);
         assert!(held_back[0].starts_with("\x1b[33m"), "no green where the code is not 0");
         let mut bad = outcome();
         bad.totals.failed = 3;
-        let lines = short((&bad, 0), false, true, Exit::Partial);
+        let lines = short(&bad, 0, false, true, Exit::Partial);
         assert!(lines[0].starts_with("\x1b[33m"));
         assert_eq!(lines[3], "\x1b[31m3 errors, see above\x1b[0m");
-        assert!(!short((&bad, 0), false, false, Exit::Partial).join("").contains('\x1b'));
+        assert!(!short(&bad, 0, false, false, Exit::Partial).join("").contains('\x1b'));
         bad.totals.failed = 1;
-        assert_eq!(short((&bad, 0), false, false, Exit::Partial)[3], "1 error, see above");
+        assert_eq!(short(&bad, 0, false, false, Exit::Partial)[3], "1 error, see above");
     }
 
     #[test]

@@ -52,18 +52,19 @@ impl HeldLines {
     pub(crate) fn push(
         &mut self,
         change: &Change,
-        (among, deletions): (LineGroup, DeletionOrder),
+        group: LineGroup,
+        deletions: DeletionOrder,
         line: &[u8],
     ) -> Result<(), OutOfRoom> {
         let Change { path, item, action, .. } = change;
         let is_gone = *action == Action::Deleted;
         let fate = if is_gone { PathFate::Gone } else { PathFate::Stays };
-        let lines = match (is_gone, among) {
+        let lines = match (is_gone, group) {
             (true, _) if deletions != DeletionOrder::Along => &mut self.deletions,
             (true, _) | (false, LineGroup::Asides) => &mut self.asides,
             (false, LineGroup::Names) => &mut self.names,
         };
-        lines.push_as(fate, (path, *item), &self.heads.pack(line, path.as_bytes()))?;
+        lines.push_as(fate, path, *item, &self.heads.pack(line, path.as_bytes()))?;
         self.bytes += path.as_bytes().len() + line.len();
         Ok(())
     }
@@ -160,7 +161,7 @@ mod tests {
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action, differs, facts };
-                held.push(&change, (LineGroup::Names, when), name.as_bytes()).unwrap();
+                held.push(&change, LineGroup::Names, when, name.as_bytes()).unwrap();
             }
             for name in asides {
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
@@ -168,7 +169,7 @@ mod tests {
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action: Action::Unchanged, differs, facts };
                 let line = format!("({name})");
-                held.push(&change, (LineGroup::Asides, when), line.as_bytes()).unwrap();
+                held.push(&change, LineGroup::Asides, when, line.as_bytes()).unwrap();
             }
             let mut lines = Vec::new();
             held.say(when, |line| lines.push(String::from_utf8(line.into()).unwrap()));
@@ -199,7 +200,7 @@ mod tests {
             let (differs, facts) = (Differs::default(), Facts::default());
             let (item, action) = (EntryType::File, Action::Touched);
             let change = Change { path, item, action, differs, facts };
-            held.push(&change, (LineGroup::Names, DeletionOrder::First), line.as_bytes()).unwrap();
+            held.push(&change, LineGroup::Names, DeletionOrder::First, line.as_bytes()).unwrap();
         }
         let mut told = Vec::new();
         held.say(DeletionOrder::First, |line| told.push(String::from_utf8(line.into()).unwrap()));

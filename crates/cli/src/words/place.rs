@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use deltic_net::plan::{Destination, Sources};
 use deltic_remote::{SystemKind, kind_of};
 use deltic_serve::client::Address;
 use deltic_tree::path::printable;
@@ -45,7 +46,7 @@ impl ParsedOperand {
             );
         }
         if let (Some(kind), Some(rest)) = (kind_of(&host), path.strip_prefix(b"//")) {
-            return at_store(&shown, kind, (&host, rest));
+            return at_store(&shown, kind, &host, rest);
         }
         if let Some(why) = elsewhere(&host, path) {
             bail!("'{shown}': {why}");
@@ -53,6 +54,12 @@ impl ParsedOperand {
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self::Remote { host: host_name(&host, &shown)?, path: OsStr::from_bytes(path).into() })
     }
+}
+
+/// The operands of a sync: sources and destination.
+pub(crate) struct SyncOperands {
+    pub(crate) sources: Sources,
+    pub(crate) destination: Destination,
 }
 
 /// True if `host` is the URL of a store.
@@ -75,11 +82,7 @@ fn at_server(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
 }
 
 /// Parses the URL of a store.
-fn at_store(
-    shown: &str,
-    kind: SystemKind,
-    (scheme, rest): (&[u8], &[u8]),
-) -> Result<ParsedOperand> {
+fn at_store(shown: &str, kind: SystemKind, scheme: &[u8], rest: &[u8]) -> Result<ParsedOperand> {
     let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
         None => (rest, &b""[..]),

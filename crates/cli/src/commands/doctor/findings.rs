@@ -31,21 +31,21 @@ impl Findings {
     }
 
     pub(super) fn ok(&mut self, name: &str, what: &str) {
-        self.report(CheckState::Ok, (name, what), None);
+        self.report(CheckState::Ok, name, what, None);
     }
 
     pub(super) fn warn(&mut self, name: &str, what: &str, mend: &str) {
-        self.report(CheckState::Warning, (name, what), Some(mend));
+        self.report(CheckState::Warning, name, what, Some(mend));
     }
 
-    pub(super) fn fail(&mut self, exit: Exit, (name, what): (&str, &str), mend: Option<&str>) {
-        self.report(CheckState::Failed, (name, what), mend);
+    pub(super) fn fail(&mut self, exit: Exit, name: &str, what: &str, mend: Option<&str>) {
+        self.report(CheckState::Failed, name, what, mend);
         if self.exit == Exit::Success {
             self.exit = exit;
         }
     }
 
-    fn report(&mut self, state: CheckState, (name, what): (&str, &str), mend: Option<&str>) {
+    fn report(&mut self, state: CheckState, name: &str, what: &str, mend: Option<&str>) {
         if self.json {
             let event = json!({
                 "event": "check", "name": name, "state": state, "what": what, "mend": mend
@@ -75,7 +75,7 @@ impl Findings {
                     (Exit::Selection, "name a directory that is there and that you may write to")
                 }
             };
-            self.fail(exit, (name, error), Some(mend));
+            self.fail(exit, name, error, Some(mend));
             return false;
         }
         self.ok(name, &abilities.to_string());

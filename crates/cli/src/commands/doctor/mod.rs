@@ -37,9 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Exit {
             };
             RemoteDir { remote, host: host.unwrap_or_default(), path }.examine(&mut findings);
         }
-        Err(why) => {
-            findings.fail(Exit::Usage, ("operand", &why), Some("see `deltic doctor --help`"))
-        }
+        Err(why) => findings.fail(Exit::Usage, "operand", &why, Some("see `deltic doctor --help`")),
     }
     findings.finish()
 }

@@ -33,7 +33,7 @@ impl RemoteDir {
                 );
                 findings.ok("transfer", &what);
             }
-            Err((exit, why)) => findings.fail(exit, ("transfer", &why), None),
+            Err((exit, why)) => findings.fail(exit, "transfer", &why, None),
         }
     }
 

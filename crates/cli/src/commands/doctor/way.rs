@@ -32,10 +32,10 @@ impl RemoteDir {
         let answered = match self.ask() {
             Ok(answered) => answered,
             Err(NoAnswer { exit, name, what, mend }) => {
-                return findings.fail(exit, (name, &what), Some(&mend));
+                return findings.fail(exit, name, &what, Some(&mend));
             }
         };
-        let TimedAnswer { answer, asked, heard, round_trip } = answered;
+        let TimedAnswer { answer, heard, round_trip, .. } = &answered;
         let shell = self.remote.shell.first().map(|word| word.to_string_lossy());
         let shell = shell.unwrap_or_default();
         let connected = duration(heard.saturating_duration_since(start));
@@ -45,10 +45,10 @@ impl RemoteDir {
             &format!("{shell} answers after {connected}, a round trip takes {trip:.1} ms"),
         );
         self.keys(findings);
-        if !self.versions(findings, &answer) {
+        if !self.versions(findings, answer) {
             return;
         }
-        clock(findings, &answer, (asked, heard));
+        clock(findings, &answered);
         if let Some(restriction) = &answer.restriction {
             findings.ok("restriction", restriction);
         }
@@ -207,7 +207,7 @@ impl RemoteDir {
         let mend = format!("update the older: `{}` copies this one there", self.install());
         if *theirs != protocol() {
             let what = format!("{what} speaks {theirs}, this one {}", protocol());
-            findings.fail(Exit::Incompatible, ("deltic there", &what), Some(&mend));
+            findings.fail(Exit::Incompatible, "deltic there", &what, Some(&mend));
             return false;
         }
         match build.version == BUILD.version && build.commit == BUILD.commit {
@@ -219,9 +219,10 @@ impl RemoteDir {
 }
 
 /// Checks the difference of the clocks. The far end read its clock between question and answer.
-fn clock(findings: &mut Findings, answer: &AgentAnswer, (asked, heard): (SystemTime, Instant)) {
+fn clock(findings: &mut Findings, answered: &TimedAnswer) {
+    let TimedAnswer { answer, asked, heard, .. } = answered;
     let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let earliest = since(asked).as_secs_f64();
+    let earliest = since(*asked).as_secs_f64();
     let latest = since(SystemTime::now()).as_secs_f64() - heard.elapsed().as_secs_f64();
     let there = answer.time.as_secs_f64();
     let (apart, side) = match () {

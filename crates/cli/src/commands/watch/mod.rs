@@ -16,7 +16,7 @@ use indicatif::{HumanBytes, HumanCount};
 use confirm::ConfirmSocket;
 use updates::EditedFiles;
 
-use super::run::{output, sync_by, unwritten};
+use super::run::{FinishedRun, output, sync_by, unwritten};
 use super::sync::{asked, refuse};
 use crate::args::sync::SyncArgs;
 use crate::args::watch::{Seconds, WatchArgs};
@@ -128,7 +128,7 @@ impl WatchRun {
 
     fn run(mut self, mut watch: Watch) -> Exit {
         while let Some(round) = watch.next(&mut |note| self.report(note)) {
-            let (result, exit) = self.round(&round, watch.has_begun());
+            let FinishedRun { result, exit } = self.round(&round, watch.has_begun());
             let number = round.number;
             let ended = match (&result, exit) {
                 // A failed first round ends the watch as it ends a sync: the arguments are most likely wrong.
@@ -149,7 +149,7 @@ impl WatchRun {
         self.finish(watch.is_clean())
     }
 
-    fn round(&mut self, round: &Round, has_begun: bool) -> (Result<Outcome, SyncError>, Exit) {
+    fn round(&mut self, round: &Round, has_begun: bool) -> FinishedRun {
         let mut request = self.request.clone();
         request.plan = round.plan.clone();
         request.view.watches = true;
@@ -163,14 +163,14 @@ impl WatchRun {
             say(&request, &JsonEvent::round(round));
         }
         let user = round.user.clone();
-        let (result, exit) = match &mut self.updates {
+        let finished = match &mut self.updates {
             None => sync_by(request, user, &mut deltic_net::run),
-            Some(updates) => sync_by(request, user, &mut |plan, user, hear| {
-                updates.run(round, (plan, user), hear)
-            }),
+            Some(updates) => {
+                sync_by(request, user, &mut |plan, user, hear| updates.run(round, plan, user, hear))
+            }
         };
-        self.note(&result, exit);
-        (result, exit)
+        self.note(&finished);
+        finished
     }
 
     /// Prints the state after a round, if the output has a summary or names.
@@ -191,11 +191,11 @@ impl WatchRun {
         }
     }
 
-    fn note(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) {
+    fn note(&mut self, FinishedRun { result, exit }: &FinishedRun) {
         let all = &mut self.all;
         all.rounds += 1;
-        all.failed_rounds += u64::from(exit != Exit::Success);
-        self.last = exit;
+        all.failed_rounds += u64::from(*exit != Exit::Success);
+        self.last = *exit;
         let Ok(Outcome { totals, traffic, .. }) = result else { return };
         all.sent_bytes += traffic.sent;
         all.received_bytes += traffic.received;

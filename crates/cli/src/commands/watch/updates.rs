@@ -62,14 +62,15 @@ impl EditedFiles {
     pub(super) fn run(
         &mut self,
         round: &Round,
-        (plan, user): (Plan, &User),
+        plan: Plan,
+        user: &User,
         hear: &mut (dyn FnMut(Notice) + Send),
     ) -> Result<Outcome, SyncError> {
         let begun = Instant::now();
         let mut done = Outcome::default();
         let few = |files: &Vec<RelPath>| (1..=MOST_FILES).contains(&files.len());
         let files = round.files().filter(few);
-        if files.is_some_and(|files| self.update_all(round, &files, (&mut done, hear))) {
+        if files.is_some_and(|files| self.update_all(round, &files, &mut done, hear)) {
             hear(Notice::Finished(done.totals));
             return Ok(Outcome { elapsed: begun.elapsed(), ..done });
         }
@@ -102,7 +103,8 @@ impl EditedFiles {
         &mut self,
         round: &Round,
         files: &[RelPath],
-        (done, hear): (&mut Outcome, &mut (dyn FnMut(Notice) + Send)),
+        done: &mut Outcome,
+        hear: &mut (dyn FnMut(Notice) + Send),
     ) -> bool {
         let there = |path: &RelPath| join(&self.dir, path);
         if !files.iter().all(|path| there(path).is_some_and(|path| self.server.knows(&path))) {
