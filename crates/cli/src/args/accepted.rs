@@ -10,65 +10,65 @@ use clap::ArgAction;
 use super::headings::COMPATIBLE;
 use crate::words::refused::Unsupported;
 
-/// The words that are accepted or refused.
+/// Options of rsync that are accepted without effect, or refused.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompatibilityArgs {
-    /// Accepted: the list always streams
+    /// Accepted: the file list is always incremental
     #[arg(long, visible_alias = "i-r", help_heading = COMPATIBLE)]
     #[arg(overrides_with = "no_inc_recursive")]
     pub(crate) inc_recursive: bool,
-    /// Accepted: the list streams nevertheless
+    /// Accepted: the file list stays incremental
     #[arg(long, visible_alias = "no-i-r", help_heading = COMPATIBLE)]
     pub(crate) no_inc_recursive: bool,
-    /// Accepted: the other end is Deltic too
+    /// Accepted: the protocol is always Deltic's
     #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
     pub(crate) protocol: Option<u32>,
-    /// Accepted: sums have a fresh key in each session
+    /// Accepted: each session has a random checksum key
     #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
     pub(crate) checksum_seed: Option<i64>,
-    /// Accepted: the remote shell may block as it likes
+    /// Accepted: the remote shell may use blocking I/O
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) blocking_io: bool,
-    /// Accepted: both ends compress alike
+    /// Accepted: both ends use the same compression
     #[arg(long, aliases = ["new-compress"], help_heading = COMPATIBLE)]
     pub(crate) old_compress: bool,
-    /// Accepted: names come in one order
+    /// Accepted: the file list has a fixed order
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) qsort: bool,
-    /// Accepted: no times of creation are set
+    /// Accepted: creation times are never set
     #[arg(long, aliases = ["no-N"], help_heading = COMPATIBLE)]
     pub(crate) no_crtimes: bool,
     /// Accepted: devices are never written
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) no_write_devices: bool,
-    /// Accepted: what a sender lists is checked in any case
+    /// Accepted: the file list is always checked
     #[arg(long, help_heading = COMPATIBLE)]
     pub(crate) trust_sender: bool,
     /// Accepted: memory is bounded by the protocol
     #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
     pub(crate) max_alloc: Option<OsString>,
-    /// Accepted: daemons have ports; for ssh, -e 'ssh -p N'
+    /// Accepted: for daemons; with ssh, use -e 'ssh -p N'
     #[arg(long, value_name = "PORT", help_heading = COMPATIBLE)]
     pub(crate) port: Option<u16>,
-    /// Accepted: only connections to daemons have options
+    /// Accepted: for connections to daemons
     #[arg(long, value_name = "OPTIONS", help_heading = COMPATIBLE)]
     pub(crate) sockopts: Option<OsString>,
-    /// Accepted: only connections to daemons have an address
+    /// Accepted: for connections to daemons
     #[arg(long, value_name = "ADDRESS", help_heading = COMPATIBLE)]
     pub(crate) address: Option<OsString>,
-    /// Refused: only daemons ask for a password
+    /// Refused: for connections to daemons
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) password_file: Option<OsString>,
-    /// Accepted: only daemons take early input
+    /// Accepted: for connections to daemons
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
-    /// Refused: names arrive as they are, byte by byte
+    /// Refused: names are copied byte by byte
     #[arg(long, value_name = "SPEC", help_heading = COMPATIBLE)]
     pub(crate) iconv: Option<String>,
-    /// Refused: run deltic as that user
+    /// Refused: run deltic as USER
     #[arg(long, value_name = "USER", help_heading = COMPATIBLE)]
     pub(crate) copy_as: Option<OsString>,
-    /// Refused: the other end is `deltic agent`
+    /// Refused: the other end must be `deltic agent`
     #[arg(long, action = ArgAction::SetTrue, help_heading = COMPATIBLE)]
     pub(crate) server: bool,
     /// Refused, as --server

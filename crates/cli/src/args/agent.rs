@@ -7,26 +7,25 @@ use clap::Parser;
 
 use crate::words::rate::ByteRate;
 
-/// The words of `deltic agent`.
+/// Arguments of `deltic agent`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) asked: AgentSessionArgs,
-    /// Keep to this directory: for a key that may do no more
+    /// Restrict access to DIR, for a key in authorized_keys
     ///
-    /// It is the root for whoever connects: `host:/a` and `host:a` are DIR/a. Paths that lead out are refused, and so
-    /// is whatever other command the key is used with. For `command="deltic agent --restrict DIR",restrict` in
-    /// authorized_keys.
+    /// DIR is the root for the client: `host:/a` and `host:a` are DIR/a. Paths outside DIR and all other commands of
+    /// the key are refused. For `command="deltic agent --restrict DIR",restrict` in authorized_keys.
     #[arg(long, value_name = "DIR")]
     pub(crate) restrict: Option<PathBuf>,
-    /// With --restrict: nothing is written
+    /// With --restrict: refuse all writes
     #[arg(long, requires = "restrict", conflicts_with = "wo")]
     pub(crate) ro: bool,
-    /// With --restrict: no file is sent
+    /// With --restrict: refuse to send files
     #[arg(long, requires = "restrict")]
     pub(crate) wo: bool,
-    /// With --restrict: nothing is deleted; files are still replaced by new versions
+    /// With --restrict: refuse deletions; files may still be replaced by new versions
     #[arg(long, requires = "restrict")]
     pub(crate) no_delete: bool,
 }
@@ -34,20 +33,20 @@ pub(crate) struct AgentArgs {
 /// Options that the other end may ask for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AgentSessionArgs {
-    /// Be one more stream of a session that is served here
+    /// Join a session on this machine as another stream
     ///
-    /// Which one, and what lets the stream join, are the first bytes of standard input.
+    /// Standard input begins with the id of the session and the key to join.
     #[arg(long)]
     pub(crate) join: bool,
-    /// Most bytes a second that this end puts on the wire or takes from it, as `deltic sync` has it
+    /// Limit bytes a second of this end in each direction, as `deltic sync` does
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<ByteRate>,
-    /// Say what this program and the directory that standard input names are like; for `deltic doctor`
+    /// Report on this program and on the directory named on standard input, for `deltic doctor`
     #[arg(long, conflicts_with = "join")]
     pub(crate) examine: bool,
 }
 
-/// The words behind `agent` of a command that is not ours to trust.
+/// Arguments behind `agent` in a command from an untrusted peer.
 #[derive(Debug, Parser)]
 struct AgentCommandLine {
     #[command(flatten)]
@@ -76,9 +75,9 @@ EXAMPLES:
   deltic sync -a --deltic-path /opt/deltic/bin/deltic src/ host:dst/
       runs `ssh host /opt/deltic/bin/deltic agent`
   command=\"deltic agent --restrict /srv/backup --no-delete\",restrict ssh-ed25519 AAAA... laptop
-      a line of ~/.ssh/authorized_keys: this key puts files below /srv/backup, and deletes none
+      a line of ~/.ssh/authorized_keys: the key may write below /srv/backup, and delete nothing
   command=\"deltic agent --restrict /srv/photos --ro\",restrict ssh-ed25519 AAAA... tv
-      this one only fetches what is below /srv/photos";
+      the key may only read below /srv/photos";
 
 #[cfg(test)]
 mod tests {

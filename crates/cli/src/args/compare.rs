@@ -11,40 +11,38 @@ use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window}
 use crate::words::age::Age;
 use crate::words::size::{BadSize, SizeBound};
 
-/// The words of it.
+/// Options that decide which files are transferred.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Change detection")]
 pub(crate) struct CompareArgs {
-    /// Skip files of equal size, whatever their times
+    /// Skip files of equal size, ignoring times
     #[arg(long)]
     pub(crate) size_only: bool,
-    /// Update files even if size and time agree
+    /// Update files even if size and time match
     #[arg(short = 'I', long)]
     pub(crate) ignore_times: bool,
-    /// Accept times up to N seconds apart as equal
+    /// Treat times up to N seconds apart as equal
     ///
-    /// -1 accepts only what is equal to the nanosecond. The default is as near to that as the destination's file
-    /// system keeps times.
+    /// -1 compares nanoseconds. The default is the time resolution of the destination file system.
     #[arg(short = '@', long, value_name = "N")]
     pub(crate) modify_window: Option<i64>,
-    /// Neither use nor keep what earlier runs learned
+    /// Do not read or write the cache of earlier runs
     ///
-    /// That is digests for -c, and how large files are cut.
+    /// The cache holds digests for -c, and the chunks of large files.
     #[arg(long, overrides_with = "cache")]
     pub(crate) no_cache: bool,
-    /// Use what earlier runs learned (default)
+    /// Use the cache of earlier runs (default)
     #[arg(long, overrides_with = "no_cache")]
     pub(crate) cache: bool,
-    /// With -c, trust digests no longer than 12h, 30d, 8w
+    /// With -c, use cached digests up to AGE: 12h, 30d, 8w
     ///
-    /// 0 reads every file, `forever` none that did not change.
+    /// 0 reads every file; `forever` never reads an unchanged file again.
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub(crate) checksum_max_age: Age,
-    /// Trust the sums that both file systems keep
+    /// Trust checksums that the file systems store
     ///
-    /// With -c, contents are compared by them: this end is a btrfs that keeps XXH64, SHA-256 or BLAKE2b, or a file
-    /// system with fs-verity. What has no sum is read. Without -c, XXH64 says which blocks of large files only moved,
-    /// as SHA-256 and BLAKE2b do in any case.
+    /// With -c, files are compared by the checksums of btrfs (XXH64, SHA-256, BLAKE2b) or fs-verity; files without
+    /// checksums are read. Without -c, XXH64 finds moved blocks of large files, as SHA-256 and BLAKE2b always do.
     #[arg(long)]
     pub(crate) trust_sums: bool,
     /// Skip files that are newer at DEST
@@ -62,20 +60,20 @@ pub(crate) struct CompareArgs {
     /// Skip files shorter than SIZE
     #[arg(long, value_name = "SIZE", value_parser = bound)]
     pub(crate) min_size: Option<SizeBound>,
-    /// Skip files that DIR has as they are
+    /// Skip files that are identical in DIR
     ///
-    /// DIR is relative to DEST; there may be several.
+    /// DIR is relative to DEST. May be given several times.
     #[arg(long, value_name = "DIR")]
     pub(crate) compare_dest: Vec<OsString>,
-    /// Copy files from DIR that it has as they are
+    /// Copy identical files from DIR instead of sending them
     #[arg(long, value_name = "DIR")]
     pub(crate) copy_dest: Vec<OsString>,
-    /// Hard-link files to DIR that it has as they are
+    /// Hard-link to identical files in DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) link_dest: Vec<OsString>,
-    /// Use a similar file as the old version; -yy: of DIRs too
+    /// Use a similar file as the basis; -yy: in each DIR too
     ///
-    /// Only where there is no old version of the name. The DIRs are those of --link-dest and its like.
+    /// Only for files without an old version. DIR is a directory of --compare-dest, --copy-dest or --link-dest.
     #[arg(short = 'y', long, action = ArgAction::Count, overrides_with = "no_fuzzy")]
     pub(crate) fuzzy: u8,
     /// Take back --fuzzy

@@ -8,17 +8,17 @@ use super::headings::TRAVEL;
 use super::settings::SettingArgs;
 use crate::words::shell::ShellWords;
 
-/// Try the way to another machine, and the directory there, and say what to mend
+/// Check the connection to another machine and a directory there, and suggest fixes
 ///
-/// It connects, finds deltic there, compares versions and clocks, tries what the file system of the directory can do,
-/// and sends a small file there and back. Nothing of it stays.
+/// Connects, finds deltic there, compares versions and clocks, tests the file system of the directory, and sends a
+/// small file there and back. All test files are removed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR_EXAMPLES, args_override_self = true)]
 pub(crate) struct DoctorArgs {
-    /// `[user@]host`, or `[user@]host:path` of a directory there; or a directory here, with a slash in its path
+    /// `[user@]host[:path]`, or a local directory with a slash in its path
     #[arg(value_name = "HOST")]
     pub(crate) place: OsString,
-    /// Write events for programs, one JSON object a line
+    /// Print events for programs, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
     /// Use this remote shell, with its options
@@ -35,18 +35,18 @@ pub(crate) struct DoctorArgs {
 
 /// Copy this program to another machine, over the remote shell
 ///
-/// It goes to ~/.local/bin/deltic there, or to --to. The machine must be of the architecture that the program is made
-/// for; it has to run there once before it takes its name, in one step: whatever fails, an older one stays as it is.
+/// The path there is ~/.local/bin/deltic, or --to. Both machines must have the same architecture. The copy must run
+/// once before it replaces an older program, in one step; after a failure the older program stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSTALL_EXAMPLES, args_override_self = true)]
 pub(crate) struct InstallArgs {
-    /// The machine, as the remote shell is to reach it: `[user@]host`
+    /// The machine to install on: `[user@]host`
     #[arg(value_name = "HOST", value_parser = host)]
     pub(crate) host: String,
-    /// Put it there: a path, or a directory that is there or ends in a slash [default: ~/.local/bin/deltic]
+    /// Install to this file, or into this directory (existing, or with a trailing slash) [default: ~/.local/bin/deltic]
     #[arg(long, value_name = "PATH")]
     pub(crate) to: Option<OsString>,
-    /// Copy this program instead of the one that runs: one for another architecture
+    /// Copy this program instead of the running one, for another architecture
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
     /// Use this remote shell, with its options
@@ -76,27 +76,28 @@ pub(crate) fn host(word: &str) -> Result<String, &'static str> {
 const DOCTOR_EXAMPLES: &str = "\
 EXAMPLES:
   deltic doctor backup
-      is deltic there, does it understand this one, is all well in the home directory?
+      check deltic and the home directory on 'backup'
   deltic doctor me@backup:/srv/photos
-      the same, of another directory
+      check another directory
   deltic doctor /mnt/usb
-      what can the file system of a directory here do?
+      test the file system of a local directory
 
 EXIT CODES:
-  0 nothing failed; else what a sync would end with: 2 the ends do not understand each other, 3 the directory cannot be used,
-  14 no remote shell, 127 no deltic there, 255 the remote shell does not connect";
+  0 no check failed; else the exit code of a sync: 2 no common protocol, 3 the directory cannot be used,
+  14 no remote shell, 127 no deltic on the other machine, 255 the remote shell does not connect";
 
 const INSTALL_EXAMPLES: &str = "\
 EXAMPLES:
   deltic install backup
       copy this program to ~/.local/bin/deltic on 'backup'
   deltic install --to /usr/local/bin/ root@backup
-      for all users there
+      install for all users
   deltic install --binary target/aarch64-unknown-linux-musl/release/deltic pi
       for another architecture; `make static` builds it
 
 EXIT CODES:
-  0 installed; 3 no program to copy; 4 it does not run there; 11 it could not be written there; else as `deltic sync`";
+  0 installed; 3 no program to copy; 4 the program does not run there; 11 the program could not be written;
+  other codes as `deltic sync`";
 
 #[cfg(test)]
 mod tests {

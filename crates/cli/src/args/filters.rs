@@ -208,8 +208,8 @@ impl clap::Args for FilterArgs {
                 text("filter", "RULE", "Add a filter rule: '- PATTERN', ': .rules', ...")
                     .short('f'),
             )
-            .arg(text("exclude", "PATTERN", "Leave out names that match; the first match wins"))
-            .arg(text("include", "PATTERN", "Take names that match, whatever rule comes later"))
+            .arg(text("exclude", "PATTERN", "Exclude matching names; the first match wins"))
+            .arg(text("include", "PATTERN", "Include matching names, whatever rule follows"))
             .arg(text(
                 "exclude-from",
                 "FILE",
@@ -220,13 +220,13 @@ impl clap::Args for FilterArgs {
                 "FILE",
                 "Read include patterns from FILE, one a line (-: stdin)",
             ))
-            .arg(sprinkled.help("Use each directory's .rsync-filter; -FF: leave it out"))
+            .arg(sprinkled.help("Apply .rsync-filter files; -FF: also exclude them"))
             .arg(
-                flag("cvs-exclude", "Leave out what CVS ignores: objects, backups, .git/")
+                flag("cvs-exclude", "Exclude files as CVS does: objects, backups, .git/")
                     .short('C'),
             )
-            .arg(flag("gitignore", "Leave out what git ignores"))
-            .arg(flag("delete-excluded", "Delete names that are left out, too (implies --delete)"))
+            .arg(flag("gitignore", "Exclude files that git ignores"))
+            .arg(flag("delete-excluded", "Also delete excluded names (implies --delete)"))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {

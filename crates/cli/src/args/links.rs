@@ -8,12 +8,12 @@ use deltic_tree::Follow;
 
 use super::metadata::{PeerOptions, RemoteRole};
 
-/// Trust in the owners of links on the way to what is named.
+/// Options for trust in the owners of symbolic links in paths.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TrustArgs {
     /// Follow symbolic links of other users in paths
     ///
-    /// On the way to what arguments and options name.
+    /// Applies to the paths of operands and options.
     #[arg(long)]
     pub(crate) insecure_links: bool,
 }
@@ -25,22 +25,22 @@ impl TrustArgs {
     }
 }
 
-/// The words of it.
+/// Options for symbolic links.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Symbolic links")]
 pub(crate) struct LinkArgs {
-    /// Copy what symbolic links point at
+    /// Copy the targets of symbolic links
     #[arg(short = 'L', long)]
     copy_links: bool,
-    /// Copy directories that symbolic links point at
+    /// Copy the targets of symbolic links to directories
     #[arg(short = 'k', long)]
     copy_dirlinks: bool,
-    /// Copy what links point at that may leave the sources
+    /// Copy the targets of links that may leave the sources
     #[arg(long)]
     copy_unsafe_links: bool,
-    /// Keep symbolic links at DEST that lead to directories
+    /// Keep symbolic links to directories at DEST
     ///
-    /// Where the sources have a directory, the one that such a link leads to is updated.
+    /// A source directory updates the directory that the link points to.
     #[arg(short = 'K', long, overrides_with = "no_keep_dirlinks")]
     keep_dirlinks: bool,
     /// Take back -K
@@ -49,9 +49,9 @@ pub(crate) struct LinkArgs {
     /// Skip symbolic links that may leave the tree
     #[arg(long)]
     safe_links: bool,
-    /// Store symbolic links so that they lead nowhere
+    /// Store symbolic links in a form that cannot be followed
     ///
-    /// That is done at the destination, and undone at the source.
+    /// Links are munged at the destination, and restored at the source.
     #[arg(long, overrides_with = "no_munge_links")]
     munge_links: bool,
     /// Take back --munge-links

@@ -13,12 +13,12 @@ use deltic_tree::meta::{IdRules, ModeRules};
 pub(crate) struct MetadataArgs {
     /// Preserve owners
     ///
-    /// Only where the receiver may give files away.
+    /// Only if the receiver may change owners, as root may.
     #[arg(short, long, overrides_with = "no_owner")]
     owner: bool,
     /// Preserve groups
     ///
-    /// Those that the receiver may give.
+    /// Only groups that the receiver may set.
     #[arg(short, long, overrides_with = "no_group")]
     group: bool,
     /// Same as --devices --specials
@@ -26,24 +26,24 @@ pub(crate) struct MetadataArgs {
     devices_and_specials: bool,
     /// Preserve devices
     ///
-    /// Only where the receiver may make some.
+    /// Only if the receiver may create devices, as root may.
     #[arg(long, overrides_with = "no_devices")]
     devices: bool,
     /// Preserve FIFOs and sockets
     #[arg(long, overrides_with = "no_specials")]
     specials: bool,
-    /// Preserve whether files may be executed (without -p)
+    /// Preserve executability (without -p)
     #[arg(short = 'E', long)]
     executability: bool,
-    /// Change permissions on the way: D755,F644 or Dg+s,Fgo-w
+    /// Change permissions of copies: D755,F644 or Dg+s,Fgo-w
     #[arg(long, value_name = "RULES", action = ArgAction::Append)]
     chmod: Vec<String>,
     /// Preserve hard links
     #[arg(short = 'H', long, overrides_with = "no_hard_links")]
     hard_links: bool,
-    /// Store in xattrs what only root may set, or restore it
+    /// Store privileged attributes in xattrs, or restore them
     ///
-    /// Owners and devices, say, are noted in extended attributes, or read from there. -M says it to the other end.
+    /// Owners and devices, for example, are stored in extended attributes. -M--fake-super applies to the other end.
     #[arg(long, overrides_with_all = ["no_fake_super", "tried", "no_super"])]
     fake_super: bool,
     /// Preserve ACLs (implies -p)
@@ -51,15 +51,15 @@ pub(crate) struct MetadataArgs {
     acls: bool,
     /// Preserve extended attributes; -XX: rsync's own too
     ///
-    /// rsync notes in its own what it could not set.
+    /// rsync's own attributes, user.rsync.*, hold the metadata of --fake-super.
     #[arg(short = 'X', long, action = ArgAction::Count, overrides_with = "no_xattrs")]
     xattrs: u8,
-    /// Preserve access times; -UU: and imply --open-noatime
+    /// Preserve access times; -UU: implies --open-noatime
     #[arg(short = 'U', long, action = ArgAction::Count, overrides_with = "no_atimes")]
     atimes: u8,
     /// Do not change access times when reading
     ///
-    /// Only where the files are the user's own, or root reads.
+    /// Only for the user's own files, or as root.
     #[arg(long, overrides_with = "no_open_noatime")]
     open_noatime: bool,
     /// Do not preserve times of directories
@@ -68,24 +68,24 @@ pub(crate) struct MetadataArgs {
     /// Do not preserve times of symbolic links
     #[arg(short = 'J', long, overrides_with = "no_omit_link_times")]
     omit_link_times: bool,
-    /// Preserve numbers of users and groups, not their names
+    /// Preserve numeric user and group IDs, not names
     #[arg(long, overrides_with = "no_numeric_ids")]
     numeric_ids: bool,
     /// Map owners by FROM:TO pairs of names or numbers
     ///
-    /// FROM may be a range of numbers or a pattern; the first pair that fits counts.
+    /// FROM may be a range of numbers or a pattern; the first matching pair wins.
     #[arg(long, value_name = "PAIRS")]
     usermap: Option<IdPairs>,
     /// Map groups by FROM:TO pairs, as --usermap
     #[arg(long, value_name = "PAIRS")]
     groupmap: Option<IdPairs>,
-    /// Give everything to USER and GROUP; either may be missing
+    /// Set owner and group of all files; either may be omitted
     #[arg(long, value_name = "USER:GROUP")]
     chown: Option<ChownTarget>,
-    /// Try what only root may, as another user too
+    /// Attempt super-user activities, even if not root
     #[arg(long = "super", overrides_with_all = ["no_super", "fake_super"])]
     tried: bool,
-    /// Do only what an ordinary user may, as root too
+    /// Do not attempt super-user activities, even as root
     #[arg(long, overrides_with_all = ["tried", "fake_super"])]
     no_super: bool,
     /// Undo the -o of -a

@@ -48,15 +48,15 @@ use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
 use crate::words::is_rsync;
 
-/// Keeps huge files and whole trees identical between machines, and moves only what changed.
+/// Sync huge files and whole trees between machines, and transfer only the changes
 #[derive(Debug, Parser)]
 #[command(name = "deltic", version, max_term_width = 100, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Why configuration files were left out.
+    /// Error messages of configuration files that were skipped.
     #[arg(skip)]
     pub(crate) unread: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a destination equal to its sources, here or over ssh
+    /// Make a destination equal to its sources, locally or over ssh
     #[command(
         after_help = sync::EXAMPLES,
         override_usage = "deltic sync [OPTIONS] SRC... DEST",
@@ -229,10 +229,10 @@ fn compared(arg: Arg) -> Arg {
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-  deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
-  deltic sync -avn --delete a/ b/                 see what would change, change nothing
-  deltic verify photos/ backup:/srv/photos/       see whether they are equal
-  deltic sync --help                              every option";
+  deltic sync -av photos/ backup:/srv/photos/     push changes over ssh
+  deltic sync -avn --delete a/ b/                 show what would change
+  deltic verify photos/ backup:/srv/photos/       compare both trees
+  deltic sync --help                              list all options";
 
 #[cfg(test)]
 mod tests {

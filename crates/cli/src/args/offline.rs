@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use super::links::TrustArgs;
 
-/// Write down what another machine must know of FILE to compute a delta against it
+/// Write the signature of FILE, from which `deltic delta` computes a delta
 ///
-/// The signature has the length and the fingerprint of each chunk of FILE, and
-/// none of its bytes: about 1.5 % of a small file's size, and less the larger
-/// the file is, down to 0.03 % from 32 GiB on.
+/// The signature holds the length and the fingerprint of each chunk of FILE, and no
+/// content. Its size is about 1.5 % of a small file, and falls to 0.03 % from 32 GiB
+/// on.
 ///
-/// To bring a file up to date where no connection leads:
+/// To update a file without a connection:
 ///
 ///   there:  deltic signature disk.img -o disk.sig
 ///   here:   deltic delta disk.sig disk.img -o disk.delta
@@ -20,53 +20,53 @@ use super::links::TrustArgs;
 pub(crate) struct SignatureArgs {
     /// The old version; - is standard input
     pub(crate) file: PathBuf,
-    /// Where to write the signature, instead of to standard output
+    /// Write to OUT instead of standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) links: TrustArgs,
 }
 
-/// Compute what turns the file behind SIGNATURE into NEW
+/// Write the delta from the file of SIGNATURE to NEW
 ///
-/// The delta names what to copy from the old version, and holds the bytes that
-/// only NEW has as they are; a compressor may follow:
+/// The delta refers to data of the old version, and holds new data uncompressed. A
+/// compressor may follow:
 ///
 ///   deltic delta disk.sig disk.img | zstd > disk.delta.zst
 ///   pg_dump db | deltic delta dump.sig - -o dump.delta
 ///
-/// SIGNATURE may also be what a server answered to the signature of NEW, asked
-/// for a match.
+/// SIGNATURE may also be the answer of a server to a match request with the
+/// signature of NEW.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DeltaArgs {
-    /// What `deltic signature` wrote for the old version; - is standard input
+    /// The signature of the old version; - is standard input
     pub(crate) signature: PathBuf,
     /// The new version; - is standard input
     pub(crate) new: PathBuf,
-    /// Where to write the delta, instead of to standard output
+    /// Write to OUT instead of standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) links: TrustArgs,
 }
 
-/// Make a new version from OLD and what `deltic delta` wrote
+/// Build a new version from OLD and a delta
 ///
-/// The result is checked against the delta's digest and only then takes its
-/// name, in one step; NEW may be OLD itself. With the wrong OLD or a damaged
-/// delta nothing changes. NEW has holes where it is zeros.
+/// The result is checked against the digest of the delta, and then renamed to NEW.
+/// NEW may be OLD itself. With a wrong OLD or a damaged delta, NEW is not changed.
+/// Runs of zeros become holes in NEW.
 ///
 ///   deltic patch disk.img disk.delta -o disk.img
 ///   zstd -dc disk.delta.zst | deltic patch disk.img - -o disk-new.img
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct PatchArgs {
-    /// The old version, that the signature was made of
+    /// The old version, from which the signature was made
     pub(crate) old: PathBuf,
-    /// What `deltic delta` wrote; - is standard input
+    /// The delta; - is standard input
     pub(crate) delta: PathBuf,
-    /// Where to write the new version
+    /// Write the new version to NEW
     #[arg(short, long, value_name = "NEW")]
     pub(crate) output: PathBuf,
     #[command(flatten)]

@@ -8,58 +8,58 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
-/// The words of it.
+/// Options for deletions and backups.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Deletion and backups")]
 pub(crate) struct RemoveArgs {
-    /// Delete names at DEST that the sources do not have
+    /// Delete names from DEST that are not in the sources
     ///
-    /// That is done when all else is in place, and not if more would go than looks right: see --max-delete.
+    /// Deletions follow the transfer. Nothing is deleted if the deletions exceed a limit: see --max-delete.
     #[arg(long, visible_aliases = ["del", "delete-during"])]
     delete: bool,
-    /// Same as --delete: deletes when all is in place
+    /// Same as --delete: deletions follow the transfer
     #[arg(long)]
     pub(crate) delete_before: bool,
-    /// Same as --delete; names what was deleted last
+    /// Same as --delete; lists deletions last
     #[arg(long)]
     pub(crate) delete_after: bool,
     /// Same as --delete-after
     #[arg(long)]
     pub(crate) delete_delay: bool,
-    /// Delete at most N names; none at all if over N%
+    /// Delete at most N names; nothing if over N%
     ///
-    /// The rest of N stays, and the exit code is 25. Without it and --force-delete a run deletes none where more
-    /// would go than the larger of 1,000 and a quarter of the names.
+    /// The names over N stay, and the exit code is 25. By default, nothing is deleted if the deletions exceed both
+    /// 1,000 names and a quarter of all names.
     #[arg(long, value_name = "N[%]", overrides_with = "force_delete")]
     max_delete: Option<MaxDelete>,
     /// Delete without a limit
     #[arg(long, overrides_with = "max_delete")]
     force_delete: bool,
-    /// Replace full directories by files, without --delete
+    /// Replace non-empty directories by files, without --delete
     #[arg(long, overrides_with = "no_force")]
     force: bool,
     /// Take back --force
     #[arg(long, overrides_with = "force", hide = true)]
     no_force: bool,
-    /// Delete even if sources could not be read in full
+    /// Delete even after errors in reading the sources
     #[arg(long, overrides_with = "no_ignore_errors")]
     ignore_errors: bool,
     /// Take back --ignore-errors
     #[arg(long, overrides_with = "ignore_errors", hide = true)]
     no_ignore_errors: bool,
-    /// Remove source files once they are safe at DEST
+    /// Remove source files after they are stored at DEST
     #[arg(long, alias = "remove-sent-files")]
     pub(crate) remove_source_files: bool,
-    /// Keep old versions of what is replaced or deleted
+    /// Keep old versions of replaced and deleted files
     #[arg(short = 'b', long, overrides_with = "no_backup")]
     backup: bool,
     /// Take back --backup
     #[arg(long, overrides_with = "backup", hide = true)]
     no_backup: bool,
-    /// Keep them in DIR, relative to DEST (-b)
+    /// Keep backups in DIR, relative to DEST (implies -b)
     #[arg(long, value_name = "DIR")]
     backup_dir: Option<OsString>,
-    /// Add SUFFIX to their names (-b)
+    /// Add SUFFIX to the names of backups (-b)
     ///
     /// The default is ~, or nothing with --backup-dir.
     #[arg(long, value_name = "SUFFIX")]

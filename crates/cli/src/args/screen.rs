@@ -45,7 +45,7 @@ impl ShortHelp {
         }
         let name = self.command;
         text + &format!(
-            "\n{}\n--help lists all options; `deltic man {name} | man -l -` explains them\n",
+            "\n{}\n--help lists all options; `deltic man {name} | man -l -` explains all options\n",
             self.examples
         )
     }
@@ -95,7 +95,7 @@ const SCREENS: [ShortHelp; 3] = [
         ],
         examples: "\
 EXAMPLES:
-  deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
+  deltic sync -av photos/ backup:/srv/photos/     push changes over ssh
   deltic sync -a backup:/srv/vm.img .             pull a file
   deltic sync -ain --delete src/ /mnt/copy/       show what would change
   deltic sync -a --exclude '*.o' -e 'ssh -p 2222' src/ me@host:src/
@@ -127,9 +127,9 @@ EXAMPLES:
         ],
         examples: "\
 EXAMPLES:
-  deltic watch -a --delete src/ backup:/srv/src/  make it equal, and keep it so
-  deltic watch -av --delay 0.2 site/ /srv/www/    name what changes, wait less
-  deltic watch --confirm                          let deletions go that wait
+  deltic watch -a --delete src/ backup:/srv/src/  keep a copy up to date
+  deltic watch -av --delay 0.2 site/ /srv/www/    list changes, wait less
+  deltic watch --confirm                          allow held-back deletions
 ",
     },
     ShortHelp {

@@ -17,45 +17,45 @@ use super::headings::COMPATIBLE;
 use crate::words::place::{ParsedOperand, SyncOperands};
 use crate::words::shell;
 
-/// The words of it.
+/// Options that select names.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sources and traversal")]
 pub(crate) struct SelectArgs {
-    /// Copy directories, but not what is in them
+    /// Copy directories without their contents
     ///
-    /// A source that ends in a slash is entered.
+    /// The contents of a source with a trailing slash are copied, without recursion.
     #[arg(short = 'd', long, visible_aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
     dirs: bool,
-    /// Skip directories, though --files-from or --list-only says otherwise
+    /// Skip directories, even with --files-from or --list-only
     #[arg(long, alias = "no-d", overrides_with = "dirs", hide = true)]
     no_dirs: bool,
-    /// Preserve the whole path of each source
+    /// Keep the full path of each source below DEST
     ///
-    /// `/./` in it says where it starts.
+    /// `/./` in a source marks the start of the path to keep.
     #[arg(short = 'R', long, overrides_with = "no_relative")]
     relative: bool,
-    /// Keep only the last name, though --files-from says otherwise
+    /// Keep only the last name of each source, even with --files-from
     #[arg(long, alias = "no-R", overrides_with = "relative", hide = true)]
     no_relative: bool,
-    /// Preserve no attributes of directories on the way (-R)
+    /// Do not copy attributes of implied directories (-R)
     #[arg(long, alias = "no-i-d", overrides_with = "implied_dirs")]
     no_implied_dirs: bool,
     /// Take back --no-implied-dirs
     #[arg(long, alias = "i-d", overrides_with = "no_implied_dirs", hide = true)]
     implied_dirs: bool,
-    /// Stay on one file system; -xx: leave out mount points
+    /// Do not cross file systems; -xx: skip mount points
     #[arg(short = 'x', long, action = ArgAction::Count, overrides_with = "no_one_file_system")]
     one_file_system: u8,
     /// Take back --one-file-system
     #[arg(long, alias = "no-x", overrides_with = "one_file_system", hide = true)]
     no_one_file_system: bool,
-    /// Leave out directories that hold no file
+    /// Skip directories that contain no files
     #[arg(short = 'm', long, overrides_with = "no_prune_empty_dirs")]
     prune_empty_dirs: bool,
     /// Take back --prune-empty-dirs
     #[arg(long, alias = "no-m", overrides_with = "prune_empty_dirs", hide = true)]
     no_prune_empty_dirs: bool,
-    /// Make all missing directories above DEST
+    /// Create missing parent directories of DEST
     #[arg(long, overrides_with = "no_mkpath")]
     mkpath: bool,
     /// Take back --mkpath
@@ -63,35 +63,35 @@ pub(crate) struct SelectArgs {
     no_mkpath: bool,
     /// Read names to copy from FILE
     ///
-    /// They are below the one source. `-` is standard input, `:FILE` a file of the remote side.
+    /// Names are relative to the single source. `-` is standard input, `:FILE` a file on the remote machine.
     #[arg(long, value_name = "FILE")]
     files_from: Option<OsString>,
-    /// End names and rules in files by NUL, not by newline
+    /// Separate names and rules in files by NUL, not newline
     #[arg(short = '0', long, overrides_with = "no_from0")]
     pub(crate) from0: bool,
     /// Take back --from0
     #[arg(long, overrides_with = "from0", hide = true)]
     no_from0: bool,
-    /// List the sources, copy nothing
+    /// List the sources, without copying
     ///
-    /// So it is with a single operand.
+    /// A single operand implies --list-only.
     #[arg(long)]
     list_only: bool,
     /// Ignore sources that do not exist
     #[arg(long)]
     ignore_missing_args: bool,
-    /// Delete at DEST the sources that do not exist
+    /// Delete missing sources from DEST
     #[arg(long)]
     delete_missing_args: bool,
-    /// Split remote paths at blanks, as a shell would
+    /// Split remote paths at spaces, as a shell does
     ///
-    /// No shell sees them: what only one can do is refused.
+    /// No shell is run: other shell syntax is refused.
     #[arg(long, action = ArgAction::Count, overrides_with = "no_old_args", help_heading = COMPATIBLE)]
     old_args: u8,
     /// Take back --old-args, also of RSYNC_OLD_ARGS
     #[arg(long, overrides_with = "old_args", hide = true)]
     no_old_args: bool,
-    /// Accepted: paths never travel in a command line
+    /// Accepted: remote paths are never on a command line
     #[arg(short = 's', long, action = ArgAction::Count, help_heading = COMPATIBLE)]
     #[arg(alias = "protect-args", overrides_with = "no_secluded_args")]
     secluded_args: u8,

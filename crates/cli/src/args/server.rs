@@ -10,23 +10,23 @@ use super::headings::TRAVEL;
 use crate::words::age::Age;
 use crate::words::size::Size;
 
-/// Options by which a client shows who it is, and knows a server.
+/// Options for the login to a server.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoginArgs {
     /// Read the token for https:// from this file: @FILE
     ///
-    /// Without it, DELTIC_TOKEN in the environment counts, and else what `deltic login` has kept.
+    /// The default is DELTIC_TOKEN in the environment, else the token that `deltic login` stored.
     #[arg(long, value_name = "@FILE", help_heading = TRAVEL)]
     pub(crate) token: Option<String>,
-    /// Trust the server with this key alone: sha256//BASE64
+    /// Trust only a server with this key: sha256//BASE64
     #[arg(long, value_name = "PIN", help_heading = TRAVEL)]
     pub(crate) pin: Option<Pin>,
 }
 
-/// Serve directories over one port, to other deltics and to plain HTTP
+/// Serve directories to Deltic and HTTP clients, over one port
 ///
-/// Each directory is a volume, by the last name of its path. Nobody is let in without a token; one is made and printed
-/// at each start, and `deltic token` makes those that stay.
+/// Each directory is a volume, named by the last part of its path. Clients need a token: each start prints a temporary
+/// token, and `deltic token` creates permanent ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 #[command(group(clap::ArgGroup::new("volumes").required(true).args(["dirs", "config"])))]
@@ -34,43 +34,43 @@ pub(crate) struct ServeArgs {
     /// Directories to serve
     #[arg(value_name = "DIR")]
     pub(crate) dirs: Vec<PathBuf>,
-    /// Read volumes and settings from this file; other options count first
+    /// Read volumes and settings from FILE; options take precedence over FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Listen on this address [default: 127.0.0.1:8420]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Be there for the whole network, with a key of our own that clients know by its pin
+    /// Serve the whole network, with a self-signed key that clients verify by a pin
     #[arg(long)]
     pub(crate) lan: bool,
-    /// Have a certificate made for this name, and renewed: by Let's Encrypt, unless --config says otherwise
+    /// Obtain and renew a certificate for NAME, from Let's Encrypt or the authority in --config
     ///
-    /// Let's Encrypt connects to port 443 of the name, so the server listens there unless --listen says otherwise. With
-    /// this option you agree to its terms of service. May be given several times.
+    /// Let's Encrypt connects to port 443 of NAME, the default of --listen with this option. Use of this option
+    /// accepts the terms of service of Let's Encrypt. May be given several times.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lan", "cert"])]
     pub(crate) domain: Vec<String>,
-    /// Show this certificate, a PEM file
+    /// Use this certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "lan")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key, a PEM file
+    /// Private key of --cert, a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Write nothing, whatever a token allows
+    /// Refuse all writes, whatever a token allows
     #[arg(long)]
     pub(crate) ro: bool,
-    /// Delete nothing, whatever a token allows; files are still replaced by new versions
+    /// Refuse deletions, whatever a token allows; files may still be replaced by new versions
     #[arg(long)]
     pub(crate) no_delete: bool,
-    /// Keep old versions of files that are replaced or deleted: so many of each, or for so long
+    /// Keep N old versions of each replaced or deleted file, or versions up to AGE
     ///
-    /// `10` keeps ten versions of each file, `30d` those of thirty days. They are in .deltic-versions of the volume;
-    /// `deltic versions` lists those of a file, and `deltic restore` puts one back.
+    /// `10` keeps ten versions of each file, `30d` the versions of thirty days, in .deltic-versions of the volume. See
+    /// `deltic versions` and `deltic restore`.
     #[arg(long, value_name = "N|AGE")]
     pub(crate) versions: Option<Keep>,
     /// The server's own directory.
     #[command(flatten)]
     pub(crate) state: StateArgs,
-    /// Say whether the settings make sense, and end
+    /// Check the settings, and exit
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -78,14 +78,14 @@ pub(crate) struct ServeArgs {
 /// The server's own directory.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Directory of the server's own, with keys and tokens [default: ~/.local/state/deltic/serve]
+    /// Keep the keys and tokens of the server in DIR [default: ~/.local/state/deltic/serve]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 }
 
-/// Make, list and revoke tokens of the server on this machine
+/// Create, list and revoke tokens of the server on this machine
 ///
-/// A token is shown once; the server keeps its hash. A running server knows of changes within a second.
+/// A token is printed once; the server stores a hash. A running server applies changes within a second.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TOKEN_EXAMPLES)]
 pub(crate) struct TokenArgs {
@@ -96,18 +96,18 @@ pub(crate) struct TokenArgs {
 /// Commands about tokens.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it
+    /// Create a token and print it
     Add(TokenAddArgs),
-    /// Make a token for the server's settings: print it, and its hash for [tokens.NAME] of deltic.toml
+    /// Create a token for deltic.toml: print the token, and the hash for [tokens.NAME]
     New,
     /// List the tokens
     List {
         #[command(flatten)]
         state: StateArgs,
     },
-    /// Remove the tokens of a name; who is connected with one is put out
+    /// Revoke the tokens of a name, and close their connections
     Revoke {
-        /// The name, or the first letters of the hash as `list` shows it
+        /// Name of the tokens, or the first letters of a hash that `list` prints
         which: String,
         #[command(flatten)]
         state: StateArgs,
@@ -117,56 +117,56 @@ pub(crate) enum TokenCommand {
 /// Rights of a new token.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TokenAddArgs {
-    /// What you call it: whose it is, or what for
+    /// Name of the token, such as its user or its purpose
     pub(crate) name: String,
-    /// For these volumes alone; else for all
+    /// Allow this volume only; may be given several times [default: all volumes]
     #[arg(long, value_name = "NAME")]
     pub(crate) volume: Vec<String>,
-    /// For this directory in each of them alone, with all that is below it
+    /// Allow this directory of each volume only, and everything below
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<String>,
-    /// Files may be read, and none written
+    /// Allow reads only
     #[arg(long, conflicts_with = "wo")]
     pub(crate) ro: bool,
-    /// Files may be written, and none read
+    /// Allow writes only
     #[arg(long)]
     pub(crate) wo: bool,
-    /// No file may be deleted
+    /// Do not allow deletions
     #[arg(long)]
     pub(crate) no_delete: bool,
-    /// Most bytes that may be in its part of each volume, as it writes: 500M, 10G
+    /// Limit the bytes in the allowed part of each volume: 500M, 10G
     ///
-    /// All that is there counts, whoever put it there, but for old versions. What exceeds it is refused as a whole.
+    /// All files there count, of every user, except old versions. A write that exceeds the limit is refused.
     #[arg(long, value_name = "SIZE")]
     pub(crate) quota: Option<Size>,
-    /// Most names of files, directories and links there
+    /// Limit the number of files, directories and links in the allowed part of each volume
     #[arg(long, value_name = "N")]
     pub(crate) quota_files: Option<u64>,
-    /// It ends after so long: 12h, 30d
+    /// Let the token expire after AGE: 12h, 30d
     #[arg(long, value_name = "AGE")]
     pub(crate) expires: Option<Age>,
     #[command(flatten)]
     pub(crate) state: StateArgs,
 }
 
-/// Keep the token and the pin for a server
+/// Store the token and the pin for a server
 ///
-/// They are read from standard input, or taken from behind the # of the address that `deltic serve` prints. They are
-/// kept in ~/.config/deltic/logins.json, for you alone.
+/// The token is read from standard input, or from the part behind the # of the address that `deltic serve` prints. The
+/// file is ~/.config/deltic/logins.json, readable by you only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOGIN_EXAMPLES)]
 pub(crate) struct LoginCommandArgs {
     /// The address of the server, or of a volume there
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Trust the server with this key alone: sha256//BASE64
+    /// Trust only a server with this key: sha256//BASE64
     #[arg(long, value_name = "PIN")]
     pub(crate) pin: Option<Pin>,
 }
 
-/// List the old versions that a server keeps of a file, the newest first
+/// List the old versions of a file on a server, newest first
 ///
-/// Each line has the name of a version, when it was replaced or deleted, and its length.
+/// Each line has the name of a version, the time when it was replaced or deleted, and its length.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERSIONS_EXAMPLES)]
 pub(crate) struct VersionsArgs {
@@ -177,9 +177,9 @@ pub(crate) struct VersionsArgs {
     pub(crate) login: LoginArgs,
 }
 
-/// Put an old version of a file back, on the server
+/// Restore an old version of a file on the server
 ///
-/// What is there until then becomes an old version itself.
+/// The current file becomes an old version.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERSIONS_EXAMPLES)]
 pub(crate) struct RestoreArgs {
@@ -199,13 +199,13 @@ EXAMPLES:
   deltic restore https://nas:8420/photos/2026/a.jpg --version 1764000000123456789
 
 EXIT CODES:
-  0 done; 1 the words make no sense, or there is no token; 3 no such file or version, or not allowed; 10 the server is
-  not reached; 11 the token is not known there, or a file of it cannot be read";
+  0 done; 1 invalid arguments, or no token; 3 no such file or version, or not allowed; 10 the server is not reachable;
+  11 the server refuses the token, or a file of the login cannot be read";
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES:
   deltic serve photos/
-      on this machine alone: http://127.0.0.1:8420/photos/
+      on this machine only: http://127.0.0.1:8420/photos/
   deltic serve --lan photos/ music/
       for the whole network, by TLS
   deltic serve --domain nas.example.org /srv/photos
@@ -213,23 +213,23 @@ EXAMPLES:
   deltic serve --cert fullchain.pem --key privkey.pem --listen 0.0.0.0:443 /srv/photos
       with a certificate that clients trust by themselves
   deltic serve --config /etc/deltic/deltic.toml --check
-      are the settings right?
+      check the settings
 
 EXIT CODES:
-  0 told to end; 1 the settings make no sense; 10 the address is not to be had; 11 a file is not to be had";
+  0 ended by a signal; 1 invalid settings; 10 cannot listen on the address; 11 a file cannot be opened";
 
 const TOKEN_EXAMPLES: &str = "\
 EXAMPLES:
   deltic token add --ro --volume photos tv
-      the TV may see the photos
+      allow the TV to read the photos
   deltic token add --no-delete --expires 90d laptop-backup
   deltic token add --path guests --quota 10G guest
-      in the directory guests, 10 GiB
+      allow 10 GiB in the directory guests
   deltic token revoke tv";
 
 const LOGIN_EXAMPLES: &str = "\
 EXAMPLES:
   deltic login https://nas:8420
-      asks for the token, which is not shown
+      ask for the token, without echo
   deltic login 'https://nas:8420/photos/#t=dlt_...&pin=sha256//...'
-      takes both from the address that `deltic serve` printed";
+      take token and pin from the address that `deltic serve` printed";

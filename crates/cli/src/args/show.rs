@@ -8,61 +8,61 @@ use clap::{ArgAction, ValueEnum};
 use super::headings::SHOW;
 use crate::words::levels;
 
-/// The words about output.
+/// Options for output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Name what changes, and sum up; -vv: name all
+    /// List changes, and print totals; -vv: list all names
     ///
-    /// -vv names what only changed in its attributes, is up to date or is passed over as well.
+    /// -vv also lists names that are up to date, skipped, or changed in attributes only.
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) verbose: u8,
     /// Show errors only
     #[arg(short, long, help_heading = SHOW)]
     pub(crate) quiet: bool,
-    /// Choose what is shown: name,stats2,del0; help lists all
+    /// Select informational output: name,stats2,del0; or help
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) info: Vec<String>,
-    /// Show how it is done: flist,deltasum,fuzzy,nstr
+    /// Select debug output: flist,deltasum,fuzzy,nstr; or help
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) debug: Vec<String>,
-    /// Show how names change, as rsync does; -ii: name all
+    /// Itemize changes as rsync does; -ii: list all names
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) itemize_changes: u8,
-    /// Show changes in this format: %n name, %i change, ...
+    /// Print changes in FORMAT: %n name, %i change, ...
     #[arg(long, value_name = "FORMAT", visible_alias = "log-format")]
     #[arg(help_heading = SHOW)]
     pub(crate) out_format: Option<OsString>,
-    /// Append what happens to FILE, with times
+    /// Append a log of the run to FILE
     #[arg(long, value_name = "FILE", help_heading = SHOW)]
     pub(crate) log_file: Option<PathBuf>,
-    /// Log changes in this format [default: %i %n%L]
+    /// Log changes in FORMAT [default: %i %n%L]
     ///
-    /// If it is empty, changes are not logged.
+    /// An empty FORMAT logs no changes.
     #[arg(long, value_name = "FORMAT", help_heading = SHOW)]
     pub(crate) log_file_format: Option<OsString>,
-    /// Show all counts at the end
+    /// Print transfer statistics at the end
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats: bool,
-    /// Show all counts at the end, as KEY=VALUE in one line
+    /// Print transfer statistics as KEY=VALUE in one line
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats_one_line: bool,
-    /// Say why files were sent as they were
+    /// Explain why files were sent whole or as deltas
     ///
-    /// For each file with -v, else summed up.
+    /// With -v for each file, else as totals.
     #[arg(long, help_heading = SHOW)]
     pub(crate) explain: bool,
-    /// Show progress, and name what changes
+    /// Show progress, and list changes
     ///
-    /// It is shown where standard output is no terminal too, a line a second.
+    /// If standard output is not a terminal, progress is one line a second.
     #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) progress: bool,
     /// Same as --partial --progress
     #[arg(short = 'P', overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) partial_progress: bool,
-    /// Show no progress, not even on a terminal
+    /// Do not show progress, even on a terminal
     #[arg(long, overrides_with_all = ["progress", "partial_progress"], help_heading = SHOW)]
     pub(crate) no_progress: bool,
-    /// Write events for programs, one JSON object a line
+    /// Print events for programs, one JSON object a line
     ///
     /// Nothing else is written to standard output.
     #[arg(long, help_heading = SHOW)]
@@ -74,25 +74,25 @@ pub(crate) struct OutputArgs {
     /// Show numbers without separators
     #[arg(long, alias = "no-h", help_heading = SHOW)]
     pub(crate) no_human_readable: bool,
-    /// Show names that are no text as they are
+    /// Do not escape bytes above 127 in names
     #[arg(short = '8', long = "8-bit-output", help_heading = SHOW)]
     pub(crate) eight_bit_output: bool,
-    /// Send all messages to standard error, or errors alone
+    /// Choose the messages that go to standard error
     #[arg(long, value_name = "MODE", default_value = "errors", help_heading = SHOW)]
     pub(crate) stderr: StderrMode,
-    /// The same as --stderr=all, as older scripts say it
+    /// Same as --stderr=all, for older scripts
     #[arg(long, overrides_with_all = ["stderr", "no_msgs2stderr"], hide = true)]
     pub(crate) msgs2stderr: bool,
     /// The same as --stderr=client
     #[arg(long, overrides_with_all = ["stderr", "msgs2stderr"], hide = true)]
     no_msgs2stderr: bool,
-    /// Write output after each line (None, Line) or in Blocks
+    /// Set output buffering: None, Line or Block
     #[arg(long, value_name = "MODE", ignore_case = true, help_heading = SHOW)]
     pub(crate) outbuf: Option<OutputBuffering>,
     /// Accepted: only daemons have a message of the day
     #[arg(long, help_heading = SHOW)]
     pub(crate) no_motd: bool,
-    /// Print version and abilities; -VV: as JSON
+    /// Print version and features; -VV: as JSON
     #[arg(short = 'V', long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) version: u8,
 }
@@ -135,13 +135,13 @@ impl OutputArgs {
 /// Stream for messages that are no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StderrMode {
-    /// To standard output.
+    /// Only errors go to standard error.
     #[value(alias = "e")]
     Errors,
-    /// To standard error.
+    /// All messages go to standard error.
     #[value(alias = "a")]
     All,
-    /// As `errors`: errors of the other end come over the connection in any case.
+    /// Same as `errors`.
     #[value(alias = "c")]
     Client,
 }

@@ -25,16 +25,16 @@ use super::writing::WritingArgs;
 use crate::words::shell::ShellWords;
 use crate::words::size::Size;
 
-/// The words of `deltic sync`.
+/// Arguments of `deltic sync`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SyncArgs {
-    /// SRC... DEST: what to copy and where; one side may be host:path
+    /// SRC... DEST: the sources and the destination; one side may be host:path
     ///
-    /// A source that ends in a slash stands for its contents.
+    /// A trailing slash on a source means the contents of that directory.
     #[arg(value_name = "PATH", required_unless_present_any = ANSWERS)]
     pub(crate) operands: Vec<OsString>,
 
-    /// Print all options; -h alone prints the usual ones
+    /// Print all options; -h alone prints the common options
     #[arg(long, action = clap::ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 
@@ -52,7 +52,7 @@ pub(crate) struct SyncArgs {
     pub(crate) perms: bool,
     /// Preserve modification times
     ///
-    /// Without them the next run cannot tell what is unchanged.
+    /// Without -t, the next run cannot skip unchanged files by size and time.
     #[arg(short, long, overrides_with = "no_times", help_heading = CARRY)]
     pub(crate) times: bool,
     /// Undo the -r of -a
@@ -71,7 +71,7 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) metadata: MetadataArgs,
 
-    /// Names that take part.
+    /// Selection of names.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     /// Conditions for a change.
@@ -80,8 +80,8 @@ pub(crate) struct SyncArgs {
 
     /// Compare contents of files of equal size
     ///
-    /// A file that a run with -c read, wrote or sent whole is not read again until it changes. Copies without -c take
-    /// no digests: the first -c after one reads both ends.
+    /// A run with -c stores the digests of the files that it reads, writes or sends whole, and does not read unchanged
+    /// files again. A run without -c stores no digests.
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
     /// Rules for names.
@@ -93,7 +93,7 @@ pub(crate) struct SyncArgs {
     /// Deletions and backups.
     #[command(flatten)]
     pub(crate) remove: RemoveArgs,
-    /// Show what would change, change nothing
+    /// Show what would change, without changing anything
     #[arg(short = 'n', long, help_heading = CHOOSE)]
     pub(crate) dry_run: bool,
 
@@ -101,21 +101,21 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) writing: WritingArgs,
 
-    /// Send changed files whole (default on one machine)
+    /// Send whole files, no deltas (default on one machine)
     #[arg(short = 'W', long, overrides_with = "no_whole_file", help_heading = TRAVEL)]
     pub(crate) whole_file: bool,
-    /// Send only changes of files (default over a connection)
+    /// Send deltas of files (default over a connection)
     #[arg(long, visible_alias = "no-W", overrides_with = "whole_file", help_heading = TRAVEL)]
     pub(crate) no_whole_file: bool,
-    /// Send changes in this way: Deltic's, or a published one
+    /// Use this delta algorithm: deltic, or a published one
     ///
-    /// Those of the papers are there to compare with; they have no journal to resume by.
+    /// The published algorithms serve comparisons. They cannot resume an interrupted transfer.
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
     #[arg(conflicts_with = "whole_file")]
     pub(crate) strategy: Option<Strategy>,
     /// Use chunks of about SIZE: 700, 8K, 128K; 0: automatic
     ///
-    /// Where a strategy has blocks, they are of that size.
+    /// For a strategy with fixed blocks, SIZE is the block size.
     #[arg(short = 'B', long, value_name = "SIZE", help_heading = TRAVEL)]
     pub(crate) block_size: Option<Size>,
     /// Checksums.
@@ -126,7 +126,7 @@ pub(crate) struct SyncArgs {
     pub(crate) travel: ConnectionArgs,
     /// Send data over N connections, 1 to 16
     ///
-    /// Use it where one connection alone does not fill the line.
+    /// Several connections help where one alone does not fill the line.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     pub(crate) streams: u32,
@@ -134,9 +134,9 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "N", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,
-    /// Do not flush to disk: faster, less safe
+    /// Do not flush files to disk: faster, less safe
     ///
-    /// A power cut may then lose what was reported done.
+    /// A power failure may lose files that were reported as transferred.
     #[arg(long, overrides_with = "fsync", help_heading = TRAVEL)]
     pub(crate) no_fsync: bool,
     /// Flush files and directories to disk (default)
@@ -144,7 +144,7 @@ pub(crate) struct SyncArgs {
     pub(crate) fsync: bool,
     /// Use this remote shell, with its options
     ///
-    /// The words are split as a shell splits them.
+    /// COMMAND is split into words as by a shell.
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     pub(crate) rsh: ShellWords,
     /// Run this program on the other machine
@@ -155,7 +155,7 @@ pub(crate) struct SyncArgs {
     /// Servers.
     #[command(flatten)]
     pub(crate) login: LoginArgs,
-    /// Runs that are kept in a file.
+    /// Batch files.
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
 
@@ -165,10 +165,10 @@ pub(crate) struct SyncArgs {
     /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,
-    /// The settings that count.
+    /// The settings in effect.
     #[arg(skip)]
     pub(crate) applied: AppliedSettings,
-    /// Words of scripts for rsync.
+    /// Options of rsync without effect here.
     #[command(flatten)]
     pub(crate) accepted: CompatibilityArgs,
 }
@@ -218,7 +218,7 @@ EXAMPLES:
   deltic sync -av photos/ backup:/srv/photos/
       make /srv/photos on 'backup' hold what photos holds
   deltic sync -av photos backup:/srv/
-      the same: without the slash, the directory itself goes
+      the same; without the slash, the directory itself is copied
   deltic sync -a backup:/srv/vm.img .
       fetch a file; if an older vm.img is here, only what changed
   deltic sync -ain --delete src/ /mnt/copy/
@@ -232,10 +232,10 @@ EXAMPLES:
 
 EXIT CODES:
    0  done
-   1  the command line makes no sense
+   1  the command line is invalid
    2  the two ends share no protocol
    3  a source or the destination cannot be used
-   4  an option that Deltic does not do
+   4  an option is not supported
   10  the connection could not be read or written
   11  files, or standard output, could not be read or written
   12  the connection ended early, or the other end broke the protocol
@@ -244,7 +244,7 @@ EXIT CODES:
   23  some names failed
   24  some names vanished at the source
   25  deletions were held back
-  30  nothing came from the other end for too long (--timeout), or the time was up (--stop-after)
-  35  no answer in time (--contimeout)
- 127  the remote shell did not find deltic there
- 255  the remote shell failed, as ssh that cannot connect";
+  30  no data for --timeout seconds, or the time limit was reached (--stop-after, --stop-at)
+  35  no connection within --contimeout seconds
+ 127  the remote shell did not find deltic on the other machine
+ 255  the remote shell failed: ssh could not connect, for example";

@@ -9,8 +9,8 @@ use super::command;
 
 /// Measure what the parts of a sync cost on this machine and your data
 ///
-/// Runs the program deltic-bench, which is installed apart from deltic: the one
-/// beside this program, else the one in PATH.
+/// Runs deltic-bench, a separate program: the one beside deltic, else the one in
+/// PATH.
 ///
 ///   deltic bench --help                             what can be measured
 ///   deltic bench chunk                              all chunkers on random bytes
@@ -18,14 +18,14 @@ use super::command;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub(crate) struct BenchArgs {
-    /// The words of deltic-bench
+    /// Arguments of deltic-bench
     #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
 }
 
 /// Print completions for a shell
 ///
-/// Write them where the shell looks for such:
+/// Write the completions to a file that the shell reads:
 ///
 ///   deltic completions bash > ~/.local/share/bash-completion/completions/deltic
 ///   deltic completions zsh  > ~/.zfunc/_deltic
@@ -33,27 +33,27 @@ pub(crate) struct BenchArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell to complete for
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-    /// Under which name: as rsync it completes what `deltic sync` takes
+    /// Name of the completed command; rsync completes options of `deltic sync`
     #[arg(long, default_value = "deltic", value_parser = ["deltic", "rsync"])]
     pub(crate) name: String,
 }
 
-/// Tell other users' syncs what changed in their files
+/// Report changed blocks of files to the syncs of all users
 ///
-/// Btrfs tells which parts of a file changed since the last sync, and most kernels
-/// the sums of its blocks, but to CAP_SYS_ADMIN alone. This service has it, and
-/// answers for files that whoever asks has open to read. All users may connect;
-/// root alone starts it:
+/// Btrfs reports the changed blocks of a file since the last sync, and most kernels
+/// the checksums of blocks, but only to CAP_SYS_ADMIN. The service has that
+/// capability, and answers for files that the client has open for reading. All
+/// users may connect; only root can start the service:
 ///
 ///   systemctl enable --now deltic-facts.socket
-///   sudo deltic facts                               by hand
+///   sudo deltic facts                               start by hand
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct FactsArgs {
-    /// Listen here
+    /// Listen on this socket
     ///
     /// [default: /run/deltic/facts.sock]
     #[arg(long, value_name = "PATH", env = "DELTIC_FACTS_SOCKET")]
@@ -68,11 +68,11 @@ pub(crate) struct FactsArgs {
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ManArgs {
-    /// Which command
+    /// Command of the page
     #[arg(value_name = "COMMAND", default_value = "sync", conflicts_with = "dir")]
     #[arg(value_parser = known)]
     pub(crate) command: String,
-    /// Write the pages of all commands into DIR, which is made if it is missing
+    /// Write the pages of all commands to DIR; create DIR if missing
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

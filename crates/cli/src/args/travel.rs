@@ -15,52 +15,52 @@ use crate::words::zone::Zone;
 
 use super::headings::TRAVEL;
 
-/// The words about travelling.
+/// Options for the connection and the transfer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// Compress data on the way (zstd)
+    /// Compress data during the transfer (zstd)
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
-    /// Compress by zstd or not: rsync's names count (implies -z)
+    /// Choose zstd or none; other names mean zstd (implies -z)
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<CompressChoice>,
-    /// Compress so hard, 1 to 22 (implies -z)
+    /// Set the compression level, 1 to 22 (implies -z)
     #[arg(long, value_name = "N", visible_alias = "zl")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) compress_level: Option<i32>,
-    /// Accepted: what does not shrink is sent as it is
+    /// Accepted: incompressible data is sent uncompressed
     #[arg(long, value_name = "LIST", help_heading = TRAVEL)]
     pub(crate) skip_compress: Option<OsString>,
-    /// Accepted: each thread of --threads compresses
+    /// Accepted: --threads sets the number of threads
     #[arg(long, value_name = "N", visible_alias = "zt", help_heading = TRAVEL)]
     pub(crate) compress_threads: Option<u32>,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     ///
-    /// Without a unit the number is of KiB.
+    /// A number without a unit is in KiB.
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
     pub(crate) bwlimit: Option<ByteRate>,
-    /// Give up after so long without a word; 0: never
+    /// Set the I/O timeout in seconds; 0: no timeout
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) timeout: u32,
-    /// Give up after so long without an answer; 0: never
+    /// Set the connection timeout in seconds; 0: no timeout
     ///
-    /// Without it: after a minute, where nobody can be asked for a password.
+    /// The default is 60 if the remote shell cannot ask for a password and --timeout is not set, else 0.
     #[arg(long, value_name = "SECONDS", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) contimeout: Option<u32>,
-    /// Stop after so many minutes; the next run goes on
+    /// Stop after MINUTES; the next run resumes
     #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
     #[arg(value_parser = minutes)]
     pub(crate) stop_after: Option<u32>,
     /// Stop at [[year-]month-]dayThour:minute, local time
     ///
-    /// A part of it is enough.
+    /// The date or the time alone is enough.
     #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
     pub(crate) stop_at: Option<String>,
-    /// Give the other end this option alone
+    /// Pass OPTION to the other end only
     ///
-    /// Those that it takes: --bwlimit, --fake-super, --munge-links, --super, --no-super.
+    /// Supported: --bwlimit, --fake-super, --munge-links, --super, --no-super.
     #[arg(short = 'M', long, value_name = "OPTION")]
     #[arg(action = ArgAction::Append, help_heading = TRAVEL)]
     pub(crate) remote_option: Vec<OsString>,
@@ -79,7 +79,7 @@ const MAX_SECONDS: i64 = 365 * 24 * 3600;
 /// this long to wake up and to accept the login.
 const UNASKED_SECONDS: u32 = 60;
 
-/// rsync's names of ways to compress. All that do are zstd here: to choose is to choose a speed.
+/// rsync's names of compression algorithms. All names but `none` mean zstd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressChoice {
     Auto,
@@ -161,18 +161,18 @@ fn until(word: &str) -> Result<Duration> {
     Ok(Duration::from_secs((at - now) as u64))
 }
 
-/// The file that keeps a run.
+/// Options for batch files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BatchArgs {
-    /// Record the run in FILE too; FILE.sh applies it elsewhere
+    /// Also record the run in FILE; FILE.sh applies the batch
     ///
-    /// Other destinations must be like this one.
+    /// A batch fits destinations that are equal to DEST before the run.
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     write_batch: Option<OsString>,
-    /// Record the run in FILE, leave DEST as it is
+    /// Record the run in FILE, without changing DEST
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     only_write_batch: Option<OsString>,
-    /// Apply the run that FILE holds; - is standard input
+    /// Apply the run recorded in FILE; - is standard input
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     read_batch: Option<OsString>,
 }
@@ -222,13 +222,13 @@ impl BatchArgs {
     }
 }
 
-/// The words of it.
+/// Options for checksums.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SumArgs {
     /// Choose checksums: auto, blake3, none
     ///
-    /// blake3: no faster sum that the two ends share. none: files go whole. Names of rsync's mean auto. One name, or
-    /// one for transfers and one for -c.
+    /// blake3 uses no faster checksum; none sends whole files; rsync's names mean auto. Two names, separated by a
+    /// comma, choose the checksums of transfers and of -c.
     #[arg(long, value_name = "NAMES", visible_alias = "cc", help_heading = TRAVEL)]
     checksum_choice: Option<String>,
 }

@@ -14,17 +14,17 @@ use super::settings::{AppliedSettings, SettingArgs};
 use crate::words::rate::ByteRate;
 use crate::words::shell::ShellWords;
 
-/// Compare two trees by what is in their files, and tell each difference
+/// Compare the contents of two trees, and list the differences
 ///
-/// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for
-/// each name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B
-/// has it; `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as
-/// `mode,time`, and `links` where it is another name of a file in A alone (-H). Symbolic links are compared by where
-/// they point, and devices by their numbers. The last line says what it came to.
+/// Reads files of equal length on both sides, and compares their BLAKE3 digests. Nothing is changed. Each line has a
+/// difference and a name as in B. `missing`: only A has the name; `extra`: only B has the name; `kind`: the file types
+/// differ; `content`: the contents differ; `mode,time` and so on: the attributes differ that the options ask for;
+/// `links` (-H): the name is a hard link only in A. Symbolic links are compared by their targets, devices by their
+/// numbers. The last line is a summary.
 ///
-/// One of the two may be a URL of a store: s3://, gs://, azure://, hdfs://. Then contents are compared by the sums that
-/// it keeps, and the file here is read, unless its file system keeps the same sums. What has no sum is read on both
-/// sides. The line before the last says which it was.
+/// A or B may be the URL of a store: s3://, gs://, azure://, hdfs://. Contents are then compared by the checksums of
+/// the store. The local file is read, unless its file system stores the same kind of checksum. Files without a
+/// checksum are read on both sides. The line before the summary names the checksums.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
@@ -41,19 +41,19 @@ pub(crate) struct VerifyArgs {
     /// Compare modification times, to the nanosecond
     #[arg(short, long)]
     pub(crate) times: bool,
-    /// Write events for programs, one JSON object a line
+    /// Print events for programs, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Name what is equal too
+    /// List equal names too
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Show errors only: the exit code says the rest
+    /// Show errors only; the exit code is the result
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Show progress where there is no terminal too
+    /// Show progress, even without a terminal
     #[arg(long, overrides_with = "no_progress")]
     pub(crate) progress: bool,
-    /// Show no progress, not even on a terminal
+    /// Do not show progress, even on a terminal
     #[arg(long, overrides_with = "progress")]
     pub(crate) no_progress: bool,
     /// Use this remote shell, with its options
@@ -70,13 +70,13 @@ pub(crate) struct VerifyArgs {
     pub(crate) bwlimit: Option<ByteRate>,
     #[command(flatten)]
     pub(crate) links: TrustArgs,
-    /// Compare sums that file systems keep, and read what has none
+    /// Compare checksums that file systems store; read files without
     #[arg(long)]
     pub(crate) trust_sums: bool,
     /// Use N threads on each machine (default: all processors)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,
-    /// Names that take part; what is left out in A is not missed in B, nor the other way round.
+    /// Selection of names. Names excluded in A are not reported as extra in B, nor the other way round.
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
     /// Owners, ACLs and the like.
@@ -85,7 +85,7 @@ pub(crate) struct VerifyArgs {
     /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,
-    /// The settings that count.
+    /// The settings in effect.
     #[arg(skip)]
     pub(crate) applied: AppliedSettings,
 }
@@ -102,14 +102,14 @@ impl VerifyArgs {
 const EXAMPLES: &str = "\
 EXAMPLES:
   deltic verify photos backup:/srv/photos
-      read everything on both machines and say what differs
+      read all files on both machines, and list the differences
   deltic verify -a --exclude '*.tmp' src /mnt/copy && echo equal
-      attributes too
+      compare attributes too
   deltic verify /srv/images s3://backups/images
-      what a store keeps, by its sums
+      compare by the checksums of a store
 
 EXIT CODES:
-   0  nothing differs
-  23  something could not be read: what is told may not be all
-  26  something differs
-      and those of `deltic sync`";
+   0  the trees are equal
+  23  some files could not be read: the list may be incomplete
+  26  the trees differ
+      other codes as `deltic sync`";

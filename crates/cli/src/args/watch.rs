@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::sync::SyncArgs;
 
-/// The words of `deltic watch`: those of `deltic sync`, and some more.
+/// Arguments of `deltic watch`: the arguments of `deltic sync`, and options for time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     pub(crate) sync: SyncArgs,
-    /// Sync once nothing has changed for so long
+    /// Sync after SECONDS without changes
     #[arg(long, value_name = "SECONDS", default_value = "1", help_heading = WATCH)]
     pub(crate) delay: Seconds,
-    /// Sync after so long in any case
+    /// Sync at the latest SECONDS after a change
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = WATCH)]
     pub(crate) max_delay: Seconds,
-    /// Let the deletions go that running watches hold back
+    /// Allow deletions that running watches hold back
     #[arg(long, help_heading = WATCH)]
     pub(crate) confirm: bool,
 }
@@ -42,12 +42,12 @@ const MOST_SECONDS: f64 = 24.0 * 3600.0;
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:
   deltic watch -a --delete src/ backup:/srv/src/
-      make /srv/src hold what src holds, and keep it so
+      keep /srv/src equal to src
   deltic watch -av --delay 0.2 site/ /srv/www/
-      name what changes; wait a fifth of a second for more
+      list changes; sync a fifth of a second after the last change
 
 EXIT CODES:
-  those of `deltic sync`; 0 where a signal ended it between two rounds, after one that went well";
+  as `deltic sync`; 0 if a signal ends the watch after a successful round";
 
 #[cfg(test)]
 mod tests {

@@ -6,29 +6,29 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail, ensure};
 use deltic_protocol::options::{Append, Writing};
 
-/// The words of it.
+/// Options for writing files.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Writing files")]
 pub(crate) struct WritingArgs {
     /// Update files in place
     ///
-    /// They keep their inode and their other names, and readers see them change.
+    /// Files keep their inode and hard links. Readers see partial updates.
     #[arg(long, overrides_with = "no_inplace")]
     inplace: bool,
     /// Take back --inplace
     #[arg(long, overrides_with = "inplace", hide = true)]
     no_inplace: bool,
-    /// Append to shorter files, trust what they have
+    /// Append to shorter files, trust the existing data
     ///
-    /// Files that are not shorter than their source stay as they are.
+    /// Files that are not shorter than the source are skipped.
     #[arg(long, overrides_with_all = ["append_verify", "no_append"])]
     append: bool,
-    /// Append to shorter files, compare what they have
+    /// Append to shorter files, verify the existing data
     ///
-    /// What differs is corrected.
+    /// Data that differs is corrected.
     #[arg(long, overrides_with_all = ["append", "no_append"])]
     append_verify: bool,
-    /// Take back both
+    /// Take back --append and --append-verify
     #[arg(long, aliases = ["no-append-verify"], overrides_with_all = ["append", "append_verify"])]
     #[arg(hide = true)]
     no_append: bool,
@@ -38,16 +38,16 @@ pub(crate) struct WritingArgs {
     /// Allocate space for files before writing them
     #[arg(long)]
     preallocate: bool,
-    /// Build new versions in DIR, relative to DEST
+    /// Create temporary files in DIR, relative to DEST
     #[arg(short = 'T', long, value_name = "DIR")]
     temp_dir: Option<OsString>,
-    /// Accepted: an interrupted run resumes by itself
+    /// Accepted: interrupted transfers always resume
     #[arg(long, overrides_with = "no_partial")]
     partial: bool,
     /// Take back --partial and --partial-dir
     #[arg(long, overrides_with = "partial", hide = true)]
     no_partial: bool,
-    /// Keep incomplete files in DIR, beside each file
+    /// Keep partially transferred files in DIR, beside each file
     #[arg(long, value_name = "DIR")]
     partial_dir: Option<OsString>,
     /// Put all new files in place at the end

@@ -18,10 +18,10 @@ use super::headings::{SHOW, TRAVEL};
 use super::opposites::names;
 use crate::words::home::CONFIG;
 
-/// The word about settings.
+/// The option for settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SettingArgs {
-    /// Read no configuration file
+    /// Do not read configuration files
     #[arg(long, help_heading = "Settings")]
     pub(crate) no_config: bool,
 }
