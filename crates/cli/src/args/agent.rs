@@ -12,7 +12,7 @@ use crate::words::rate::ByteRate;
 #[command(args_override_self = true)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
-    pub(crate) asked: AgentSessionArgs,
+    pub(crate) session: AgentSessionArgs,
     /// Restrict access to DIR, for a key in authorized_keys
     ///
     /// DIR is the root for the client: `host:/a` and `host:a` are DIR/a. Paths outside DIR and all other commands of
@@ -50,7 +50,7 @@ pub(crate) struct AgentSessionArgs {
 #[derive(Debug, Parser)]
 struct AgentCommandLine {
     #[command(flatten)]
-    asked: AgentSessionArgs,
+    session: AgentSessionArgs,
 }
 
 impl AgentSessionArgs {
@@ -63,11 +63,11 @@ impl AgentSessionArgs {
 /// Parses the requested command, if the command is an agent; the program may have any name.
 ///
 /// `None` for `--join`: a joining stream uses a socket outside the restricted directory.
-pub(crate) fn asked(command: &OsStr) -> Option<AgentSessionArgs> {
+pub(crate) fn parse_agent_command(command: &OsStr) -> Option<AgentSessionArgs> {
     let words = shlex::split(command.to_str()?)?;
     let [_, agent, options @ ..] = &words[..] else { return None };
     let line = AgentCommandLine::try_parse_from([agent].into_iter().chain(options)).ok()?;
-    (agent == "agent" && !line.asked.join).then_some(line.asked)
+    (agent == "agent" && !line.session.join).then_some(line.session)
 }
 
 pub(super) const EXAMPLES: &str = "\
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn of_the_words_of_the_other_end_only_those_of_an_agent_count() {
-        let asked = |command: &str| super::asked(OsStr::new(command));
-        assert!(asked("deltic agent").is_some());
-        assert!(asked("/opt/'my tools'/deltic agent --examine").unwrap().examine);
-        assert_eq!(asked("deltic agent --bwlimit=1K").unwrap().limit(), Some(1024));
+        let parsed = |command: &str| parse_agent_command(OsStr::new(command));
+        assert!(parsed("deltic agent").is_some());
+        assert!(parsed("/opt/'my tools'/deltic agent --examine").unwrap().examine);
+        assert_eq!(parsed("deltic agent --bwlimit=1K").unwrap().limit(), Some(1024));
         for refused in [
             "",
             "deltic",
@@ -105,7 +105,7 @@ mod tests {
             "deltic --version",
             "sudo deltic agent",
         ] {
-            assert!(asked(refused).is_none(), "{refused}");
+            assert!(parsed(refused).is_none(), "{refused}");
         }
     }
 }

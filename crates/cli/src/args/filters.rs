@@ -71,7 +71,7 @@ impl FilterArgs {
                 }
                 FilterOption::From(action, path) => {
                     let lines = rule::parse_patterns(&contents(path, trust)?, *action, end);
-                    gathered.add(lines.with_context(|| shown(path))?, 0)?;
+                    gathered.add(lines.with_context(|| printable_path(path))?, 0)?;
                 }
                 FilterOption::Sprinkled => {
                     sprinkled += 1;
@@ -145,7 +145,7 @@ impl RuleCollector {
             0 => bad.into(),
             _ => anyhow!("line {}: {}", bad.line, bad.why.kind()),
         });
-        self.add(lines.with_context(|| shown(path))?, depth + 1)
+        self.add(lines.with_context(|| printable_path(path))?, depth + 1)
     }
 
     /// Adds the rules of `-C`, at the position of the option.
@@ -178,10 +178,10 @@ fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes =
-        read().with_context(|| UnreadableFile(format!("cannot read rules {}", shown(path))))?;
+    let bytes = read()
+        .with_context(|| UnreadableFile(format!("cannot read rules {}", printable_path(path))))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        bail!("cannot read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
+        bail!("cannot read rules {}: more than {MAX_FILE_BYTES} bytes", printable_path(path));
     }
     Ok(bytes)
 }
@@ -191,7 +191,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::NotFound)
 }
 
-fn shown(path: &OsStr) -> String {
+fn printable_path(path: &OsStr) -> String {
     printable(path.as_bytes())
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn read(
     words: impl Iterator<Item = OsString>,
     places: &SettingSources,
 ) -> Result<Cli, UsageError> {
-    let ParsedCommandLine { matches, applied, .. } = understand(words, places)?;
+    let ParsedCommandLine { matches, applied, .. } = parse_with_settings(words, places)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     cli.unread.clone_from(&applied.unread);
     match &mut cli.command {
@@ -142,18 +142,18 @@ struct ParsedCommandLine {
     applied: AppliedSettings,
 }
 
-fn understand(
+fn parse_with_settings(
     words: impl Iterator<Item = OsString>,
     places: &SettingSources,
 ) -> Result<ParsedCommandLine, UsageError> {
     let mut words = words.peekable();
     let as_rsync = words.peek().is_some_and(|name| is_rsync(name));
-    let mut words = rewrite::normal(words);
+    let mut words = rewrite::normalized(words);
     // Adds the `--no-OPTION` forms only for a command that uses them: building them takes time.
     let mut cli = (WITH_OPPOSITES.iter())
         .filter(|name| words.iter().any(|word| word == *name))
         .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
-    cli = screen::shown(cli, &mut words);
+    cli = screen::with_short_help(cli, &mut words);
     let matches = cli.try_get_matches_from_mut(&words)?;
     let applied = settings::applied(&cli, &matches, places, as_rsync)
         .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))?;
@@ -175,7 +175,7 @@ const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 /// in `without`.
 pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
     let Ok(ParsedCommandLine { cli, matches, .. }) =
-        understand(std::env::args_os(), &SettingSources::here())
+        parse_with_settings(std::env::args_os(), &SettingSources::here())
     else {
         return Vec::new();
     };

@@ -113,11 +113,11 @@ impl RemoveArgs {
             ignore_errors: self.ignore_errors,
             sources: self.remove_source_files,
             asks,
-            backup: self.kept()?,
+            backup: self.backup_options()?,
         })
     }
 
-    fn kept(&self) -> Result<Option<Backup>> {
+    fn backup_options(&self) -> Result<Option<Backup>> {
         let backs_up = self.backup || self.backup_dir.is_some() && !self.no_backup;
         if !backs_up {
             return Ok(None);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::words::is_rsync;
 
 /// Rewrites the command line for clap. A program called `rsync` becomes `deltic sync`, or the agent.
-pub(super) fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(super) fn normalized(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words = without_empty(words);
     if words.first().is_some_and(|name| is_rsync(name)) {
         let far = is_started_as_agent(&words) && !stdin().is_terminal() && !stdout().is_terminal();

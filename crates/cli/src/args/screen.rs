@@ -14,8 +14,8 @@ struct ShortHelp {
 }
 
 /// Replaces the help of a command by its screen, if `words` ask for the screen. Changes `-h` in `words` to `--help`.
-pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Command {
-    let Some(screen) = asked(words) else { return deltic };
+pub(super) fn with_short_help(deltic: clap::Command, words: &mut [OsString]) -> clap::Command {
+    let Some(screen) = requested(words) else { return deltic };
     words[2] = "--help".into();
     deltic.mut_subcommand(screen.command, |command| {
         let text = screen.text(command.clone());
@@ -24,7 +24,7 @@ pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Comm
 }
 
 /// Returns the screen for `COMMAND -h`. With other arguments, `-h` is rsync's `--human-readable`.
-fn asked(words: &[OsString]) -> Option<&'static ShortHelp> {
+fn requested(words: &[OsString]) -> Option<&'static ShortHelp> {
     let [_, command, help] = words else { return None };
     let command = if command == "rsync" { "sync" } else { command.to_str()? };
     SCREENS.iter().find(|screen| screen.command == command && help == "-h")
@@ -41,7 +41,7 @@ impl ShortHelp {
             };
             let arg = command.get_arguments().find(is).expect("it is declared");
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-            writeln!(text, "{:<28}{help}", words_of(arg)).expect("a text takes all");
+            writeln!(text, "{:<28}{help}", option_names(arg)).expect("a text takes all");
         }
         let name = self.command;
         text + &format!(
@@ -52,7 +52,7 @@ impl ShortHelp {
 }
 
 /// Formats the names of an option as in `--help`: `  -e, --rsh <COMMAND>`.
-fn words_of(arg: &Arg) -> String {
+fn option_names(arg: &Arg) -> String {
     let short = arg.get_short().map(|letter| format!("-{letter}"));
     let long = arg.get_long().map(|name| format!("--{name}"));
     let gap = if short.is_some() && long.is_some() { ", " } else { "" };
@@ -177,10 +177,11 @@ mod tests {
 
     #[test]
     fn among_other_words_the_letter_is_that_of_rsync() {
-        let asked = |words: &str| asked(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert!(asked("deltic watch -h").is_some() && asked("deltic rsync -h").is_some());
+        let screen =
+            |words: &str| requested(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(screen("deltic watch -h").is_some() && screen("deltic rsync -h").is_some());
         for words in ["deltic sync -h a", "deltic sync -ah", "deltic patch -h", "deltic -h"] {
-            assert!(asked(words).is_none(), "{words}");
+            assert!(screen(words).is_none(), "{words}");
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct FactsArgs {
 pub(crate) struct ManArgs {
     /// Command of the page
     #[arg(value_name = "COMMAND", default_value = "sync", conflicts_with = "dir")]
-    #[arg(value_parser = known)]
+    #[arg(value_parser = parse_command_name)]
     pub(crate) command: String,
     /// Write the pages of all commands to DIR; create DIR if missing
     #[arg(long, value_name = "DIR")]
@@ -78,7 +78,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Checks that `name` is a command with a manual page. Returns the command's own name.
-fn known(name: &str) -> Result<String, String> {
+fn parse_command_name(name: &str) -> Result<String, String> {
     let deltic = command();
     let command = deltic.find_subcommand(name).filter(|command| !command.is_hide_set());
     command.map(|command| command.get_name().to_owned()).ok_or_else(|| "no such command".into())

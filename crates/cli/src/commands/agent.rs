@@ -10,7 +10,7 @@ use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_tree::path::printable;
 
-use crate::args::agent::{AgentArgs, AgentSessionArgs, asked};
+use crate::args::agent::{AgentArgs, AgentSessionArgs, parse_agent_command};
 use crate::plan::cache;
 use crate::report::exit::Exit;
 use crate::report::output;
@@ -27,11 +27,11 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         return Exit::Usage;
     }
     deltic_net::walls::hide_memory();
-    let Some(dir) = &args.restrict else { return serve(&args.asked, args.asked.limit(), None) };
+    let Some(dir) = &args.restrict else { return serve(&args.session, args.session.limit(), None) };
     let command = std::env::var_os(ORIGINAL_COMMAND);
-    let asked = match command.as_deref().map(|command| (command, asked(command))) {
-        None => args.asked.clone(),
-        Some((_, Some(asked))) => asked,
+    let session = match command.as_deref().map(|command| (command, parse_agent_command(command))) {
+        None => args.session.clone(),
+        Some((_, Some(session))) => session,
         Some((command, None)) => {
             let command = printable(command.as_bytes());
             let command = deltic_tree::path::shortened(&command);
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     match restriction(dir, args) {
         // The holder of the key may ask for less than the owner of the key allows, not for more.
         Ok(restriction) => {
-            let limits = [args.asked.limit(), asked.limit()];
-            serve(&asked, limits.into_iter().flatten().min(), Some(restriction))
+            let limits = [args.session.limit(), session.limit()];
+            serve(&session, limits.into_iter().flatten().min(), Some(restriction))
         }
         Err(error) => {
             let (dir, why) = (printable(dir.as_os_str().as_bytes()), deltic_net::reason(&error));
@@ -56,12 +56,16 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     }
 }
 
-fn serve(asked: &AgentSessionArgs, bwlimit: Option<u64>, restriction: Option<Restriction>) -> Exit {
-    if asked.examine {
+fn serve(
+    session: &AgentSessionArgs,
+    bwlimit: Option<u64>,
+    restriction: Option<Restriction>,
+) -> Exit {
+    if session.examine {
         return super::doctor::answer(restriction.as_ref());
     }
     let serve = || deltic_net::agent(socket_dirs(), (bwlimit, cache::dir()), restriction);
-    let ended = if asked.join { deltic_net::join() } else { serve() };
+    let ended = if session.join { deltic_net::join() } else { serve() };
     match ended {
         Ok(()) => Exit::Success,
         Err(error) => Exit::from(&error),

@@ -89,7 +89,7 @@ impl RemoteProgram {
     /// `Stream`.
     pub(super) fn finish(mut self) -> Result<(), Exit> {
         drop(self.input.take());
-        let status = self.ended();
+        let status = self.wait();
         match status.and_then(|status| status.code()) {
             _ if self.is_given_up => Err(Exit::Timeout),
             Some(0) => Ok(()),
@@ -99,9 +99,9 @@ impl RemoteProgram {
         }
     }
 
-    fn ended(&mut self) -> Option<ExitStatus> {
+    fn wait(&mut self) -> Option<ExitStatus> {
         if !self.is_given_up {
-            let status = ended(&mut self.child, self.patience);
+            let status = wait_at_most(&mut self.child, self.patience);
             self.is_given_up = status.is_none();
             return status;
         }
@@ -110,7 +110,7 @@ impl RemoteProgram {
 }
 
 /// Waits for a process to end. After `patience`, kills the process and returns `None`.
-pub(super) fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+pub(super) fn wait_at_most(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() <= patience {
         match child.try_wait() {

@@ -92,7 +92,7 @@ fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, In
         },
         // Other failures have already explained themselves.
         mend: matches!(exit, Exit::Timeout | Exit::RemoteShell)
-            .then(|| format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
+            .then(|| format!("does it connect? try `{} {host} true`", shell_line(&args.rsh))),
     };
     // A shell that does not read may still have printed a reason.
     far.say(&script(args, program)).ok();
@@ -104,7 +104,7 @@ fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, In
         }
         Some(("failed", what)) => {
             far.finish().ok();
-            return Err(failed(host, what));
+            return Err(host_error(host, what));
         }
         Some((first, _)) => {
             let what = format!("{host}: a shell was asked, and '{first}' came back");
@@ -120,19 +120,19 @@ fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, In
     }
     let why = lines.first().and_then(|line| line.strip_prefix("failed "));
     match (sent, far.finish()) {
-        (Ok(()), Ok(())) if lines.len() >= 2 => told(args, &lines),
-        (_, Ok(())) if why.is_some() => Err(failed(host, why.unwrap_or_default())),
+        (Ok(()), Ok(())) if lines.len() >= 2 => report_lines(args, &lines),
+        (_, Ok(())) if why.is_some() => Err(host_error(host, why.unwrap_or_default())),
         (_, ended) => Err(broken(ended.err().unwrap_or(Exit::Stream))),
     }
 }
 
 /// Returns the failure with the reason from the shell on the host.
-fn failed(host: &str, what: &str) -> InstallError {
+fn host_error(host: &str, what: &str) -> InstallError {
     InstallError { exit: Exit::Files, what: format!("{host}: {what}"), mend: None }
 }
 
 /// Returns the lines to print, from the last lines of the shell on the host.
-fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, InstallError> {
+fn report_lines(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, InstallError> {
     let host = &args.host;
     let of = |name: &str| {
         lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
@@ -230,7 +230,7 @@ exit 0
     [b"{ to=", &to[..], rest.as_bytes()].concat()
 }
 
-fn shown(ShellWords(words): &ShellWords) -> String {
+fn shell_line(ShellWords(words): &ShellWords) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 

@@ -70,9 +70,9 @@ pub(super) fn sync_by(
 /// Failed attempts of a run so far.
 #[derive(Default)]
 struct RetryState {
-    away: ServerAbsence,
+    absence: ServerAbsence,
     /// True once the server has answered.
-    was_there: bool,
+    has_answered: bool,
 }
 
 impl RetryState {
@@ -89,15 +89,15 @@ impl RetryState {
             Err(SyncError::Busy { wait, .. }) => Some(*wait),
             // Without a login for the address, the address of a first attempt may be wrong.
             Err(SyncError::Dial { source, .. })
-                if self.was_there || is_kept(request) && is_away(source) =>
+                if self.has_answered || has_stored_login(request) && is_server_absent(source) =>
             {
                 Some(Duration::ZERO)
             }
             _ => is_cut.then_some(Duration::ZERO),
         };
-        self.was_there |= wait.is_some();
-        self.away.tried(took, is_cut);
-        self.away.pause(wait.filter(|_| may_come_back(request))?)
+        self.has_answered |= wait.is_some();
+        self.absence.add_attempt(took, is_cut);
+        self.absence.pause(wait.filter(|_| may_retry(request))?)
     }
 }
 
@@ -107,7 +107,7 @@ struct RunDeletions {
     /// Names deleted over the last connection.
     deleted: u64,
     /// True if sources are removed after arrival.
-    sources_go: bool,
+    removes_sources: bool,
     /// True if another attempt lists the removed sources again. Sources at the other end are not known here, and
     /// directories that `--prune-empty-dirs` leaves out are not listed at all.
     lists_again: bool,
@@ -120,13 +120,13 @@ impl RunDeletions {
     /// lists these sources again.
     fn of(request: &mut SyncRequest) -> Self {
         let options = &request.plan.options;
-        let sources_go = options.remove.sources;
-        let are_far = matches!(request.plan.sources, Sources::Remote { .. });
-        let lists_again = !are_far && !options.select.prune_empty_dirs;
-        if sources_go && options.delete != Delete::Never && lists_again && may_come_back(request) {
+        let removes_sources = options.remove.sources;
+        let are_remote = matches!(request.plan.sources, Sources::Remote { .. });
+        let lists_again = !are_remote && !options.select.prune_empty_dirs;
+        if removes_sources && options.delete != Delete::Never && lists_again && may_retry(request) {
             request.plan.moved = Some(MovedSources::default());
         }
-        Self { sources_go, lists_again, ..Self::default() }
+        Self { removes_sources, lists_again, ..Self::default() }
     }
 
     fn note(&mut self, notice: &Notice) {
@@ -143,12 +143,12 @@ impl RunDeletions {
         {
             *most = most.saturating_sub(deleted);
         }
-        if self.sources_go && !self.lists_again && options.delete != Delete::Never {
+        if self.removes_sources && !self.lists_again && options.delete != Delete::Never {
             options.delete = Delete::Never;
             self.held_back = true;
         }
         // An argument that this run removed is missing now.
-        if self.sources_go && options.select.missing == Missing::Delete {
+        if self.removes_sources && options.select.missing == Missing::Delete {
             options.select.missing = Missing::Ignore;
             self.held_back = true;
         }
@@ -171,7 +171,7 @@ impl RunDeletions {
     }
 }
 
-/// Time for which a server has been away, or has had no room.
+/// Time for which a server has been absent, or has had no room.
 struct ServerAbsence {
     spent: Duration,
     next: Duration,
@@ -185,7 +185,7 @@ impl Default for ServerAbsence {
 
 impl ServerAbsence {
     /// Counts an attempt of duration `took`. A connection that was cut after a while resets the count.
-    fn tried(&mut self, took: Duration, is_cut: bool) {
+    fn add_attempt(&mut self, took: Duration, is_cut: bool) {
         match is_cut && took > LONGEST_PAUSE {
             true => *self = Self::default(),
             false => self.spent += took,
@@ -197,17 +197,17 @@ impl ServerAbsence {
         let pause = self.next.max(wait);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
         self.spent += pause;
-        (self.spent <= LONGEST_AWAY).then_some(pause)
+        (self.spent <= LONGEST_ABSENCE).then_some(pause)
     }
 }
 
-fn is_kept(request: &SyncRequest) -> bool {
+fn has_stored_login(request: &SyncRequest) -> bool {
     request.plan.dial.as_ref().is_some_and(|dial| dial.is_kept)
 }
 
 /// True for errors of a server that is starting again. A host without an address and a key that is not trusted give
 /// other errors.
-fn is_away(error: &io::Error) -> bool {
+fn is_server_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
         NetworkDown, NetworkUnreachable, TimedOut, UnexpectedEof,
@@ -228,7 +228,7 @@ fn is_away(error: &io::Error) -> bool {
 
 /// True if a lost connection is worth another attempt: to a server, without a batch, and without a program that reads
 /// events.
-fn may_come_back(SyncRequest { plan, view, batch }: &SyncRequest) -> bool {
+fn may_retry(SyncRequest { plan, view, batch }: &SyncRequest) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 
@@ -244,7 +244,8 @@ impl RunAttempt {
         let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
         // A large file causes thousands of progress notices.
         let shows_progress = request.view.json || request.view.live != ProgressMode::Nothing;
-        let (result, troubles) = watched(request.plan, run, user, shows_progress, &mut *reporter);
+        let (result, troubles) =
+            run_with_reporter(request.plan, run, user, shows_progress, &mut *reporter);
         Self { result, troubles, reporter }
     }
 
@@ -254,7 +255,7 @@ impl RunAttempt {
         let error = self.result.as_ref().err().filter(|_| pause.is_none());
         let hint = error.and_then(|error| view.hint(error));
         let written = self.reporter.finish(&RunEnding { result: &self.result, exit, hint });
-        let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
+        let exit = written.map_or_else(|error| report_write_error(&error, exit), |()| exit);
         FinishedRun { result: self.result, exit }
     }
 }
@@ -265,13 +266,13 @@ pub(super) fn output(request: &SyncRequest) -> Output {
 }
 
 /// Reports that output could not be written; returns the exit code of the command.
-pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
+pub(super) fn report_write_error(error: &io::Error, exit: Exit) -> Exit {
     output::complain_unwritten(error);
     if exit == Exit::Success { Exit::Files } else { exit }
 }
 
 /// Runs the plan by `run` on this thread, while `reporter` runs on another thread.
-pub(super) fn watched(
+pub(super) fn run_with_reporter(
     plan: Plan,
     run: Runner<'_>,
     user: Option<User>,
@@ -290,7 +291,7 @@ pub(super) fn watched(
             Err(error) => return (Err(SyncError::Thread(error)), TroubleKinds::default()),
         };
         // Only an event ends the reporter: a thread that waits for the user's answer still holds a sender.
-        let over = ReporterGuard { sender: &sender, reporter: reporting.thread().clone() };
+        let guard = ReporterGuard { sender: &sender, reporter: reporting.thread().clone() };
         let result = run(plan, &user, &mut |notice| {
             if !shows_progress && matches!(notice, Notice::Settled { .. } | Notice::Wire { .. }) {
                 return;
@@ -301,7 +302,7 @@ pub(super) fn watched(
                 sender.send(said).ok();
             }
         });
-        drop(over);
+        drop(guard);
         (result, reporting.join().expect("the reporter does not panic"))
     })
 }
@@ -338,7 +339,7 @@ fn at_terminal(said: &SyncSender<UiEvent>) -> User {
 /// Pauses before another attempt, and the longest time for a server to come back.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-const LONGEST_AWAY: Duration = Duration::from_secs(60);
+const LONGEST_ABSENCE: Duration = Duration::from_secs(60);
 /// Most notices between the run and the reporter.
 const WAITING_NOTICES: usize = 512;
 
@@ -351,20 +352,20 @@ mod tests {
         let secs = Duration::from_secs;
         // A server that puts off each attempt, even after a while.
         for took in [0, 9, 30] {
-            let (mut away, mut spent) = (ServerAbsence::default(), Duration::ZERO);
+            let (mut absence, mut spent) = (ServerAbsence::default(), Duration::ZERO);
             loop {
-                away.tried(secs(took), false);
-                let Some(pause) = away.pause(secs(1)) else { break };
+                absence.add_attempt(secs(took), false);
+                let Some(pause) = absence.pause(secs(1)) else { break };
                 assert!(pause >= secs(1));
                 spent += secs(took) + pause;
             }
-            assert!(spent <= LONGEST_AWAY, "{took}: {spent:?}");
+            assert!(spent <= LONGEST_ABSENCE, "{took}: {spent:?}");
         }
-        assert_eq!(ServerAbsence::default().pause(LONGEST_AWAY), Some(LONGEST_AWAY));
-        assert_eq!(ServerAbsence::default().pause(LONGEST_AWAY + secs(1)), None);
+        assert_eq!(ServerAbsence::default().pause(LONGEST_ABSENCE), Some(LONGEST_ABSENCE));
+        assert_eq!(ServerAbsence::default().pause(LONGEST_ABSENCE + secs(1)), None);
         // A cut after a long attempt gives the full time again.
-        let mut away = ServerAbsence::default();
-        away.tried(secs(3_000), true);
-        assert_eq!(away.pause(Duration::ZERO), Some(FIRST_PAUSE));
+        let mut absence = ServerAbsence::default();
+        absence.add_attempt(secs(3_000), true);
+        assert_eq!(absence.pause(Duration::ZERO), Some(FIRST_PAUSE));
     }
 }

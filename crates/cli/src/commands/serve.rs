@@ -277,12 +277,12 @@ fn line(hash: &str, grant: Grant) -> String {
     let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
     let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
     let made = if grant.parent.is_some() { "  made by a token" } else { "" };
-    let ends = grant.expires.map(ends).unwrap_or_default();
+    let ends = grant.expires.map(expiry).unwrap_or_default();
     let (hash, name, rights) = (&hash[..12], grant.name, rights.join("+"));
     format!("{hash}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
 }
 
-fn ends(at: u64) -> String {
+fn expiry(at: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     match at.checked_sub(now).map(Duration::from_secs) {
         None => "  has ended".into(),

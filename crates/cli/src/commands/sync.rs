@@ -14,7 +14,7 @@ use crate::words::refused::Unsupported;
 
 /// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    match asked(args) {
+    match build_request(args) {
         Ok(SyncRequest { batch: Some(batch), plan, view }) => {
             batch::run(&batch, SyncRequest { plan, view, batch: None }).unwrap_or_else(
                 |(exit, error)| {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
 ///
 /// # Errors
 /// The exit code, if there is no sync to run.
-pub(super) fn asked(args: &SyncArgs) -> Result<SyncRequest, Exit> {
+pub(super) fn build_request(args: &SyncArgs) -> Result<SyncRequest, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version, args.show.verbose > 0));
     }

@@ -17,7 +17,7 @@ use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
 use super::evidence;
-use super::run::watched;
+use super::run::run_with_reporter;
 use crate::args::verify::VerifyArgs;
 use crate::plan::store::{self, StoreConnection};
 use crate::plan::{parse_operands, server, trust_sums};
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
     };
     let mut reporter = DifferenceReporter::new(args, &comparison);
     let (result, troubles) =
-        watched(comparison.plan, &mut deltic_net::run, None, true, &mut reporter);
+        run_with_reporter(comparison.plan, &mut deltic_net::run, None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
@@ -73,7 +73,7 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
-    let (operands, exchanged) = from_store(parse_operands(&args.operands)?);
+    let (operands, exchanged) = store_as_source(parse_operands(&args.operands)?);
     let SyncOperands { sources, destination } = operands;
     let mut options = options(args)?;
     if exchanged {
@@ -111,7 +111,7 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
 }
 
 /// Makes a store the source. Returns true if source and destination were exchanged.
-fn from_store(SyncOperands { sources, destination }: SyncOperands) -> (SyncOperands, bool) {
+fn store_as_source(SyncOperands { sources, destination }: SyncOperands) -> (SyncOperands, bool) {
     match (sources, destination) {
         (Sources::Local(mut paths), Destination::Remote { host, path })
             if paths.len() == 1 && is_store(&host) =>
@@ -127,7 +127,7 @@ fn from_store(SyncOperands { sources, destination }: SyncOperands) -> (SyncOpera
 }
 
 /// Returns the plan with source and destination in the order of the operands.
-fn as_named(TreeComparison { plan, exchanged, .. }: &TreeComparison) -> Cow<'_, Plan> {
+fn in_operand_order(TreeComparison { plan, exchanged, .. }: &TreeComparison) -> Cow<'_, Plan> {
     match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, paths }, Destination::Local(to)) if *exchanged => {
             let path = paths.first().cloned().unwrap_or_default();
@@ -218,7 +218,7 @@ impl DifferenceReporter {
         };
         let mut output = Output::stdout();
         if args.json {
-            output.line(JsonEvent::start(&as_named(comparison)).line());
+            output.line(JsonEvent::start(&in_operand_order(comparison)).line());
         }
         let (json, quiet) = (args.json, args.quiet);
         Self {

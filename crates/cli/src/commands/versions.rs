@@ -14,7 +14,7 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
     let (file, credentials) = file(&args.url, &args.login)?;
     let mut output = Output::stdout();
     for KeptVersion { version, replaced, bytes } in file.versions(&credentials)? {
-        let (when, bytes) = (Zone::here().shown(replaced), counted(bytes, "byte"));
+        let (when, bytes) = (Zone::here().format_time(replaced), counted(bytes, "byte"));
         output.line(format!("{version:<20} {when}  {bytes}"));
     }
     Ok(output.finish()?)

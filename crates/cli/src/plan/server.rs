@@ -60,14 +60,14 @@ pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Creden
     credentials_by(address, login, Logins::read()?.0.remove(&address.server()))
 }
 
-/// Returns the credentials for `address`: from the options, or else from the login kept for `address`.
+/// Returns the credentials for `address`: from the options, or else from the stored login of `address`.
 fn credentials_by(
     address: &Address,
     login: &LoginArgs,
-    kept: Option<Login>,
+    stored: Option<Login>,
 ) -> Result<Credentials> {
     let in_logins = |what| format!("the {what} in {}", Logins::shown_path());
-    let pin = match (login.pin, kept.as_ref().and_then(|kept| kept.pin.as_deref())) {
+    let pin = match (login.pin, stored.as_ref().and_then(|stored| stored.pin.as_deref())) {
         (Some(pin), _) => Some(pin),
         (None, pin) => pin.map(|pin| parsed(pin, &in_logins("pin"))).transpose()?,
     };
@@ -75,8 +75,8 @@ fn credentials_by(
         Some(word) => Some((token_in_file(word)?, format!("--token {word}"))),
         None => environment_token().map(|token| (token, TOKEN_VARIABLE.into())),
     };
-    let kept = kept.map(|login| (login.token, in_logins("token")));
-    let Some((token, whence)) = said.or(kept) else {
+    let stored = stored.map(|login| (login.token, in_logins("token")));
+    let Some((token, whence)) = said.or(stored) else {
         let server = address.server();
         let why = format!("no token for {server}; `deltic login {server}` keeps one");
         return Err(Misused(why).into());

@@ -232,7 +232,7 @@ impl<'a> JsonEvent<'a> {
             settled_bytes: meter.settled.min(meter.bytes),
             changed: meter.changed,
             bytes_per_second: meter.speed(),
-            eta_ms: meter.left().map(millis),
+            eta_ms: meter.time_left().map(millis),
         })
     }
 

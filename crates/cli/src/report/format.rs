@@ -88,7 +88,7 @@ impl FormatContext {
 
     /// Returns the local time for `secs` seconds since 1970.
     pub(crate) fn time(&self, secs: i64) -> String {
-        self.zone.shown(secs)
+        self.zone.format_time(secs)
     }
 
     /// Returns the name after the path of the source, if the source is local and known. Of several sources that stand

@@ -261,11 +261,11 @@ impl RemoteMachine {
 }
 
 /// Returns the hint for a trouble: for an empty source under a watch, and once for sources that changed while they
-/// were read; `said` is set after that.
+/// were read; `is_given` is set after that.
 pub(crate) fn for_trouble(
     trouble: &Trouble,
     watches: bool,
-    said: &mut bool,
+    is_given: &mut bool,
 ) -> Option<&'static str> {
     if watches
         && trouble.kind == TroubleKind::DeleteLimit
@@ -278,7 +278,7 @@ pub(crate) fn for_trouble(
     // A file that vanished has an error number; a file that changed while it was read has none.
     let went = trouble.spot.as_ref().is_some_and(|spot| spot.errno.is_some());
     let in_use = trouble.kind == TroubleKind::Vanished && !went;
-    let is_first = in_use && !std::mem::replace(said, true);
+    let is_first = in_use && !std::mem::replace(is_given, true);
     (is_first && !stands_in())
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
 }

@@ -98,12 +98,12 @@ pub(crate) struct ListStyle<'a> {
 
 fn line(path: &[u8], shown: &EntryFacts<'_>, style: ListStyle<'_>) -> Vec<u8> {
     let ListStyle { links, accessed, escape, numbers, zone } = style;
-    let (len, time) = (numbers.show(shown.len), zone.shown(shown.modified));
+    let (len, time) = (numbers.show(shown.len), zone.format_time(shown.modified));
     // rsync's columns: wider if digits are grouped.
     let width = if numbers == NumberStyle::Plain { 11 } else { 14 };
     let mut line = format!("{} {len:>width$} {time} ", mode(shown)).into_bytes();
     if accessed {
-        let read = shown.accessed.map_or_else(String::new, |time| zone.shown(time));
+        let read = shown.accessed.map_or_else(String::new, |time| zone.format_time(time));
         line.extend(format!("{read:>width$} ", width = time.len()).into_bytes());
     }
     line.extend(escape.escaped(if path.is_empty() { b"." } else { path }));

@@ -154,12 +154,12 @@ impl RunMeter {
 
     /// Returns the time left at this speed. `None` while the total is unknown, no bytes are settled, or the speed is
     /// not yet steady.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        self.left_at_this_speed().filter(|left| !left.is_zero() && self.is_steady())
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        self.time_left_at_this_speed().filter(|left| !left.is_zero() && self.is_steady())
     }
 
     /// Returns the time left at this speed, even if the speed is not yet steady.
-    fn left_at_this_speed(&self) -> Option<Duration> {
+    fn time_left_at_this_speed(&self) -> Option<Duration> {
         let (left, speed) = (self.bytes.saturating_sub(self.settled), self.speed());
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
     }
@@ -180,7 +180,7 @@ impl RunMeter {
     /// Returns rsync's progress line, without its end.
     pub(crate) fn piped(&self, numbers: NumberStyle) -> String {
         let percent = self.share * 100 / Self::WHOLE;
-        let time = self.left_at_this_speed().unwrap_or_default();
+        let time = self.time_left_at_this_speed().unwrap_or_default();
         let bytes = numbers.show(self.settled.min(self.bytes));
         piped(&bytes, percent, self.speed() as f64, time)
     }
@@ -214,7 +214,7 @@ impl RunMeter {
             Some(phase.word(transfer).to_owned()),
             Some(format!("{settled} of {bound}{bytes}")),
             moves.then(|| format!("{}/s", HumanBytes(self.speed()))),
-            self.left().map(|left| format!("{} left", FormattedDuration(left))),
+            self.time_left().map(|left| format!("{} left", FormattedDuration(left))),
             Some(format!("{changed} changed of {bound}{files}")),
         ];
         let mut line = String::new();
@@ -327,11 +327,11 @@ mod tests {
             meter.note(&Notice::Settled { bytes: 1 << 20 });
         }
         assert_eq!(meter.speed(), 4 << 20);
-        assert_eq!(meter.left(), Some(Duration::from_secs(15)));
+        assert_eq!(meter.time_left(), Some(Duration::from_secs(15)));
         for quarter in 40..80 {
             meter.tick(Duration::from_millis(quarter * 250));
         }
-        assert_eq!((meter.speed(), meter.left()), (0, None));
+        assert_eq!((meter.speed(), meter.time_left()), (0, None));
     }
 
     #[test]
@@ -365,11 +365,11 @@ mod tests {
 
     #[test]
     fn a_time_left_needs_seconds_of_steady_speed() {
-        assert!(ticked(&[(1000, 1000); 7]).left().is_none());
-        assert!(ticked(&[(1000, 1000); 8]).left().is_some());
+        assert!(ticked(&[(1000, 1000); 7]).time_left().is_none());
+        assert!(ticked(&[(1000, 1000); 8]).time_left().is_some());
         let faster: Vec<_> = (0..12).map(|n| if n < 6 { (10, 10) } else { (1000, 1000) }).collect();
-        assert!(ticked(&faster).left().is_none());
-        assert!(ticked(&[[(1 << 20, 0)].as_slice(), &[(0, 0); 12]].concat()).left().is_none());
+        assert!(ticked(&faster).time_left().is_none());
+        assert!(ticked(&[[(1 << 20, 0)].as_slice(), &[(0, 0); 12]].concat()).time_left().is_none());
     }
 
     #[test]

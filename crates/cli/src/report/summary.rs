@@ -112,7 +112,7 @@ fn short(outcome: &Outcome, held: u64, dry_run: bool, color: bool, exit: Exit) -
         .then(|| paint("31", format!("{}, see above", counted(totals.failed, "error"))));
     let is_well = exit == Exit::Success && held == 0;
     let told = [
-        paint(if is_well { "32" } else { "33" }, done(totals, held, dry_run)),
+        paint(if is_well { "32" } else { "33" }, transfer_line(totals, held, dry_run)),
         format!(
             "sent {}, received {} in {} ({}/s)",
             HumanBytes(traffic.sent),
@@ -132,7 +132,7 @@ fn short(outcome: &Outcome, held: u64, dry_run: bool, color: bool, exit: Exit) -
 
 /// Returns `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without the parts that
 /// are zero, and with the number of deletions `held` back.
-fn done(totals: &Totals, held: u64, dry_run: bool) -> String {
+fn transfer_line(totals: &Totals, held: u64, dry_run: bool) -> String {
     let (transferred, removed) = match dry_run {
         true => ("to transfer", "to remove"),
         false => ("transferred", "removed"),

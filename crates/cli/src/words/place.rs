@@ -35,7 +35,7 @@ impl ParsedOperand {
         ensure!(!word.is_empty(), "an operand is empty: a path is missing");
         password::refuse(&shown)?;
         if Address::looks_like(word.as_bytes()) {
-            return at_server(&shown, word);
+            return parse_server_url(&shown, word);
         }
         let Some((host, path)) = split_host(word.as_bytes()) else {
             return Ok(Self::Local(word.into()));
@@ -46,9 +46,9 @@ impl ParsedOperand {
             );
         }
         if let (Some(kind), Some(rest)) = (kind_of(&host), path.strip_prefix(b"//")) {
-            return at_store(&shown, kind, &host, rest);
+            return parse_store_url(&shown, kind, &host, rest);
         }
-        if let Some(why) = elsewhere(&host, path) {
+        if let Some(why) = foreign_address_hint(&host, path) {
             bail!("'{shown}': {why}");
         }
         let path = if path.is_empty() { b"." } else { path };
@@ -68,7 +68,7 @@ pub(crate) fn is_store(host: &str) -> bool {
 }
 
 /// Parses the URL of a server: the volume becomes the host, the rest the path.
-fn at_server(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
+fn parse_server_url(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
     let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
     let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
     ensure!(
@@ -82,7 +82,12 @@ fn at_server(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
 }
 
 /// Parses the URL of a store.
-fn at_store(shown: &str, kind: SystemKind, scheme: &[u8], rest: &[u8]) -> Result<ParsedOperand> {
+fn parse_store_url(
+    shown: &str,
+    kind: SystemKind,
+    scheme: &[u8],
+    rest: &[u8],
+) -> Result<ParsedOperand> {
     let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
         None => (rest, &b""[..]),
@@ -96,7 +101,7 @@ fn at_store(shown: &str, kind: SystemKind, scheme: &[u8], rest: &[u8]) -> Result
 
 /// Explains an operand in a form of other programs, such as a Windows path or an `sftp://` URL. `None` for other
 /// operands.
-fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
+fn foreign_address_hint(host: &[u8], path: &[u8]) -> Option<String> {
     if let ([letter], [b'\\', ..]) = (host, path)
         && letter.is_ascii_alphabetic()
     {

@@ -28,7 +28,7 @@ impl Zone {
 
     /// Formats `time`, in seconds since 1970 in UTC, as local time in rsync's form: `2026/11/21 12:25:04`. A time
     /// outside the calendar's range becomes a number for `date`: `@1000000000000`.
-    pub(crate) fn shown(&self, time: i64) -> String {
+    pub(crate) fn format_time(&self, time: i64) -> String {
         match self.wall(time) {
             Some(wall) => wall.strftime("%Y/%m/%d %H:%M:%S").to_string(),
             None => format!("@{time}"),
@@ -134,11 +134,11 @@ mod tests {
             (1_792_890_000, "2026/10/25 02:00:00"),
             (0, "1970/01/01 01:00:00"),
         ] {
-            assert_eq!(zone.shown(time), shown);
+            assert_eq!(zone.format_time(time), shown);
         }
         let south = ruled("AEST-10AEDT,M10.1.0,M4.1.0/3");
-        assert_eq!(south.shown(1_767_225_600), "2026/01/01 11:00:00");
-        assert_eq!(ruled("<-03>3").shown(0), "1969/12/31 21:00:00");
+        assert_eq!(south.format_time(1_767_225_600), "2026/01/01 11:00:00");
+        assert_eq!(ruled("<-03>3").format_time(0), "1969/12/31 21:00:00");
     }
 
     #[test]
@@ -146,16 +146,16 @@ mod tests {
         let Ok(zone) = TimeZone::get("Europe/Berlin") else { return };
         let (zone, rule) = (Zone(Some(zone)), ruled("CET-1CEST,M3.5.0,M10.5.0/3"));
         for time in (1_000_000_000..2_500_000_000).step_by(3_333_333) {
-            assert_eq!(zone.shown(time), rule.shown(time));
+            assert_eq!(zone.format_time(time), rule.format_time(time));
         }
     }
 
     #[test]
     fn times_that_no_calendar_has_are_numbers() {
         let zone = Zone::utc();
-        assert_eq!(zone.shown(-62_135_596_800), "0001/01/01 00:00:00");
+        assert_eq!(zone.format_time(-62_135_596_800), "0001/01/01 00:00:00");
         for time in [i64::MIN, 1_000_000_000_000, i64::MAX] {
-            assert_eq!(zone.shown(time), format!("@{time}"));
+            assert_eq!(zone.format_time(time), format!("@{time}"));
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             (":0", "2026/11/21 13:00:00"),
         ] {
             let at = zone.next(word, now).unwrap_or_else(|| panic!("{word}"));
-            assert_eq!(zone.shown(at), shown, "{word}");
+            assert_eq!(zone.format_time(at), shown, "{word}");
         }
         for word in [
             "",

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::answer::AgentAnswer;
 use super::findings::Findings;
-use crate::commands::far::{RemoteProgram, ended};
+use crate::commands::far::{RemoteProgram, wait_at_most};
 use crate::commands::version::{BUILD, protocol};
 use crate::report::exit::Exit;
 use crate::report::hint::{self, NextRun};
@@ -83,7 +83,7 @@ impl RemoteDir {
         let heard = Instant::now();
         let Some(line) = line else { return Err(self.unanswered(far.finish())) };
         let answer =
-            serde_json::from_str(&line).and_then(|said| serde_json::from_value(shown(said)));
+            serde_json::from_str(&line).and_then(|said| serde_json::from_value(escape_texts(said)));
         let Ok(answer) = answer else {
             far.finish().ok();
             let what = format!("before deltic's word comes '{line}'");
@@ -182,7 +182,7 @@ impl RemoteDir {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = withhold_secrets(&mut command).spawn() else { return };
-        match ended(&mut child, KEYS_PATIENCE) {
+        match wait_at_most(&mut child, KEYS_PATIENCE) {
             // 255 is a failure of ssh. Other codes come from the command, which a restricted key may refuse.
             Some(status) if status.code() != Some(SSH_FAILED) => {
                 return findings.ok("keys", "it connects without a question");
@@ -202,11 +202,11 @@ impl RemoteDir {
 
     /// Checks that both ends speak the same protocol version. Another build is a warning.
     fn versions(&self, findings: &mut Findings, answer: &AgentAnswer) -> bool {
-        let AgentAnswer { build, protocol: theirs, program, .. } = answer;
+        let AgentAnswer { build, protocol: their_protocol, program, .. } = answer;
         let what = format!("{program}: {build}");
         let mend = format!("update the older: `{}` copies this one there", self.install());
-        if *theirs != protocol() {
-            let what = format!("{what} speaks {theirs}, this one {}", protocol());
+        if *their_protocol != protocol() {
+            let what = format!("{what} speaks {their_protocol}, this one {}", protocol());
             findings.fail(Exit::Incompatible, "deltic there", &what, Some(&mend));
             return false;
         }
@@ -270,12 +270,12 @@ fn joined(words: &[OsString]) -> String {
 }
 
 /// Escapes all texts of an answer: otherwise the far end could send control characters to the terminal.
-fn shown(said: Value) -> Value {
+fn escape_texts(said: Value) -> Value {
     match said {
         Value::String(text) => printable(text.as_bytes()).into(),
-        Value::Array(list) => list.into_iter().map(shown).collect(),
+        Value::Array(list) => list.into_iter().map(escape_texts).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (name, shown(value))).collect()
+            fields.into_iter().map(|(name, value)| (name, escape_texts(value))).collect()
         }
         other => other,
     }

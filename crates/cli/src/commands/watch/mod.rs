@@ -16,8 +16,8 @@ use indicatif::{HumanBytes, HumanCount};
 use confirm::ConfirmSocket;
 use updates::EditedFiles;
 
-use super::run::{FinishedRun, output, sync_by, unwritten};
-use super::sync::{asked, refuse};
+use super::run::{FinishedRun, output, report_write_error, sync_by};
+use super::sync::{build_request, refuse};
 use crate::args::sync::SyncArgs;
 use crate::args::watch::{Seconds, WatchArgs};
 use crate::plan::SyncRequest;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
     if args.confirm {
         return confirm(&args.sync);
     }
-    let request = match asked(&args.sync) {
+    let request = match build_request(&args.sync) {
         Ok(request) => request,
         Err(exit) => return exit,
     };
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
     match Watch::start(&request.plan, Pace { delay, longest }) {
         Ok(watch) => {
-            let operands = words_of(&args.sync);
+            let operands = operand_line(&args.sync);
             let listening = confirm::listen(watch.confirming(), operands);
             let updates = EditedFiles::new(&request.plan, &args.sync.login);
             WatchRun::new(request, listening, updates.ok().flatten()).run(watch)
@@ -88,7 +88,7 @@ fn confirm(args: &SyncArgs) -> Exit {
                 ));
             }
             let written = output.finish();
-            written.map_or_else(|error| unwritten(&error, exit), |()| exit)
+            written.map_or_else(|error| report_write_error(&error, exit), |()| exit)
         }
         Err(error) => {
             output::complain(&format!("cannot confirm: {}", reason(&error)), None);
@@ -98,7 +98,7 @@ fn confirm(args: &SyncArgs) -> Exit {
 }
 
 /// Returns the operands as typed, on one line.
-fn words_of(args: &SyncArgs) -> String {
+fn operand_line(args: &SyncArgs) -> String {
     let words = args.operands.iter().map(|word| printable(word.as_encoded_bytes()));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -235,7 +235,7 @@ impl WatchRun {
         } else if !self.request.view.quiet {
             lines(&self.all).iter().for_each(|line| output.line(line));
         }
-        output.finish().map_or_else(|error| unwritten(&error, self.last), |()| self.last)
+        output.finish().map_or_else(|error| report_write_error(&error, self.last), |()| self.last)
     }
 }
 

@@ -24,10 +24,10 @@ pub(super) struct RoundEnd<'a> {
 pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
     let RoundEnd { number, result, exit, held } = *round;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let time = zone.shown(since.as_secs() as i64);
+    let time = zone.format_time(since.as_secs() as i64);
     let done = match result {
         Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
-        Ok(outcome) => done(outcome),
+        Ok(outcome) => transfer_counts(outcome),
         Err(_) => "it did not end".to_owned(),
     };
     let stands = match exit {
@@ -51,7 +51,7 @@ fn is_idle(Outcome { totals, .. }: &Outcome) -> bool {
     totals.created == 0 && totals.transferred == 0 && totals.deleted == 0
 }
 
-fn done(Outcome { totals, traffic, elapsed }: &Outcome) -> String {
+fn transfer_counts(Outcome { totals, traffic, elapsed }: &Outcome) -> String {
     format!(
         "{} transferred, {} removed, {} sent in {}",
         counted(totals.transferred, "file"),
