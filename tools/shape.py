@@ -40,7 +40,6 @@ STATICS = {
         "KNOWN": "a call that the kernel has",
         "NAMES_BUFFER": "buffer of this thread",
     },
-    "crates/store-local/src/dir/jail.rs": {"KEPT": "directories that the process is restricted to, as by Landlock"},
     "crates/store-local/src/facts.rs": {"IS_REFUSED": "a privilege that the process lacks"},
     "crates/store-local/src/facts/sums.rs": {"IS_MISSING": "a call that the kernel lacks"},
     "crates/store-local/src/lease.rs": {"ONCE": "the process has one handler of a signal"},

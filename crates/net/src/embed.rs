@@ -257,7 +257,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     }
     let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
     // An unusable destination is reported when the run uses it.
-    let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath) else {
+    let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath, &context) else {
         return Ok(config);
     };
     let Sources::Local(from) = &plan.sources else {
@@ -266,7 +266,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     };
     destination::check_dirs(&resolved.root, from, &plan.options, &context)?;
     let inside = match plan.options.recursive {
-        true => place::inside(from, plan.options.follow.follow, &resolved)?,
+        true => place::inside(from, plan.options.follow.follow, &resolved, &context)?,
         false => None,
     };
     let inside = inside.map(|inside| inside.destination);

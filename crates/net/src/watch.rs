@@ -25,8 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deltic_protocol::options::{Delete, Missing, Options};
-use deltic_store_local::SourceArg;
-use deltic_store_local::reason;
+use deltic_store_local::{SourceArg, StoreContext, reason};
 use deltic_tree::path::printable;
 use deltic_tree::rule::{Action::Exclude, PatternRule, Rule, RuleModifiers, RuleSides};
 use deltic_tree::{Follow, Mounts, RelPath, glob};
@@ -303,7 +302,7 @@ impl Watch {
         let options = &plan.options;
         let (mut roots, mut files) = (Vec::new(), Vec::new());
         for path in paths {
-            let arg = argument(path.as_os_str(), options)?;
+            let arg = argument(path.as_os_str(), options, &StoreContext::default())?;
             let shown = || printable(path.as_os_str().as_bytes());
             let is_dir = inotify::is_dir(&arg);
             match is_dir.map_err(|error| {
@@ -502,7 +501,7 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
     let options = |why: &str| Err(SyncError::Options(format!("watch: {why}")));
-    let Options { recursive, dry_run, select, delete, remove, .. } = &plan.options;
+    let Options { recursive, dry_run, select, delete, remove, follow, .. } = &plan.options;
     match &plan.sources {
         Sources::Remote { .. } => usage("the source must be on this machine"),
         _ if plan.names != Names::None => {
@@ -521,11 +520,12 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
         }
         Sources::Local(paths) => {
             // Otherwise each round's writes would be changes for the next round.
+            let context = StoreContext::default();
             let inside = match &plan.destination {
                 Destination::Local(to) => {
-                    let to = place::resolve(&place::here(to.as_os_str()), None, select.mkpath).ok();
-                    to.map(|to| place::inside(paths, plan.options.follow.follow, &to))
-                        .transpose()?
+                    let to = place::here(to.as_os_str());
+                    let to = place::resolve(&to, None, select.mkpath, &context).ok();
+                    to.map(|to| place::inside(paths, follow.follow, &to, &context)).transpose()?
                 }
                 Destination::Remote { .. } => None,
             };
@@ -568,9 +568,9 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
     let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
     let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();
-    let args: Vec<_> = dirs.chain(names).collect::<Option<_>>()?;
+    let mut args: Vec<_> = dirs.chain(names).collect::<Option<_>>()?;
     // Names below a directory that is gone need no argument: the deletion of the directory is a change of its own.
-    let args: Vec<_> = args.into_iter().filter(|arg| !place::is_below_file(arg)).collect();
+    args.retain(|arg| !place::is_below_file(arg, &StoreContext::default()));
     (!args.is_empty()).then_some(args)
 }
 

@@ -10,7 +10,7 @@ use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
-use crate::dir::{Dir, Led, Trust, may_read, rebased};
+use crate::dir::{Dir, Led, Trust};
 use crate::errno::At;
 use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
 use deltic_store::{Filter, StoreError};
@@ -52,11 +52,11 @@ impl Reads for Dir {
     }
 
     fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
-        rebased(base, path)
+        self.bounds().rebased(base, path)
     }
 
     fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
-        may_read(base, path)
+        self.bounds().may_read(base, path)
     }
 }
 

@@ -21,7 +21,7 @@ use super::heritage::Heritage;
 use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use super::noted;
 use super::snapshot::file_type;
-use crate::dir::{Dir, Use, keeps_to_volumes, proc_path, set_mode_of_held, set_mode_of_open};
+use crate::dir::{Dir, PathBounds, Use, proc_path, set_mode_of_held, set_mode_of_open};
 use crate::system::told;
 use deltic_store::{Filter, Keep, Unset};
 
@@ -41,10 +41,11 @@ pub(super) struct Attrs<'a> {
     times: Option<Timestamps>,
     /// The group and the default ACL that the entry's directory would have handed down.
     heritage: Heritage,
+    bounds: &'a PathBounds,
 }
 
-/// The metadata that a store looks at, and its rules.
-pub(super) type Ways<'a> = (MetaMask, &'a Filter);
+/// The metadata that a store looks at, its rules, and the directories that it is confined to.
+pub(super) type Ways<'a> = (MetaMask, &'a Filter, &'a PathBounds);
 
 /// The entry to set metadata on.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +90,14 @@ impl<'a> Attrs<'a> {
     }
 
     /// Returns the metadata of an entry that was in the tree before.
-    pub(super) fn of_existing(meta: &'a Meta, (keep, (see, rules)): (Keep, Ways<'a>)) -> Self {
+    pub(super) fn of_existing(meta: &'a Meta, what: (Keep, Ways<'a>)) -> Self {
+        let (keep, (see, rules, bounds)) = what;
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
         let heritage = Heritage::default();
         let (scope, notes) = (see.xattrs, see.fake_super);
-        Self { meta, keep, scope, rules, notes, mode, mode_is_optional: false, times, heritage }
+        let mode_is_optional = false;
+        Self { meta, keep, scope, rules, notes, mode, mode_is_optional, times, heritage, bounds }
     }
 
     /// Adds the setgid bit that a new directory of mode `now` inherited from its parent.
@@ -177,14 +180,14 @@ impl<'a> Attrs<'a> {
             None => mode,
         };
         if closed != mode {
-            on.set_mode(closed)?;
+            on.set_mode(closed, self.bounds)?;
         }
         let mut unset = Unset::default();
         if moves {
             self.set_owner(on, &is, &mut unset);
         }
         if new & !closed & SETGID != 0 && !self.notes && unset.why(GROUP).is_none() {
-            on.set_mode(closed | SETGID)?;
+            on.set_mode(closed | SETGID, self.bounds)?;
         }
         Ok(())
     }
@@ -204,7 +207,7 @@ impl<'a> Attrs<'a> {
             () => self.mode,
         };
         if let Some(mode) = mode.filter(|_| !self.meta.is_symlink()) {
-            match on.set_mode(mode) {
+            match on.set_mode(mode, self.bounds) {
                 Err(Errno::PERM | Errno::OPNOTSUPP) if self.mode_is_optional => {}
                 set => unset.note(MODE, set),
             }
@@ -297,11 +300,11 @@ impl<'a> Attrs<'a> {
         // No attributes can be set on an entry without write permission: the owner gets the write bit meanwhile.
         let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
         let is_closed = unset.reasons().any(denies) && !self.meta.is_symlink();
-        if !is_closed || on.set_mode(now | OWNER_WRITES).is_err() {
+        if !is_closed || on.set_mode(now | OWNER_WRITES, self.bounds).is_err() {
             return unset;
         }
         let mut unset = set();
-        unset.note(MODE, on.set_mode(now));
+        unset.note(MODE, on.set_mode(now, self.bounds));
         unset
     }
 
@@ -330,7 +333,7 @@ impl<'a> Attrs<'a> {
         if let Some(acl) = &self.heritage.acl {
             unset.note(ACL, inherit(&at, acl, mode));
         }
-        unset.note(MODE, on.set_mode(mode));
+        unset.note(MODE, on.set_mode(mode, self.bounds));
         let is_plain = matches!(wanted.kind, FakeKind::File | FakeKind::Dir);
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
@@ -421,21 +424,21 @@ impl On<'_> {
 
     /// True if the entry has this mode and may keep it: within volumes, a file from a client may not have setuid or
     /// setgid.
-    fn keeps_mode(self, mode: u32) -> bool {
+    fn keeps_mode(self, mode: u32, bounds: &PathBounds) -> bool {
         let is_file = || self.stat().is_ok_and(|is| file_type(&is).is_file());
-        self.has_mode(mode) && !(keeps_to_volumes() && is_file())
+        self.has_mode(mode) && !(bounds.are_volumes() && is_file())
     }
 
     /// Sets the mode. If the entry has the mode already, an error is ignored, since only the owner may set a mode.
     /// With setgid, the call is then left out, since it would clear setgid for a user outside the group.
-    fn set_mode(self, mode: u32) -> Result<(), Errno> {
+    fn set_mode(self, mode: u32, bounds: &PathBounds) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
-        if mode & SETGID != 0 && self.keeps_mode(mode) {
+        if mode & SETGID != 0 && self.keeps_mode(mode, bounds) {
             return Ok(());
         }
         let set = match self {
-            Self::Open(fd) => set_mode_of_open(fd, to_set),
-            Self::Handle(fd) => set_mode_of_held(fd, to_set),
+            Self::Open(fd) => set_mode_of_open(fd, to_set, bounds),
+            Self::Handle(fd) => set_mode_of_held(fd, to_set, bounds),
             Self::Link(..) => Ok(()),
         };
         if set == Err(Errno::PERM) && self.has_mode(mode) { Ok(()) } else { set }
@@ -460,15 +463,15 @@ pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
     let open = |dir: &Dir| {
         let mode = fs::fstat(dir).ok()?.st_mode;
         let closed = mode & OWNER_BITS != OWNER_BITS;
-        (closed && set_mode(dir, mode | OWNER_BITS).is_ok()).then_some(mode)
+        (closed && set_mode(dir, mode | OWNER_BITS, dir.bounds()).is_ok()).then_some(mode)
     };
     // No name can be looked up in a closed directory, not even `.`: so the root is changed by its own handle.
     if path.is_root() { open(root) } else { open(&root.dir(path, Use::Pass).ok()?) }
 }
 
 /// Changes the mode of the entry behind `handle`, which may be an `O_PATH` handle.
-pub(super) fn set_mode(handle: impl AsFd, mode: u32) -> Result<(), Errno> {
-    On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS)
+pub(super) fn set_mode(handle: impl AsFd, mode: u32, bounds: &PathBounds) -> Result<(), Errno> {
+    On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS, bounds)
 }
 
 /// Returns the times to set; a time that is not kept stays unchanged.

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use super::named::NamedDir;
 use super::place::Place;
 use super::snapshot::{file_type, inode_of};
-use crate::dir::{Dir, Use, check_path, set_mode_of_open};
+use crate::dir::{Dir, Use, set_mode_of_open};
 use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::StoreError;
@@ -138,7 +138,7 @@ impl Backup {
             let path = above.join(&name).and_then(|path| self.path_in_root(&path));
             let path = path.map_err(|_| bad_name())?;
             // A suffix may turn an ordinary name into a private name.
-            check_path(BACK_UP, &path)?;
+            place.dir.check_path(BACK_UP, &path)?;
             let meets = of != place.path || self.may_meet(&of);
             if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
                 let spot = self.free((root, taken), place, (&above, name));
@@ -356,7 +356,7 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {
             let mode = fs::fstat(other)?.st_mode & 0o7777;
-            set_mode_of_open(made, Mode::from_raw_mode(mode | 0o700))
+            set_mode_of_open(made, Mode::from_raw_mode(mode | 0o700), made.bounds())
         }
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno),

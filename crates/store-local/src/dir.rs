@@ -10,6 +10,7 @@
 //! it changes. Symlinks on the way to a named source are also followed once, wherever they lead, if they belong to
 //! [this user or the superuser](Dir::end_of).
 
+mod bounds;
 mod jail;
 mod kept;
 mod mode;
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use deltic_store::StoreError;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{
     self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags,
@@ -36,14 +38,9 @@ use rustix::io::Errno;
 use crate::lock;
 use crate::shared::SharedState;
 
-pub use jail::{
-    History, KeepVersions, QuotaLimits, VolumeDir, check_path, client_path, confine,
-    confine_to_volumes, keeps_versions, leads_out, part_path, volume_path,
-};
-pub(crate) use jail::{
-    is_confined, is_in_volume, is_private, keeps_to_volumes, kept_volume, may_read, rebased,
-    stat_in_volume,
-};
+pub use bounds::{History, KeepVersions, QuotaLimits, VolumeDir, part_path, volume_path};
+pub(crate) use bounds::{LEADS_OUT, PathBounds};
+pub(crate) use jail::{kept_volume, leads_out};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};
@@ -183,6 +180,23 @@ impl Dir {
         Ok(Self { fd, way, links: None, shared: Arc::clone(shared) })
     }
 
+    /// Returns the directories that paths from here may lead to.
+    pub(crate) fn bounds(&self) -> &PathBounds {
+        &self.shared.bounds
+    }
+
+    /// Refuses paths into directories that Deltic keeps for itself.
+    ///
+    /// # Errors
+    /// [`StoreError::BadName`].
+    pub(crate) fn check_path(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<(), StoreError> {
+        self.bounds().check_path(action, path)
+    }
+
     /// Returns the state that this handle shares with others.
     pub(crate) fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
@@ -243,9 +257,6 @@ impl Dir {
     /// Opens a path of this program, anywhere in the system, through symlinks of this user and the superuser only.
     fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
-        if is_confined() {
-            return Self::open_anywhere(path, &Arc::default());
-        }
         match Self::open_anywhere(Path::new("."), &Arc::default())?.led_to(path, Trust::Ours)? {
             Led::To(dir) => Ok(dir),
             Led::Stranger(_) => Err(Errno::PERM),
@@ -314,7 +325,7 @@ impl Dir {
 
     /// Returns the metadata of `name`, following a symlink.
     pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
-        if is_confined() {
+        if self.bounds().are_confined() {
             let held = self.open_from(self.fd.as_fd(), &RelPath::root(), Use::Pass)?;
             return held.stat_at_end(Path::new(OsStr::from_bytes(name.as_bytes())));
         }

@@ -5,7 +5,7 @@ use std::io;
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
-use crate::dir::is_confined;
+use crate::dir::LEADS_OUT;
 use deltic_store::{Cause, StoreError};
 
 /// Converts the system's error `errno` of `action` on `path`.
@@ -29,18 +29,16 @@ fn cause_of(errno: Errno) -> Cause {
     }
 }
 
-/// Returns the system's error, with a special text for a path that leaves the directory that this process is confined
-/// to.
+/// Returns the system's error, with a special text for a path that leaves the directories of its context.
 pub(crate) fn io_error(errno: Errno) -> io::Error {
-    if errno == Errno::XDEV && is_confined() {
+    if errno == LEADS_OUT {
         let why = "it leads out of the directory that this end is restricted to";
         return io::Error::new(io::ErrorKind::CrossesDevices, why);
     }
     errno.into()
 }
 
-/// Returns the text of [`deltic_store::reason`], or the text for a path that leaves the directory that this process
-/// is confined to.
+/// Returns the text of [`deltic_store::reason`], or the text for a path that leaves the directories of its context.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     match Errno::from_io_error(error) {

@@ -64,7 +64,7 @@ impl Heritage {
 /// Makes the new directory `dir`, open to read, hand down nothing.
 pub(super) fn disinherit(dir: &Dir) -> Result<(), Errno> {
     forget_default_acl(&Reach::Followed(dir.own_path()));
-    match set_mode_of_open(dir, Mode::RWXU) {
+    match set_mode_of_open(dir, Mode::RWXU, dir.bounds()) {
         // File systems with made-up owners refuse the call.
         Err(Errno::PERM) => Ok(()),
         set => set,

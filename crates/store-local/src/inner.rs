@@ -249,8 +249,8 @@ impl Inner {
     }
 
     /// Returns the metadata that the store looks at, and the rules for attributes to change.
-    pub(crate) const fn ways(&self) -> Ways<'_> {
-        (self.see, self.scopes.filter())
+    pub(crate) fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter(), self.root.bounds())
     }
 
     /// Returns the metadata without the attributes that the rules exclude.

@@ -26,7 +26,6 @@ use super::room::reserve_all;
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
 use super::writing::Writing;
 use crate::copy::read_at;
-use crate::dir::keeps_to_volumes;
 use crate::errno::At;
 use crate::lock;
 use deltic_store::StoreError;
@@ -61,7 +60,7 @@ impl Changing {
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
         let version = Stamp::of(&stat);
         // Bytes of a client never get setuid or setgid: such a file is replaced.
-        let lends = keeps_to_volumes() && stat.st_mode & LENDING_BITS != 0;
+        let lends = place.dir.bounds().are_volumes() && stat.st_mode & LENDING_BITS != 0;
         let is_file = file_type(&stat).is_file() && !lends;
         Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
     }
@@ -348,9 +347,9 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     if !file_type(&stat).is_file() {
         return Err(Errno::ACCESS);
     }
-    set_mode(&held, stat.st_mode | READ_AND_WRITE)?;
+    set_mode(&held, stat.st_mode | READ_AND_WRITE, place.dir.bounds())?;
     let opened = place.dir.open(&place.name, OFlags::RDWR);
-    set_mode(&held, stat.st_mode)?;
+    set_mode(&held, stat.st_mode, place.dir.bounds())?;
     opened
 }
 

@@ -62,13 +62,12 @@ pub use changes::{Became, Changes};
 pub use clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use context::StoreContext;
 pub use dir::{
-    History, KeepVersions, QuotaLimits, Trust, VolumeDir, check_path, client_path, confine,
-    confine_to_volumes, keeps_versions, leads_out, own_dir, part_path, volume_path,
+    History, KeepVersions, QuotaLimits, Trust, VolumeDir, own_dir, part_path, volume_path,
 };
 pub use errno::reason;
 pub use inner::KeepLinks;
 pub use inplace::UnderWay;
-pub use named::{NamedDir, NamedFile, look, look_at};
+pub use named::{NamedDir, NamedFile};
 pub use quota::{Quota, Usage};
 pub use rebuild::LocalRebuild;
 pub use roots::{create_above, create_root, remove_root};

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::follow;
 use super::more::{Reach, look_again};
 use super::snapshot::{look_at, look_at_version};
-use crate::dir::{Dir, is_private};
+use crate::dir::Dir;
 use crate::errno::store_error;
 use crate::system::System;
 use deltic_store::filter::Judge;
@@ -251,7 +251,7 @@ fn pile_up(
     let Listing { errors, warnings, .. } = &mut *listing;
     let whole =
         dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
-            Some(name) if is_private(name.as_bytes()) => {
+            Some(name) if dir.bounds().is_private(name.as_bytes()) => {
                 // A source reports such a name as skipped; a destination leaves it alone.
                 if !matches!(kind, FileType::Directory | FileType::Unknown) {
                     let shown =

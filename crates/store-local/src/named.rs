@@ -18,16 +18,16 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::context::StoreContext;
-use crate::dir::{Dir, Led, Trust, Use, WayEnd, client_path, is_confined, stat_in_volume};
+use crate::dir::{Dir, LEADS_OUT, Led, PathBounds, Trust, Use, WayEnd};
 use crate::errno::io_error;
 use crate::shared::SharedState;
 use deltic_store::StoreError;
 
 /// Returns the absolute path of `path` below `root`.
-pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
+pub(super) fn full_path(root: &Path, path: &RelPath, bounds: &PathBounds) -> Option<PathBuf> {
     let below = root.join(OsStr::from_bytes(path.as_bytes()));
     // A path with a trailing slash stands for the directory's content: messages show the directory without the slash.
-    Some(client_path(&std::path::absolute(below).ok()?).components().collect())
+    Some(bounds.client_path(&std::path::absolute(below).ok()?).components().collect())
 }
 
 /// A directory that an option names.
@@ -48,6 +48,12 @@ impl NamedDir {
         Self { path: path.into(), trust, context: StoreContext::default() }
     }
 
+    /// Returns the directory with this context.
+    #[must_use]
+    pub fn within(self, context: &StoreContext) -> Self {
+        Self { context: context.clone(), ..self }
+    }
+
     /// Opens the directory.
     pub(super) fn open(&self) -> Result<Dir, Errno> {
         match self.walk()? {
@@ -62,7 +68,7 @@ impl NamedDir {
     /// [`StoreError::Stranger`], with the path of the symlink.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.walk() {
-            Ok(Led::Stranger(link)) => Err(stranger(&link)),
+            Ok(Led::Stranger(link)) => Err(stranger(&link, &self.context)),
             // A missing directory is created later, and other errors are reported when the directory is used.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
@@ -79,7 +85,11 @@ impl NamedDir {
     }
 
     fn refused(&self, action: &'static str, source: io::Error) -> StoreError {
-        StoreError::Argument { action, argument: client_path(&self.path).into(), source }
+        StoreError::Argument {
+            action,
+            argument: self.context.client_path(&self.path).into(),
+            source,
+        }
     }
 
     /// Returns the names in the directory, in no particular order.
@@ -201,22 +211,31 @@ impl NamedDir {
 pub struct NamedFile(WayEnd);
 
 impl NamedFile {
-    /// Finds the file at `path`. Symlinks on the way, and at the path itself, are followed as `trust` allows.
+    /// Finds the file at `path`, which may lead anywhere, for this machine's own user. Symlinks on the way, and at the
+    /// path itself, are followed as `trust` allows.
     ///
     /// # Errors
     /// Its directory is missing or cannot be entered, or a symlink of another user is on the way.
     pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
+        Self::find_within(path, trust, &StoreContext::default())
+    }
+
+    /// Finds the file at `path`, for a client that is confined to the directories of `context`.
+    ///
+    /// # Errors
+    /// As [`NamedFile::find`], and if the path leads out of the directories.
+    pub fn find_within(path: &Path, trust: Trust, context: &StoreContext) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        match begin(path, &Arc::default())?.end_of(path, trust)? {
+        match begin(path, &context.shared)?.end_of(path, trust)? {
             Led::To(end) => Ok(Self(end)),
-            Led::Stranger(link) => Err(io::Error::other(stranger(&link))),
+            Led::Stranger(link) => Err(io::Error::other(stranger(&link, context))),
         }
     }
 
     /// Finds a file that the operator of this process names for the program itself: settings, a key, a log. The path
-    /// may leave the directories that the process is restricted to. Symlinks on the path, and at the file itself, are
+    /// may leave the directories that sessions are confined to. Symlinks on the path, and at the file itself, are
     /// followed if they belong to this user or to the superuser.
     ///
     /// # Errors
@@ -237,7 +256,10 @@ impl NamedFile {
     /// The system's error.
     pub fn read(&self) -> io::Result<OwnedFd> {
         // A client may have created a FIFO there, which would block the open.
-        if is_confined() { self.read_regular() } else { Ok(self.0.open(READ)?) }
+        match self.0.dir.bounds().are_confined() {
+            true => self.read_regular(),
+            false => Ok(self.0.open(READ)?),
+        }
     }
 
     /// Opens a regular file for reading, without waiting.
@@ -313,40 +335,42 @@ fn begin(path: &Path, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
     }
 }
 
-/// Returns the metadata of the entry at an argument's path, following symlinks.
-///
-/// # Errors
-/// The system's error.
-pub fn look(path: &Path) -> io::Result<Stat> {
-    if let Some(stat) = stat_in_volume(path) {
-        return Ok(stat);
-    }
-    match Dir::start(path, &Arc::default())? {
-        None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
-        Some(start) => Ok(start.stat_at_end(path)?),
-    }
-}
-
-/// Returns the metadata of the entry at an argument's path, without following a symlink at its end.
-///
-/// # Errors
-/// The system's error.
-pub fn look_at(path: &Path) -> io::Result<Stat> {
-    if !is_confined() {
-        return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
-    }
-    if let Some(stat) = stat_in_volume(path) {
-        return Ok(stat);
-    }
-    match path.file_name() {
-        Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
-            match NamedDir::new(path, Trust::Anyone).above() {
-                // The path is a directory that confines this process, and so no symlink.
-                Err(Errno::XDEV) => look(path),
-                above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
-            }
+impl StoreContext {
+    /// Returns the metadata of the entry at an argument's path, following symlinks.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn look(&self, path: &Path) -> io::Result<Stat> {
+        if let Some(stat) = self.shared.bounds.stat_in_volume(path) {
+            return Ok(stat);
         }
-        _ => look(path),
+        match Dir::start(path, &self.shared)? {
+            None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
+            Some(start) => Ok(start.stat_at_end(path)?),
+        }
+    }
+
+    /// Returns the metadata of the entry at an argument's path, without following a symlink at its end.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn look_at(&self, path: &Path) -> io::Result<Stat> {
+        if !self.shared.bounds.are_confined() {
+            return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        if let Some(stat) = self.shared.bounds.stat_in_volume(path) {
+            return Ok(stat);
+        }
+        match path.file_name() {
+            Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
+                match NamedDir::new(path, Trust::Anyone).within(self).above() {
+                    // The path is a directory that confines this context, and so no symlink.
+                    Err(LEADS_OUT) => self.look(path),
+                    above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
+                }
+            }
+            _ => self.look(path),
+        }
     }
 }
 
@@ -363,6 +387,6 @@ fn not_followed(link: &Path) -> io::Error {
     ))
 }
 
-fn stranger(link: &Path) -> StoreError {
-    StoreError::Stranger { link: printable(client_path(link).as_os_str().as_bytes()) }
+fn stranger(link: &Path, context: &StoreContext) -> StoreError {
+    StoreError::Stranger { link: printable(context.client_path(link).as_os_str().as_bytes()) }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::snapshot::{Stamp, file_type, inode_of, look_at};
-use crate::dir::{Dir, Use, check_path};
+use crate::dir::{Dir, Use};
 use crate::errno::At;
 use crate::lock;
 use crate::system::System;
@@ -25,7 +25,7 @@ pub(super) struct Place {
 impl Place {
     /// Returns the place of `path` below `root`, for `action`.
     pub(super) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
-        check_path(action, path)?;
+        root.check_path(action, path)?;
         let bad_name = || StoreError::BadName { action, path: path.clone() };
         let (dir_path, name) = path.split_last().ok_or_else(bad_name)?;
         let dir = root.dir(&dir_path, Use::Pass).at(action, path)?;
@@ -42,7 +42,7 @@ impl Place {
     ) -> Result<Self, StoreError> {
         match path.split_last() {
             Some((dir_path, name)) if dir_path == self.dir_path => {
-                check_path(action, path)?;
+                root.check_path(action, path)?;
                 Ok(Self { path: path.clone(), dir: Arc::clone(&self.dir), dir_path, name })
             }
             _ => Self::of(root, action, path),

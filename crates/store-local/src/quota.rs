@@ -25,11 +25,12 @@ use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, is_in_volume, part_path, volume_path};
+use crate::dir::{Dir, LEADS_OUT, PathBounds, QuotaLimits, Use, VolumeDir, part_path, volume_path};
 use crate::errno::At;
 use crate::holes::bytes_on_disk;
 use crate::lock;
 use crate::log::STAGED_SUFFIX;
+use crate::shared::SharedState;
 use crate::snapshot::{file_type, inode_of};
 
 /// Used space.
@@ -131,11 +132,11 @@ impl SpaceLedger {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn of(volumes: &[VolumeDir]) -> Result<Self, Errno> {
+    pub(crate) fn of(volumes: &[VolumeDir], shared: &Arc<SharedState>) -> Result<Self, Errno> {
         let mut ledger = Self::default();
         for volume in volumes.iter().filter(|volume| volume.quota != QuotaLimits::default()) {
             let path = volume_path(&volume.name);
-            let root = Dir::start(&path, &Arc::default())?.ok_or(Errno::XDEV)?;
+            let root = Dir::start(&path, shared)?.ok_or(LEADS_OUT)?;
             let quota = ledger.of_volume(root, volume.quota)?;
             ledger.volumes.push((path, quota));
         }
@@ -158,9 +159,11 @@ impl SpaceLedger {
     }
 
     /// Returns the quota of the volume that contains `path`, the root of a store.
-    pub(crate) fn quota_at(&self, path: &Path) -> Option<Arc<Quota>> {
+    pub(crate) fn quota_at(&self, path: &Path, bounds: &PathBounds) -> Option<Arc<Quota>> {
         let mut volumes = self.volumes.iter();
-        volumes.find(|(volume, _)| is_in_volume(path, volume)).map(|(_, quota)| Arc::clone(quota))
+        volumes
+            .find(|(volume, _)| bounds.is_in_volume(path, volume))
+            .map(|(_, quota)| Arc::clone(quota))
     }
 
     /// Notes the reservation of `bytes` for the unfinished file `inode`.
@@ -195,9 +198,9 @@ impl SpaceLedger {
 }
 
 /// Opens the directory `part` in the volume `name`.
-fn place_of(name: &Name, part: &RelPath) -> Result<Dir, Errno> {
+fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
     let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
-    Dir::start(&path, &Arc::default())?.ok_or(Errno::XDEV)
+    Dir::start(&path, shared)?.ok_or(LEADS_OUT)
 }
 
 #[derive(Debug, Default)]
@@ -250,17 +253,18 @@ impl Quota {
         (quota, unfinished)
     }
 
-    /// Returns the quota of a token for `part` of the volume `name` of this process. All files there count, even
+    /// Returns the quota of a token for `part` of the volume `name`. All files there count, even
     /// those of other users, but not old versions.
     ///
     /// # Errors
     /// The part is no directory, or may not be entered.
-    pub fn of_token(
+    pub(crate) fn of_token(
         name: &Name,
         part: &RelPath,
         limits: QuotaLimits,
+        shared: &Arc<SharedState>,
     ) -> Result<Arc<Self>, StoreError> {
-        let root = place_of(name, part).at("count", part)?;
+        let root = place_of(name, part, shared).at("count", part)?;
         // The quota of the volume counts unwritten bytes.
         Ok(Self::new(root, limits, Whose::Token, Arc::default()).0)
     }
@@ -285,7 +289,7 @@ impl Quota {
     /// True if the counted directory is still the directory of `part` in the volume `name`.
     #[must_use]
     pub fn is_of(&self, name: &Name, part: &RelPath) -> bool {
-        let there = place_of(name, part).and_then(|dir| fs::fstat(&dir));
+        let there = place_of(name, part, &self.root.shared()).and_then(|dir| fs::fstat(&dir));
         let is = fs::fstat(&self.root);
         is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
     }

@@ -16,7 +16,7 @@ use super::inner::Inner;
 use super::place::Place;
 use super::snapshot::{Stamp, file_type, inode_of};
 use crate::changes::Became;
-use crate::dir::{Dir, Use, is_private};
+use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
@@ -266,7 +266,7 @@ impl Removal {
         let is_spent = self.is_spent();
         let frame = self.frames.last_mut().expect("it is an entry of one");
         let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
-        if is_private(name.as_bytes()) {
+        if store.root.bounds().is_private(name.as_bytes()) {
             // The staging directory of a run that had its root here, or on this mount.
             return match self.going.dry_run {
                 true => Ok(()),

@@ -440,7 +440,7 @@ impl Tree for Sources {
             true => self.bases.first()?,
             false => self.source_of("read", path).ok()?.base,
         };
-        full_path(&base.path, path)
+        full_path(&base.path, path, &self.options.context.shared.bounds)
     }
 
     fn tells_extents(&self) -> bool {

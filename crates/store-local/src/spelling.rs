@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::inner::Inner;
 use super::snapshot::inode_of;
 use crate::changes::Became;
-use crate::dir::{Dir, Use, is_private};
+use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::system::System;
 use deltic_store::{NamePair, OneName, Respell, StoreError};
@@ -115,7 +115,9 @@ fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Ve
 
 fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     dir.for_each_name(|name| {
-        if let Some(name) = Name::new(name).ok().filter(|name| !is_private(name.as_bytes())) {
+        if let Some(name) =
+            Name::new(name).ok().filter(|name| !dir.bounds().is_private(name.as_bytes()))
+        {
             each(name);
         }
     })

@@ -40,7 +40,7 @@ use super::snapshot::{LocalSnapshot, Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
 use realm::Realm;
 
-use crate::dir::{Dir, Use, keeps_to_volumes};
+use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::lock;
 use crate::system::System;
@@ -444,7 +444,7 @@ impl Stages {
             opened => opened.map(Some),
         };
         // In a volume, the last of many concurrent runs sweeps: no run waits for other runs, which may never all end.
-        let dir = lock_dir(open, if keeps_to_volumes() { TO_TIDY } else { TO_SWEEP });
+        let dir = lock_dir(open, if self.root.bounds().are_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir, &self.space).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {

@@ -38,7 +38,7 @@ use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
-use crate::dir::{Dir, Trust, Use, check_path};
+use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, store_error};
 use crate::lock;
 use crate::versions::OldVersions;
@@ -127,11 +127,10 @@ impl LocalStore {
     /// `root` is no directory, may not be entered, or has a symlink of another user in its path.
     pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
         root.check()?;
-        let dir = root.open().at("open", &RelPath::root())?;
-        let dir = match options.keep_dirlinks {
-            KeepLinks::None => dir,
-            _ => dir.keeping_links(root.trust),
-        };
+        let mut dir = root.open().at("open", &RelPath::root())?;
+        if options.keep_dirlinks != KeepLinks::None {
+            dir = dir.keeping_links(root.trust);
+        }
         Self::new(dir, root, options)
     }
 
@@ -166,7 +165,7 @@ impl LocalStore {
             see: options.see,
             old: Kept { backup: options.backup, listed: Listed::default(), versions },
             policy: Policy {
-                quotas: space.quota_at(path).into_iter().chain(options.quotas).collect(),
+                quotas: context.quota_at(path).into_iter().chain(options.quotas).collect(),
                 space: Arc::clone(space),
                 one_file_system: options.one_file_system,
                 one_shot: options.one_shot,
@@ -223,7 +222,7 @@ impl LocalStore {
     }
 
     fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
+        self.0.root.check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Owner and group are read at no cost.
@@ -344,7 +343,7 @@ impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
-        full_path(&self.0.root_path, path)
+        full_path(&self.0.root_path, path, self.0.root.bounds())
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
@@ -433,8 +432,8 @@ impl Posix for LocalStore {
     }
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        check_path(LOOK, path)?;
         let root = &self.0.root;
+        root.check_path(LOOK, path)?;
         let behind = match self.0.policy.keeps {
             KeepLinks::Ours => root.keep_our_link(path),
             KeepLinks::None | KeepLinks::All => root.keep_link(path),
@@ -486,7 +485,8 @@ impl Store for LocalStore {
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
         self.0.old.backup.iter().for_each(|backup| self.0.old.listed.note(backup, paths));
         if self.are_in_bare_dir(paths) {
-            return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
+            let root = &self.0.root;
+            return paths.iter().map(|at| root.check_path(LOOK, at).map(|()| None)).collect();
         }
         let mut last = None;
         paths.iter().map(|path| self.look_after(path, &mut last)).collect()
@@ -551,7 +551,8 @@ impl Store for LocalStore {
         match &meta.kind {
             _ if attrs.is_empty() => Ok(()),
             Kind::Dir => {
-                check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
+                self.0.root.check_path(SET_META, path)?;
+                self.set_dir(path, meta, (keep, made))
             }
             Kind::File => self.set_file(&place()?, &attrs),
             _ if self.0.see.fake_super => self.set_file(&place()?, &attrs),

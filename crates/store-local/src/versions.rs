@@ -125,7 +125,7 @@ impl OldVersions {
             }
         };
         let touched = Touched::new(durability, &volume);
-        let quota = context.space.quota_at(path);
+        let quota = context.quota_at(path);
         Ok(Some(Self { volume, history, below, touched, quota }))
     }
 

@@ -16,16 +16,15 @@ pub(super) fn standing(
     single: Option<&Name>,
 ) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
     let Some(destination) = plan.destination.here() else { return Ok(None) };
-    let mkpath = plan.options.select.mkpath;
-    let Resolved { root, rename, missing } = resolve(&here(destination), single, mkpath)?;
+    let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
+    let Resolved { root, rename, missing } = resolve(&here(destination), single, mkpath, &context)?;
     if missing {
         return Ok(None);
     }
     let keep_dirlinks = keep_links(&plan.options);
     let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
-    let unusable = |error| SyncError::Selection(of_destination(&root, error));
-    let tree =
-        LocalStore::open_named(&root_of(&root, &plan.options, &StoreContext::default()), options);
+    let unusable = |error| SyncError::Selection(of_destination(&root, error, &context));
+    let tree = LocalStore::open_named(&root_of(&root, &plan.options, &context), options);
     let tree = tree.map_err(unusable)?;
     Ok(Some((Standing { tree, keep_dirlinks }, rename)))
 }

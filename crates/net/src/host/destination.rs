@@ -9,7 +9,7 @@ use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
     Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, StoreContext, Trust,
-    UnderWay, Writing, check_path, create_above, create_root,
+    UnderWay, Writing, create_above, create_root,
 };
 use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
@@ -18,10 +18,14 @@ use crate::error::SyncError;
 use crate::host::place::{exists, inode_of, past_missing, shown, there};
 
 /// Returns a missing root, after its missing parents if `--mkpath` is given.
-pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
+pub(crate) fn lacking<'a>(
+    root: &'a Path,
+    options: &Options,
+    context: &StoreContext,
+) -> Vec<&'a Path> {
     let above = root.parent().filter(|_| options.select.mkpath).into_iter();
     let above = above.flat_map(Path::ancestors);
-    let missing = above.take_while(|above| *above != Path::new("") && !exists(above));
+    let missing = above.take_while(|above| *above != Path::new("") && !exists(above, context));
     let mut lacking: Vec<_> = [root].into_iter().chain(missing).collect();
     lacking.reverse();
     lacking
@@ -96,7 +100,8 @@ fn backup(
         return Backup { dir: None, suffix, below: Some(RelPath::root()), above: false };
     };
     let dir = named(root, dir, options, context);
-    let (is_below, above) = (below(root, &dir.path), below(&dir.path, root).is_some());
+    let is_below = below(root, &dir.path, context);
+    let above = below(&dir.path, root, context).is_some();
     // The root itself does not count as a separate backup directory.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
     Backup { dir, suffix, below: is_below, above }
@@ -104,10 +109,11 @@ fn backup(
 
 /// Returns the path of `dir` relative to `root`, if `dir` is below `root` or equal to it. Links and bind mounts on
 /// the way do not matter.
-fn below(root: &Path, dir: &Path) -> Option<RelPath> {
-    let (root, dir) = there(root).zip(there(dir))?;
-    let inode = inode_of(&root);
-    let is_root = |above: &&Path| **above == root || inode.is_some() && inode_of(above) == inode;
+fn below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
+    let (root, dir) = there(root, context).zip(there(dir, context))?;
+    let inode = inode_of(&root, context);
+    let is_root =
+        |above: &&Path| **above == root || inode.is_some() && inode_of(above, context) == inode;
     let above = dir.ancestors().find(is_root)?;
     RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
@@ -124,11 +130,11 @@ pub(crate) fn check_dirs(
     context: &StoreContext,
 ) -> Result<(), SyncError> {
     let is = |dir: &[u8], other: &Path| {
-        let inode = inode_of(&named(root, dir, options, context).path);
-        inode.is_some_and(|inode| inode_of(other) == Some(inode))
+        let inode = inode_of(&named(root, dir, options, context).path, context);
+        inode.is_some_and(|inode| inode_of(other, context) == Some(inode))
     };
     let refuse = |option, dir: &[u8], why| {
-        let dir = shown(Path::new(OsStr::from_bytes(dir)));
+        let dir = shown(Path::new(OsStr::from_bytes(dir)), context);
         Err(SyncError::Options(format!("--{option}={dir} is {why}")))
     };
     let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
@@ -151,14 +157,15 @@ pub(crate) fn check_dirs(
 }
 
 /// Parses a `--partial-dir` that is relative to the directory of each file.
-fn partial_beside(dir: &[u8]) -> Result<PartialDir, SyncError> {
+fn partial_beside(dir: &[u8], context: &StoreContext) -> Result<PartialDir, SyncError> {
     let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
     let below = below.ok().filter(|below| !below.is_root());
     let dir = deltic_tree::path::printable(dir);
     let refuse = |why: &str| SyncError::Selection(format!("--partial-dir={dir}: {why}"));
     let below = below.ok_or_else(|| refuse("neither absolute nor a directory below"))?;
-    check_path("use", &below).map_err(|_| refuse("Deltic keeps that name for itself"))?;
+    let kept = |_| refuse("Deltic keeps that name for itself");
+    context.check_path("use", &below).map_err(kept)?;
     Ok(PartialDir::Beside(below))
 }
 
@@ -169,10 +176,10 @@ fn writing(root: &Path, options: &Options, context: &StoreContext) -> Result<Wri
     let partial = |dir: &[u8]| match dir.first() {
         // Among the files of the tree, partial files could not be told from others.
         Some(b'/') => Ok(match path(dir) {
-            dir if below(root, &dir.path).is_some() => None,
+            dir if below(root, &dir.path, context).is_some() => None,
             dir => Some(PartialDir::Outside(dir)),
         }),
-        _ => partial_beside(dir).map(Some),
+        _ => partial_beside(dir, context).map(Some),
     };
     Ok(Writing {
         sparse: writing.sparse,
@@ -222,9 +229,10 @@ pub(crate) fn open_alternates(
         let dir = named(root, dir, options, context);
         let path = dir.path.clone();
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), ..dir }, local);
+        let opened =
+            LocalStore::open_named(&NamedDir { path: past_missing(&path, context), ..dir }, local);
         if let Err(error) = &opened {
-            let path = shown(&path);
+            let path = shown(&path, context);
             let why = match error {
                 StoreError::NotFound { .. } => "does not exist".into(),
                 StoreError::NotADir { .. } => "is not a directory".into(),

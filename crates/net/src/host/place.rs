@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use deltic_core::Fingerprint;
 use deltic_protocol::Hello;
-use deltic_store_local::{client_path, look, look_at};
+use deltic_store_local::StoreContext;
 use deltic_tree::meta::Inode;
 use deltic_tree::path::{MAX_PATH_BYTES, printable, shortened};
 use deltic_tree::{Follow, Name};
@@ -37,40 +37,41 @@ pub(crate) fn resolve(
     path: &Path,
     single: Option<&Name>,
     mkpath: bool,
+    context: &StoreContext,
 ) -> Result<Resolved, SyncError> {
     let root = path.to_path_buf();
     let there = || Resolved { root: root.clone(), rename: None, missing: false };
-    if is_dir(path) {
+    if is_dir(path, context) {
         return Ok(there());
     }
     if single.is_some() && !names_dir(path) {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
-        let name = name.ok_or_else(|| unusable(path, "not a name for a file"))?;
+        let name = name.ok_or_else(|| unusable(path, "not a name for a file", context))?;
         let root = parent(path);
-        let missing = mkpath && !exists(&root);
-        if !is_dir(&root) && !missing {
-            let hint = if leads_nowhere(&root) { " (--mkpath creates it)" } else { "" };
-            return Err(unusable(path, format!("{}{hint}", lacks(&root))));
+        let missing = mkpath && !exists(&root, context);
+        if !is_dir(&root, context) && !missing {
+            let hint = if leads_nowhere(&root, context) { " (--mkpath creates it)" } else { "" };
+            return Err(unusable(path, format!("{}{hint}", lacks(&root, context)), context));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    let refused = if look(path).is_ok() || is_below_file(path) && !mkpath {
-        Some(unusable(path, "not a directory"))
+    let refused = if context.look(path).is_ok() || is_below_file(path, context) && !mkpath {
+        Some(unusable(path, "not a directory", context))
     } else {
-        exists(path).then(|| unmade(path, "a symlink to nothing"))
+        exists(path, context).then(|| unmade(path, "a symlink to nothing", context))
     };
     if let Some(refused) = refused {
         // Another run may meanwhile have made the directory.
-        return if is_dir(path) { Ok(there()) } else { Err(refused) };
+        return if is_dir(path, context) { Ok(there()) } else { Err(refused) };
     }
-    if !has_parent(path) && !mkpath {
-        let why = lacks(&parent(path));
+    if !has_parent(path, context) && !mkpath {
+        let why = lacks(&parent(path), context);
         let hint = match path.starts_with("~") {
             true => "; the shell leaves a quoted ~ as it is",
             false => "; only the last one is created (--mkpath creates all)",
         };
-        let hint = if leads_nowhere(&parent(path)) { hint } else { "" };
-        return Err(unmade(path, format!("{why}{hint}")));
+        let hint = if leads_nowhere(&parent(path), context) { hint } else { "" };
+        return Err(unmade(path, format!("{why}{hint}"), context));
     }
     // A directory cannot be made by a path that ends in `/.`.
     let mut made = path.as_os_str().as_bytes();
@@ -81,20 +82,20 @@ pub(crate) fn resolve(
 }
 
 /// Returns a path as the requesting user writes it, safe to print.
-pub(crate) fn shown(path: &Path) -> String {
-    printable(client_path(path).as_os_str().as_bytes())
+pub(crate) fn shown(path: &Path, context: &StoreContext) -> String {
+    printable(context.client_path(path).as_os_str().as_bytes())
 }
 
 /// Returns the reason why nothing can be created in `dir`.
-fn lacks(dir: &Path) -> String {
-    let shown = shown(dir);
-    let why = if exists(dir) { "not a directory" } else { "no such directory" };
+fn lacks(dir: &Path, context: &StoreContext) -> String {
+    let shown = shown(dir, context);
+    let why = if exists(dir, context) { "not a directory" } else { "no such directory" };
     format!("{}: {why}", shortened(&shown))
 }
 
 /// True if `dir` can be created: `dir` does not exist, and each existing parent is a directory.
-fn leads_nowhere(dir: &Path) -> bool {
-    !exists(dir) && !is_below_file(dir)
+fn leads_nowhere(dir: &Path, context: &StoreContext) -> bool {
+    !exists(dir, context) && !is_below_file(dir, context)
 }
 
 /// True if only a directory can have this path: it ends with `/` or `/.`.
@@ -129,23 +130,23 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
 }
 
 /// True if a parent of `path` is not a directory.
-pub(crate) fn is_below_file(path: &Path) -> bool {
-    look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
+pub(crate) fn is_below_file(path: &Path, context: &StoreContext) -> bool {
+    context.look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
 }
 
 /// True if an entry exists at `path`.
-pub(crate) fn exists(path: &Path) -> bool {
-    look_at(path).is_ok()
+pub(crate) fn exists(path: &Path, context: &StoreContext) -> bool {
+    context.look_at(path).is_ok()
 }
 
 /// True if `path` leads to a directory.
-pub(crate) fn is_dir(path: &Path) -> bool {
-    look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+pub(crate) fn is_dir(path: &Path, context: &StoreContext) -> bool {
+    context.look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
 /// Removes from a path each missing directory that is followed by `..`. The result is where the path leads once the
 /// directories are made.
-pub(crate) fn past_missing(path: &Path) -> PathBuf {
+pub(crate) fn past_missing(path: &Path, context: &StoreContext) -> PathBuf {
     let (mut there, mut missing) = (PathBuf::new(), 0);
     for part in path.components() {
         match part {
@@ -155,7 +156,7 @@ pub(crate) fn past_missing(path: &Path) -> PathBuf {
             }
             part => {
                 there.push(part);
-                let is_new = matches!(part, Component::Normal(_)) && !exists(&there);
+                let is_new = matches!(part, Component::Normal(_)) && !exists(&there, context);
                 missing += usize::from(missing > 0 || is_new);
             }
         }
@@ -164,8 +165,8 @@ pub(crate) fn past_missing(path: &Path) -> PathBuf {
 }
 
 /// True if the parent of `path` is a directory.
-pub(crate) fn has_parent(path: &Path) -> bool {
-    is_dir(&parent(path))
+pub(crate) fn has_parent(path: &Path, context: &StoreContext) -> bool {
+    is_dir(&parent(path), context)
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -176,18 +177,18 @@ fn parent(path: &Path) -> PathBuf {
 }
 
 /// Returns the error for a path that cannot be a destination.
-pub(crate) fn unusable(path: &Path, why: impl Display) -> SyncError {
-    SyncError::Selection(of_destination(path, why))
+pub(crate) fn unusable(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
+    SyncError::Selection(of_destination(path, why, context))
 }
 
 /// Returns the error for a destination that cannot be made.
-pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
-    SyncError::Files(of_destination(path, why))
+pub(crate) fn unmade(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
+    SyncError::Files(of_destination(path, why, context))
 }
 
 /// Returns a message about the destination `path`.
-pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
-    format!("destination {}: {why}", shortened(&shown(path)))
+pub(crate) fn of_destination(path: &Path, why: impl Display, context: &StoreContext) -> String {
+    format!("destination {}: {why}", shortened(&shown(path, context)))
 }
 
 /// Refuses a destination that is too long for a frame.
@@ -196,7 +197,7 @@ pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
 /// [`SyncError::Files`], if the path is too long.
 pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     if destination.len() > MAX_PATH_BYTES {
-        return Err(unmade(Path::new(destination), "file name too long"));
+        return Err(unmade(Path::new(destination), "file name too long", &StoreContext::default()));
     }
     Ok(())
 }
@@ -209,12 +210,14 @@ pub(crate) struct Inside<'a> {
     source: &'a Path,
     /// True if the destination is the source itself.
     is_it: bool,
+    context: &'a StoreContext,
 }
 
 impl Inside<'_> {
     /// Returns the error that refuses this destination.
     pub(crate) fn refusal(&self) -> SyncError {
-        let (there, source) = (shown(&self.destination), shown(self.source));
+        let (there, source) =
+            (shown(&self.destination, self.context), shown(self.source, self.context));
         SyncError::Usage(match self.is_it {
             true => format!("the destination {there} is the source {source}"),
             false => format!("the destination {there} lies inside the source {source}"),
@@ -231,8 +234,9 @@ pub(crate) fn inside<'a>(
     sources: &'a [PathBuf],
     follow: Follow,
     destination: &Resolved,
+    context: &'a StoreContext,
 ) -> Result<Option<Inside<'a>>, SyncError> {
-    let Some(there) = there(&destination.root) else { return Ok(None) };
+    let Some(there) = there(&destination.root, context) else { return Ok(None) };
     let stays = |source: &Path| {
         let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
         follow == Follow::Never && !is_dir && source.is_symlink()
@@ -243,7 +247,7 @@ pub(crate) fn inside<'a>(
         if !from.is_dir() || !there.starts_with(&from) {
             continue;
         }
-        let inside = Inside { destination: there.clone(), source, is_it: there == from };
+        let inside = Inside { destination: there.clone(), source, is_it: there == from, context };
         if inside.is_it {
             return Err(inside.refusal());
         }
@@ -253,16 +257,16 @@ pub(crate) fn inside<'a>(
 }
 
 /// Resolves all symlinks in `path`. The missing end of the path is appended to the nearest existing directory.
-pub(crate) fn there(path: &Path) -> Option<PathBuf> {
-    let path = past_missing(&std::path::absolute(path).ok()?);
-    let above = path.ancestors().find(|above| exists(above))?;
+pub(crate) fn there(path: &Path, context: &StoreContext) -> Option<PathBuf> {
+    let path = past_missing(&std::path::absolute(path).ok()?, context);
+    let above = path.ancestors().find(|above| exists(above, context))?;
     let there = above.canonicalize().ok()?;
     Some(there.components().chain(path.components().skip(above.components().count())).collect())
 }
 
 /// Returns the inode that `path` leads to, if there is one.
-pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
-    let is = look(path).ok()?;
+pub(crate) fn inode_of(path: &Path, context: &StoreContext) -> Option<Inode> {
+    let is = context.look(path).ok()?;
     Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
@@ -285,20 +289,23 @@ mod tests {
     fn one_file_may_be_renamed_and_a_tree_may_not() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("new");
-        let file = resolve(&missing, Some(&name("a")), false).unwrap();
+        let file = resolve(&missing, Some(&name("a")), false, &StoreContext::default()).unwrap();
         assert_eq!((file.root.as_path(), file.rename), (dir.path(), Some(name("new"))));
-        let tree = resolve(&missing, None, false).unwrap();
+        let tree = resolve(&missing, None, false, &StoreContext::default()).unwrap();
         assert_eq!((tree.rename, tree.missing), (None, true));
         let slashed = missing.join("");
-        assert!(resolve(&slashed, Some(&name("a")), false).unwrap().missing);
-        let dotted = resolve(&missing.join("."), Some(&name("a")), false).unwrap();
+        assert!(
+            resolve(&slashed, Some(&name("a")), false, &StoreContext::default()).unwrap().missing
+        );
+        let dotted =
+            resolve(&missing.join("."), Some(&name("a")), false, &StoreContext::default()).unwrap();
         assert_eq!((dotted.root, dotted.rename), (missing.join(""), None));
     }
 
     #[test]
     fn an_existing_directory_receives_whatever_comes() {
         let dir = tempfile::tempdir().unwrap();
-        let there = resolve(dir.path(), Some(&name("a")), false).unwrap();
+        let there = resolve(dir.path(), Some(&name("a")), false, &StoreContext::default()).unwrap();
         assert_eq!((there.rename, there.missing), (None, false));
     }
 
@@ -307,19 +314,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "x").unwrap();
-        assert!(matches!(resolve(&file, None, false), Err(SyncError::Selection(_))));
+        assert!(matches!(
+            resolve(&file, None, false, &StoreContext::default()),
+            Err(SyncError::Selection(_))
+        ));
         let deep = dir.path().join("no/such");
-        assert!(matches!(resolve(&deep, None, false), Err(SyncError::Files(_))));
-        assert!(matches!(resolve(&deep, Some(&name("a")), false), Err(SyncError::Selection(_))));
+        assert!(matches!(
+            resolve(&deep, None, false, &StoreContext::default()),
+            Err(SyncError::Files(_))
+        ));
+        assert!(matches!(
+            resolve(&deep, Some(&name("a")), false, &StoreContext::default()),
+            Err(SyncError::Selection(_))
+        ));
     }
 
     #[test]
     fn a_destination_inside_a_source_is_found_and_the_source_itself_refused() {
         let dir = tempfile::tempdir().unwrap();
         let sources = [dir.path().to_path_buf()];
-        let resolved = |path: &Path| resolve(path, None, false).unwrap();
+        let resolved = |path: &Path| resolve(path, None, false, &StoreContext::default()).unwrap();
         let found = |sources: &[PathBuf], follow, destination: &Path| {
-            let found = inside(sources, follow, &resolved(destination));
+            let context = StoreContext::default();
+            let found = inside(sources, follow, &resolved(destination), &context);
             found.map(|found| found.map(|inside| inside.destination)).map_err(|_| ())
         };
         let (here, backup) = (dir.path().canonicalize().unwrap(), dir.path().join("backup"));

@@ -1,7 +1,7 @@
 //! An agent confined to a directory (`deltic agent --restrict`), or a server confined to volumes, that does not allow
 //! all requests.
 //!
-//! Two walls confine the process. The store resolves all paths below an open directory ([`confine`]). Behind that,
+//! Two walls confine a session. The store resolves all paths below an open directory ([`StoreContext`]). Behind that,
 //! the kernel's Landlock lets this process open no other files. Requests are checked before anything is done.
 
 use std::ffi::OsStr;
@@ -15,8 +15,7 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, confine,
-    confine_to_volumes, keeps_versions, leads_out, part_path, volume_path,
+    Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, part_path, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -70,7 +69,6 @@ pub fn keep_to_volumes(
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
     let dirs = dirs.map(|dir| (held(dir), all)).collect::<Vec<_>>();
-    confine_to_volumes(volumes)?;
     let context = StoreContext::of_volumes(volumes)?;
     let reads = reads.iter().map(|dir| (named(dir), reading()));
     let wall = wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None);
@@ -118,7 +116,7 @@ impl Restriction {
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
         NamedDir::of_operator(dir).check_operators()?;
         let cache = cache.and_then(held);
-        let dir = confine(dir)?;
+        let (context, dir) = StoreContext::of_dir(dir)?;
         let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
         let in_dir = if access == Access::Read { reading() } else { all };
         // By now, `dir` is the working directory.
@@ -126,28 +124,28 @@ impl Restriction {
         let wall = wall.unwrap_or(Wall::None);
         // On a kernel without seccomp, the other walls remain.
         refuse_calls().ok();
-        Ok(Self { access, no_delete, dir, wall, ..Self::default() })
+        Ok(Self { access, no_delete, dir, wall, context, ..Self::default() })
     }
 
-    /// Returns the limits of sessions in the volume `name`, for a process that called [`keep_to_volumes`].
+    /// Returns the limits of sessions in the volume `name` of `context`, which [`keep_to_volumes`] returned.
     #[must_use]
-    pub fn to_volume(name: &Name, access: Access, no_delete: bool) -> Self {
-        let dir = volume_path(name);
-        Self { access, no_delete, dir, is_volume: true, ..Self::default() }
+    pub fn to_volume(context: &StoreContext, name: &Name, access: Access, no_delete: bool) -> Self {
+        let (dir, context) = (volume_path(name), context.clone());
+        Self { access, no_delete, dir, is_volume: true, context, ..Self::default() }
     }
 
     /// Returns the limits of sessions in the existing directory `part` of a volume. Operands name paths of the
     /// volume; options and rules take the directory as root.
     #[must_use]
-    pub fn to_part(name: &Name, part: RelPath, access: Access, no_delete: bool) -> Self {
+    pub fn to_part(
+        context: &StoreContext,
+        name: &Name,
+        part: RelPath,
+        access: Access,
+        no_delete: bool,
+    ) -> Self {
         let dir = part_path(name, &part);
-        Self { dir, part, ..Self::to_volume(name, access, no_delete) }
-    }
-
-    /// Sets the state that the stores of the session share with others.
-    #[must_use]
-    pub fn with_context(self, context: StoreContext) -> Self {
-        Self { context, ..self }
+        Self { dir, part, ..Self::to_volume(context, name, access, no_delete) }
     }
 
     /// Adds quotas.
@@ -175,7 +173,7 @@ impl Restriction {
     pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
         let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
         self.check("directory", &path)?;
-        let shown = shown(&path);
+        let shown = shown(&path, &self.context);
         let entered = NamedDir { path, trust: Trust::Ours, context: self.context.clone() }.enter();
         entered.map_err(|error| {
             SyncError::Selection(format!(
@@ -186,7 +184,7 @@ impl Restriction {
     }
 
     fn keeps_versions(&self) -> bool {
-        self.is_volume && keeps_versions(&self.dir)
+        self.is_volume && self.context.keeps_versions(&self.dir)
     }
 
     fn admit_sending(&self, options: &Options) -> Result<(), SyncError> {
@@ -274,7 +272,7 @@ impl Host for Restriction {
                 if !self.part.is_root() && sources.iter().any(|path| is_part(path)) {
                     return Err(SyncError::Selection(format!(
                         "source {}: it is all that the token is for: write a slash behind it",
-                        shown(&self.dir)
+                        shown(&self.dir, &self.context)
                     )));
                 }
                 let sources =
@@ -296,7 +294,7 @@ impl Host for Restriction {
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
         match Path::new(path).parent().filter(|_| !is_dir && Path::new(path) != self.dir) {
-            Some(above) if leads_out(above) => self.check("source", above),
+            Some(above) if self.context.leads_out(above) => self.check("source", above),
             Some(_) => Ok(()),
             None => self.check("source", Path::new(path)),
         }
@@ -333,9 +331,9 @@ impl Restriction {
     /// # Errors
     /// [`SyncError::Selection`].
     fn check(&self, what: &str, path: &Path) -> Result<(), SyncError> {
-        match leads_out(&past_missing(path)) {
+        match self.context.leads_out(&past_missing(path, &self.context)) {
             true => {
-                let path = shown(path);
+                let path = shown(path, &self.context);
                 self.refuse(&format!("{what} {path} leads out of it"))
             }
             false => Ok(()),
@@ -381,7 +379,7 @@ impl Restriction {
 
     fn refuse<T>(&self, why: &str) -> Result<T, SyncError> {
         let whose = match self.is_volume {
-            true => format!("volume {}", shown(&self.dir).trim_start_matches('/')),
+            true => format!("volume {}", shown(&self.dir, &self.context).trim_start_matches('/')),
             false => "this agent is restricted to a directory".into(),
         };
         Err(SyncError::Selection(format!("{whose}: {why}")))
@@ -491,7 +489,8 @@ mod tests {
         let receive = Request::Receive { destination, single: None, names, options: options() };
         let sources = vec![Box::from(*b"v/")];
         let send = Request::Send { sources, names: NamesFrom::Nowhere, options: options() };
-        let volume = Restriction::to_volume(&Name::new(b"v").unwrap(), Access::Both, false);
+        let (context, name) = (StoreContext::default(), Name::new(b"v").unwrap());
+        let volume = Restriction::to_volume(&context, &name, Access::Both, false);
         for (host, flushes) in [(volume, true), (Restriction::default(), false)] {
             for request in [&receive, &send] {
                 let (Request::Send { options, .. } | Request::Receive { options, .. }) =

@@ -36,9 +36,11 @@ pub(crate) fn open(
     context: &StoreContext,
 ) -> Result<Sources, SyncError> {
     match (names, paths) {
-        (None, _) => of(paths.iter().map(|path| argument(path, options)), options, context),
-        (Some(_), [dir]) if !is_dir(Path::new(dir)) => {
-            let dir = shown(Path::new(dir));
+        (None, _) => {
+            of(paths.iter().map(|path| argument(path, options, context)), options, context)
+        }
+        (Some(_), [dir]) if !is_dir(Path::new(dir), context) => {
+            let dir = shown(Path::new(dir), context);
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
         }
         (Some(names), [dir]) => {
@@ -78,9 +80,13 @@ pub(crate) fn of(
 /// # Errors
 /// [`SyncError::Selection`] if the path cannot be a source; [`SyncError::Usage`] for `..` in a relative
 /// path.
-pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, SyncError> {
+pub(crate) fn argument(
+    path: &OsStr,
+    options: &Options,
+    context: &StoreContext,
+) -> Result<SourceArg, SyncError> {
     let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
-    read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
+    read(path).map_err(|bad| unusable(path.as_bytes(), &bad, context))
 }
 
 fn crowded(crowded: OutOfRoom) -> SyncError {
@@ -99,16 +105,16 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadP
     }
 }
 
-fn unusable(path: &[u8], bad: &BadPath) -> SyncError {
+fn unusable(path: &[u8], bad: &BadPath, context: &StoreContext) -> SyncError {
     if *bad == BadPath::Dots {
-        let path = shown_bytes(path);
+        let path = shown_bytes(path, context);
         return SyncError::Usage(format!("source {path}: '..' leads nowhere in a relative path"));
     }
-    SyncError::Selection(format!("source {}: {bad}", shortened(&shown_bytes(path))))
+    SyncError::Selection(format!("source {}: {bad}", shortened(&shown_bytes(path, context))))
 }
 
-fn shown_bytes(path: &[u8]) -> String {
-    shown(Path::new(OsStr::from_bytes(path)))
+fn shown_bytes(path: &[u8], context: &StoreContext) -> String {
+    shown(Path::new(OsStr::from_bytes(path)), context)
 }
 
 fn source_options(options: &Options, context: &StoreContext) -> SourceOptions {
@@ -169,14 +175,15 @@ pub(crate) fn names_in_file(
     path: &[u8],
     form: ListForm,
     trust: Trust,
+    context: &StoreContext,
 ) -> Result<PackedStrings, SyncError> {
-    let file =
-        NamedFile::find(&crate::host::place::expand(path), trust).and_then(|file| file.read());
+    let file = NamedFile::find_within(&crate::host::place::expand(path), trust, context)
+        .and_then(|file| file.read());
     let read = file.and_then(|file| read_names(fs::File::from(file), form));
     read.map_err(|error| {
         SyncError::Selection(format!(
             "--files-from: cannot read {}: {}",
-            shown_bytes(path),
+            shown_bytes(path, context),
             reason(&error)
         ))
     })
@@ -187,8 +194,9 @@ pub(crate) fn names_to_tell(
     path: &[u8],
     nul: bool,
     trust: Trust,
+    context: &StoreContext,
 ) -> Result<PackedStrings, SyncError> {
-    let names = names_in_file(path, ListForm { nul, commented: false }, trust)?;
+    let names = names_in_file(path, ListForm { nul, commented: false }, trust, context)?;
     if names.iter().any(|(_, name)| name.len() > MAX_TEXT_BYTES) {
         let (path, why) = (printable(path), BadPath::TooLong);
         return Err(SyncError::Selection(format!(
@@ -200,7 +208,7 @@ pub(crate) fn names_to_tell(
 
 /// Expands the wildcards of `argument` to the matching paths, in order. Returns the argument itself if there are no
 /// matches.
-pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
+pub(crate) fn expand_globs(argument: PathBuf, context: &StoreContext) -> Vec<OsString> {
     let bytes = argument.as_os_str().as_bytes();
     if !glob::has_wildcards(bytes) {
         return vec![argument.into_os_string()];
@@ -213,18 +221,20 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
             .into_iter()
             .flat_map(|above| {
                 let expanded = if glob::has_wildcards(name) {
-                    matching(&above, name)
+                    matching(&above, name, context)
                 } else {
                     vec![name.to_vec()]
                 };
                 let join = move |name: Vec<u8>| [&above[..], &name, slash].concat();
                 expanded.into_iter().map(join).collect::<Vec<_>>()
             })
-            .filter(|path| path.last() != Some(&b'/') || is_dir(Path::new(OsStr::from_bytes(path))))
+            .filter(|path| {
+                path.last() != Some(&b'/') || is_dir(Path::new(OsStr::from_bytes(path)), context)
+            })
             .take(MAX_MATCHES)
             .collect();
     }
-    found.retain(|path| exists(Path::new(OsStr::from_bytes(path))));
+    found.retain(|path| exists(Path::new(OsStr::from_bytes(path)), context));
     found.sort();
     if found.is_empty() {
         return vec![argument.into_os_string()];
@@ -233,9 +243,9 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
 }
 
 /// Returns the names in the directory `above` that match `pattern`.
-fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
+fn matching(above: &[u8], pattern: &[u8], context: &StoreContext) -> Vec<Vec<u8>> {
     let dir: &[u8] = if above.is_empty() { b"." } else { above };
-    let dir = NamedDir::new(OsStr::from_bytes(dir), Trust::Anyone);
+    let dir = NamedDir::new(OsStr::from_bytes(dir), Trust::Anyone).within(context);
     let names = dir.names().unwrap_or_default().into_iter();
     names.filter(|name| glob::matches(pattern, name)).collect()
 }
@@ -306,7 +316,7 @@ mod tests {
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/d.c"), "").unwrap();
         let expand = |pattern: &str| {
-            let all = expand_globs(dir.path().join(pattern));
+            let all = expand_globs(dir.path().join(pattern), &StoreContext::default());
             let prefix = dir.path().as_os_str().len() + 1;
             let tail = |path: OsString| String::from_utf8(path.into_vec()[prefix..].to_vec());
             all.into_iter().map(|path| tail(path).unwrap()).collect::<Vec<_>>()

@@ -99,7 +99,10 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         if removes_sources(&options) {
-            self.tell_places(inode_of(&self.config.host.path(destination.as_bytes())));
+            self.tell_places(inode_of(
+                &self.config.host.path(destination.as_bytes()),
+                self.config.host.context(),
+            ));
         }
         let Sending { single, expect, agreed } = self.ask_for((paths, names), &options).await?;
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
@@ -241,7 +244,8 @@ impl Session {
             return Err(SyncError::Options(why.into()));
         }
         if removes_sources(&options) {
-            let dirs: Vec<_> = paths.iter().filter_map(|path| inode_of(Path::new(path))).collect();
+            let inode = |path: &OsString| inode_of(Path::new(path), self.config.host.context());
+            let dirs: Vec<_> = paths.iter().filter_map(inode).collect();
             self.tell_places(dirs);
         }
         let destination = destination.as_bytes().into();

@@ -11,7 +11,9 @@ use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
 use deltic_protocol::sender::Sender;
 use deltic_store::{Store, StoreError, Tree};
-use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Quota, Sources, remove_root};
+use deltic_store_local::{
+    LocalOptions, LocalStore, NamedDir, Quota, Sources, StoreContext, remove_root,
+};
 use deltic_tree::{Name, RelPath};
 
 use crate::bounds::files_at_once;
@@ -67,15 +69,17 @@ impl Session {
         if options.select.list_only {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
-        let resolved = resolve(&self.config.host.path(destination), single, options.select.mkpath)?;
-        let strange = |error| unusable(&resolved.root, error);
-        root_of(&resolved.root, options, self.config.host.context()).check().map_err(strange)?;
+        let (host, context) = (&self.config.host, self.config.host.context());
+        let resolved = resolve(&host.path(destination), single, options.select.mkpath, context)?;
+        let strange = |error| unusable(&resolved.root, error, context);
+        root_of(&resolved.root, options, context).check().map_err(strange)?;
         // A run that only compares needs an existing file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
-        let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
+        let is_missing =
+            resolved.missing || named.as_ref().is_some_and(|file| !exists(file, context));
         if is_missing && options.select.existing {
-            let shown = shown(named.as_ref().unwrap_or(&resolved.root));
+            let shown = shown(named.as_ref().unwrap_or(&resolved.root), context);
             return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
         }
         Ok(resolved)
@@ -136,8 +140,8 @@ impl Session {
     ) -> Result<OpenDestination<LocalStore>, SyncError> {
         let (lists, context) = (options.select.list_only, self.config.host.context());
         let see = options.metadata.seen_by_receiver(SYSTEM.are_privileged(&options.metadata));
-        let lacking = if missing && !lists { lacking(&root, options) } else { Vec::new() };
-        let unusable = |error| refused(&root, error);
+        let lacking = if missing && !lists { lacking(&root, options, context) } else { Vec::new() };
+        let unusable = |error| refused(&root, error, context);
         let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
@@ -145,7 +149,8 @@ impl Session {
         } else {
             made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
             let into = (&*made.quotas, &mut made.dirs);
-            make(&lacking, options, context, into).map_err(|error| not_made(&root, error))?;
+            make(&lacking, options, context, into)
+                .map_err(|error| not_made(&root, error, context))?;
             let local = local_options(&root, options, context, (see, &self.config.under_way))?;
             let local = self.config.host.store_options(&root, local);
             let store = LocalStore::open_named(&root_of(&root, options, context), local);
@@ -207,15 +212,15 @@ fn random_bytes() -> Option<[u8; 32]> {
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-fn not_made(root: &Path, error: StoreError) -> SyncError {
-    unmade(root, error.words(&shown(root)))
+fn not_made(root: &Path, error: StoreError, context: &StoreContext) -> SyncError {
+    unmade(root, error.words(&shown(root, context)), context)
 }
 
 /// Converts the error of a root that cannot be opened. Errors about another directory already name its option.
-fn refused(root: &Path, error: StoreError) -> SyncError {
+fn refused(root: &Path, error: StoreError, context: &StoreContext) -> SyncError {
     match error {
         StoreError::Argument { .. } => SyncError::Selection(error.to_string()),
-        error => unusable(root, error),
+        error => unusable(root, error, context),
     }
 }
 

@@ -204,18 +204,20 @@ impl Session {
     ) -> Result<(), SyncError> {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &request;
         terms.admits(&options.strategy, options.delete)?;
+        let context = &self.config.host.context().clone();
         match self.config.host.admit(request)? {
             Request::Send { sources, names, options } => {
                 let paths: Vec<_> = sources
                     .iter()
-                    .flat_map(|path| expand_globs(self.config.host.path(path)))
+                    .flat_map(|path| expand_globs(self.config.host.path(path), context))
                     .collect();
                 paths.iter().try_for_each(|path| self.config.host.check_source(path))?;
+                let trust = Trust::new(options.follow.insecure);
                 let names = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => {
                         let form = ListForm { nul, commented: true };
-                        Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
+                        Some(names_in_file(&path, form, trust, context)?)
                     }
                     NamesFrom::Frames => {
                         // The other end may wait for this hello before it sends the names.
@@ -223,7 +225,7 @@ impl Session {
                         Some(self.hear_names().await?)
                     }
                 };
-                let sources = open(&paths, names, &options, self.config.host.context())?;
+                let sources = open(&paths, names, &options, context)?;
                 self.check_elsewhere(&options, || sources.places())?;
                 let single = single_entry(&sources, &options);
                 let joining = self.agree(terms, single, options.streams).await;
@@ -231,17 +233,19 @@ impl Session {
                 self.send(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, names, options } => {
+                let trust = Trust::new(options.follow.insecure);
                 let listed = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => {
-                        Some(names_to_tell(&path, nul, Trust::new(options.follow.insecure))?)
+                        Some(names_to_tell(&path, nul, trust, context)?)
                     }
                     NamesFrom::Frames => {
                         return Err(PeerError::Unexpected("names of our own sources").into());
                     }
                 };
-                self.check_elsewhere(&options, || inode_of(&self.config.host.path(&destination)))?;
-                self.config.host.check_destination(&self.config.host.path(&destination))?;
+                let path = self.config.host.path(&destination);
+                self.check_elsewhere(&options, || inode_of(&path, context))?;
+                self.config.host.check_destination(&path)?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 self.config.host.check_options(&resolved.root, &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use deltic_store::StoreError;
-use deltic_store_local::{Quota, QuotaLimits};
+use deltic_store_local::{Quota, QuotaLimits, StoreContext};
 use deltic_tree::{Name, RelPath};
 
 use crate::lock;
@@ -51,6 +51,7 @@ impl TokenQuotas {
         &self,
         quotas: &[TokenQuota],
         volume: &Name,
+        context: &StoreContext,
     ) -> Result<Vec<Arc<Quota>>, StoreError> {
         let hold = |TokenQuota { token, part, limits }: &TokenQuota| {
             let slot = self.slot((*token, volume.to_string()));
@@ -62,7 +63,7 @@ impl TokenQuotas {
                 quota.recount_after(RECOUNT_AFTER);
                 return Ok(quota);
             }
-            let quota = Quota::of_token(volume, part, *limits)?;
+            let quota = context.token_quota(volume, part, *limits)?;
             *slot = Some(Arc::clone(&quota));
             Ok(quota)
         };

@@ -32,7 +32,7 @@ pub(crate) struct Volume {
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
     /// State that the stores of the server share.
-    context: StoreContext,
+    pub(crate) context: StoreContext,
 }
 
 /// Facts that a server keeps about the files of a volume.
@@ -113,7 +113,7 @@ impl Volume {
     /// If the part of the volume that a quota covers is missing or is still being counted.
     pub(crate) fn quotas(&self) -> Result<Vec<Arc<Quota>>, StoreError> {
         let Some((quotas, all)) = &self.quotas else { return Ok(Vec::new()) };
-        all.hold(quotas, &self.name)
+        all.hold(quotas, &self.name, &self.context)
     }
 
     /// Returns the rights of a token in this volume: those of the grant that the volume's settings allow. `None` if
@@ -136,11 +136,12 @@ impl Volume {
             (false, _) => Access::Write,
         };
         match part {
-            None => Restriction::to_volume(&self.name, access, !rights.delete),
-            Some(part) => Restriction::to_part(&self.name, part, access, !rights.delete),
+            None => Restriction::to_volume(&self.context, &self.name, access, !rights.delete),
+            Some(part) => {
+                Restriction::to_part(&self.context, &self.name, part, access, !rights.delete)
+            }
         }
         .with_changes(self.events.changes())
-        .with_context(self.context.clone())
     }
 
     /// Returns the old versions of the volume's files, if the volume keeps old versions.

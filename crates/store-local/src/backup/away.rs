@@ -114,9 +114,9 @@ impl Inner {
             Err(Errno::ACCESS) => {
                 let handle = staged.dir.open(&staged.name, OFlags::PATH)?;
                 let mode = fs::fstat(&handle)?.st_mode;
-                set_mode(&handle, mode | OWNER_READS)?;
+                set_mode(&handle, mode | OWNER_READS, staged.dir.bounds())?;
                 let opened = self.open_old(staged);
-                set_mode(&handle, mode)?;
+                set_mode(&handle, mode, staged.dir.bounds())?;
                 opened.map(|(file, meta)| (file, Meta { mode: meta.mode & !OWNER_READS, ..meta }))
             }
             opened => opened,
@@ -214,7 +214,7 @@ impl Inner {
         let acls = self.see.acls || old.access_acl().is_some();
         let xattrs = see.xattrs != XattrScope::Nothing;
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let ways = (see, &Filter::default());
+        let ways = (see, &Filter::default(), self.root.bounds());
         Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
     }
 

@@ -1,6 +1,6 @@
 //! Resolution of paths in options and arguments: which symlinks are followed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Use, inode, jail};
+use super::{Dir, LEADS_OUT, Use, inode};
 
 /// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,28 +26,6 @@ impl Trust {
     #[must_use]
     pub const fn new(insecure: bool) -> Self {
         if insecure { Self::Anyone } else { Self::Ours }
-    }
-}
-
-/// Directories that a path may lead through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bounds {
-    /// The directories that this process is restricted to, if any.
-    Kept,
-    /// Any directory of the system. The operator of this process chose the path, not a client.
-    System,
-}
-
-impl Bounds {
-    fn top(self, way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> {
-        match self {
-            Self::Kept => jail::top(way, is_link),
-            Self::System => jail::system_top(way),
-        }
-    }
-
-    fn check_step(self, dir: &Dir, name: &OsStr, top: (u64, u64)) -> Result<(), Errno> {
-        if self == Self::System { Ok(()) } else { jail::check_step(dir.as_fd(), name, top) }
     }
 }
 
@@ -93,7 +71,7 @@ impl Dir {
     /// another user could lead to a place that this user may not see. Each symlink is held open while it is examined
     /// and read. The last name need not exist.
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
-        self.walk(way, trust, Bounds::Kept)
+        self.walk(way, trust)
     }
 
     /// Resolves a path that the operator of this process chose. The path may lead anywhere, even if the process is
@@ -103,7 +81,7 @@ impl Dir {
             return Ok(Led::To(end));
         }
         let top = Path::new(if path.is_absolute() { "/" } else { "." });
-        Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours, Bounds::System)
+        Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours)
     }
 
     /// Resolves `path` in few system calls; `None` if the path contains a symlink, or ends at a symlink.
@@ -118,7 +96,9 @@ impl Dir {
         (!is_link).then(|| WayEnd { dir, name: name.to_owned(), is_magic: false })
     }
 
-    fn walk(self, way: &Path, trust: Trust, bounds: Bounds) -> Result<Led<WayEnd>, Errno> {
+    fn walk(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+        let shared = self.shared();
+        let bounds = &shared.bounds;
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
@@ -139,7 +119,7 @@ impl Dir {
         // A path that must stay below its start has no symlink to another start.
         let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
-            bounds.check_step(&held, &name, top)?;
+            bounds.check_step(held.as_fd(), &name, top)?;
             let is_last = ahead.is_empty();
             let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
@@ -153,8 +133,8 @@ impl Dir {
                 return Ok(Led::Stranger(at));
             }
             let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
-            if is_magic && bounds == Bounds::Kept && jail::is_confined() {
-                return Err(Errno::XDEV);
+            if is_magic && bounds.are_confined() {
+                return Err(LEADS_OUT);
             }
             if is_last && (is_magic || !is_link) {
                 return end(held, name, is_magic);

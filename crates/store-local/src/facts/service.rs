@@ -432,6 +432,6 @@ const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
-/// Most connections of a user; a process has at most two.
+/// Most connections of a user; a context of stores has at most two.
 const MAX_OF_USER: usize = 16;
 const STACK_BYTES: usize = 256 << 10;

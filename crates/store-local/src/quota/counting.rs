@@ -42,7 +42,7 @@ impl Quota {
     }
 
     fn of_dir(dir: &NamedDir, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {
-        dir.context.space.quota_at(&dir.path).into_iter().chain(quotas.iter().cloned())
+        dir.context.quota_at(&dir.path).into_iter().chain(quotas.iter().cloned())
     }
 }
 

@@ -11,7 +11,7 @@ use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
-use crate::dir::{Dir, Use, check_path, client_path};
+use crate::dir::{Dir, Use};
 use crate::errno::At as _;
 use crate::list::{Part, Portion, inode, left_of, names_for};
 use crate::lock;
@@ -133,13 +133,14 @@ impl Sources {
     }
 
     pub(super) fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
-        check_path("list", dir)?;
+        let bounds = &self.options.context.shared.bounds;
+        bounds.check_path("list", dir)?;
         let (is_root, is_first) = (dir.is_root(), !matches!(part, Part::Next(_)));
         let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
         if is_root && is_first {
             let error = |(argument, why): &(PathBuf, BadPath)| StoreError::Argument {
                 action: "look at",
-                argument: client_path(argument).into(),
+                argument: bounds.client_path(argument).into(),
                 source: io::Error::other(why.clone()),
             };
             listing.errors.extend(self.refused.iter().map(error));

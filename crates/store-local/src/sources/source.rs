@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::SourceOptions;
 use crate::context::StoreContext;
-use crate::dir::{Dir, Trust, Use, check_path, client_path};
+use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
 use crate::list::{Part, dangles};
@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
         let mut path = self.base.path.clone();
         path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
         let argument = std::path::absolute(&path).unwrap_or(path);
-        let argument = client_path(&argument).into();
+        let argument = self.base.context.shared.bounds.client_path(&argument).into();
         StoreError::Argument { action, argument, source }
     }
 
@@ -222,7 +222,7 @@ impl<'a> Source<'a> {
     ) -> Result<Option<Entry>, StoreError> {
         let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
         let path = at.join(name).map_err(bad_name)?;
-        check_path("list", &path)?;
+        self.base.context.shared.bounds.check_path("list", &path)?;
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let unseen = |errno| self.unseen(errno, options);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;

@@ -67,8 +67,7 @@ impl LocalStore {
                     lock(&self.0.makes.unfinished).insert(path, lacks);
                     if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
-                        let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
-                        made.and_then(open).at(MAKE, path)?;
+                        made.and_then(|dir| give_owner_bits(&dir)).at(MAKE, path)?;
                     }
                     match shown {
                         Some(attrs) if attrs.suits(owner) => {}
@@ -204,3 +203,8 @@ fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
 
 const MOVE: &str = "move";
 const MAKE: &str = "make directory";
+
+/// Gives the owner all bits on the directory.
+fn give_owner_bits(dir: &Dir) -> Result<(), Errno> {
+    set_mode(dir, fs::fstat(dir)?.st_mode | OWNER_BITS, dir.bounds())
+}

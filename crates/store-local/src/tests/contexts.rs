@@ -1,64 +1,43 @@
 //! Two contexts in one process.
 
-use std::process::Command;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 
 use deltic_tree::Name;
 
 use super::*;
-use crate::dir::{VolumeDir, confine_to_volumes, volume_path};
+use crate::dir::{VolumeDir, volume_path};
 use crate::{NamedDir, QuotaLimits, StoreContext};
 
-const CHILD: &str = "DELTIC_TEST_CONTEXTS";
-const NAME: &str = "tests::contexts::each_context_has_the_quotas_of_its_own_volumes";
-
-/// A process is restricted to volumes for good, so the test runs in a child process.
+/// Both contexts have a volume of one name: its directory, its quota and its use are those of the context.
 #[test]
-fn each_context_has_the_quotas_of_its_own_volumes() {
-    if let Some(dir) = std::env::var_os(CHILD) {
-        return in_volumes(Path::new(&dir));
-    }
-    let world = tempfile::tempdir().unwrap();
-    for volume in ["photos", "notes"] {
-        fs::create_dir(world.path().join(volume)).unwrap();
-    }
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let run = child.args(["--exact", NAME]).env(CHILD, world.path()).output().unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
-    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
-}
-
-fn in_volumes(world: &Path) {
-    let volumes = ["photos", "notes"].map(|name| VolumeDir {
+fn two_contexts_have_volumes_quotas_and_flushes_of_their_own() {
+    let worlds = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let volume = |name: &str, world: &TempDir, bytes| VolumeDir {
         name: Name::new(name.as_bytes()).unwrap(),
-        path: world.join(name),
+        path: world.path().into(),
         versions: None,
-        quota: QuotaLimits { bytes: Some(10), ..QuotaLimits::default() },
+        quota: QuotaLimits { bytes, ..QuotaLimits::default() },
+    };
+    let volumes = [
+        vec![volume("photos", &worlds[0], Some(10)), volume("notes", &worlds[1], None)],
+        vec![volume("photos", &worlds[1], Some(100))],
+    ];
+    let contexts = [0, 1].map(|at| StoreContext::of_volumes(&volumes[at]).unwrap());
+    let photos = &volumes[0][0].name;
+    let stores = contexts.each_ref().map(|context| {
+        let root = NamedDir::new(volume_path(photos), Trust::Ours).within(context);
+        LocalStore::open_named(&root, LocalOptions::default()).unwrap()
     });
-    confine_to_volumes(&volumes).unwrap();
-    let contexts = [&volumes[..1], &volumes[1..]].map(|own| StoreContext::of_volumes(own).unwrap());
-    for (at, context) in contexts.iter().enumerate() {
-        for (no, VolumeDir { name, .. }) in volumes.iter().enumerate() {
-            let root = NamedDir {
-                context: context.clone(),
-                ..NamedDir::new(volume_path(name), Trust::Ours)
-            };
-            let store = LocalStore::open_named(&root, LocalOptions::default()).unwrap();
-            let (used, written) =
-                (context.volume_quota(name), put(&store, &format!("of-{at}"), &[0; 20]));
-            match at == no {
-                true => assert!(matches!(written, Err(StoreError::Full { .. })), "{written:?}"),
-                false => written.unwrap(),
-            }
-            assert_eq!(used.is_some(), at == no, "the quota of a volume is that of its context");
-        }
-    }
-    // The second context counted the bytes of the first.
-    let bytes =
-        |no: usize| contexts[no].volume_quota(&volumes[no].name).unwrap().usage().unwrap().bytes;
-    assert_eq!([0, 1].map(bytes), [0, 0]);
-    contexts[0].volume_quota(&volumes[0].name).unwrap().recount();
-    assert_eq!([0, 1].map(bytes), [20, 0], "only a count notices what another context wrote");
+    let written = stores.each_ref().map(|store| put(store, "file", &[0; 20]));
+    assert!(matches!(written, [Err(StoreError::Full { .. }), Ok(())]), "{written:?}");
+    let is_there = |at: usize| worlds[at].path().join("file").exists();
+    assert_eq!([0, 1].map(is_there), [false, true]);
+    let used = contexts.each_ref().map(|context| context.volume_quota(photos).unwrap().usage());
+    assert_eq!(used.map(|used| used.unwrap().bytes), [0, 20]);
+    assert!(!contexts[0].leads_out(Path::new("/notes")));
+    assert!(contexts[1].leads_out(Path::new("/notes")));
+    assert!(!Arc::ptr_eq(&contexts[0].shared, &contexts[1].shared), "flushes are not shared");
+    assert!(!StoreContext::default().leads_out(worlds[0].path()), "the process is not confined");
 }
 
 /// Of two stores that replace the version that both have seen, one is told of the conflict.

@@ -4,18 +4,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::sync::Arc;
 
 use super::*;
 use rustix::fs::Mode;
 
-use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, part_path, rebased};
-use crate::{NamedDir, NamedFile, QuotaLimits, client_path, confine, leads_out, look, look_at};
+use crate::dir::{Dir, Trust, VolumeDir, part_path};
+use crate::{NamedDir, NamedFile, QuotaLimits, StoreContext};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
 const NAME: &str = "tests::jail::no_way_leads_out_of_the_directory_that_a_process_keeps_to";
 
-/// A process is restricted for good, so the test runs in a child process.
+/// The directory becomes the working directory of the process, so the test runs in a child process.
 #[test]
 fn no_way_leads_out_of_the_directory_that_a_process_keeps_to() {
     if let Some(dir) = std::env::var_os(CHILD) {
@@ -53,17 +52,17 @@ fn no_way_leads_out_of_the_directory_that_a_process_keeps_to() {
 }
 
 fn keep_to(world: &Path) {
-    let jail = confine(&world.join("jail")).unwrap();
+    let (context, jail) = StoreContext::of_dir(&world.join("jail")).unwrap();
     let whole = |path: &str| jail.join(path).display().to_string();
     let out = |path: &str| world.join(path).canonicalize().unwrap().display().to_string();
     let inside = [".", "dir", "./dir/deep/..", "here", "here/dir", "back", "round", "dir/up/deep"];
     for path in inside.map(String::from).into_iter().chain([whole(""), whole("dir"), whole("back")])
     {
         let path = Path::new(&path);
-        assert!(!leads_out(path), "{path:?}");
-        assert!(NamedDir::new(path, Trust::Ours).open().is_ok(), "{path:?}");
-        assert!(Dir::open_root(path, &Arc::default()).is_ok(), "{path:?}");
-        assert!(look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
+        assert!(!context.leads_out(path), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).within(&context).open().is_ok(), "{path:?}");
+        assert!(Dir::open_root(path, &context.shared).is_ok(), "{path:?}");
+        assert!(context.look(path).is_ok() && context.look_at(path).is_ok(), "{path:?}");
     }
     let outside = [
         "..",
@@ -92,41 +91,37 @@ fn keep_to(world: &Path) {
         outside.chain([out("out"), out("jail2"), out("jail2/file"), whole(".."), whole("../out")])
     {
         let path = Path::new(&path);
-        assert!(leads_out(path), "{path:?}");
+        assert!(context.leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir::new(path, trust);
+            let dir = NamedDir::new(path, trust).within(&context);
             assert!(
                 dir.open().is_err() && dir.names().is_err() && dir.enter().is_err(),
                 "{path:?}"
             );
-            let read = NamedFile::find(path, trust).and_then(|file| file.read());
+            let read = NamedFile::find_within(path, trust, &context).and_then(|file| file.read());
             assert!(read.is_err(), "{path:?}");
         }
         assert!(
-            Dir::open_root(path, &Arc::default()).is_err()
-                && Dir::open_straight(path, &Arc::default()).is_err(),
+            Dir::open_root(path, &context.shared).is_err()
+                && Dir::open_straight(path, &context.shared).is_err(),
             "{path:?}"
         );
-        assert!(look(path).is_err(), "{path:?}");
+        assert!(context.look(path).is_err(), "{path:?}");
     }
     // A directory that is open for other reasons: the link of its file does not lead out either.
-    let dir = Dir::open_root(Path::new("dir"), &Arc::default()).unwrap();
+    let dir = Dir::open_root(Path::new("dir"), &context.shared).unwrap();
     let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
-    assert!(!leads_out(Path::new("loop")) && !leads_out(Path::new("missing/..")));
-    assert!(look_at(Path::new("up")).is_ok() && look_at(Path::new("up/file")).is_err());
-    let made = NamedDir::new("up/made", Trust::Ours).make(Mode::RWXU);
+    assert!(!context.leads_out(Path::new("loop")) && !context.leads_out(Path::new("missing/..")));
+    assert!(
+        context.look_at(Path::new("up")).is_ok() && context.look_at(Path::new("up/file")).is_err()
+    );
+    let made = NamedDir::new("up/made", Trust::Ours).within(&context).make(Mode::RWXU);
     assert!(made.is_err() && !world.join("out/made").exists());
-    assert!(confine(world).is_err());
 }
-
-const VOLUMES: &str = "tests::jail::no_way_leads_out_of_the_volume_that_it_begins_in";
 
 #[test]
 fn no_way_leads_out_of_the_volume_that_it_begins_in() {
-    if let Some(world) = std::env::var_os(CHILD) {
-        return keep_to_volumes(Path::new(&world));
-    }
     let world = tempfile::tempdir().unwrap();
     let at = |name: &str| world.path().join(name);
     for volume in ["photos", "notes"] {
@@ -146,10 +141,7 @@ fn no_way_leads_out_of_the_volume_that_it_begins_in() {
     ] {
         symlink(target, at("photos").join(name)).unwrap();
     }
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    let run = child.args(["--exact", VOLUMES]).env(CHILD, world.path()).output().unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
-    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+    keep_to_volumes(world.path());
 }
 
 fn keep_to_volumes(world: &Path) {
@@ -162,12 +154,16 @@ fn keep_to_volumes(world: &Path) {
         versions: None,
         quota: QuotaLimits::default(),
     };
-    confine_to_volumes(&[volume(&photos, &at[0]), volume(&notes, &at[1])]).unwrap();
+    let volumes = [volume(&photos, &at[0]), volume(&notes, &at[1])];
+    let context = StoreContext::of_volumes(&volumes).unwrap();
     for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {
         let path = Path::new(path);
-        assert!(!leads_out(path) && look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
-        assert!(Dir::open_root(path, &Arc::default()).is_ok(), "{path:?}");
-        assert!(NamedDir::new(path, Trust::Ours).open().is_ok(), "{path:?}");
+        assert!(
+            !context.leads_out(path) && context.look(path).is_ok() && context.look_at(path).is_ok(),
+            "{path:?}"
+        );
+        assert!(Dir::open_root(path, &context.shared).is_ok(), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).within(&context).open().is_ok(), "{path:?}");
     }
     let real = world.join("photos/dir").display().to_string();
     let outside = [
@@ -190,27 +186,32 @@ fn keep_to_volumes(world: &Path) {
         &real,
     ];
     for path in outside.map(Path::new) {
-        assert!(leads_out(path), "{path:?}");
+        assert!(context.leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir::new(path, trust);
+            let dir = NamedDir::new(path, trust).within(&context);
             assert!(dir.open().is_err() && dir.names().is_err(), "{path:?}");
-            assert!(NamedFile::find(path, trust).and_then(|file| file.read()).is_err(), "{path:?}");
+            assert!(
+                NamedFile::find_within(path, trust, &context).and_then(|file| file.read()).is_err(),
+                "{path:?}"
+            );
         }
         assert!(
-            Dir::open_root(path, &Arc::default()).is_err()
-                && Dir::open_straight(path, &Arc::default()).is_err(),
+            Dir::open_root(path, &context.shared).is_err()
+                && Dir::open_straight(path, &context.shared).is_err(),
             "{path:?}"
         );
-        assert!(look(path).is_err(), "{path:?}");
+        assert!(context.look(path).is_err(), "{path:?}");
     }
-    assert!(may_read(b"/photos/a", b"/photos") && !may_read(b"/photos/a", b"/n/b"));
-    assert_eq!(rebased(b"/photos/a", b"/rules"), b"/photos/rules");
-    assert!(confine(world).is_err());
-    keep_to_parts();
+    assert!(
+        context.shared.bounds.may_read(b"/photos/a", b"/photos")
+            && !context.shared.bounds.may_read(b"/photos/a", b"/n/b")
+    );
+    assert_eq!(context.shared.bounds.rebased(b"/photos/a", b"/rules"), b"/photos/rules");
+    keep_to_parts(&context);
 }
 
 /// Paths that begin at a part of a volume stay in the part.
-fn keep_to_parts() {
+fn keep_to_parts(context: &StoreContext) {
     let photos = deltic_tree::Name::new(b"photos").unwrap();
     let part = |text: &str| deltic_tree::RelPath::parse(text.as_bytes()).unwrap();
     assert_eq!(part_path(&photos, &part("dir/de%2Fep")), Path::new("/photos:dir%2Fde%252Fep"));
@@ -218,8 +219,12 @@ fn keep_to_parts() {
     let leads_in = |below: &str| {
         let path = [dir.as_os_str().as_bytes(), below.as_bytes()].concat();
         let path = Path::new(OsStr::from_bytes(&path));
-        assert_eq!(Dir::open_root(path, &Arc::default()).is_err(), leads_out(path), "{path:?}");
-        !leads_out(path)
+        assert_eq!(
+            Dir::open_root(path, &context.shared).is_err(),
+            context.leads_out(path),
+            "{path:?}"
+        );
+        !context.leads_out(path)
     };
     assert!(leads_in("") && leads_in("/deep") && leads_in("/deep/..") && leads_in("/in"));
     for below in ["/..", "/../dir", "/deep/../..", "/out", "/deep/up", "/deep/up/dir"] {
@@ -234,14 +239,17 @@ fn keep_to_parts() {
         ("/else:dir", "/else:dir"),
         ("photos:dir", "photos:dir"),
     ] {
-        assert_eq!(client_path(Path::new(way)), Path::new(written));
+        assert_eq!(context.client_path(Path::new(way)), Path::new(written));
     }
     // No symlink leads to a part; invalid names are no parts.
     for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
         let path = Path::new("/").join(first);
-        assert!(Dir::open_root(&path, &Arc::default()).is_err() && look(&path).is_err(), "{first}");
+        assert!(
+            Dir::open_root(&path, &context.shared).is_err() && context.look(&path).is_err(),
+            "{first}"
+        );
     }
-    assert!(may_read(b"/photos:dir/deep", b"/photos:dir/x"));
-    assert!(!may_read(b"/photos:dir/deep", b"/photos/x"));
-    assert_eq!(rebased(b"/photos:dir/deep", b"/rules"), b"/photos:dir/rules");
+    assert!(context.shared.bounds.may_read(b"/photos:dir/deep", b"/photos:dir/x"));
+    assert!(!context.shared.bounds.may_read(b"/photos:dir/deep", b"/photos/x"));
+    assert_eq!(context.shared.bounds.rebased(b"/photos:dir/deep", b"/rules"), b"/photos:dir/rules");
 }

@@ -24,14 +24,13 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
 use deltic_store_local::{QuotaLimits, Usage};
-use deltic_tree::Name;
 use serde_json::json;
 
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};
 use super::problem::Problem;
 use super::shared::{Known, Server};
-use super::volume::Rights;
+use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
 pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
@@ -66,12 +65,13 @@ async fn quotas(
     // A token that may not write needs no count of its usage.
     let Some(own) = own.filter(|_| known.grant.write) else { return Ok(BTreeMap::new()) };
     let its = server.volumes.iter().filter(|(name, _)| known.grant.is_for(name));
-    let its: Vec<_> = its.map(|(text, volume)| (text.clone(), volume.name.clone())).collect();
+    let its: Vec<_> = its.map(|(text, volume)| (text.clone(), volume.clone())).collect();
     let again = Arc::clone(server);
     on_disk(server, move || {
-        let used = |(text, name): (String, Name)| {
+        let used = |(text, volume): (String, Volume)| {
             // A part that does not exist has no usage.
-            let quota = again.access.quotas.hold(std::slice::from_ref(&own), &name).ok()?.pop()?;
+            let (own, Volume { name, context, .. }) = (std::slice::from_ref(&own), &volume);
+            let quota = again.access.quotas.hold(own, name, context).ok()?.pop()?;
             Some((text, (quota.usage()?, quota.limits())))
         };
         Ok(its.into_iter().filter_map(used).collect())
