@@ -1,5 +1,6 @@
 //! Tokens, which authenticate clients. A token is random; a server keeps only its hash.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -84,9 +85,22 @@ impl TokenHash {
     }
 }
 
+/// Orders hashes as their hex digits.
+impl Ord for TokenHash {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for TokenHash {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.to_hex())
+        f.pad(&self.0.to_hex())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::http::ask;
 use crate::common::server::{Server, spawn};
-use crate::common::{World, at_once};
+use crate::common::{World, at_once, wait_until};
 use rustix::process::Signal;
 
 /// Starts a server that may be refused; it and what it says on standard error.
@@ -87,6 +87,29 @@ fn no_token_is_lost_where_many_are_made_at_once() {
         server.ok(&format!("token revoke --state state t{nth}"));
     });
     assert_eq!(list(), "");
+}
+
+#[test]
+fn an_invalid_record_of_the_token_file_is_refused_and_the_other_tokens_stand() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let [good, bad] = ["good", "bad"].map(|name| server.add_token(&format!("--path dir {name}")));
+    world.mkdir("photos/dir");
+    let text = String::from_utf8(world.read("state/tokens.json")).expect("it is text");
+    let (head, tail) = text.split_at(text.find("\"bad\"").expect("it is there"));
+    world
+        .write("state/tokens.json", format!("{head}{}", tail.replacen("\"dir\"", "\"../dir\"", 1)));
+    // The running server refuses the invalid record alone.
+    let status = |token: &str| server.answer(token, "/v1/volumes/photos/tree/dir", "");
+    wait_until("the server has read the file", || status(&bad).starts_with("HTTP/1.1 401"));
+    assert!(status(&good).starts_with("HTTP/1.1 200"), "{}", status(&good));
+    // A start and a list name the token, the file and the field.
+    for words in ["token list --state state", "serve photos --state state --check"] {
+        server.fails(11, words, "tokens.json: token 'bad' (");
+        server.fails(11, words, "path '../dir': '.' or '..' is not a name");
+    }
+    server.ok("token revoke --state state bad");
+    assert!(server.ok("token list --state state").stdout.contains("  good  "));
 }
 
 #[test]

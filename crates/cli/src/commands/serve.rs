@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use deltic_net::NamedDir;
 use deltic_serve::private;
-use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
 };
+use deltic_serve::server::grant::Grant;
+use deltic_serve::server::token_file::TokenFile;
 use deltic_serve::server::{Operator, Prepared, check, prepare};
-use deltic_serve::token::{Token, new_token};
+use deltic_serve::token::{Token, TokenHash, new_token};
 
 use crate::args::server::{ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand};
 use crate::report::exit::Exit;
@@ -268,18 +269,18 @@ fn grant(add: &TokenAddArgs) -> Result<Grant> {
 }
 
 /// Returns the line of `token list` for a token and its rights.
-fn line(hash: &str, grant: Grant) -> String {
+fn line(hash: &TokenHash, grant: Grant) -> String {
     let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
     let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
+    let path = grant.path_text().map(|path| format!(", below {path}")).unwrap_or_default();
     let volumes = grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
-    let path = grant.path.map(|path| format!(", below {path}")).unwrap_or_default();
     let bytes = grant.quota_bytes.map(|bytes| format!("  at most {}", counted(bytes, "byte")));
     let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
     let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
     let made = if grant.parent.is_some() { "  made by a token" } else { "" };
     let ends = grant.expires.map(expiry).unwrap_or_default();
-    let (hash, name, rights) = (&hash[..12], grant.name, rights.join("+"));
-    format!("{hash}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
+    let (name, rights) = (grant.name, rights.join("+"));
+    format!("{hash:.12}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
 }
 
 fn expiry(at: u64) -> String {

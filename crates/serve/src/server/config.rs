@@ -12,7 +12,7 @@ use instant_acme::LetsEncrypt;
 use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
-use super::access::{Grant, Grants};
+use super::grant::{Grant, Grants};
 use super::keep::Keep;
 use crate::token::TokenHash;
 
@@ -423,7 +423,7 @@ impl Config {
             if let Some(volume) = token.volumes.iter().flatten().find(unknown) {
                 return Err(bad(format!("volumes: none is called '{volume}'")));
             }
-            if grants.insert(hash.to_string(), token.grant(name).map_err(bad)?).is_some() {
+            if grants.insert(hash, token.grant(name).map_err(bad)?).is_some() {
                 return Err(bad("hash: another token has the same".into()));
             }
         }

@@ -107,9 +107,8 @@ pub(super) async fn note_tokens(server: Arc<Server>) {
     while changes.changed().await.is_ok() {
         let (now, _) = server.access.tokens();
         for (event, from, to) in [("token_made", &now, &before), ("token_revoked", &before, &now)] {
-            for (hash, name) in from.iter().filter(|(hash, _)| !to.contains_key(*hash)) {
-                let token = hash.get(..12);
-                server.journal.note(event, json!({ "token": token, "name": name }));
+            for (hash, label) in from.iter().filter(|(hash, _)| !to.contains_key(*hash)) {
+                server.journal.note(event, json!({ "token": name(hash), "name": label }));
             }
         }
         before = now;

@@ -5,7 +5,7 @@
 //! [runs](Prepared::run) in its own runtime. Each connection is a task; sessions share one executor.
 
 mod accept;
-pub mod access;
+mod access;
 mod acme;
 mod admission;
 mod audit;
@@ -14,6 +14,7 @@ mod events;
 mod file_lock;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+pub mod grant;
 mod house;
 mod journal;
 pub mod keep;
@@ -35,6 +36,7 @@ mod streams;
 mod systemd;
 mod tickets;
 mod tls;
+pub mod token_file;
 mod tunnel;
 mod updated;
 mod updates;
@@ -62,7 +64,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use self::accept::{Door, Wire};
-use self::access::{Access, TokenFile};
+use self::access::Access;
 use self::acme::{Acme, NAME_SERVICE};
 use self::admission::Admission;
 use self::audit::Audit;
@@ -79,6 +81,7 @@ use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
+use self::token_file::TokenFile;
 use self::volume::{Volume, VolumeFacts};
 use crate::token::Token;
 

@@ -26,9 +26,8 @@ impl Server {
     /// Admits a session in a volume.
     pub(super) fn open_session(&self, known: &Known, volume: &str) -> Result<Opened, Problem> {
         let (volume, rights) = self.volume(known, volume)?;
-        let part = known.grant.part().map_err(|_| Problem::unknown())?;
         let permit = self.session_permit(known)?;
-        let limits = volume.limits(rights, part);
+        let limits = volume.limits(rights, known.grant.path.clone());
         let volume = match rights.write {
             true => volume.for_writer(&known.quotas, &self.access.quotas),
             false => volume.clone(),

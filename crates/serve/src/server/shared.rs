@@ -11,9 +11,10 @@ use rustls::ServerConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::access::{Access, Found, Grant};
+use super::access::{Access, Found};
 use super::acme::{Acme, News};
 use super::admission::{Admission, Client, Counted, Peer};
+use super::grant::Grant;
 use super::journal::Journal;
 use super::problem::Problem;
 use super::quotas::TokenQuota;

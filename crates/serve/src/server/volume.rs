@@ -11,9 +11,9 @@ use deltic_store_local::{
 };
 use deltic_tree::{MetaMask, Name, RelPath};
 
-use super::access::Grant;
 use super::config::{AccessConfig, VolumeConfig};
 use super::events::Events;
+use super::grant::Grant;
 use super::quotas::{TokenQuota, TokenQuotas};
 use super::updated::Updated;
 use crate::token::TokenHash;

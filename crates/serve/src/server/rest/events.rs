@@ -11,7 +11,6 @@ use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::Response;
 use bytes::Bytes;
 use deltic_store_local::Became;
-use deltic_tree::RelPath;
 use deltic_tree::path::printable;
 use futures_util::{FutureExt, stream};
 use serde_json::json;
@@ -19,8 +18,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::request::{Address, no_store};
-use crate::server::access::Grant;
 use crate::server::events::{Event, Events, Missed, PIECE, Place};
+use crate::server::grant::Grant;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server, SessionPermit, Somebody};
 use crate::server::volume::Right;
@@ -37,8 +36,7 @@ pub(super) async fn follow(
     Address(volume): Address<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let part = known.grant.part().map_err(|_| Problem::unknown())?;
-    let part = part.unwrap_or_else(RelPath::root);
+    let part = known.grant.part();
     let volume = server.volume_for(Right::Read, (&known, &volume, &part))?;
     let permit = server.session_permit(&known)?;
     let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().ok().and_then(Place::parse));

@@ -87,8 +87,8 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
         .map(|(name, rights)| {
             let Rights { read, write, delete } = rights;
             let mut shown = json!({ "name": name, "read": read, "write": write, "delete": delete });
-            if let Some(path) = &known.grant.path {
-                shown["path"] = path.as_str().into();
+            if let Some(path) = known.grant.path_text() {
+                shown["path"] = path.into();
             }
             let volume = &server.volumes[name];
             if let Some(quota) = volume.quota()

@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 
 use super::incoming::collect;
 use super::request::{Address, no_store, on_disk, path};
-use crate::server::access::{Grant, Refusal};
+use crate::server::access::Refusal;
 use crate::server::audit::name;
+use crate::server::grant::Grant;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::server::tickets::TICKET_LIFE;
 use crate::server::volume::Right;
+use crate::token::TokenHash;
 
 /// Most bytes of a request about tokens.
 const MAX_BODY: u64 = 16 << 10;
@@ -81,7 +83,7 @@ impl Wanted {
                 if !own.covers(&path) {
                     return Err(Problem::unknown());
                 }
-                Some(text.trim_end_matches('/').to_owned())
+                Some(path)
             }
         };
         let ends = self.expires_in.map(|secs| now.saturating_add(secs));
@@ -116,7 +118,7 @@ pub(super) async fn mint(
         })
     })
     .await?;
-    let mut made = shown(&token.hash().to_string(), &grant);
+    let mut made = shown(&token.hash(), &grant);
     made["token"] = token.reveal().into();
     Ok(no_store((StatusCode::CREATED, Json(made))))
 }
@@ -141,9 +143,9 @@ pub(super) async fn revoke(
         || Problem::new(StatusCode::NOT_FOUND, "no such token, or not made with this one");
     on_disk(&server.clone(), move || {
         let made = server.access.made_by(&known.token);
-        let is_it = |hash: &&String| id.len() >= ID_LETTERS && hash.starts_with(&id);
-        let hash = made.keys().find(is_it).ok_or_else(unknown)?;
-        let revoked = server.access.revoke(hash).map_err(|error| {
+        let is_it = |hash: &&TokenHash| id.len() >= ID_LETTERS && hash.to_string().starts_with(&id);
+        let token = made.keys().find(is_it).ok_or_else(unknown)?;
+        let revoked = server.access.revoke(token).map_err(|error| {
             let why = format!("tokens: {}", deltic_store_local::reason(&error));
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
         });
@@ -152,11 +154,12 @@ pub(super) async fn revoke(
     .await
 }
 
-fn shown(hash: &str, grant: &Grant) -> Value {
-    let Grant { name, volumes, path, read, write, delete, expires, .. } = grant;
+fn shown(token: &TokenHash, grant: &Grant) -> Value {
+    let path = grant.path_text();
+    let Grant { name: label, volumes, read, write, delete, expires, .. } = grant;
     let Grant { quota_bytes, quota_files, .. } = grant;
     json!({
-        "id": &hash[..ID_LETTERS], "name": name, "volumes": volumes, "path": path,
+        "id": name(token), "name": label, "volumes": volumes, "path": path,
         "read": read, "write": write, "delete": delete, "expires": expires,
         "quota_bytes": quota_bytes, "quota_files": quota_files,
     })
