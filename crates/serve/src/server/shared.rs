@@ -53,10 +53,10 @@ impl Server {
         Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
     }
 
-    /// Refuses to go on if the client's token was revoked meanwhile. Expiry does not count, so work begun earlier may
+    /// Refuses to go on if the token was revoked meanwhile. Expiry does not count, so work begun earlier may
     /// finish.
-    pub(crate) fn still(&self, known: &Known) -> Result<(), Problem> {
-        if self.access.stands(&known.token) { Ok(()) } else { Err(Problem::not_let_in()) }
+    pub(crate) fn still(&self, token: &TokenHash) -> Result<(), Problem> {
+        if self.access.stands(token) { Ok(()) } else { Err(Problem::not_let_in()) }
     }
 
     /// Identifies the client of a request, and counts the request. The second value is `None` if the request has no

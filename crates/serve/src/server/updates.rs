@@ -9,8 +9,7 @@ use axum::http::StatusCode;
 use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 use deltic_net::embed::Outcome;
 use deltic_store::{
-    Commit, Content, Keep, Rebuild, Replaces, SettledVersion, Snapshot, Store, StoreError, Tree,
-    check_volume_path,
+    Content, Keep, Rebuild, SettledVersion, Snapshot, Store, StoreError, check_volume_path,
 };
 use deltic_store_local::cache::now;
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
@@ -21,10 +20,10 @@ use tokio::task::spawn_blocking;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::problem::Problem;
+use super::rest::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 use super::shared::{Known, Server, SessionPermit};
 use super::socket::refused;
 use super::updated::Updated;
-use super::volume::Right;
 use crate::channel::Mux;
 
 /// Most bytes that an update may write, for each byte of the old version and of the update.
@@ -97,35 +96,41 @@ impl Updating {
         let (head, steps) = read(update).map_err(|why| {
             Problem::new(StatusCode::BAD_REQUEST, format!("the update is garbled: {why}"))
         })?;
-        let path = &head.path;
-        let volume = server.volume_for(Right::Write, (&self.known, &self.volume, path))?;
+        let path = head.path.clone();
         // The update's copies, and the answer, reveal the file's content.
-        server.volume_for(Right::Read, (&self.known, &self.volume, path))?;
+        let target = ReplaceTarget::new(server, &self.known, &self.volume, path, true)?;
         let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name of deltic's own");
-        check_volume_path("update", path).map_err(reserved)?;
-        if head.len > server.upload_bytes {
-            let why = format!("more than {} bytes in one file", server.upload_bytes);
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
-        }
-        server.still(&self.known)?;
+        check_volume_path("update", &head.path).map_err(reserved)?;
+        target.check_len(head.len)?;
+        server.still(&self.known.token)?;
+        let volume = target.volume.clone();
         if volume.has_quotas() {
             // Quotas need a store opened for the token, as a session opens one; updates share one store.
             return Ok(Landed::Not);
         }
-        let sets_dir = path.split_last().is_some_and(|(dir, _)| self.known.grant.covers(&dir));
+        let sets_dir = head.path.split_last();
+        let sets_dir = sets_dir.is_some_and(|(dir, _)| self.known.grant.covers(&dir));
         let head = Head { dir_modified: head.dir_modified.filter(|_| sets_dir), ..head };
+        // Held until the end: the volume is not swept meanwhile.
         let store = volume.updates.open(|| volume.store())?;
-        let landed = replace(&store, &volume.updates, (&head, &steps, update));
+        let present = target.open(LocalStore::clone(&store));
+        let landed =
+            present.and_then(|present| replace(present, &volume.updates, (&head, &steps, update)));
         let landed = landed.or_else(|error| match error {
-            StoreError::NotFound { .. }
-            | StoreError::NotAFile { .. }
-            | StoreError::Conflict { .. }
-            | StoreError::Changed { .. }
-            | StoreError::InUse { .. } => Ok(Landed::Not),
-            error => Err(error),
+            ReplaceError::Store(
+                StoreError::NotFound { .. }
+                | StoreError::NotAFile { .. }
+                | StoreError::Conflict { .. }
+                | StoreError::Changed { .. }
+                | StoreError::InUse { .. },
+            ) => Ok(Landed::Not),
+            error => {
+                // The disk may have failed: the next update opens the volume anew.
+                volume.updates.close();
+                Err(error)
+            }
         })?;
         if landed != Landed::Not {
-            store.flush().inspect_err(|_| volume.updates.close())?;
             let mut outcome = Outcome { elapsed: begun.elapsed(), ..Outcome::default() };
             (outcome.traffic.received, outcome.traffic.sent) = (update.len() as u64, 1);
             (outcome.totals.transferred, outcome.totals.literal) = (1, literal(&steps));
@@ -154,22 +159,26 @@ enum Landed {
 
 /// Replaces the present version by the new version, if the present version is the update's base.
 fn replace(
-    store: &LocalStore,
+    present: PresentFile,
     bases: &Updated,
     (head, steps, update): (&Head, &[Step<'_>], &[u8]),
-) -> Result<Landed, StoreError> {
-    let old = Tree::open(store, &head.path)?;
+) -> Result<Landed, ReplaceError> {
+    let old = Arc::clone(&present.old);
     let (there, len) = (old.identity(), old.meta().len);
     let is_bounded = len <= MAX_FILE_BYTES && head.len <= (len + update.len() as u64) * MAX_GROWTH;
-    if !is_bounded || !keeps_group(store, &old, &head.path)? || !bases.knows(&old, head.base)? {
+    if !is_bounded
+        || !keeps_group(&present.store, &old, &head.path)?
+        || !bases.knows(&old, head.base)?
+    {
         return Ok(Landed::Not);
     }
-    let new = store.create(&head.path, head.len)?;
+    let replacement = present.begin(head.len)?;
+    let new = &replacement.new;
     let mut at = 0;
     for step in steps {
         match *step {
             Step::Bytes(bytes) => new.write(at, bytes)?,
-            Step::Copy { start, len } => copy(&old, start..start.saturating_add(len), (&new, at))?,
+            Step::Copy { start, len } => copy(&old, start..start.saturating_add(len), (new, at))?,
         }
         at += step.len();
     }
@@ -178,19 +187,11 @@ fn replace(
     let begun = now();
     let meta = Meta::plain(Kind::File, head.len, head.modified, head.mode);
     let keep = Keep { times: head.times, modes: head.modes, ..Keep::default() };
-    let version = match new.commit(Commit { meta: &meta, keep, replaces: Replaces::Version(&old) })
-    {
-        Err(StoreError::Unset { .. }) => return Ok(Landed::Partly),
-        committed => committed?,
-    };
-    let settled = version.and_then(|version| SettledVersion::written(version, begun));
+    let attributes = NewAttributes { meta, keep, dir_modified: head.dir_modified };
+    let committed = replacement.commit(attributes)?;
+    let settled = committed.version.and_then(|version| SettledVersion::written(version, begun));
     bases.replace(there, settled, Base::made_by(update));
-    let (Some(modified), Some((dir, _))) = (head.dir_modified, head.path.split_last()) else {
-        return Ok(Landed::Whole);
-    };
-    let meta = Meta::plain(Kind::Dir, 0, modified, 0o777);
-    let set = store.set_meta(&dir, &meta, Keep { times: true, ..Keep::default() });
-    Ok(if set.is_ok() { Landed::Whole } else { Landed::Partly })
+    Ok(if committed.is_whole { Landed::Whole } else { Landed::Partly })
 }
 
 /// True if a new file gets the group of the old file without being told. An update does not set groups; a session

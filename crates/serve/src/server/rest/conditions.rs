@@ -25,14 +25,15 @@ pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
 /// Returns the entity tag of the committed `version`, even if another version has replaced the file since.
 pub(super) fn tag_of_new(
     server: &Server,
-    (store, file): (&LocalStore, &RelPath),
-    version: Option<Version>,
+    store: &LocalStore,
+    file: &RelPath,
+    version: Option<&Version>,
 ) -> Result<String, StoreError> {
-    // A commit without a version gets a weak tag, from the file as it is now.
-    version.map_or_else(
-        || Ok(tag(server, &store.open(file)?)),
-        |version| Ok(tag_of_version(server, &version)),
-    )
+    match version {
+        Some(version) => Ok(tag_of_version(server, version)),
+        // A commit without a version gets a weak tag, from the file as it is now.
+        None => Ok(tag(server, &store.open(file)?)),
+    }
 }
 
 fn tag_of_version(server: &Server, version: &Version) -> String {
@@ -117,7 +118,8 @@ fn date(headers: &HeaderMap, name: &header::HeaderName) -> Option<i64> {
 
 /// Checks the conditions of a change. Returns the metadata of the file to replace, or `None` if there is no file.
 pub(super) fn check_conditions(
-    (server, store): (&Server, &LocalStore),
+    server: &Server,
+    store: &LocalStore,
     file: &RelPath,
     headers: &HeaderMap,
 ) -> Result<Option<Meta>, Problem> {
@@ -134,13 +136,22 @@ pub(super) fn check_conditions(
     let tag = opened.as_ref().map(|snapshot| tag(server, snapshot));
     let modified = opened.as_ref().map_or_else(Timestamp::default, |it| it.meta().modified);
     let present = tag.as_deref().map(|tag| Present { tag, modified });
+    check_change(headers, present)?;
+    Ok(there.filter(|_| present.is_some()))
+}
+
+/// Checks the conditions of a change against the present version, if there is one.
+pub(super) fn check_change(
+    headers: &HeaderMap,
+    present: Option<Present<'_>>,
+) -> Result<(), Problem> {
     // `If-Modified-Since` applies to GET and HEAD only.
     match weigh(headers, present) {
         Verdict::HasIt if headers.contains_key(header::IF_NONE_MATCH) => {
             Err(failed("there is such a file (If-None-Match)"))
         }
         Verdict::Fails(why) => Err(failed(why)),
-        Verdict::HasIt | Verdict::Holds => Ok(there.filter(|_| present.is_some())),
+        Verdict::HasIt | Verdict::Holds => Ok(()),
     }
 }
 
@@ -160,7 +171,7 @@ pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
 }
 
 /// True if the headers contain a condition for a change.
-fn has_conditions(headers: &HeaderMap) -> bool {
+pub(super) fn has_conditions(headers: &HeaderMap) -> bool {
     CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name))
 }
 

@@ -15,15 +15,14 @@ use deltic_core::format::matches::MatchFinder;
 use deltic_core::format::recipe::{self, RecipeFile, RecipeReader, StreamSummary};
 use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
-use deltic_store::{
-    Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, Version,
-};
-use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
-use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+use deltic_store::{Content, Rebuild, Snapshot, StoreError};
+use deltic_store_local::LocalSnapshot;
+use deltic_tree::RelPath;
 
-use super::conditions::{check_conditions, need_condition, tag, tag_of_new};
+use super::conditions::{need_condition, tag};
 use super::incoming::Incoming;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
+use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
 use super::versions;
 use crate::server::problem::Problem;
@@ -168,32 +167,16 @@ fn answer(server: &Server, tag: &str, mut made: Making<impl Write>) -> Response 
 
 /// Replaces a file atomically with the version that a delta makes of it.
 pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
-    let volume = at.volume(&server, Right::Write)?;
     // The delta's copies, and the answer, reveal the file's content.
-    at.volume(&server, Right::Read)?;
+    let target = ReplaceTarget::of(&server, &at, true)?;
     need_condition(&at.headers)?;
-    let file = at.file()?;
     let incoming = Incoming::new(&at.headers, body, (MAX_BODY, 1))?;
     let body = Patch::read(incoming).await?;
-    let (again, target, headers) = (Arc::clone(&server), file.clone(), at.headers.clone());
-    let patching = on_disk(&server, move || {
-        let store = volume.store()?;
-        check_conditions((&again, &store), &target, &headers)?;
-        Patching::begin(body, (store, &target), again.upload_bytes)
-    })
-    .await?;
+    let most = server.upload_bytes;
+    let patching = on_disk(&server, move || Patching::begin(body, target, most)).await?;
     let patching = steps(&server, patching, Patching::step).await?;
-    let patching = patching.check(&server).await?;
-    // The token may have been revoked meanwhile.
-    server.still(&at.known)?;
-    let again = Arc::clone(&server);
-    let tag = on_disk(&server, move || {
-        let (store, version) = patching.commit()?;
-        Ok(tag_of_new(&again, (&store, &file), version)?)
-    })
-    .await?;
-    let response = Response::builder().status(StatusCode::NO_CONTENT).header(header::ETAG, tag);
-    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+    let (replacement, len) = patching.check(&server).await?;
+    on_disk(&server, move || replacement.commit(NewAttributes::usual(len))?.answer()).await
 }
 
 /// A complete delta. Its bytes were checked as far as possible without the old version.
@@ -235,8 +218,7 @@ struct Patching {
     read: usize,
     parser: RecordParser<DeltaFormat>,
     old: Arc<LocalSnapshot>,
-    store: LocalStore,
-    new: LocalRebuild,
+    replacement: Replacement,
     sum: StreamSummary,
     made: u64,
     /// The part of the current copy that is still to be copied.
@@ -244,12 +226,10 @@ struct Patching {
 }
 
 impl Patching {
-    fn begin(
-        patch: Patch,
-        (store, file): (LocalStore, &RelPath),
-        most: u64,
-    ) -> Result<Self, Problem> {
-        let old = store.open(file)?;
+    fn begin(patch: Patch, target: ReplaceTarget, most: u64) -> Result<Self, Problem> {
+        let store = target.volume.store()?;
+        let present = target.open(store)?;
+        let old = Arc::clone(&present.old);
         if patch.header.old_len != old.meta().len {
             return Err(other_version());
         }
@@ -258,10 +238,10 @@ impl Patching {
             let why = format!("{} bytes is more than a patch may make of it", patch.new_len);
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        let new = store.create(file, patch.new_len)?;
+        let replacement = present.begin(patch.new_len)?;
         let sum = StreamSummary::new(&patch.header.spec);
-        let (parser, old) = (RecordParser::new(), Arc::new(old));
-        Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
+        let parser = RecordParser::new();
+        Ok(Self { patch, read: 0, parser, old, replacement, sum, made: 0, copy: None })
     }
 
     /// Writes the next bytes of the new version, about `STEP_BYTES` of them.
@@ -275,7 +255,7 @@ impl Patching {
             match self.parser.record().map_err(garbled)? {
                 Some(DeltaRecord::Copy(span)) => self.copy = Some(span),
                 Some(DeltaRecord::Literal(bytes)) => {
-                    self.new.write(self.made, &bytes)?;
+                    self.replacement.new.write(self.made, &bytes)?;
                     self.take(&bytes)?;
                 }
                 Some(DeltaRecord::Header(_) | DeltaRecord::End { .. }) => {}
@@ -301,10 +281,11 @@ impl Patching {
             return Err(other_version());
         }
         let old = start..start + want as u64;
-        if self.new.may_share(&self.old, &old, self.made) {
-            self.new.copy(&self.old, old, self.made)?;
+        let new = &self.replacement.new;
+        if new.may_share(&self.old, &old, self.made) {
+            new.copy(&self.old, old, self.made)?;
         } else {
-            self.new.write_old(self.made, &piece, Content::Old)?;
+            new.write_old(self.made, &piece, Content::Old)?;
         }
         self.take(&piece)?;
         let rest = Span::new(start + want as u64, len - want as u32);
@@ -317,14 +298,15 @@ impl Patching {
         self.sum.push(bytes).map_err(|error| garbled(error.into()))
     }
 
-    /// Compares length and digest of the new version with those in the delta.
-    async fn check(self, server: &Server) -> Result<Ready, Problem> {
-        let Self { patch, old, store, new, sum, .. } = self;
+    /// Compares length and digest of the new version with those in the delta. Returns the complete new version and
+    /// its length.
+    async fn check(self, server: &Server) -> Result<(Replacement, u64), Problem> {
+        let Self { patch, old, replacement, sum, .. } = self;
         let made = sum.finish().map_err(|error| garbled(error.into()))?;
         if (made.len, made.digest) == (patch.new_len, patch.digest) {
-            return Ok(Ready { len: made.len, old, store, new });
+            return Ok((replacement, made.len));
         }
-        drop(new);
+        drop(replacement);
         // The digest of the old version tells whether the delta is damaged or is for another version.
         let looking = (Pieces::whole(old), StreamSummary::new(&patch.header.spec));
         let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
@@ -343,28 +325,4 @@ impl Patching {
 fn other_version() -> Problem {
     let why = "the delta starts from another version than the present one; nothing was changed";
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
-}
-
-/// A complete new version with a correct digest, ready to be committed.
-struct Ready {
-    len: u64,
-    old: Arc<LocalSnapshot>,
-    store: LocalStore,
-    new: LocalRebuild,
-}
-
-impl Ready {
-    fn commit(self) -> Result<(LocalStore, Option<Version>), Problem> {
-        let Self { len, old, store, new } = self;
-        let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
-        let replaces = Replaces::Version(&*old);
-        let version = match new.commit(Commit { meta: &meta, keep: Keep::default(), replaces }) {
-            Err(StoreError::Conflict { .. } | StoreError::Changed { .. }) => {
-                return Err(other_version());
-            }
-            committed => committed?,
-        };
-        store.flush()?;
-        Ok((store, version))
-    }
 }

@@ -11,20 +11,19 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
-use deltic_store_local::{LocalRebuild, LocalSnapshot};
-use deltic_tree::{Kind, Meta, Timestamp};
+use deltic_store::{Rebuild, Snapshot, Store, Tree};
+use deltic_store_local::LocalSnapshot;
 use sha2::{Digest, Sha256};
 
 use super::conditions::{
-    Present, Verdict, check_conditions, failed, need_condition, not_committed, tag, tag_of_new,
-    weigh,
+    Present, Verdict, check_conditions, failed, need_condition, not_committed, tag, weigh,
 };
 use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
-use super::request::{Above, At, no_store, on_disk};
+use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
+use super::request::{At, no_store, on_disk};
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -197,58 +196,30 @@ pub(super) async fn write(
     at: At,
     body: Body,
 ) -> Result<Response, Problem> {
-    let volume = at.volume(&server, Right::Write)?;
+    let target = ReplaceTarget::of(&server, &at, false)?;
     let missing = || Problem::new(StatusCode::LENGTH_REQUIRED, "Content-Length is missing");
-    let (file, len) = (at.file()?, content_length(&at.headers).ok_or_else(missing)?);
-    if len > server.upload_bytes {
-        let why = format!("more than {} bytes in one file", server.upload_bytes);
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
-    }
+    let len = content_length(&at.headers).ok_or_else(missing)?;
+    target.check_len(len)?;
     let wanted = wanted_digest(&at.headers)?;
-    let (again, target, headers) = (Arc::clone(&server), file.clone(), at.headers.clone());
-    let (store, rebuild, there, above) = on_disk(&server, move || {
-        let store = volume.store()?;
-        let there = check_conditions((&again, &store), &target, &headers)?;
-        let mut above = Above::new(&store);
-        above.make_for(&target)?;
-        let rebuild = store.create(&target, len)?;
-        Ok((store, rebuild, there, above))
-    })
-    .await?;
-    let (rebuild, digest) = fill(&server, rebuild, body, len).await?;
+    let replacement = on_disk(&server, move || target.begin(len)).await?;
+    let (replacement, digest) = fill(&server, replacement, body, len).await?;
     if wanted.is_some_and(|wanted| wanted != digest) {
         let why = "the body is not what Repr-Digest says; nothing was changed";
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
-    // The token may have been revoked meanwhile.
-    server.still(&at.known)?;
-    let made = there.is_none();
-    let again = Arc::clone(&server);
-    let tag = on_disk(&server, move || {
-        let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
-        let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
-        let version = rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces });
-        let version = version.map_err(|error| not_committed(&at.headers, error))?;
-        above.keep();
-        store.flush()?;
-        Ok(tag_of_new(&again, (&store, &file), version)?)
-    })
-    .await?;
-    let status = if made { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
-    let response = Response::builder().status(status).header(header::ETAG, tag);
-    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+    on_disk(&server, move || replacement.commit(NewAttributes::usual(len))?.answer()).await
 }
 
 /// Writes a body to a new version, and returns the SHA-256 of the body.
 async fn fill(
     server: &Server,
-    rebuild: LocalRebuild,
+    replacement: Replacement,
     body: Body,
     len: u64,
-) -> Result<(LocalRebuild, [u8; 32]), Problem> {
+) -> Result<(Replacement, [u8; 32]), Problem> {
     let mut body = body.into_data_stream();
     let (mut at, mut piece, mut ended) = (0, Vec::with_capacity(PIECE), false);
-    let (mut rebuild, mut hash) = (rebuild, Sha256::new());
+    let (mut replacement, mut hash) = (replacement, Sha256::new());
     while !ended {
         match next(&mut body).await? {
             Some(bytes) => piece.extend_from_slice(&bytes),
@@ -263,14 +234,14 @@ async fn fill(
             return Err(broken());
         }
         let whole = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
-        (rebuild, hash) = on_disk(server, move || {
+        (replacement, hash) = on_disk(server, move || {
             hash.update(&whole);
-            rebuild.write(start, &whole)?;
-            Ok((rebuild, hash))
+            replacement.new.write(start, &whole)?;
+            Ok((replacement, hash))
         })
         .await?;
     }
-    if at < len { Err(broken()) } else { Ok((rebuild, hash.finalize().into())) }
+    if at < len { Err(broken()) } else { Ok((replacement, hash.finalize().into())) }
 }
 
 /// Returns the SHA-256 that the request announces for its body (`Repr-Digest`), if there is one.
@@ -302,7 +273,7 @@ pub(super) async fn delete(
         // Opened before the check: if a later version passes the check, `remove_version` refuses to remove the later
         // version.
         let version = store.open(&file)?;
-        check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
+        check_conditions(&again, &store, &file, &at.headers)?.ok_or_else(missing)?;
         let removed = store.remove_version(&file, &version);
         removed.map_err(|error| not_committed(&at.headers, error))?;
         store.flush()?;

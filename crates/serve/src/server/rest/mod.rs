@@ -7,6 +7,7 @@ mod files;
 mod incoming;
 mod moved;
 mod pieces;
+mod replacement;
 mod request;
 mod tokens;
 mod tree;
@@ -27,6 +28,7 @@ use deltic_store_local::{QuotaLimits, Usage};
 use serde_json::json;
 
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
+pub(super) use self::replacement::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};
 use super::problem::Problem;
 use super::shared::{Known, Server};

@@ -34,7 +34,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
             Err(StoreError::NotFound { .. }) => None,
             opened => Some(opened?),
         };
-        check_conditions((&again, &store), &from, &headers)?.ok_or_else(missing)?;
+        check_conditions(&again, &store, &from, &headers)?.ok_or_else(missing)?;
         let version = version.ok_or_else(missing)?;
         if store.look(&to)?.is_some() {
             return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));

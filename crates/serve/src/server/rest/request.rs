@@ -82,7 +82,8 @@ pub(super) struct At {
     pub(super) version: Option<String>,
     /// The new path in a request to move the file: `?to=`.
     pub(super) to: Option<String>,
-    volume: String,
+    /// Name of the volume.
+    pub(super) volume: String,
     path: String,
 }
 

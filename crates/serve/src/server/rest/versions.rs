@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
-use deltic_store_local::{
-    LocalRebuild, LocalSnapshot, LocalStore, OldVersion, OldVersions, VersionId,
-};
-use deltic_tree::{Meta, RelPath};
+use deltic_store::{Keep, Rebuild, Snapshot, Store, StoreError, Tree};
+use deltic_store_local::{LocalSnapshot, OldVersion, OldVersions, VersionId};
+use deltic_tree::RelPath;
 use serde_json::json;
 
-use super::conditions::{check_conditions, not_committed, tag_of_new};
 use super::pieces::{Step, steps};
-use super::request::{Above, At, no_store, on_disk};
+use super::replacement::{CommittedFile, NewAttributes, ReplaceError, ReplaceTarget, Replacement};
+use super::request::{At, no_store, on_disk};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::{Right, Volume};
@@ -24,6 +21,7 @@ use crate::server::volume::{Right, Volume};
 const MOST: usize = 1_000;
 /// Bytes that a restore copies in one step.
 const STEP_BYTES: u64 = 8 << 20;
+
 /// Lists the old versions of a file, the newest first.
 pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
@@ -87,41 +85,23 @@ fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapsh
 
 /// Replaces a file atomically with an old version. The present version becomes an old version.
 pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Problem> {
-    let volume = at.volume(&server, Right::Write)?;
-    at.volume(&server, Right::Read)?;
-    let (file, id) = (at.file()?, at.version()?);
+    let target = ReplaceTarget::of(&server, &at, true)?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the version: &version=ID");
-    let id = id.ok_or_else(which)?;
-    let (again, headers) = (Arc::clone(&server), at.headers.clone());
+    let id = at.version()?.ok_or_else(which)?;
     let restoring = on_disk(&server, move || {
-        let old = version(&volume, &file, id)?;
-        let store = volume.store()?;
-        let there = check_conditions((&again, &store), &file, &headers)?;
-        let mut above = Above::new(&store);
-        above.make_for(&file)?;
-        let new = store.create(&file, old.meta().len)?;
-        Ok(Restoring { old, store, new, there, file, above, headers, made: 0 })
+        let old = version(&target.volume, &target.file, id)?;
+        let replacement = target.begin(old.meta().len)?;
+        Ok(Restoring { old, replacement, made: 0 })
     })
     .await?;
     let restoring = steps(&server, restoring, Restoring::step).await?;
-    // The token may have been revoked meanwhile.
-    server.still(&at.known)?;
-    let again = Arc::clone(&server);
-    let (made, tag) = on_disk(&server, move || restoring.commit(&again)).await?;
-    let status = if made { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
-    let response = Response::builder().status(status).header(header::ETAG, tag);
-    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+    on_disk(&server, move || restoring.commit()?.answer()).await
 }
 
 /// A restore in progress.
 struct Restoring {
     old: LocalSnapshot,
-    store: LocalStore,
-    new: LocalRebuild,
-    there: Option<Meta>,
-    file: RelPath,
-    above: Above,
-    headers: HeaderMap,
+    replacement: Replacement,
     made: u64,
 }
 
@@ -131,23 +111,16 @@ impl Restoring {
         if span.is_empty() {
             return Ok(Step::Done);
         }
-        self.new.copy(&self.old, span.clone(), span.start)?;
+        self.replacement.new.copy(&self.old, span.clone(), span.start)?;
         self.made = span.end;
         Ok(Step::On)
     }
 
-    /// Commits the restored version. Returns true if the file did not exist, and the new entity tag.
-    fn commit(self, server: &Server) -> Result<(bool, String), Problem> {
-        let Self { old, store, new, there, file, above, headers, .. } = self;
-        let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+    /// Commits the restored version with the attributes of the old version.
+    fn commit(self) -> Result<CommittedFile, ReplaceError> {
         let keep = Keep { modes: true, times: true, ..Keep::default() };
-        let version = match new.commit(Commit { meta: old.meta(), keep, replaces }) {
-            Err(StoreError::Unset { .. }) => None,
-            committed => committed.map_err(|error| not_committed(&headers, error))?,
-        };
-        above.keep();
-        store.flush()?;
-        Ok((there.is_none(), tag_of_new(server, (&store, &file), version)?))
+        let meta = self.old.meta().clone();
+        self.replacement.commit(NewAttributes { meta, keep, dir_modified: None })
     }
 }
 

@@ -1,0 +1,246 @@
+//! Replaces files. Every new version of a file that does not come by a session passes the same steps:
+//!
+//! 1. A [`ReplaceTarget`] exists only for a client with the rights.
+//! 2. The conditions of the request hold, for a whole new version ([`ReplaceTarget::begin`]) or for a change of the
+//!    present version ([`ReplaceTarget::open`]). Then a [`Replacement`] is staged, below directories that exist.
+//! 3. [`Replacement::commit`] looks whether the token stands, puts the new version in place, and flushes.
+//! 4. A [`CommittedFile`] has the entity tag.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, Version};
+use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+
+use super::conditions::{
+    Present, check_change, check_conditions, has_conditions, not_committed, tag, tag_of_new,
+};
+use super::request::{Above, At, no_store};
+use crate::server::problem::Problem;
+use crate::server::shared::{Known, Server};
+use crate::server::volume::{Right, Volume};
+use crate::token::TokenHash;
+
+/// A file that a client has the right to replace.
+pub(crate) struct ReplaceTarget {
+    server: Arc<Server>,
+    token: TokenHash,
+    pub(crate) volume: Volume,
+    pub(crate) file: RelPath,
+    /// Headers with the conditions of the request.
+    headers: HeaderMap,
+}
+
+impl ReplaceTarget {
+    /// Checks the rights of a client. `reveals` is true if the change, or its answer, reveals the present content:
+    /// then the client needs the right to read too.
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        known: &Known,
+        volume: &str,
+        file: RelPath,
+        reveals: bool,
+    ) -> Result<Self, Problem> {
+        let its = server.volume_for(Right::Write, (known, volume, &file))?;
+        if reveals {
+            server.volume_for(Right::Read, (known, volume, &file))?;
+        }
+        let (server, headers) = (Arc::clone(server), HeaderMap::new());
+        Ok(Self { server, token: known.token, volume: its, file, headers })
+    }
+
+    /// Checks the rights of the client of a request. The request's conditions are checked later.
+    pub(super) fn of(server: &Arc<Server>, at: &At, reveals: bool) -> Result<Self, Problem> {
+        let target = Self::new(server, &at.known, &at.volume, at.file()?, reveals)?;
+        Ok(Self { headers: at.headers.clone(), ..target })
+    }
+
+    /// Refuses a new version that is longer than an upload may be.
+    pub(crate) fn check_len(&self, len: u64) -> Result<(), Problem> {
+        let most = self.server.upload_bytes;
+        if len <= most {
+            return Ok(());
+        }
+        let why = format!("more than {most} bytes in one file");
+        Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why))
+    }
+
+    /// Checks the conditions, makes the directories above the file, and stages a whole new version of `len` bytes.
+    /// Blocks on the disk.
+    pub(super) fn begin(self, len: u64) -> Result<Replacement, Problem> {
+        let store = self.volume.store()?;
+        let there = check_conditions(&self.server, &store, &self.file, &self.headers)?;
+        let mut above = Above::new(&store);
+        above.make_for(&self.file)?;
+        let new = store.create(&self.file, len)?;
+        let replaced = there.map_or(ReplacedEntry::Nothing, ReplacedEntry::Seen);
+        Ok(Replacement { target: self, store, above, new, replaced })
+    }
+
+    /// Opens the present version for a change, and checks the conditions for this version. Blocks on the disk.
+    pub(crate) fn open(self, store: LocalStore) -> Result<PresentFile, ReplaceError> {
+        let opened = store.open(&self.file);
+        let is_known = matches!(opened, Ok(_) | Err(StoreError::NotFound { .. }));
+        if is_known && has_conditions(&self.headers) {
+            let tagged = opened.as_ref().ok();
+            let tagged = tagged.map(|old| (tag(&self.server, old), old.meta().modified));
+            let present = tagged.as_ref();
+            let present = present.map(|(tag, modified)| Present { tag, modified: *modified });
+            check_change(&self.headers, present)?;
+        }
+        let old = Arc::new(opened?);
+        Ok(PresentFile { target: self, store, old })
+    }
+}
+
+/// The present version of a file that a client may change, opened. The conditions hold for this version.
+pub(crate) struct PresentFile {
+    target: ReplaceTarget,
+    pub(crate) store: LocalStore,
+    pub(crate) old: Arc<LocalSnapshot>,
+}
+
+impl PresentFile {
+    /// Stages a new version of `len` bytes, which replaces this version alone.
+    pub(crate) fn begin(self, len: u64) -> Result<Replacement, StoreError> {
+        let Self { target, store, old } = self;
+        let (above, new) = (Above::new(&store), store.create(&target.file, len)?);
+        Ok(Replacement { target, store, above, new, replaced: ReplacedEntry::Version(old) })
+    }
+}
+
+/// A staged new version of a file. Rights and conditions were checked, because nothing else makes one. Dropping the
+/// value removes the staged file.
+pub(crate) struct Replacement {
+    target: ReplaceTarget,
+    store: LocalStore,
+    above: Above,
+    /// The staged file.
+    pub(crate) new: LocalRebuild,
+    replaced: ReplacedEntry,
+}
+
+/// The entry that a replacement expects at its path.
+enum ReplacedEntry {
+    Nothing,
+    /// A file as the conditions saw it.
+    Seen(Meta),
+    /// The version that the new version was made from.
+    Version(Arc<LocalSnapshot>),
+}
+
+/// Attributes of a new version.
+pub(crate) struct NewAttributes {
+    pub(crate) meta: Meta,
+    /// The attributes to set.
+    pub(crate) keep: Keep,
+    /// Modification time to set on the file's directory.
+    pub(crate) dir_modified: Option<Timestamp>,
+}
+
+impl NewAttributes {
+    /// Returns the attributes of a file of `len` bytes that a program writes: the present time, the usual mode.
+    pub(super) fn usual(len: u64) -> Self {
+        let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
+        Self { meta, keep: Keep::default(), dir_modified: None }
+    }
+}
+
+impl Replacement {
+    /// Puts the new version in place in one step, unless the token was revoked meanwhile or another version is there
+    /// by now, and flushes. Blocks on the disk.
+    pub(crate) fn commit(self, attributes: NewAttributes) -> Result<CommittedFile, ReplaceError> {
+        let Self { target, store, above, new, replaced } = self;
+        target.server.still(&target.token)?;
+        let NewAttributes { meta, keep, dir_modified } = attributes;
+        let replaces = match &replaced {
+            ReplacedEntry::Nothing => Replaces::Nothing,
+            ReplacedEntry::Seen(meta) => Replaces::Seen(meta),
+            ReplacedEntry::Version(old) => Replaces::Version(&**old),
+        };
+        let (version, is_whole) = match new.commit(Commit { meta: &meta, keep, replaces }) {
+            // The new version is in place.
+            Err(StoreError::Unset { .. }) => (None, false),
+            Err(error) => return Err(target.not_committed(error)),
+            Ok(version) => (version, true),
+        };
+        above.keep();
+        let is_whole = set_dir_time(&store, &target.file, dir_modified) && is_whole;
+        store.flush()?;
+        let is_new = matches!(replaced, ReplacedEntry::Nothing);
+        Ok(CommittedFile { target, store, version, is_new, is_whole })
+    }
+}
+
+impl ReplaceTarget {
+    /// Returns the error of a failed commit: a failed condition, if the request had conditions.
+    fn not_committed(&self, error: StoreError) -> ReplaceError {
+        match has_conditions(&self.headers) {
+            true => ReplaceError::Refused(not_committed(&self.headers, error)),
+            false => ReplaceError::Store(error),
+        }
+    }
+}
+
+/// Sets the modification time of a file's directory. Returns false if that failed.
+fn set_dir_time(store: &LocalStore, file: &RelPath, modified: Option<Timestamp>) -> bool {
+    let (Some(modified), Some((dir, _))) = (modified, file.split_last()) else { return true };
+    let meta = Meta::plain(Kind::Dir, 0, modified, 0o777);
+    store.set_meta(&dir, &meta, Keep { times: true, ..Keep::default() }).is_ok()
+}
+
+/// A file with a new version in place, flushed.
+pub(crate) struct CommittedFile {
+    target: ReplaceTarget,
+    store: LocalStore,
+    /// The new version, if versions are reliable.
+    pub(crate) version: Option<Version>,
+    /// True if no file was there.
+    is_new: bool,
+    /// True if all attributes were set.
+    pub(crate) is_whole: bool,
+}
+
+impl CommittedFile {
+    /// Returns the answer to the request, with the entity tag of the new version.
+    pub(super) fn answer(&self) -> Result<Response, Problem> {
+        let Self { target, store, version, .. } = self;
+        let tag = tag_of_new(&target.server, store, &target.file, version.as_ref())?;
+        let status = if self.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+        let response = Response::builder().status(status).header(header::ETAG, tag);
+        Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+    }
+}
+
+/// Reason why a file was not replaced.
+#[derive(Debug)]
+pub(crate) enum ReplaceError {
+    /// The request is refused with this answer.
+    Refused(Problem),
+    /// The store failed, or has another version.
+    Store(StoreError),
+}
+
+impl From<Problem> for ReplaceError {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+impl From<StoreError> for ReplaceError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<ReplaceError> for Problem {
+    fn from(error: ReplaceError) -> Self {
+        match error {
+            ReplaceError::Refused(problem) => problem,
+            ReplaceError::Store(error) => error.into(),
+        }
+    }
+}
