@@ -143,6 +143,33 @@ fn a_token_hears_of_its_part_alone_and_until_it_is_revoked() {
 }
 
 #[test]
+fn a_follower_hears_only_what_its_token_may_read_by_now() {
+    let world = World::new();
+    world.mkdir("photos/june/own");
+    let server = Server::start(&world, "");
+    let token = server.add_token("--path june june");
+    let mut follower = Follower::new(&server, &token, "");
+    follower.is_ready();
+    let put = |name: &str| {
+        let what = format!("PUT /v1/volumes/photos/files/june/{name}");
+        assert_eq!(ask(&server, &what, "", b"new").status, 201, "{name}");
+    };
+    put("before");
+    follower.hears(&[("put", "june/before")]);
+    let narrow = |from: &str, to: &str| {
+        let text = String::from_utf8(world.read("state/tokens.json")).expect("it is text");
+        world.write("state/tokens.json", text.replace(from, to));
+    };
+    narrow("\"june\",\n    \"read\"", "\"june/own\",\n    \"read\"");
+    put("other");
+    put("own/file");
+    follower.hears(&[("put", "june/own/file")]);
+    narrow("\"read\": true", "\"read\": false");
+    put("own/last");
+    assert_eq!(follower.next(), None);
+}
+
+#[test]
 fn a_client_that_was_cut_goes_on_where_it_was_or_hears_that_it_missed_some() {
     let world = World::new();
     let server = Server::start(&world, "");

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep_until};
 
 use super::request::{Address, no_store};
 use crate::server::events::{Event, Events, Missed, PIECE, Place};
-use crate::server::grant::Grant;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server, SessionPermit, Somebody};
 use crate::server::volume::Right;
@@ -36,11 +35,8 @@ pub(super) async fn follow(
     Address(volume): Address<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let part = known.grant.part();
-    let volume = server.volume_for(Right::Read, (&known, &volume, &part))?;
-    let permit = server.session_permit(&known)?;
     let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().ok().and_then(Place::parse));
-    let follower = Follower::new(&server, (known, permit), (volume.events, last));
+    let follower = Follower::new(server, (known, volume), last)?;
     let body = Body::from_stream(stream::unfold(follower, |mut follower| async {
         let piece = follower.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(piece)), follower))
@@ -52,10 +48,19 @@ pub(super) async fn follow(
     Ok(no_store(response.body(body).expect("headers are plain text")))
 }
 
+/// Returns the events of a volume in which the token may read the directory that the token is for.
+fn readable(server: &Server, known: &Known, volume: &str) -> Result<Arc<Events>, Problem> {
+    let part = known.grant.part();
+    Ok(server.volume_for(Right::Read, (known, volume, &part))?.events)
+}
+
 /// A client that follows the changes of a volume.
 struct Follower {
+    server: Arc<Server>,
+    known: Known,
+    /// Name of the volume.
+    volume: String,
     events: Arc<Events>,
-    grant: Grant,
     /// Number of the last event sent to the client or skipped.
     seen: u64,
     more: watch::Receiver<u64>,
@@ -71,10 +76,12 @@ struct Follower {
 
 impl Follower {
     fn new(
-        server: &Arc<Server>,
-        (known, permit): (Known, SessionPermit),
-        (events, last): (Arc<Events>, Option<Option<Place>>),
-    ) -> Self {
+        server: Arc<Server>,
+        (known, volume): (Known, String),
+        last: Option<Option<Place>>,
+    ) -> Result<Self, Problem> {
+        let events = readable(&server, &known, &volume)?;
+        let permit = server.session_permit(&known)?;
         let followed = match last {
             Some(None) => Err(Missed),
             last => events.follow(last.flatten()),
@@ -93,7 +100,7 @@ impl Follower {
             }
             Err(Missed) => (0, watch::channel(0).1, missed()),
         };
-        let (again, token) = (Arc::clone(server), known.token);
+        let (again, token) = (Arc::clone(&server), known.token);
         let ends = Box::pin(async move {
             let mut draining = again.draining.subscribe();
             tokio::select! {
@@ -102,9 +109,14 @@ impl Follower {
             }
         });
         let _here = (server.somebody(), permit);
-        let (first, grant) = (Some(first), known.grant);
-        let beat = Instant::now() + HEARTBEAT;
-        Self { events, grant, seen, more, first, ends, has_ended, beat, _here }
+        let (first, beat) = (Some(first), Instant::now() + HEARTBEAT);
+        Ok(Self { server, known, volume, events, seen, more, first, ends, has_ended, beat, _here })
+    }
+
+    /// Looks up the present rights of the token: settings and tokens may change while a client follows.
+    fn check_rights(&mut self) -> Result<(), Problem> {
+        self.known = self.server.known(self.known.token)?;
+        readable(&self.server, &self.known, &self.volume).map(drop)
     }
 
     /// Returns the next piece of the answer, or `None` at its end.
@@ -115,9 +127,7 @@ impl Follower {
         while !self.has_ended {
             // Polled here as well: a busy volume never reaches the `select!` below, which does not end at the token's
             // expiry.
-            if self.ends.as_mut().now_or_never().is_some()
-                || self.grant.has_ended(SystemTime::now())
-            {
+            if self.ends.as_mut().now_or_never().is_some() || self.check_rights().is_err() {
                 self.has_ended = true;
                 break;
             }
@@ -127,7 +137,7 @@ impl Follower {
                 return Some(missed());
             };
             self.seen += events.len() as u64;
-            let is_its = |event: &&Event| self.grant.covers(&event.path);
+            let is_its = |event: &&Event| self.known.grant.covers(&event.path);
             let told: String = events.iter().filter(is_its).map(told).collect();
             if !told.is_empty() {
                 self.beat = Instant::now() + HEARTBEAT;
