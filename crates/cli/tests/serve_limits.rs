@@ -70,6 +70,22 @@ fn a_token_does_not_have_all_sessions() {
 }
 
 #[test]
+fn control_messages_that_come_all_at_once_are_all_answered() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"));
+    for channel in 1..=60 {
+        let volume = r#""volume":"nosuch""#;
+        socket.send(0, &format!(r#"{{"open":{{"channel":{channel},{volume}}}}}"#));
+    }
+    for channel in 1..=60 {
+        let refused = socket.hear();
+        assert!(refused.contains(&format!(r#""channel":{channel},"#)), "{channel}: {refused}");
+    }
+}
+
+#[test]
 fn where_all_sessions_are_taken_a_client_hears_when_to_come_again() {
     let world = World::new();
     let server = Server::set(&world, "[limits]\nsessions = 1\n");

@@ -154,18 +154,17 @@ impl Mux {
         &self.channels
     }
 
-    /// Queues a control message.
+    /// Queues a control message once there is room.
     ///
     /// # Errors
-    /// `WouldBlock` if the queue is full: the other end asks for more than it reads.
-    pub fn say(&self, message: Bytes) -> io::Result<()> {
-        let sent = self.leaving.try_send(message);
-        sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
+    /// `BrokenPipe` if the connection has ended.
+    pub async fn say(&self, message: Bytes) -> io::Result<()> {
+        self.leaving.send(message).await.map_err(|_| gone())
     }
 
     /// Queues a control message once there is room. The message is discarded if the connection has ended.
     pub async fn tell(&self, message: Bytes) {
-        self.leaving.send(message).await.ok();
+        self.say(message).await.ok();
     }
 
     /// Sends `bytes` and the end of our direction on a channel with no bytes sent before, at once and on this thread:
@@ -290,13 +289,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
 
     /// Carries messages until one end closes the connection, `ended` completes, or all channels and `Mux`es are
     /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each
-    /// message.
+    /// message. No further message is read before the future of `hear` completes, but messages are sent.
     ///
     /// # Errors
     /// The error that ended the connection. All channels are closed with it.
-    pub async fn carry(
+    pub async fn carry<F: Future<Output = io::Result<()>>>(
         self,
-        mut hear: impl FnMut(Bytes) -> io::Result<()>,
+        mut hear: impl FnMut(Bytes) -> F,
         mut alive: impl FnMut(),
         ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
@@ -314,7 +313,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
                     continue;
                 }
                 if let Some(message) = channels.receive(message.into_payload().into()).await? {
-                    hear(message)?;
+                    hear(message).await?;
                 }
             }
             Ok(())
@@ -359,6 +358,8 @@ pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -369,7 +370,7 @@ mod tests {
         let there = tokio_websockets::ServerBuilder::new().serve(there);
         let ((here, mux), (there, _others)) = (Connection::new(here), Connection::new(there));
         let carry = |connection: Connection<_>| {
-            tokio::spawn(connection.carry(|_| Ok(()), || {}, std::future::pending()))
+            tokio::spawn(connection.carry(|_| ready(Ok(())), || {}, std::future::pending()))
         };
         let (here, there) = (carry(here), carry(there));
         let channel = mux.open(1).expect("it is the first");
@@ -388,7 +389,7 @@ mod tests {
         let there = tokio_websockets::ServerBuilder::new().serve(there);
         let ((here, ours), (there, theirs)) = (Connection::new(here), Connection::new(there));
         for connection in [here, there] {
-            tokio::spawn(connection.carry(|_| Ok(()), || {}, std::future::pending()));
+            tokio::spawn(connection.carry(|_| ready(Ok(())), || {}, std::future::pending()));
         }
         (ours, theirs)
     }

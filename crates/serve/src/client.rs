@@ -7,6 +7,7 @@ mod tunnel;
 mod updates;
 mod updating;
 
+use std::future::ready;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -209,7 +210,7 @@ impl Address {
         }
         match self.link(credentials).await {
             Ok((link, heard)) => {
-                let channel = link.open()?;
+                let channel = link.open().await?;
                 // A connection that ends before the server's first message was cut on the way.
                 tokio::spawn(async move { is_cut.store(heard.await.is_err(), Ordering::Relaxed) });
                 Ok(Box::pin(channel))
@@ -255,7 +256,7 @@ impl Address {
         let ours = Arc::clone(&said);
         tokio::spawn(async move {
             let mut first = Some(first);
-            let hear = |message: bytes::Bytes| {
+            let mut hear = |message: bytes::Bytes| {
                 first.take().map(|first| first.send(()));
                 let heard = lock(&ours).hear(&message).map_err(invalid)?;
                 if let FromServer::Refused { channel, why, retry_secs } = heard {
@@ -266,6 +267,7 @@ impl Address {
                 }
                 Ok(())
             };
+            let hear = |message| ready(hear(message));
             // The readers of channels get the error.
             connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
@@ -332,16 +334,17 @@ impl Link {
     ///
     /// # Errors
     /// [`SyncError::Dial`] if the connection has ended.
-    pub fn open(&self) -> Result<Channel, SyncError> {
+    pub async fn open(&self) -> Result<Channel, SyncError> {
         let volume = self.to.volume.clone();
-        self.channel(|channel| FromClient::Open { channel, volume })
+        self.channel(|channel| FromClient::Open { channel, volume }).await
     }
 
     /// Opens a channel, and sends the request `asked` for it.
-    fn channel(&self, asked: impl FnOnce(u32) -> FromClient) -> Result<Channel, SyncError> {
+    async fn channel(&self, asked: impl FnOnce(u32) -> FromClient) -> Result<Channel, SyncError> {
         let number = lock(&self.said).new_channel();
         let channel = self.mux.open(number).expect("no number comes twice");
-        self.mux.say(asked(number).message()).map_err(failed("connect to", &self.to.server()))?;
+        let said = self.mux.say(asked(number).message()).await;
+        said.map_err(failed("connect to", &self.to.server()))?;
         Ok(channel)
     }
 
@@ -350,8 +353,8 @@ impl Link {
     pub fn dial(&self) -> Dial {
         let link = self.clone();
         Dial::new(move || {
-            let channel = link.open();
-            Box::pin(async move { Ok(Box::pin(channel?) as Pin<Box<dyn Stream>>) })
+            let link = link.clone();
+            Box::pin(async move { Ok(Box::pin(link.open().await?) as Pin<Box<dyn Stream>>) })
         })
     }
 }

@@ -235,7 +235,7 @@ impl Updates {
 /// Sends an update. Returns the answer, and the number of bytes received.
 async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError> {
     let volume = link.to.volume.clone();
-    let mut channel = link.channel(|channel| FromClient::Update { channel, volume })?;
+    let mut channel = link.channel(|channel| FromClient::Update { channel, volume }).await?;
     let answer: io::Result<_> = async {
         channel.write_all(update).await?;
         channel.shutdown().await?;

@@ -127,7 +127,7 @@ impl Connected {
     ) {
         let alive = AtomicBool::new(true);
         let _here = self.server.somebody();
-        let hear = |message: Bytes| self.hear(&message);
+        let hear = |message: Bytes| self.hear(message);
         let heard = || alive.store(true, Ordering::Relaxed);
         self.tracker.close();
         tokio::select! {
@@ -182,7 +182,7 @@ impl Connected {
         };
         let fields = json!({ "from": self.by.ip, "token": name(&token) });
         self.server.journal.note("login", fields);
-        self.mux.say(welcome().message()).ok();
+        self.mux.tell(welcome().message()).await;
         self.server.access.revoked(&token).await;
     }
 
@@ -190,12 +190,20 @@ impl Connected {
     /// time for that.
     async fn until_drained(&self) {
         self.server.draining.subscribe().wait_for(|drain| *drain).await.ok();
-        self.mux.say(FromServer::GoAway.message()).ok();
+        self.mux.tell(FromServer::GoAway.message()).await;
         self.tracker.wait().await;
     }
 
-    /// Handles a control message.
-    fn hear(&self, message: &[u8]) -> io::Result<()> {
+    /// Handles a control message. Errors: the message is invalid, or the client does not read the answer in time.
+    async fn hear(&self, message: Bytes) -> io::Result<()> {
+        let Some(answer) = self.act(&message)? else { return Ok(()) };
+        let stall = self.server.admission.limits().stall();
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "nobody reads the answers");
+        timeout(stall, self.mux.say(answer)).await.map_err(late)?
+    }
+
+    /// Does what a control message asks for, and returns the answer if there is one.
+    fn act(&self, message: &[u8]) -> io::Result<Option<Bytes>> {
         let heard = lock(&self.said).hear(message).map_err(invalid)?;
         match heard {
             FromClient::Auth { token } => {
@@ -206,10 +214,10 @@ impl Connected {
                 }
             }
             FromClient::Open { channel, volume } => {
-                self.started(channel, self.open(channel, &volume))?;
+                return Ok(denied(channel, self.open(channel, &volume)));
             }
             FromClient::Update { channel, volume } => {
-                self.started(channel, self.update(channel, volume))?;
+                return Ok(denied(channel, self.update(channel, volume)));
             }
             FromClient::Close { channel } => {
                 // The channel number stays in use until the session has ended.
@@ -223,17 +231,12 @@ impl Connected {
                 self.mux.channels().give_up(channel);
             }
             FromClient::Can(_) => {}
-            FromClient::Renew => self.mux.say(refused(0, not_offered()))?,
+            FromClient::Renew => return Ok(Some(refused(0, not_offered()))),
             FromClient::Watch { channel, volume, path } => {
-                self.started(channel, self.watch(channel, &volume, &path))?;
+                return Ok(denied(channel, self.watch(channel, &volume, &path)));
             }
         }
-        Ok(())
-    }
-
-    /// Sends the error, if nothing was started in a channel.
-    fn started(&self, channel: u32, started: Result<(), Problem>) -> io::Result<()> {
-        started.or_else(|why| self.mux.say(refused(channel, why)))
+        Ok(None)
     }
 
     /// Looks up the client's token again, and counts a request.
@@ -337,6 +340,11 @@ fn not_offered() -> Problem {
 
 fn is_open() -> Problem {
     Problem::new(StatusCode::CONFLICT, "the channel is open already")
+}
+
+/// Returns the answer if nothing was started in a channel.
+fn denied(channel: u32, started: Result<(), Problem>) -> Option<Bytes> {
+    started.err().map(|why| refused(channel, why))
 }
 
 /// Returns the message that a channel is refused, or has ended early.
