@@ -421,6 +421,42 @@ impl Dir {
         }
     }
 
+    /// Moves the file `name` to `new_name` in `dir`, which must be free, even if another program takes the new name
+    /// meanwhile. A file system that cannot check and rename in one step (NFS) gives the file its new name first, and
+    /// then removes the old name.
+    ///
+    /// # Errors
+    /// `EXIST` if the new name is taken; `OPNOTSUPP` if the file system has no hard links either.
+    pub(crate) fn move_new(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
+        let (from, to, flags) = (name.as_bytes(), new_name.as_bytes(), RenameFlags::NOREPLACE);
+        match fs::renameat_with(&self.fd, from, &dir.fd, to, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                self.link_then_remove(name, dir, new_name)
+            }
+            moved => moved,
+        }
+    }
+
+    /// Moves the file `name` by a hard link, which never replaces an entry. A failure may leave both names, and loses
+    /// nothing.
+    pub(crate) fn link_then_remove(
+        &self,
+        name: &Name,
+        dir: &Self,
+        new_name: &Name,
+    ) -> Result<(), Errno> {
+        match self.link(name, dir, new_name) {
+            Err(Errno::PERM | Errno::NOSYS) => return Err(Errno::OPNOTSUPP),
+            linked => linked?,
+        }
+        let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
+        if inode(self.stat(name)?) != inode(dir.stat(new_name)?) {
+            // Another program has just put a file at the old name, which stays.
+            return Err(Errno::BUSY);
+        }
+        self.remove_file(name)
+    }
+
     /// Removes the entry `name`, which must not be a directory.
     pub(crate) fn remove_file(&self, name: &Name) -> Result<(), Errno> {
         fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::empty())

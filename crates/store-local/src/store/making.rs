@@ -149,7 +149,7 @@ impl LocalStore {
         let _ = self.show(&RelPath::root(), attrs);
     }
 
-    /// Renames `from` to `to` atomically, without replacing an entry at `to`. With a `version`, renames only that
+    /// Moves the file `from` to `to`, without replacing an entry at `to`. With a `version`, renames only that
     /// version.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl LocalStore {
         if let Some(version) = version {
             Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
         }
-        match old.dir.rename_new(&old.name, &new.dir, &new.name) {
+        match old.dir.move_new(&old.name, &new.dir, &new.name) {
             Err(Errno::EXIST) => return Err(StoreError::Conflict { path: to.clone() }),
             moved => moved.at(MOVE, from)?,
         }

@@ -7,7 +7,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use deltic_tree::Name;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use super::*;
 
@@ -159,4 +161,23 @@ fn a_file_moves_only_as_the_version_that_was_meant() {
     let listed: Vec<_> = names.iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(listed, ["b", "c"]);
     assert_eq!(fs::read(root.path().join("b")).unwrap(), b"second");
+}
+
+#[test]
+fn a_move_by_a_hard_link_replaces_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = Dir::start(root.path()).unwrap().unwrap();
+    let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+    let text = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    fs::write(root.path().join("a"), "first").unwrap();
+    fs::write(root.path().join("b"), "second").unwrap();
+    let moved = dir.link_then_remove(&name("a"), &dir, &name("b"));
+    assert_eq!(moved, Err(Errno::EXIST));
+    assert_eq!([text("a"), text("b")], ["first", "second"]);
+    dir.link_then_remove(&name("a"), &dir, &name("c")).unwrap();
+    assert_eq!([text("b"), text("c")], ["second", "first"]);
+    assert!(!root.path().join("a").exists());
+    fs::create_dir(root.path().join("d")).unwrap();
+    let moved = dir.link_then_remove(&name("d"), &dir, &name("e"));
+    assert_eq!(moved, Err(Errno::OPNOTSUPP));
 }

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, StoreError, Tree};
 use deltic_tree::RelPath;
+use rustix::io::Errno;
 
 use super::conditions::{check_conditions, names_version, not_committed, tag};
 use super::request::{Above, At, no_store, on_disk, path};
@@ -61,6 +62,11 @@ fn not_moved((headers, from): (&HeaderMap, &RelPath), error: StoreError) -> Prob
             let why = "the file system moves no file between these directories";
             let way = "put a copy there, and then delete the file";
             Problem::new(StatusCode::CONFLICT, format!("{from}: {why}: {way}"))
+        }
+        _ if error.errno() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+            let why = "the file system cannot move a file without the risk to replace another";
+            let way = "put a copy there, and then delete the file";
+            Problem::new(StatusCode::NOT_IMPLEMENTED, format!("{from}: {why}: {way}"))
         }
         _ => error.into(),
     }
