@@ -70,6 +70,28 @@ fn a_token_does_not_have_all_sessions() {
 }
 
 #[test]
+fn a_watch_takes_no_room_of_sessions_and_has_a_bound_of_its_own() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nsessions = 1\nsessions_per_token = 1\n");
+    let token = server.add_token("it");
+    let mut socket = server.socket(&token);
+    assert!(socket.hear().contains("welcome"));
+    let watch =
+        |channel: u8| format!(r#"{{"watch":{{"channel":{channel},"volume":"photos","path":""}}}}"#);
+    socket.send(0, &watch(1));
+    assert!(socket.hear().contains(r#""seq":0"#));
+    socket.send(0, &watch(2));
+    let refused = socket.hear();
+    assert!(refused.contains("this token has as many watches as it may"), "{refused}");
+    assert_eq!(server.answer(&token, "/v1/volumes/photos/events", "")[..12], *"HTTP/1.1 429");
+    // A session has room beside the watch; a second one has none.
+    socket.open(3);
+    socket.open(4);
+    let refused = socket.hear();
+    assert!(refused.contains(r#""channel":4"#) && refused.contains("sessions"), "{refused}");
+}
+
+#[test]
 fn control_messages_that_come_all_at_once_are_all_answered() {
     let world = World::new();
     let server = Server::start(&world, "");

@@ -37,6 +37,7 @@ pub(crate) struct Admission {
     passes: Meter<TokenHash>,
     wrong_tokens: Meter<IpAddr>,
     sessions: Arc<Tally<TokenHash>>,
+    watches: Arc<Tally<TokenHash>>,
     requests: Meter<TokenHash>,
 }
 
@@ -96,6 +97,7 @@ impl Admission {
             passes: Meter::new(requests),
             wrong_tokens: Meter::new(wrong_tokens),
             sessions: Arc::default(),
+            watches: Arc::default(),
             requests: Meter::new(requests),
         }
     }
@@ -200,6 +202,13 @@ impl Admission {
         let most = self.limits().sessions_per_token;
         let why = "this token has as many sessions as it may; try again in a moment";
         Tally::take(&self.sessions, token, most).ok_or_else(|| later(why, BUSY))
+    }
+
+    /// Counts a watch of a token until the guard is dropped. A token may have as many watches as sessions.
+    pub(crate) fn watch(&self, token: TokenHash) -> Result<Counted<TokenHash>, Problem> {
+        let most = self.limits().sessions_per_token;
+        let why = "this token has as many watches as it may; try again in a moment";
+        Tally::take(&self.watches, token, most).ok_or_else(|| later(why, BUSY))
     }
 }
 

@@ -144,27 +144,39 @@ impl Server {
 
     /// Takes room for one more session.
     pub(crate) fn session_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
-        let counted = self.count_session(known)?;
+        let counted = self.counted(known, Admission::session)?;
         let room = self.sessions.take(*self.clients.borrow()).ok_or_else(many_sessions)?;
         Ok(SessionPermit { _counted: counted, _room: room })
     }
 
     /// Takes room for one more update. An update counts as a session, but opens no files before its turn at the disk.
     pub(crate) fn update_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
-        let counted = self.count_session(known)?;
+        let counted = self.counted(known, Admission::session)?;
         let room = self.sessions.take_without_files().ok_or_else(many_sessions)?;
         Ok(SessionPermit { _counted: counted, _room: room })
     }
 
-    /// Counts a session of a token, unless the server is about to end.
-    fn count_session(&self, known: &Known) -> Result<Option<Counted<TokenHash>>, Problem> {
+    /// Takes room for one more watch or stream of events. Watches take no room of sessions.
+    pub(crate) fn watch_permit(&self, known: &Known) -> Result<WatchPermit, Problem> {
+        let counted = self.counted(known, Admission::watch)?;
+        let why = "the server has as many watches as it may; try again in a moment";
+        let room = self.sessions.take_watch().ok_or_else(|| Problem::busy(why))?;
+        Ok(WatchPermit { _counted: counted, _room: room })
+    }
+
+    /// Counts a session or a watch of a token by `count`, unless the server is about to end.
+    fn counted(
+        &self,
+        known: &Known,
+        count: impl FnOnce(&Admission, TokenHash) -> Result<Counted<TokenHash>, Problem>,
+    ) -> Result<Option<Counted<TokenHash>>, Problem> {
         if *self.draining.borrow() {
             return Err(Problem::busy("the server is about to end; try again in a moment"));
         }
         if known.is_starter {
             return Ok(None);
         }
-        self.admission.session(known.first).map(Some)
+        count(&self.admission, known.first).map(Some)
     }
 
     /// With ACME, obtains and renews the certificate for ever, and reports each outcome.
@@ -198,7 +210,7 @@ pub(crate) struct Keys {
     pub(super) acme: Option<Acme>,
 }
 
-/// Room for sessions and updates.
+/// Room for sessions and updates, and beside these for watches.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Most sessions and updates at once.
@@ -206,6 +218,8 @@ pub(super) struct Room {
     left: Arc<Semaphore>,
     /// Room for sessions, which have files open.
     with_files: Arc<Semaphore>,
+    /// Room for watches and streams of events, which open no files: as many as sessions.
+    watches: Arc<Semaphore>,
     /// Most open files of connections and sessions.
     files: usize,
 }
@@ -213,8 +227,8 @@ pub(super) struct Room {
 impl Room {
     /// Makes room for `most` sessions, in a process that may have `open` files open.
     pub(super) fn new(most: usize, open: usize) -> Self {
-        let [left, with_files] = [(); 2].map(|()| Arc::new(Semaphore::new(most)));
-        Self { most, left, with_files, files: open.saturating_sub(OTHER_FILES) }
+        let [left, with_files, watches] = [(); 3].map(|()| Arc::new(Semaphore::new(most)));
+        Self { most, left, with_files, watches, files: open.saturating_sub(OTHER_FILES) }
     }
 
     /// Takes room for one more session, next to `clients` connections.
@@ -224,6 +238,11 @@ impl Room {
         let has_files = busy * SESSION_FILES <= self.files.saturating_sub(clients);
         let files = Arc::clone(&self.with_files).try_acquire_owned().ok().filter(|_| has_files)?;
         Some(Taken { _files: Some(files), ..self.take_without_files()? })
+    }
+
+    /// Takes room for one more watch.
+    fn take_watch(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.watches).try_acquire_owned().ok()
     }
 
     /// Takes room for an update, which has no files open yet.
@@ -252,6 +271,12 @@ fn many_sessions() -> Problem {
 pub(crate) struct SessionPermit {
     _counted: Option<Counted<TokenHash>>,
     _room: Taken,
+}
+
+/// Permit for a watch or a stream of events, released on drop.
+pub(crate) struct WatchPermit {
+    _counted: Option<Counted<TokenHash>>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// A client with a valid token.

@@ -283,7 +283,7 @@ impl Connected {
         let known = self.asks()?;
         let dir = RelPath::parse(path.as_bytes()).map_err(|_| Problem::unknown())?;
         let events = self.server.volume_for(Right::Read, (&known, volume, &dir))?.events;
-        let permit = self.server.session_permit(&known)?;
+        let permit = self.server.watch_permit(&known)?;
         self.check_channel(number)?;
         let (end, given_up) = oneshot::channel();
         lock(&self.watches).insert(number, Some(end));

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::events::{Event, Events, Missed, PIECE};
 use super::problem::Problem;
-use super::shared::{Known, Server, SessionPermit};
+use super::shared::{Known, Server, WatchPermit};
 use super::volume::Right;
 use crate::channel::Mux;
 
@@ -32,7 +32,7 @@ pub(super) struct Watching {
     /// Channel number of the watch.
     pub(super) channel: u32,
     /// Permit held until the watch ends.
-    pub(super) _permit: SessionPermit,
+    pub(super) _permit: WatchPermit,
 }
 
 impl Watching {

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::request::{Address, no_store};
 use crate::server::events::{Event, Events, Missed, PIECE, Place};
 use crate::server::problem::Problem;
-use crate::server::shared::{Known, Server, SessionPermit, Somebody};
+use crate::server::shared::{Known, Server, Somebody, WatchPermit};
 use crate::server::volume::Right;
 
 /// Longest time without a byte sent: proxies cut connections that are silent for a minute.
@@ -71,7 +71,7 @@ struct Follower {
     has_ended: bool,
     /// Time of the next heartbeat.
     beat: Instant,
-    _here: (Somebody, SessionPermit),
+    _here: (Somebody, WatchPermit),
 }
 
 impl Follower {
@@ -81,7 +81,7 @@ impl Follower {
         last: Option<Option<Place>>,
     ) -> Result<Self, Problem> {
         let events = readable(&server, &known, &volume)?;
-        let permit = server.session_permit(&known)?;
+        let permit = server.watch_permit(&known)?;
         let followed = match last {
             Some(None) => Err(Missed),
             last => events.follow(last.flatten()),
