@@ -1,5 +1,6 @@
 //! Quotas of volumes of `deltic serve`, and room that stays on their disks.
 
+use std::io::{Read, Write};
 use std::thread;
 use std::time::Instant;
 
@@ -147,6 +148,32 @@ fn a_server_that_starts_again_counts_what_is_there() {
     drop(server);
     let server = Server::set_volume(&world, keys, "");
     assert_eq!(used(&server), (6_000, 6));
+}
+
+#[test]
+fn a_volume_full_of_names_takes_new_versions_of_its_files() {
+    let world = World::new();
+    let server = Server::set_volume(&world, "quota_files = 2", "");
+    assert_eq!(put(&server, "a", 1_000).status, 201);
+    assert_eq!(put(&server, "b", 1_000).status, 201);
+    is_refused(&put(&server, "c", 1), "2 of 2 names");
+    assert_eq!(put(&server, "a", 2_000).status, 204);
+    assert_eq!(used(&server), (3_000, 2));
+    world.write("s/a", vec![7; 300_000]);
+    server.ok("sync -a s/ URL/photos/");
+    world.write("s/a", vec![8; 300_001]);
+    server.ok("sync -a --inplace s/ URL/photos/");
+    assert_eq!(world.read("photos/a"), vec![8; 300_001]);
+    assert_eq!(used(&server), (301_001, 2));
+    // The name of a file that goes meanwhile is not free for its new version.
+    let mut stream = server.upload(server.token(), ("a", 10), b"12345");
+    let removed = ask(&server, &format!("DELETE {FILES}/a"), "If-Match: *\r\n", b"");
+    assert_eq!(removed.status, 204);
+    assert_eq!(put(&server, "c", 1).status, 201);
+    let mut answer = String::new();
+    stream.write_all(b"67890").and_then(|()| stream.read_to_string(&mut answer)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
+    wait_for(&server, (1_001, 2));
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! free on a disk (`deltic serve`).
 //!
 //! A new version reserves its length when it is opened, so that of several writers near the limit none is left half
-//! written. From then on the new version counts beside the version that it replaces. An unfinished file that stays
-//! for a later attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
+//! written. From then on the new version counts beside the version that it replaces, but for its name: a new version
+//! of an entry needs no further name, unless the old version is kept. An unfinished file that stays for a later
+//! attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
 //! name.
 //!
 //! Only [`Quota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
@@ -153,7 +154,7 @@ impl SpaceLedger {
         let (quota, unfinished) = Quota::new(root, limits, Whose::Volume, disk);
         for (inode, bytes) in unfinished {
             lock(&quota.used).pending.add(one(bytes));
-            self.leave(inode, bytes, Arc::clone(&quota));
+            self.leave(inode, one(bytes), Arc::clone(&quota));
         }
         Ok(quota)
     }
@@ -166,11 +167,11 @@ impl SpaceLedger {
             .map(|(_, quota)| Arc::clone(quota))
     }
 
-    /// Notes the reservation of `bytes` for the unfinished file `inode`.
-    fn leave(&self, inode: (u64, u64), bytes: u64, quota: Arc<Quota>) {
+    /// Notes the reservation of `usage` for the unfinished file `inode`.
+    fn leave(&self, inode: (u64, u64), usage: Usage, quota: Arc<Quota>) {
         let mut all = lock(&self.left);
         let left = all.entry(inode).or_default();
-        left.bytes = bytes;
+        (left.bytes, left.names) = (usage.bytes, usage.files);
         left.quotas.push(quota);
     }
 
@@ -207,14 +208,15 @@ fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Di
 struct Left {
     quotas: Vec<Arc<Quota>>,
     bytes: u64,
+    names: u64,
 }
 
 impl Left {
     /// Turns the space into a reservation, with no bytes left to write.
     fn take(self) -> Reserved {
-        let bytes = self.bytes;
-        let share = |quota| Share { quota, bytes, unwritten: AtomicU64::new(0) };
-        Reserved(self.quotas.into_iter().map(share).collect())
+        let Self { quotas, bytes, names } = self;
+        let share = |quota| Share { quota, bytes, names, unwritten: AtomicU64::new(0) };
+        Reserved(quotas.into_iter().map(share).collect())
     }
 }
 
@@ -330,21 +332,31 @@ impl Quota {
         self.limits.bytes.is_some() || self.limits.files.is_some()
     }
 
-    /// Reserves room for a new name at `path`.
-    fn reserve(self: &Arc<Self>, path: &RelPath, size: FileSize) -> Result<Share, StoreError> {
+    /// Fails if `names` more names at `path` would exceed the limit.
+    fn check_names(&self, used: Used, path: &RelPath, names: u64) -> Result<(), StoreError> {
+        let (files, whose) = (used.all().files, self.whose);
+        match self.limits.files {
+            Some(most) if names > 0 && files.saturating_add(names) > most => {
+                let why = format!("the quota of the {whose} is used up: {files} of {most} names");
+                Err(full(path, io::ErrorKind::QuotaExceeded, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves room for a file at `path`, and for `names` further names: none if the file replaces an entry.
+    fn reserve(
+        self: &Arc<Self>,
+        path: &RelPath,
+        size: FileSize,
+        names: u64,
+    ) -> Result<Share, StoreError> {
         let FileSize { len: bytes, data } = size;
         let whose = self.whose;
         let mut used = lock(&self.used);
-        let exceeds = |now: u64, more: u64, most: Option<u64>| {
-            most.is_some_and(|most| now.saturating_add(more) > most)
-        };
-        let Usage { bytes: had, files } = used.all();
-        if exceeds(files, 1, self.limits.files) {
-            let most = self.limits.files.unwrap_or_default();
-            let why = format!("the quota of the {whose} is used up: {files} of {most} names");
-            return Err(full(path, io::ErrorKind::QuotaExceeded, why));
-        }
-        if exceeds(had, bytes, self.limits.bytes) {
+        self.check_names(*used, path, names)?;
+        let had = used.all().bytes;
+        if self.limits.bytes.is_some_and(|most| had.saturating_add(bytes) > most) {
             let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
             let why = format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
             return Err(full(path, io::ErrorKind::QuotaExceeded, why));
@@ -360,8 +372,8 @@ impl Quota {
             return Err(full(path, io::ErrorKind::StorageFull, why));
         }
         *unwritten = unwritten.saturating_add(data);
-        used.pending.add(one(bytes));
-        Ok(Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(data) })
+        used.pending.add(Usage { bytes, files: names });
+        Ok(Share { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
     }
 
     /// Subtracts a removed entry.
@@ -440,8 +452,16 @@ pub(crate) struct Reserved(Vec<Share>);
 struct Share {
     quota: Arc<Quota>,
     bytes: u64,
+    /// Reserved names: 1, or 0 while the file is to replace an entry.
+    names: u64,
     /// Bytes that are not on the disk yet.
     unwritten: AtomicU64,
+}
+
+impl Share {
+    const fn usage(&self) -> Usage {
+        Usage { bytes: self.bytes, files: self.names }
+    }
 }
 
 impl Reserved {
@@ -463,11 +483,28 @@ impl Reserved {
         Ok(())
     }
 
+    /// Reserves the name that was not reserved yet, before the file is put in place. If the file replaces an entry
+    /// (`is_new` is false), the entry's name is given back next, and the limit may be exceeded for that moment.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the file is new, and a quota has no room for its name.
+    pub(crate) fn take_name(&mut self, path: &RelPath, is_new: bool) -> Result<(), StoreError> {
+        for share in self.0.iter_mut().filter(|share| share.names == 0) {
+            let mut used = lock(&share.quota.used);
+            if is_new {
+                share.quota.check_names(*used, path, 1)?;
+            }
+            used.pending.add(Usage { bytes: 0, files: 1 });
+            share.names = 1;
+        }
+        Ok(())
+    }
+
     /// Turns the reservation into used space: the entry is in place.
     pub(crate) fn keep(mut self) {
         for share in self.0.drain(..) {
             let mut used = lock(&share.quota.used);
-            used.pending.remove(one(share.bytes));
+            used.pending.remove(share.usage());
             used.settled.add(one(share.bytes));
         }
     }
@@ -482,11 +519,11 @@ impl Reserved {
     /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
     pub(crate) fn leave(mut self, inode: (u64, u64), ledger: &SpaceLedger) {
         for share in self.0.drain(..) {
-            let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
+            let quota = Arc::clone(&share.quota);
             if quota.counts() {
-                ledger.leave(inode, bytes, quota);
+                ledger.leave(inode, share.usage(), quota);
             } else {
-                lock(&quota.used).pending.remove(one(bytes));
+                lock(&quota.used).pending.remove(share.usage());
             }
         }
     }
@@ -502,7 +539,7 @@ impl Drop for Share {
 impl Drop for Reserved {
     fn drop(&mut self) {
         for share in &self.0 {
-            lock(&share.quota.used).pending.remove(one(share.bytes));
+            lock(&share.quota.used).pending.remove(share.usage());
         }
     }
 }

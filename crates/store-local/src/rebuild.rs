@@ -137,7 +137,7 @@ impl LocalRebuild {
             return Ok(None);
         };
         let stat = fs::fstat(&staged.file).at("resume", path)?;
-        let (inode, reserved) = (inode_of(&stat), store.reserve_again(path, (&stat, len))?);
+        let (inode, reserved) = (inode_of(&stat), store.reserve_again(&place, (&stat, len))?);
         let changing = Self::changing(&store, &place)?;
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
@@ -534,9 +534,9 @@ impl Rebuild for LocalRebuild {
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
         let place = Place::of(&self.store.root, COMMIT, &self.path)?;
         let expected = Expected::of(&commit.replaces);
+        self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
         if let Some(changing) = self.changing.take() {
-            // Concurrent writes by other programs do not show in the file's times, which are set last: so no version
-            // is returned.
+            // Writes of other programs do not show in the file's times, which are set last: no version is known.
             let changed = self.take_turn(&changing, &commit, (&place, &expected));
             std::mem::take(&mut self.reserved).keep_if(&changed);
             self.store.tell_if_put(&self.path, &changed);

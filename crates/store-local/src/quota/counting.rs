@@ -22,14 +22,19 @@ impl Reserved {
     /// [`StoreError::Full`] if a quota has no room.
     pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
         let all: Vec<_> = Quota::of_dir(dir, quotas).collect();
-        Self::in_all(&all, &RelPath::root(), FileSize::full(0))
+        Self::in_all(&all, &RelPath::root(), FileSize::full(0), 1)
     }
 
-    /// Reserves room for a new name in each of these quotas.
-    fn in_all(quotas: &[Arc<Quota>], path: &RelPath, size: FileSize) -> Result<Self, StoreError> {
+    /// Reserves room for a file and for `names` further names in each of these quotas.
+    fn in_all(
+        quotas: &[Arc<Quota>],
+        path: &RelPath,
+        size: FileSize,
+        names: u64,
+    ) -> Result<Self, StoreError> {
         let mut reserved = Self::default();
         for quota in quotas {
-            reserved.0.push(quota.reserve(path, size)?);
+            reserved.0.push(quota.reserve(path, size, names)?);
         }
         Ok(reserved)
     }
@@ -52,11 +57,12 @@ impl Inner {
     /// # Errors
     /// [`StoreError::Full`] if a quota has less room left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        Reserved::in_all(&self.policy.quotas, path, FileSize::full(bytes))
+        Reserved::in_all(&self.policy.quotas, path, FileSize::full(bytes), 1)
     }
 
-    /// Reserves room at `place` for a new name of a file that may have holes. Holes need room too if the file system
-    /// does not support holes (exFAT) and stores the whole length.
+    /// Reserves room at `place` for a file that may have holes. Holes need room too if the file system does not
+    /// support holes (exFAT) and stores the whole length. The file's name is reserved too, unless an entry of that name
+    /// is there and is not kept: then [`Reserved::take_name`] reserves the name at the commit.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -68,7 +74,14 @@ impl Inner {
         let asks = size.data < size.len && !self.policy.quotas.is_empty();
         let is_full = asks && !self.stages.makes_holes(place)?;
         let size = if is_full { FileSize::full(size.len) } else { size };
-        Reserved::in_all(&self.policy.quotas, &place.path, size)
+        Reserved::in_all(&self.policy.quotas, &place.path, size, self.further_names(place))
+    }
+
+    /// Returns the number of further names that a file at `place` needs: 0 if the file replaces an entry that is not
+    /// kept as an old version.
+    fn further_names(&self, place: &Place) -> u64 {
+        let is_counted = self.counts() && !self.keeps_old();
+        u64::from(!is_counted || !matches!(place.dir.find(&place.name), Ok(Some(_))))
     }
 
     /// Reserves a name at `place`, if there is no entry.
@@ -82,14 +95,14 @@ impl Inner {
         }
     }
 
-    /// Reserves `bytes` at `path` for the unfinished file `stat` that is resumed. Takes over reservations left with
+    /// Reserves `bytes` at `place` for the unfinished file `stat` that is resumed. Takes over reservations left with
     /// the file, and counts its bytes on disk as written.
     ///
     /// # Errors
     /// As [`Self::reserve`].
     pub(crate) fn reserve_again(
         &self,
-        path: &RelPath,
+        place: &Place,
         (stat, bytes): (&Stat, u64),
     ) -> Result<Reserved, StoreError> {
         let mut reserved = self.policy.space.take(inode_of(stat)).unwrap_or_default();
@@ -97,7 +110,7 @@ impl Inner {
             if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
                 continue;
             }
-            match quota.reserve(path, FileSize::full(bytes)) {
+            match quota.reserve(&place.path, FileSize::full(bytes), self.further_names(place)) {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
                     // The reservation stays with the file, for a session that has room.
