@@ -159,6 +159,26 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
 }
 
 #[test]
+fn an_empty_directory_is_deleted_and_a_full_one_is_left() {
+    let world = World::new();
+    world.write("photos/dir/sub/file", "file");
+    let server = Server::start(&world, "");
+    let delete = |path: &str, more: &str| {
+        ask(&server, &format!("DELETE /v1/volumes/photos/files/{path}"), more, b"")
+    };
+    let any = "If-Match: *\r\n";
+    assert_eq!(delete("dir/sub", "").status, 428);
+    let full = delete("dir/sub", any);
+    let why = String::from_utf8_lossy(&full.body).into_owned();
+    assert!(full.status == 409 && why.contains("dir/sub: the directory is not empty"), "{why}");
+    assert_eq!(delete("dir/sub/file", any).status, 204);
+    assert_eq!(delete("dir/sub", "If-Match: \"x\"\r\n").status, 412);
+    assert_eq!(delete("dir/sub", any).status, 204);
+    assert!(world.exists("photos/dir") && !world.exists("photos/dir/sub"));
+    assert_eq!(delete("dir/sub", any).status, 404);
+}
+
+#[test]
 fn in_a_volume_that_is_only_read_nothing_is_deleted() {
     let world = World::new();
     world.write("photos/a", "a");

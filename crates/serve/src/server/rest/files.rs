@@ -11,12 +11,14 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Rebuild, Snapshot, Store, Tree};
-use deltic_store_local::LocalSnapshot;
+use deltic_store::{Rebuild, Snapshot, Store, StoreError, Tree};
+use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_tree::RelPath;
 use sha2::{Digest, Sha256};
 
 use super::conditions::{
-    Present, Verdict, check_conditions, failed, need_condition, not_committed, tag, weigh,
+    Present, Verdict, check_change, check_conditions, failed, need_condition, not_committed, tag,
+    tag_of, weigh,
 };
 use super::delta;
 use super::incoming::{broken, content_length, next};
@@ -256,7 +258,7 @@ fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
     Ok(Some(digest.try_into().map_err(|_| bad())?))
 }
 
-/// Removes a file.
+/// Removes a file, or an empty directory.
 pub(super) async fn delete(
     State(server): State<Arc<Server>>,
     at: At,
@@ -267,8 +269,15 @@ pub(super) async fn delete(
     on_disk(&server, move || {
         let store = volume.store()?;
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file"));
-        if store.look(&file)?.is_none() {
-            return Err(missing());
+        match store.look(&file)? {
+            None => return Err(missing()),
+            Some(there) if there.is_dir() => {
+                // No client knows this tag: only `If-Match: *` names a directory.
+                let present = Present { tag: &tag_of(&again, b""), modified: there.modified };
+                check_change(&at.headers, Some(present))?;
+                return remove_dir(&store, &file);
+            }
+            Some(_) => {}
         }
         // Opened before the check: if a later version passes the check, `remove_version` refuses to remove the later
         // version.
@@ -280,6 +289,19 @@ pub(super) async fn delete(
         Ok(StatusCode::NO_CONTENT)
     })
     .await
+}
+
+/// Removes an empty directory.
+fn remove_dir(store: &LocalStore, dir: &RelPath) -> Result<StatusCode, Problem> {
+    store.remove_empty(dir).map_err(|error| match error {
+        StoreError::NotEmpty { .. } => {
+            let why = format!("{dir}: the directory is not empty; delete what is in it first");
+            Problem::new(StatusCode::CONFLICT, why)
+        }
+        error => error.into(),
+    })?;
+    store.flush()?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[cfg(test)]
