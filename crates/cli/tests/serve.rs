@@ -114,8 +114,7 @@ fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
     let server = Server::start(&world, "");
     server.ok("sync -a src/ URL/photos/");
     let token = |words: &str, file: &str| {
-        let run = server.ok(&format!("token add --state state {words}"));
-        world.write(file, run.stdout);
+        world.write(file, server.add_token(words));
     };
     token("--ro reader", "reader");
     token("--wo writer", "writer");

@@ -113,6 +113,29 @@ fn an_invalid_record_of_the_token_file_is_refused_and_the_other_tokens_stand() {
 }
 
 #[test]
+fn token_commands_tell_of_a_wrong_state_an_unknown_volume_and_a_name_that_is_taken() {
+    let world = World::new();
+    world.mkdir("empty");
+    let server = Server::start(&world, "");
+    for none in ["empty", "missing"] {
+        server.fails(3, &format!("token list --state {none}"), "holds no state of a server");
+    }
+    assert!(!world.exists("missing"));
+    assert_eq!(server.ok("token list --state state").stderr, "");
+    let add = |words: &str| {
+        let run = server.deltic(&format!("token add --state state {words}"));
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        run.stderr
+    };
+    assert_eq!(add("--volume photos tv"), "");
+    let told = add("--volume photos --volume nosuch radio");
+    assert!(told.contains("no volume is called 'nosuch'") && !told.contains("'photos'"), "{told}");
+    let told = add("tv");
+    assert!(told.contains("another token is called 'tv'"), "{told}");
+    assert!(server.ok("token revoke --state state tv").stdout.contains("2 tokens"));
+}
+
+#[test]
 fn a_server_that_is_about_to_end_is_waited_for() {
     let world = World::new();
     let mut server = Server::start(&world, "");

@@ -14,6 +14,7 @@ use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
 };
 use deltic_serve::server::grant::Grant;
+use deltic_serve::server::state_dir::{has_state, may_have_volume};
 use deltic_serve::server::token_file::TokenFile;
 use deltic_serve::server::{Operator, Prepared, check, prepare};
 use deltic_serve::token::{Token, TokenHash, new_token};
@@ -227,7 +228,9 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
         TokenCommand::Add(add) => {
             let state = state(&add.state)?;
             make_own(&state)?;
-            output.line(TokenFile::of(&state).add(grant(add)?)?.reveal());
+            let (file, grant) = (TokenFile::of(&state), grant(add)?);
+            warn_of(&file, &grant, &state)?;
+            output.line(file.add(grant)?.reveal());
         }
         TokenCommand::New => {
             let token = new_token();
@@ -235,7 +238,10 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
             output.line(format!("hash = \"{}\"", token.hash()));
         }
         TokenCommand::List { state } => {
-            for (hash, grant) in TokenFile::of(&self::state(state)?).read()? {
+            let state = self::state(state)?;
+            let shown = state.display();
+            ensure!(has_state(&state), "{shown} holds no state of a server; --state names another");
+            for (hash, grant) in TokenFile::of(&state).read()? {
                 output.line(line(&hash, grant));
             }
         }
@@ -246,6 +252,21 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
         }
     }
     Ok(output.finish()?)
+}
+
+/// Warns of a name that another token has, and of volumes that no server with this state has had.
+fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
+    let Grant { name, volumes, .. } = grant;
+    if file.read()?.values().any(|other| other.name == *name) {
+        let hint = "`deltic token revoke` with this name revokes all of them";
+        output::complain(&format!("another token is called '{name}' too"), Some(hint));
+    }
+    for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
+        let state = state.display();
+        let why = format!("no volume is called '{volume}' in any start of a server with {state}");
+        output::complain(&why, Some("the token has no rights until a volume is called so"));
+    }
+    Ok(())
 }
 
 /// Returns the rights that the arguments grant.

@@ -94,9 +94,11 @@ impl<'a> Server<'a> {
         Self::of_in(world, "serve --config deltic.toml --listen 127.0.0.1:0", more)
     }
 
-    /// Makes a token with these words of `deltic token add`.
+    /// Makes a token with these words of `deltic token add`, which may warn.
     pub fn add_token(&self, words: &str) -> String {
-        self.ok(&format!("token add --state state {words}")).stdout.trim().to_owned()
+        let run = self.deltic(&format!("token add --state state {words}"));
+        assert_eq!(run.code, Some(0), "deltic token add {words}\n{run:#?}");
+        run.stdout.trim().to_owned()
     }
 
     pub fn connect(&self) -> TcpStream {

@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags, major, minor, openat};
 
 use super::config::{AccessConfig, Config, ConfigError};
 use super::file_lock::{open_lock, wait_for};
+use super::state_dir::SERVER_LOCK;
 
 /// Longest wait for another server that is about to end, as in a restart.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,8 +57,9 @@ impl Locks {
 
 /// Locks the state directory, and writes the process id to the lock file.
 fn lock_state(state: &Path) -> Result<File, ConfigError> {
-    let failed = |what: &str| ConfigError::io(format!("{what} {}", state.join("lock").display()));
-    let file = open_lock(state, "lock").map_err(failed("open"))?;
+    let failed =
+        |what: &str| ConfigError::io(format!("{what} {}", state.join(SERVER_LOCK).display()));
+    let file = open_lock(state, SERVER_LOCK).map_err(failed("open"))?;
     match wait_for(&file, PATIENCE) {
         Ok(true) => {}
         Ok(false) => return Err(ConfigError::Taken(in_use(state, &file))),

@@ -31,6 +31,7 @@ mod session;
 mod shared;
 mod signals;
 mod socket;
+pub mod state_dir;
 mod strangers;
 mod streams;
 mod systemd;
@@ -77,6 +78,7 @@ use self::problem::Problem;
 use self::shared::{Keys, Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
+use self::state_dir::BASES;
 use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
@@ -87,8 +89,6 @@ use crate::token::Token;
 
 /// Line for the operator while the server waits for clients to end.
 const ENDING: &str = "ending: clients have half a minute; once more ends at once";
-/// Subdirectory of the state directory with stored bases, in one directory for each volume.
-const BASES: &str = "bases";
 /// Files that may be open in addition to connections.
 const FILES: usize = 512;
 /// Most connections at once to the metrics address.

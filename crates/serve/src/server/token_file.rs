@@ -9,6 +9,7 @@ use deltic_store_local::NamedFile;
 
 use super::file_lock::lock_for_change;
 use super::grant::{Grant, GrantRecord, Grants};
+use super::state_dir::TOKENS;
 use crate::private;
 use crate::token::{Token, TokenHash, new_token};
 
@@ -26,7 +27,7 @@ impl TokenFile {
     /// Returns the token file in the state directory `state`.
     #[must_use]
     pub fn of(state: &Path) -> Self {
-        Self { state: state.to_owned(), path: state.join("tokens.json") }
+        Self { state: state.to_owned(), path: state.join(TOKENS) }
     }
 
     /// Reads and parses the rights of all tokens. A missing file counts as empty.
