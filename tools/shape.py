@@ -41,6 +41,7 @@ STATICS = {
         "NAMES_BUFFER": "buffer of this thread",
     },
     "crates/store-local/src/facts.rs": {"IS_REFUSED": "a privilege that the process lacks"},
+    "crates/store-local/src/facts/service.rs": {"CLIENT": "connections to the one service of facts of the machine"},
     "crates/store-local/src/facts/sums.rs": {"IS_MISSING": "a call that the kernel lacks"},
     "crates/store-local/src/lease.rs": {"ONCE": "the process has one handler of a signal"},
     "crates/store-local/src/place.rs": {"TURNS": "two stores on one directory exclude each other"},
@@ -50,7 +51,7 @@ STATICS = {
 # Crates and files that are no part of the default binary.
 OTHER_BINARIES = ("crates/bench/", "crates/serve/fuzz/", "crates/serve/src/server/fuzz.rs")
 STATIC = re.compile(r"^([ \t]*)(?:pub(?:\([^)]*\))? )?static (mut )?(\w+)\s*:([^=;]*)", re.M)
-CHANGES = re.compile(r"\b(Mutex|RwLock|Condvar|Semaphore|Atomic\w+|Cell|RefCell|UnsafeCell|OnceCell|Once|Executor)\b")
+CHANGES = re.compile(r"\b(Mutex|RwLock|Condvar|Semaphore|Atomic\w+|Cell|RefCell|UnsafeCell|OnceCell|Once|Executor|FactsClient)\b")
 BLANK = re.compile(
     r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.|[^\'\\])\'', re.S
 )

@@ -12,9 +12,9 @@ use crate::dir::{PathBounds, QuotaLimits, VolumeDir, kept_volume, leads_out, vol
 use crate::quota::{Quota, SpaceLedger};
 use crate::shared::SharedState;
 
-/// State that several local stores share: the directories that paths may lead to, the quotas of volumes, flushes of a
-/// file system that are done together, and the connections to the service that tells facts. Clones share the state;
-/// two contexts share nothing. Paths of the default context may lead anywhere.
+/// State that several local stores share: the directories that paths may lead to, the quotas of volumes, and flushes of a
+/// file system that are done together. Clones share the state; two contexts share only the client of the facts
+/// service. Paths of the default context may lead anywhere.
 ///
 /// A [`NamedDir`](crate::NamedDir) carries a context, and passes the context to the store that is opened there. Stores
 /// of different contexts on one directory still exclude each other.

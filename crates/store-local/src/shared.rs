@@ -1,14 +1,23 @@
 //! State that the handles of one [`StoreContext`](crate::StoreContext) share.
 
+use std::sync::Arc;
+
 use crate::dir::PathBounds;
 use crate::facts::service::FactsClient;
 use crate::flush::FlushGroups;
 
-/// State that the handles of one context share: the directories that paths may lead to, flushes of a file system that are done together, and the connections
-/// to the service that tells facts.
-#[derive(Debug, Default)]
+/// State that the handles of one context share: the directories that paths may lead to, and flushes of a file system
+/// that are done together. The client of the facts service is the same in all contexts.
+#[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) bounds: PathBounds,
     pub(crate) flushes: FlushGroups,
-    pub(crate) facts: FactsClient,
+    pub(crate) facts: Arc<FactsClient>,
+}
+
+impl Default for SharedState {
+    fn default() -> Self {
+        let (bounds, flushes) = (PathBounds::default(), FlushGroups::default());
+        Self { bounds, flushes, facts: FactsClient::of_process() }
+    }
 }

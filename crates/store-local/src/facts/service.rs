@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use std::{env, thread as threads};
 
@@ -53,6 +53,13 @@ pub(crate) struct FactsClient {
 }
 
 impl FactsClient {
+    /// The client of this process. All stores share the client, so that a service that does not answer costs one wait
+    /// in a run.
+    pub(crate) fn of_process() -> Arc<Self> {
+        static CLIENT: LazyLock<Arc<FactsClient>> = LazyLock::new(Arc::default);
+        Arc::clone(&CLIENT)
+    }
+
     /// Asks the service for the extents of a file that is open for reading; `None` if there is no service, or if the
     /// service cannot tell.
     pub(super) fn extents(&self, file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
