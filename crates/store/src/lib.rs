@@ -5,20 +5,16 @@
 //!
 //! A store implements the required methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. [`Posix`] has the
 //! calls that only a POSIX tree can serve, [`Resumable`] the calls about data that outlives a killed run. A store
-//! without these abilities implements the two traits without any method. A store behind a network implements the
-//! [awaited] traits instead.
+//! without these abilities implements the two traits without any method.
 //!
 //! A [`FactStore`] keeps facts that earlier runs found out about files.
 
-pub mod awaited;
-pub mod blocking;
 pub mod conformance;
 mod error;
 mod fact_store;
 pub mod facts;
 pub mod faulty;
 pub mod filter;
-pub mod latent;
 pub mod memory;
 mod moment;
 mod posix;
