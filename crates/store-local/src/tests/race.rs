@@ -166,7 +166,7 @@ fn a_file_moves_only_as_the_version_that_was_meant() {
 #[test]
 fn a_move_by_a_hard_link_replaces_nothing() {
     let root = tempfile::tempdir().unwrap();
-    let dir = Dir::start(root.path(), &Arc::default()).unwrap().unwrap();
+    let dir = Dir::open_root(root.path(), &Arc::default()).unwrap();
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();
     let text = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
     fs::write(root.path().join("a"), "first").unwrap();
