@@ -1,0 +1,125 @@
+/** Requests about volumes, folders and files (docs/server.md, "Plain HTTP"). */
+import { call, Problem } from "./http";
+
+export interface Volume {
+  name: string;
+  read: boolean;
+  write: boolean;
+  delete: boolean;
+  bytes?: { used: number; quota: number | null };
+  files?: { used: number; quota: number | null };
+}
+
+export interface Entry {
+  name: string;
+  type: "file" | "dir" | "symlink" | "special";
+  bytes: number;
+  /** Seconds since 1970. */
+  modified: number;
+}
+
+/** A file in a volume. */
+export interface Place {
+  volume: string;
+  path: readonly string[];
+}
+
+/** What the server has at a place. */
+export interface Version {
+  /** The entity tag. Absent while a program of the server writes the file. */
+  tag: string | undefined;
+  bytes: number;
+  /** Seconds since 1970. */
+  modified: number;
+  /** SHA-256 in base64, if it was asked for. */
+  sha256: string | undefined;
+}
+
+export async function volumes(): Promise<Volume[]> {
+  const answer = (await (await call("v1/volumes")).json()) as { volumes: Volume[] };
+  return answer.volumes;
+}
+
+/** Lists a folder page by page, in the order of the server. */
+export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[]> {
+  let after: string | undefined;
+  for (;;) {
+    const query = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
+    const answer = await call(`${address("tree", at)}?limit=${PAGE}${query}`, { signal: stop });
+    const page = (await answer.json()) as { entries: Entry[]; more: boolean };
+    yield page.entries;
+    after = page.entries.at(-1)?.name;
+    if (!page.more || after === undefined) return;
+  }
+}
+
+/** What the server has at `at`, or undefined if no file is there. */
+export async function look(at: Place, want: { sha256?: boolean } = {}): Promise<Version | undefined> {
+  try {
+    const headers: Record<string, string> = want.sha256 ? { "Want-Repr-Digest": "sha-256=1" } : {};
+    const answer = await call(address("files", at), { method: "HEAD", headers });
+    return {
+      tag: answer.headers.get("ETag") ?? undefined,
+      bytes: Number(answer.headers.get("Content-Length")),
+      modified: Date.parse(answer.headers.get("Last-Modified") ?? "") / 1000 || 0,
+      sha256: /sha-256=:([^:]*):/.exec(answer.headers.get("Repr-Digest") ?? "")?.[1],
+    };
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Makes a folder; returns false if it was there. */
+export async function makeFolder(at: Place): Promise<boolean> {
+  return (await call(address("tree", at), { method: "POST" })).status === 201;
+}
+
+/** Moves a file, which replaces nothing. */
+export async function move(from: Place, to: readonly string[]): Promise<void> {
+  await call(`${address("files", from)}?as=move&to=${encodeURIComponent(to.join("/"))}`, { method: "POST" });
+}
+
+/** Removes the version `tag` of a file, or with `*` an empty folder. */
+export async function remove(at: Place, tag: string): Promise<void> {
+  await call(address("files", at), { method: "DELETE", headers: { "If-Match": tag } });
+}
+
+/** An address from which this file can be fetched once, within a minute. */
+export async function ticketAddress(at: Place): Promise<string> {
+  const body = JSON.stringify({ volume: at.volume, path: at.path.join("/") });
+  const answer = await call("v1/tickets", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+  const { ticket } = (await answer.json()) as { ticket: string };
+  return `${address("files", at)}?ticket=${encodeURIComponent(ticket)}`;
+}
+
+export interface OldVersion {
+  version: string;
+  replaced: number;
+  bytes: number;
+}
+
+/** Old versions of a file, the newest first; undefined if the volume keeps none. */
+export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> {
+  try {
+    const answer = await call(`${address("files", at)}?as=versions`);
+    return ((await answer.json()) as { versions: OldVersion[] }).versions;
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+export async function restore(at: Place, version: string): Promise<void> {
+  const query = `?as=restore&version=${encodeURIComponent(version)}`;
+  await call(address("files", at) + query, { method: "POST", headers: { "If-None-Match": "*" } });
+}
+
+export function address(kind: "files" | "tree", at: Place): string {
+  // A hostile server may list such a name, which would be an address of another folder.
+  if (at.path.some((name) => name === "." || name === ".." || name.includes("/"))) throw new Problem(400, "no such name");
+  const names = at.path.map(encodeURIComponent).join("/");
+  return `v1/volumes/${encodeURIComponent(at.volume)}/${kind}/${names}`;
+}
+
+const PAGE = 1000;

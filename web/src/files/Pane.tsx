@@ -1,0 +1,63 @@
+/** What is known about one entry, beside the list where there is room. */
+import type { JSX } from "preact";
+import { route } from "../route";
+import { format, t } from "../text";
+import { shown } from "../transfer/names";
+import { Icon } from "../ui/Icon";
+import { askDelete, dialog, download } from "./actions";
+import { active, rows, volume } from "./folder";
+
+export function Pane(): JSX.Element {
+  const words = t();
+  const entry = rows.value.find(({ name }) => name === active.value) ?? rows.value[0];
+  if (!entry) return <aside class="pane" aria-label={words.details} />;
+  const may = volume.value;
+  const kind = { file: words.kindFile, dir: words.kindFolder, symlink: words.kindLink, special: words.kindSpecial };
+  return (
+    <aside class="pane" aria-label={words.details}>
+      <div class="stack s2">
+        <h2>
+          <bdi>{shown(entry.name)}</bdi>
+        </h2>
+        <p class="small soft">
+          {entry.type === "file" ? `${format().bytes(entry.bytes)} · ` : ""}
+          {format().when(entry.modified * 1000)}
+        </p>
+      </div>
+      <div class="acts2">
+        {entry.type === "file" && may?.read && (
+          <button class="btn main-b" onClick={() => void download([entry])}>
+            <Icon is="down" />
+            {words.download}
+          </button>
+        )}
+        {may?.write && (
+          <button class="btn" onClick={() => (dialog.value = { kind: "rename", entry })}>
+            <Icon is="pen" />
+            {words.rename}
+          </button>
+        )}
+        {may?.delete && (
+          <button class="btn" onClick={() => void askDelete([entry])}>
+            <Icon is="bin" />
+            {words.remove}
+          </button>
+        )}
+      </div>
+      <dl class="facts">
+        <dt>{words.kind}</dt>
+        <dd>{kind[entry.type]}</dd>
+        {entry.type === "file" && (
+          <>
+            <dt>{words.length}</dt>
+            <dd>{format().count(entry.bytes)} B</dd>
+          </>
+        )}
+        <dt>{words.path}</dt>
+        <dd class="mono">
+          <bdi>{shown([...route.value.path, entry.name].join("/"))}</bdi>
+        </dd>
+      </dl>
+    </aside>
+  );
+}

@@ -1,0 +1,223 @@
+/** What can be done with entries of the open folder. Each says its result in the line. */
+import { signal } from "@preact/signals";
+import { Problem, Unreachable } from "../api/http";
+import {
+  list,
+  look,
+  makeFolder,
+  move,
+  oldVersions,
+  remove,
+  restore,
+  type Entry,
+  type Place,
+} from "../api/volumes";
+import { folderAddress, go } from "../route";
+import { t } from "../text";
+import { plain } from "../transfer/plain";
+import { upload, type Source } from "../transfer/queue";
+import { pickedFiles } from "../transfer/sources";
+import { say } from "../ui/message";
+import { active, here, reload, selection, volume } from "./folder";
+
+export type Dialog =
+  | { kind: "folder" }
+  | { kind: "rename"; entry: Entry }
+  | { kind: "move"; entries: readonly Entry[] }
+  | { kind: "delete"; entries: readonly Entry[]; versions: boolean };
+
+export const dialog = signal<Dialog | undefined>(undefined);
+
+const at = (entry: Entry | string): Place => {
+  const place = here.peek()!;
+  return { ...place, path: [...place.path, typeof entry === "string" ? entry : entry.name] };
+};
+
+export function open(entry: Entry): void {
+  const place = here.peek();
+  if (!place) return;
+  if (entry.type === "dir") go(folderAddress(place.volume, [...place.path, entry.name]));
+  else void download([entry]);
+}
+
+export function up(): void {
+  const place = here.peek();
+  if (!place) return;
+  go(place.path.length ? folderAddress(place.volume, place.path.slice(0, -1)) : folderAddress(undefined, []));
+}
+
+export async function download(entries: readonly Entry[]): Promise<void> {
+  const never = new AbortController().signal;
+  for (const entry of entries) {
+    if (entry.type !== "file") continue;
+    try {
+      await plain.download(at(entry), () => undefined, never);
+    } catch (error) {
+      say(t().failedFor(entry.name, reason(error)), "bad");
+      return;
+    }
+  }
+}
+
+export function add(sources: AsyncIterable<Source>, name: string, to = here.peek()): void {
+  if (to) upload(sources, name, to);
+}
+
+/** Lets the user pick files, or a folder. */
+export function pick(what: "files" | "folder"): void {
+  const input = document.createElement("input");
+  input.type = "file";
+  input.multiple = true;
+  input.webkitdirectory = what === "folder";
+  input.onchange = () => {
+    const files = [...(input.files ?? [])];
+    if (files.length) add(pickedFiles(files), files[0]!.webkitRelativePath.split("/")[0] || files[0]!.name);
+  };
+  input.click();
+}
+
+/** Makes a folder; returns what is wrong with the name, if anything is. */
+export async function newFolder(name: string): Promise<string | undefined> {
+  const wrong = wrongName(name);
+  if (wrong) return wrong;
+  try {
+    if (!(await makeFolder(at(name)))) return t().nameTaken(name);
+  } catch (error) {
+    return refusal(error, name);
+  }
+  active.value = name;
+  say(t().made(name));
+  reload();
+  return undefined;
+}
+
+export async function rename(entry: Entry, name: string): Promise<string | undefined> {
+  const wrong = wrongName(name);
+  if (wrong) return wrong;
+  if (name === entry.name) return undefined;
+  try {
+    await move(at(entry), at(name).path);
+  } catch (error) {
+    if (entry.type === "dir" && error instanceof Problem && error.detail.endsWith("not a file")) return t().renameFolders;
+    return refusal(error, name);
+  }
+  active.value = name;
+  selection.value = new Set();
+  say(t().renamed(name));
+  reload();
+  return undefined;
+}
+
+/** Moves files into another folder of the volume. The first that is refused is named, the others go on. */
+export async function moveTo(entries: readonly Entry[], folder: readonly string[]): Promise<void> {
+  let moved = 0;
+  let failed: string | undefined;
+  for (const entry of entries) {
+    try {
+      await move(at(entry), [...folder, entry.name]);
+      moved++;
+    } catch (error) {
+      const folders = entry.type === "dir" && error instanceof Problem && error.detail.endsWith("not a file");
+      failed ??= t().failedFor(entry.name, folders ? t().renameFolders : refusal(error, entry.name));
+    }
+  }
+  selection.value = new Set();
+  if (failed) say(failed, "bad");
+  else say(t().movedFiles(moved, folder.at(-1) ?? here.peek()!.volume));
+  reload();
+}
+
+/** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
+export async function askDelete(entries: readonly Entry[]): Promise<void> {
+  if (!entries.length || !volume.peek()?.delete) return;
+  const versions = await keepsVersions(entries);
+  if (versions && entries.every(({ type }) => type === "file")) return deleteAll(entries, true);
+  dialog.value = { kind: "delete", entries, versions };
+}
+
+async function keepsVersions(entries: readonly Entry[]): Promise<boolean> {
+  const file = entries.find(({ type }) => type === "file");
+  if (!file) return false;
+  return (await oldVersions(at(file)).catch(() => undefined)) !== undefined;
+}
+
+export async function deleteAll(entries: readonly Entry[], versions: boolean): Promise<void> {
+  const gone: Place[] = [];
+  let failed: string | undefined;
+  for (const entry of entries) {
+    try {
+      if (entry.type === "dir") await deleteFolder(at(entry), gone);
+      else if (await isAsSeen(entry, gone)) continue;
+      else failed ??= t().changedSince(entry.name);
+    } catch (error) {
+      if (error instanceof Problem && error.status === 412) failed ??= t().changedSince(entry.name);
+      else failed ??= t().failedFor(entry.name, reason(error));
+    }
+  }
+  selection.value = new Set();
+  reload();
+  if (failed) return say(failed, "bad");
+  const text = entries.length === 1 ? t().deletedOne(entries[0]!.name) : t().deleted(Math.max(gone.length, entries.length));
+  say(text, "plain", versions && gone.length ? { label: t().undo, run: () => void undo(gone) } : undefined);
+}
+
+/** Deletes the version that was listed. Returns false, and deletes nothing, if another one is there now. */
+async function isAsSeen(entry: Entry, gone: Place[]): Promise<boolean> {
+  const there = await look(at(entry));
+  if (!there) return true;
+  if (there.tag === undefined || there.bytes !== entry.bytes || there.modified !== entry.modified) return false;
+  await remove(at(entry), there.tag);
+  gone.push(at(entry));
+  return true;
+}
+
+async function deleteFolder(place: Place, gone: Place[]): Promise<void> {
+  const stop = new AbortController().signal;
+  for await (const page of list(place, stop))
+    for (const entry of page) {
+      const below = { ...place, path: [...place.path, entry.name] };
+      if (entry.type === "dir") await deleteFolder(below, gone);
+      else {
+        const there = await look(below);
+        if (!there) continue;
+        await remove(below, there.tag ?? '"none"');
+        gone.push(below);
+      }
+    }
+  await remove(place, "*");
+}
+
+async function undo(places: readonly Place[]): Promise<void> {
+  let back = 0;
+  for (const place of places) {
+    try {
+      const [newest] = (await oldVersions(place)) ?? [];
+      if (!newest) continue;
+      await restore(place, newest.version);
+      back++;
+    } catch (error) {
+      say(t().failedFor(place.path.at(-1) ?? "", reason(error)), "bad");
+      return reload();
+    }
+  }
+  say(t().restored(back));
+  reload();
+}
+
+function wrongName(name: string): string | undefined {
+  if (!name.trim()) return t().nameEmpty;
+  if (name.includes("/") || name === "." || name === "..") return t().nameSlash;
+  return undefined;
+}
+
+function refusal(error: unknown, name: string): string {
+  if (error instanceof Problem && error.status === 409) return t().nameTaken(name);
+  if (error instanceof Problem && error.status === 400) return t().nameRefused(error.detail);
+  return reason(error);
+}
+
+function reason(error: unknown): string {
+  if (error instanceof Unreachable) return t().noAnswer(1);
+  if (error instanceof Problem) return t().notNow(error.detail || String(error.status));
+  return String(error);
+}

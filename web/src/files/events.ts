@@ -1,0 +1,79 @@
+/** Changes that other clients make on the server (docs/server.md, "Events"). */
+import { call, pause } from "../api/http";
+
+/** Calls `changed` with the path of each change in a volume, until the returned function is called. */
+export function follow(volume: string, changed: (path: string) => void): () => void {
+  const stop = new AbortController();
+  void run(volume, changed, stop.signal);
+  return () => stop.abort();
+}
+
+async function run(volume: string, changed: (path: string) => void, stop: AbortSignal): Promise<void> {
+  let last: string | undefined;
+  for (let wait = 1; ; wait = Math.min(wait * 2, 30)) {
+    try {
+      const headers: Record<string, string> = last === undefined ? {} : { "Last-Event-ID": last };
+      const answer = await call(`v1/volumes/${encodeURIComponent(volume)}/events`, { headers, signal: stop });
+      for await (const event of events(answer.body!)) {
+        wait = 1;
+        last = event.id ?? last;
+        if (event.path !== undefined) changed(event.path);
+        if (event.kind === "missed") {
+          last = undefined;
+          changed("");
+        }
+      }
+      // The stream ended: changes until the next one may be lost.
+      await pause(wait, stop);
+    } catch {
+      if (stop.aborted) return;
+      // Refused for want of places or of the right, or the server is away: lists are still right when they are opened.
+      try {
+        await pause(wait, stop);
+      } catch {
+        return;
+      }
+    }
+  }
+}
+
+interface Event {
+  id: string | undefined;
+  kind: string;
+  path: string | undefined;
+}
+
+async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<Event> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += decoder.decode(value, { stream: true }).replaceAll("\r", "");
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      yield parse(text.slice(0, end));
+      text = text.slice(end + 2);
+    }
+    if (text.length > LONGEST) throw new Error("an event is too long");
+  }
+}
+
+function parse(block: string): Event {
+  const fields = new Map<string, string>();
+  for (const line of block.split("\n")) {
+    const at = line.indexOf(":");
+    if (at > 0) fields.set(line.slice(0, at), line.slice(at + 1).trimStart());
+  }
+  let path: string | undefined;
+  try {
+    const data = JSON.parse(fields.get("data") ?? "") as { path?: unknown };
+    if (typeof data.path === "string") path = data.path;
+  } catch {
+    // `ready` and comments have no data.
+  }
+  return { id: fields.get("id"), kind: fields.get("event") ?? "", path };
+}
+
+/** A path of 4,096 bytes, of which each may take seven in JSON, and the rest of the event. */
+const LONGEST = 64 * 1024;

@@ -1,0 +1,163 @@
+/**
+ * The folder that is open: its entries page by page, their order, the search within them, and what is selected.
+ */
+import { batch, computed, effect, signal } from "@preact/signals";
+import { Problem, reach, reachable, Unreachable } from "../api/http";
+import { list, volumes, type Entry, type Place, type Volume } from "../api/volumes";
+import { route } from "../route";
+import { token } from "../session";
+import { format } from "../text";
+import { onArrival } from "../transfer/queue";
+import { follow } from "./events";
+
+export type Status = "loading" | "listing" | "ready" | "missing" | { refused: string };
+export type Column = "name" | "bytes" | "modified";
+
+export const volumeList = signal<readonly Volume[] | undefined>(undefined);
+export const entries = signal<readonly Entry[]>([]);
+export const status = signal<Status>("loading");
+export const query = signal("");
+export const order = signal<{ by: Column; down: boolean }>({ by: "name", down: false });
+/** Names of selected entries. */
+export const selection = signal<ReadonlySet<string>>(new Set());
+/** The name of the row that the keyboard is on. */
+export const active = signal<string | undefined>(undefined);
+
+export const volume = computed(() => volumeList.value?.find(({ name }) => name === route.value.volume));
+export const here = computed<Place | undefined>(() => {
+  const { volume, path } = route.value;
+  return volume === undefined ? undefined : { volume, path };
+});
+
+/** Rows as they are shown. */
+export const rows = computed<readonly Entry[]>(() => {
+  const wanted = query.value.trim().toLocaleLowerCase();
+  const found = wanted ? sorted.value.filter(({ name }) => name.toLocaleLowerCase().includes(wanted)) : sorted.value;
+  return found;
+});
+
+const sorted = computed<readonly Entry[]>(() => {
+  const { by, down } = order.value;
+  const { compare } = format();
+  const way = down ? -1 : 1;
+  return [...entries.value].sort((a, b) => {
+    const folders = Number(b.type === "dir") - Number(a.type === "dir");
+    if (folders) return folders;
+    const difference = by === "name" ? 0 : a[by] - b[by];
+    return way * (difference || compare(a.name, b.name));
+  });
+});
+
+export const selected = computed(() => rows.value.filter(({ name }) => selection.value.has(name)));
+/** What an action is about: the selection, or else the active row. */
+export const targets = computed<readonly Entry[]>(() => {
+  if (selected.value.length) return selected.value;
+  const row = rows.value.find(({ name }) => name === active.value);
+  return row ? [row] : [];
+});
+
+let loading: AbortController | undefined;
+
+/** Lists the folder of the address. With `again`, rows stay until the new ones are known. */
+async function load(at: Place, again: boolean): Promise<void> {
+  loading?.abort();
+  const { signal: stop } = (loading = new AbortController());
+  const came: Entry[] = [];
+  if (!again) batch(() => ((entries.value = []), (status.value = "loading")));
+  try {
+    for await (const page of list(at, stop)) {
+      came.push(...page);
+      if (!again) batch(() => ((entries.value = came.slice()), (status.value = "listing")));
+    }
+    batch(() => ((entries.value = came), (status.value = "ready")));
+  } catch (error) {
+    if (stop.aborted) return;
+    if (error instanceof Unreachable) return reachable(stop).then(() => load(at, again), () => undefined);
+    if (error instanceof Problem && error.status === 401) return;
+    const missing = error instanceof Problem && error.status === 404;
+    status.value = missing ? "missing" : { refused: error instanceof Problem ? error.detail : String(error) };
+  }
+}
+
+async function loadVolumes(): Promise<void> {
+  try {
+    volumeList.value = await volumes();
+  } catch (error) {
+    if (error instanceof Unreachable) return reachable().then(loadVolumes);
+  }
+}
+
+export function reload(): void {
+  const at = here.peek();
+  if (at) void load(at, true);
+  else void loadVolumes();
+}
+
+let again: ReturnType<typeof setTimeout> | undefined;
+/** Lists once more soon: many changes in a short time cost one list. */
+export function reloadSoon(): void {
+  again ??= setTimeout(() => {
+    again = undefined;
+    reload();
+  }, CALM);
+}
+
+/** Follows the address, and changes on the server. */
+export function startFiles(): void {
+  let open = "";
+  effect(() => {
+    if (!token.value) {
+      open = "";
+      volumeList.value = undefined;
+      return;
+    }
+    void loadVolumes();
+  });
+  effect(() => {
+    const at = here.value;
+    if (!token.value) return;
+    const key = at ? JSON.stringify([at.volume, at.path]) : "volumes";
+    if (key === open) return;
+    const left = open;
+    open = key;
+    batch(() => {
+      query.value = "";
+      selection.value = new Set();
+      active.value = at ? childOf(at, left) : undefined;
+    });
+    if (at) void load(at, false);
+    else void loadVolumes();
+  });
+  effect(() => {
+    const name = volume.value?.read ? volume.value.name : undefined;
+    if (!token.value || name === undefined || !reach.value.on) return;
+    return follow(name, (path) => {
+      const at = here.peek();
+      if (at && isWithin(path, at.path)) reloadSoon();
+    });
+  });
+  onArrival((place) => {
+    const at = here.peek();
+    if (at && at.volume === place.volume && isWithin(place.path.join("/"), at.path)) reloadSoon();
+  });
+}
+
+/** The row to stand on after the way up: the folder that was left. */
+function childOf(at: Place, left: string): string | undefined {
+  try {
+    const [volume, path] = JSON.parse(left) as [string, string[]];
+    return volume === at.volume && path.length === at.path.length + 1 ? path.at(-1) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a change at `path` shows in a list of `folder`. */
+function isWithin(path: string, folder: readonly string[]): boolean {
+  const names = path.split("/");
+  // A change deeper down shows only where it makes a folder that is not listed yet.
+  if (!folder.every((name, i) => names[i] === name)) return false;
+  return names.length <= folder.length + 1 || !entries.peek().some(({ name }) => name === names[folder.length]);
+}
+
+const CALM = 300;

@@ -1,0 +1,51 @@
+/**
+ * The token of this page.
+ *
+ * It arrives in the fragment of the printed address, which no request carries, and leaves the address bar before
+ * anything else happens. It is kept in the storage of this origin: of the tab, or of the device if the user stays
+ * signed in. It is sent in the `Authorization` header alone. Links to files carry tickets (docs/server.md, "Tokens").
+ */
+import { signal } from "@preact/signals";
+
+export const token = signal<string | undefined>(undefined);
+/** Why the page asks for a token, if it had one. */
+export const ended = signal<"unknown" | "left" | undefined>(undefined);
+
+/** Takes the token from the address, or else the one that was kept. To be called before anything is loaded. */
+export function openSession(): void {
+  const given = tokenIn(location.hash);
+  if (given) {
+    history.replaceState(history.state, "", location.pathname + location.search);
+    signIn(given, true);
+  } else {
+    token.value = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
+  }
+  addEventListener("storage", (event) => {
+    if (event.key === KEY && event.newValue === null && !sessionStorage.getItem(KEY)) endSession("left");
+  });
+}
+
+export function signIn(given: string, stay: boolean): void {
+  forget();
+  (stay ? localStorage : sessionStorage).setItem(KEY, given);
+  ended.value = undefined;
+  token.value = given;
+}
+
+export function endSession(why: "unknown" | "left"): void {
+  forget();
+  ended.value = why;
+  token.value = undefined;
+}
+
+function forget(): void {
+  sessionStorage.removeItem(KEY);
+  localStorage.removeItem(KEY);
+}
+
+/** The token in a fragment, in an address, or alone. */
+export function tokenIn(text: string): string | undefined {
+  return /(?:^|[^A-Za-z0-9_-])(dlt_[A-Za-z0-9_-]+)/.exec(text)?.[1];
+}
+
+const KEY = "deltic.token";

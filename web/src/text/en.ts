@@ -1,0 +1,236 @@
+/** All words of the page. Names are put into sentences by `name()`, which isolates their direction. */
+import type { Failure, Totals } from "../transfer/queue";
+import { name, type Numbers } from "./numbers";
+
+export const english = (n: Numbers) => ({
+  lang: "en",
+  nav: "Main",
+  skip: "Skip to the content",
+  files: "Files",
+  transfers: "Transfers",
+  settings: "Settings",
+  search: "Search",
+  searchIn: (folder: string) => `Search in ${name(folder)}`,
+  close: "Close",
+  cancel: "Cancel",
+  tryAgain: "Try again",
+  page: (what: string) => `${what} · Deltic`,
+
+  // Sign in
+  signIn: "Sign in",
+  openAddress: "Open the address that the server printed",
+  openAddressHelp: "It has the key in it, and you are in without typing.",
+  paste: "Or paste the address or the token",
+  stay: "Stay signed in on this device",
+  signInEnded: "Your sign-in ended",
+  signInEndedHelp: "A token of an address ends with its server. Open the address that the server printed at its last start.",
+  signedOut: "You are signed out",
+  signedOutHelp: "This device has forgotten the token.",
+  noToken: "There is no token in this. It begins with “dlt_”.",
+  unknownToken: "The server does not know this token. It may be revoked, or a letter is missing.",
+  tooManyTries: (seconds: number) => `Too many wrong tokens came from here. Try again in ${n.count(seconds)} s.`,
+  encrypted: (host: string) => `${host} · encrypted`,
+  plainHost: (host: string) => `${host} · this machine alone`,
+  openHost: (host: string) => `${host} · not encrypted`,
+  artTitle: "A file of 214 MB, of which 1.9 kB is new",
+  artMoves: "1.9 kB moves",
+  artServer: "on the server",
+  artHelp: "Deltic looks at what the other side has, and sends what is new.",
+  kept: "kept",
+  moved: "moved",
+  fresh: "new",
+
+  // Volumes and folders
+  volumes: "Volumes",
+  noVolumes: "This token opens no volume.",
+  readOnly: "read only",
+  writeOnly: "write only",
+  used: (bytes: number, quota: number | null) =>
+    quota === null ? `${n.bytes(bytes)} used` : `${n.bytes(bytes)} of ${n.bytes(quota)} used`,
+  folder: "Folder",
+  newFolder: "New folder",
+  addFiles: "Add files",
+  addFolder: "Add a folder",
+  nameColumn: "Name",
+  size: "Size",
+  changed: "Changed",
+  selectAll: "Select all",
+  select: (file: string) => `Select ${name(file)}`,
+  moreFor: (file: string) => `More for ${name(file)}`,
+  more: "More",
+  clearSelection: "Clear the selection",
+  selected: (count: number) => `${n.count(count)} selected`,
+  download: "Download",
+  rename: "Rename",
+  moveTo: "Move",
+  remove: "Delete",
+  sortBy: (column: string) => `Sort by ${column}`,
+  listing: "Listing goes on",
+  foot: (files: number, folders: number, bytes: number) =>
+    `${[files === 1 ? "1 file" : `${n.count(files)} files`, folders === 0 ? "" : folders === 1 ? "1 folder" : `${n.count(folders)} folders`]
+      .filter(Boolean)
+      .join(" and ")}, ${n.bytes(bytes)}.`,
+  footKeys: "Arrow keys move, Space selects, Enter opens.",
+  nothingHere: "Nothing here yet",
+  nothingHereHelp: "Drop files or a folder anywhere on this window.",
+  nothingHereRead: "Files that others add appear here.",
+  firstTime: "the first time",
+  fromThenOn: "from then on",
+  terminal: "From a terminal:",
+  noFolder: "There is no such folder",
+  noFolderHelp: (path: string) => `Nothing is at ${name(path)}, or this token does not open it.`,
+  noSuchName: (query: string) => `No name has ${name(query)}.`,
+  found: (count: number, query: string) =>
+    count === 1 ? `1 name has ${name(query)}` : `${n.count(count)} names have ${name(query)}`,
+  clear: "Clear",
+  details: "Details",
+  kind: "Kind",
+  kindFolder: "folder",
+  kindFile: "file",
+  kindLink: "link on the server's disk",
+  kindSpecial: "device or pipe",
+  path: "Path",
+  cannotRead: "The folder cannot be listed",
+  dropInto: (folder: string) => `Drop into ${name(folder)}`,
+  dropHelp: (count: number) =>
+    count > 1 ? `${n.count(count)} items. Nothing is replaced without a question.` : "Nothing is replaced without a question.",
+  dropNowhere: "Nothing can be dropped here",
+  dropNowhereHelp: "This token may not write in this place.",
+
+  // Dialogs about files
+  folderName: "Name of the folder",
+  fileName: "Name of the file",
+  create: "Make the folder",
+  nameEmpty: "A name has at least one letter.",
+  nameSlash: "A name has no slash.",
+  nameTaken: (file: string) => `${name(file)} is here already.`,
+  nameRefused: (detail: string) => `The server refuses this name: ${detail}`,
+  renameTitle: (file: string) => `Rename ${name(file)}`,
+  renameFolders: "This server renames files, but no folders yet.",
+  moveTitle: (count: number, first: string) => (count === 1 ? `Move ${name(first)}` : `Move ${n.count(count)} files`),
+  moveHere: (folder: string) => `Move to ${name(folder)}`,
+  noFolders: "No folders in here",
+  deleteTitle: (count: number, first: string) => (count === 1 ? `Delete ${name(first)}?` : `Delete ${n.count(count)} entries?`),
+  deleteFor: "The volume keeps no versions, so this cannot be undone.",
+  deleteFolders: "Folders are deleted with everything in them.",
+  deleteVersions: "Files stay as versions and can be restored.",
+  deleted: (count: number) => (count === 1 ? "1 file deleted" : `${n.count(count)} files deleted`),
+  deletedOne: (file: string) => `${name(file)} deleted`,
+  undo: "Undo",
+  restored: (count: number) => (count === 1 ? "1 file is back" : `${n.count(count)} files are back`),
+  changedSince: (file: string) => `${name(file)} changed since you saw it. Nothing was deleted; look at it again.`,
+  movedFiles: (count: number, folder: string) =>
+    count === 1 ? `1 file moved to ${name(folder)}` : `${n.count(count)} files moved to ${name(folder)}`,
+  renamed: (file: string) => `Renamed to ${name(file)}`,
+  made: (folder: string) => `Folder ${name(folder)} made`,
+  failedFor: (file: string, why: string) => `${name(file)}: ${why}`,
+  notNow: (detail: string) => `The server refused: ${detail}`,
+
+  // The line
+  lineLabel: "What moves",
+  nothingMoves: "Nothing moves",
+  moves: (t: Totals) => `${n.count(t.moving + t.waiting)} move`,
+  left: (t: Totals) => `${n.bytes(t.bytes - t.sent)} left`,
+  leftOf: (t: Totals) => `of ${n.bytes(t.bytes)}`,
+  needYou: (count: number) => (count === 1 ? "1 needs you" : `${n.count(count)} need you`),
+  lastTime: (at: number, files: number, bytes: number) =>
+    `Last: ${n.time(at)}, ${files === 1 ? "1 file" : `${n.count(files)} files`}, ${n.bytes(bytes)}`,
+  noAnswer: (seconds: number) => `The server does not answer. Next try in ${n.count(seconds)} s.`,
+  waitAndLose: (count: number) =>
+    count === 0 ? "" : count === 1 ? "1 transfer waits and loses nothing." : `${n.count(count)} transfers wait and lose nothing.`,
+  tryNow: "Try now",
+  on: "The server answers",
+
+  // Transfers
+  leftToSend: (t: Totals) => `of ${n.bytes(t.bytes)} is left to send`,
+  secondsLeft: (seconds: number) => `${n.duration(seconds)} left`,
+  perSecond: (bytes: number) => `${n.bytes(bytes)}/s`,
+  sent: "sent",
+  toSend: "to send",
+  needYouTitle: "Need you",
+  movingTitle: "Moving",
+  doneTitle: "Done",
+  retryAll: (count: number) => (count === 1 ? "Retry" : `Retry all ${n.count(count)}`),
+  retryFailed: "Retry all failed",
+  copyNames: "Copy the names",
+  copied: "The names are copied.",
+  pause: (what: string) => `Pause ${name(what)}`,
+  resume: (what: string) => `Resume ${name(what)}`,
+  cancelOne: (what: string) => `Cancel ${name(what)}`,
+  showFolder: (what: string) => `Show the folder of ${name(what)}`,
+  showFiles: (what: string) => `Show the files of ${name(what)}`,
+  filesCount: (count: number) => (count === 1 ? "1 file" : `${n.count(count)} files`),
+  stage: { reading: "Reading", matching: "Matching", sending: "Sending", writing: "Writing" },
+  waiting: "Waiting",
+  paused: "Paused by you",
+  doneAt: (at: number) => `Done ${n.time(at)}`,
+  doneOf: (done: number) => `${n.count(done)} done`,
+  failedOf: (failed: number) => `${n.count(failed)} failed`,
+  equal: "Equal on both sides, nothing moved",
+  equalOf: (count: number) => `${n.count(count)} equal on both sides`,
+  leftAlone: "The server's version stayed",
+  cancelled: "Cancelled",
+  asks: "Waits for your choice",
+  choose: "Choose",
+  allNew: (bytes: number) => `${n.bytes(bytes)}, all of it new`,
+  sentOf: (sent: number, bytes: number) => `${n.bytes(sent)} of ${n.bytes(bytes)} sent`,
+  stopped: "Stopped",
+  stayOpen: "Keep this page open while something moves: a page that is closed sends nothing.",
+  clearList: "Clear",
+  others: (count: number) => `and ${n.count(count)} more`,
+  failure: (why: Failure): string => {
+    switch (why.kind) {
+      case "full":
+        return "The volume is full. Make room, then try again.";
+      case "unreadable":
+        return "The file cannot be read, or another program wrote to it. Try again when it is done.";
+      case "forbidden":
+        return "This token may not write here.";
+      case "folder":
+        return "Something else has this name on the server, or is being written there.";
+      case "too-large":
+        return "The file is larger than the server takes.";
+      case "ended":
+        return "Your sign-in ended before this was sent.";
+      case "later":
+        return "You decide later. Nothing was replaced.";
+      case "name":
+        return `The server refuses this name: ${why.detail}`;
+      case "other":
+        return `The server refused: ${why.detail}`;
+    }
+  },
+
+  // Conflicts
+  conflictTitle: (file: string) => `${name(file)} is on the server already, with other content`,
+  conflictHelp: "Nothing is replaced before you choose.",
+  which: "Which version",
+  mine: "Mine",
+  theirs: "Theirs",
+  both: "Keep both",
+  thisDevice: "this device",
+  onServer: "on the server",
+  length: "Length",
+  toSendFact: "To send",
+  bothHelp: (there: string, mine: string) => `Theirs stays ${name(there)}. Mine becomes ${name(mine)}.`,
+  sameForAll: (count: number) => (count === 1 ? "The same for the other conflict" : `The same for the other ${n.count(count)} conflicts`),
+  sameForLater: "The same for all further conflicts of this upload",
+  later: "Decide later",
+  keepMine: "Keep mine",
+  keepTheirs: "Keep theirs",
+  keepBoth: "Keep both",
+  chooseFirst: "Choose a version",
+
+  // Settings
+  language: "Language",
+  theme: "Light or dark",
+  asSystem: "As the system",
+  light: "Light",
+  dark: "Dark",
+  session: "Signed in",
+  sessionHelp: (host: string) => `At ${host}. Signing out forgets the token on this device.`,
+  signOut: "Sign out",
+  credits: "Icons and drawings are part of Deltic; the typeface is Atkinson Hyperlegible Next, SIL Open Font License 1.1.",
+});
+
+export type Words = ReturnType<typeof english>;

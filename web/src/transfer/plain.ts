@@ -1,0 +1,76 @@
+/** Moves whole files by plain HTTP: PUT, and links with tickets. */
+import { lost, put, reach, Problem, Unreachable } from "../api/http";
+import { address, look, ticketAddress, type Place } from "../api/volumes";
+import { Taken, Unreadable, type Base, type Engine, type Progress } from "./engine";
+
+export const plain: Engine = {
+  async upload(file, to, base, on, stop) {
+    // The server reads a refused body up to its end. So a large file first asks whether it may come.
+    if (base === "nothing" && file.size > ASK_FIRST) {
+      const there = await look(to);
+      if (there) throw new Taken(there);
+    }
+    on(progress(file, 0));
+    const headers = conditions(base);
+    headers["Content-Type"] = "application/octet-stream";
+    try {
+      await put(address("files", to), file, headers, (sent) => on(progress(file, Math.min(sent, file.size))), stop);
+    } catch (error) {
+      if (stop.aborted) throw error;
+      if (error instanceof Problem && error.status === 412) throw new Taken(await look(to));
+      if (error instanceof Unreachable) {
+        if (!(await isReadable(file))) throw new Unreadable();
+        if (reach.value.on) lost();
+      }
+      throw error;
+    }
+  },
+
+  async download(from) {
+    const link = document.createElement("a");
+    link.href = await ticketAddress(from);
+    link.download = from.path.at(-1) ?? "";
+    link.rel = "noreferrer";
+    link.click();
+  },
+};
+
+function conditions(base: Base): Record<string, string> {
+  return base === "nothing" ? { "If-None-Match": "*" } : { "If-Match": base.tag };
+}
+
+function progress(file: File, sent: number): Progress {
+  const stage = sent >= file.size ? "writing" : "sending";
+  return { stage, bytes: file.size, kept: 0, moved: 0, fresh: file.size, sent };
+}
+
+/** A request that fails does not tell whether the network or the file is gone. */
+async function isReadable(file: File): Promise<boolean> {
+  try {
+    await file.slice(0, 1).arrayBuffer();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether the place has the content of the file. Undefined if that is too much to find out. */
+export async function isEqual(file: File, at: Place): Promise<boolean | undefined> {
+  const there = await look(at, file.size <= DIGEST_BYTES ? { sha256: true } : {});
+  if (!there) return undefined;
+  if (there.bytes !== file.size) return false;
+  // `crypto.subtle` is missing where the page came neither by https nor from this machine.
+  if (there.sha256 === undefined || !globalThis.crypto?.subtle) return undefined;
+  let content: ArrayBuffer;
+  try {
+    content = await file.arrayBuffer();
+  } catch {
+    throw new Unreadable();
+  }
+  const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
+  return btoa(String.fromCharCode(...sum)) === there.sha256;
+}
+
+const ASK_FIRST = 256 * 1024;
+/** The server computes digests of files up to this length. */
+const DIGEST_BYTES = 64 * 1024 * 1024;

@@ -1,0 +1,395 @@
+/**
+ * The transfers of this page: batches of files, of which a bounded number moves at a time.
+ *
+ * A batch of 10,000 files is 10,000 plain objects and one signal, which changes at most some times a second; the screen
+ * reads the objects when it does.
+ */
+import { computed, signal } from "@preact/signals";
+import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
+import { makeFolder, type Place, type Version } from "../api/volumes";
+import { decide, type Choice } from "./conflicts";
+import { Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
+import { otherName } from "./names";
+import { isEqual, plain } from "./plain";
+
+/** A file or an empty folder that was picked or dropped. */
+export interface Source {
+  /** Names below the target folder. */
+  path: readonly string[];
+  /** Opens the file; undefined for a folder. */
+  open: (() => Promise<File>) | undefined;
+}
+
+export type State =
+  | { is: "waiting" }
+  | { is: "moving"; stage: Stage }
+  | { is: "asking" }
+  | { is: "done"; at: number }
+  /** Both sides had the same content. */
+  | { is: "equal"; at: number }
+  /** The user kept the server's version. */
+  | { is: "left"; at: number }
+  | { is: "failed"; why: Failure }
+  | { is: "cancelled" };
+
+export type Failure =
+  | { kind: "full" | "unreadable" | "forbidden" | "folder" | "too-large" | "ended" }
+  | { kind: "later" }
+  | { kind: "name" | "other"; detail: string };
+
+export interface Item {
+  readonly source: Source;
+  to: Place;
+  /** What the upload may replace. */
+  base: Base;
+  bytes: number;
+  sent: number;
+  state: State;
+}
+
+export interface Batch {
+  readonly id: number;
+  readonly name: string;
+  readonly to: Place;
+  readonly items: Item[];
+  readonly started: number;
+  /** All sources are known. */
+  listed: boolean;
+  paused: boolean;
+  stop: AbortController;
+  /** Items before this one were started. */
+  cursor: number;
+  /** Items to be started again: after an answer, a pause, or a failure. */
+  readonly ready: Item[];
+}
+
+export const batches = signal<readonly Batch[]>([]);
+/** Changes whenever a transfer has moved on; screens read it to be drawn again. */
+export const beat = signal(0);
+
+export interface Totals {
+  files: number;
+  done: number;
+  equal: number;
+  failed: number;
+  asking: number;
+  moving: number;
+  waiting: number;
+  bytes: number;
+  sent: number;
+}
+
+export function totals(of: readonly Batch[]): Totals {
+  const sum = { files: 0, done: 0, equal: 0, failed: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, sent: 0 };
+  for (const batch of of)
+    for (const item of batch.items) {
+      const { is } = item.state;
+      if (is === "cancelled") continue;
+      sum.files++;
+      if (is === "left" || is === "equal") sum.done++;
+      if (is === "done" || is === "equal" || is === "failed" || is === "asking" || is === "moving" || is === "waiting") sum[is]++;
+      if (is === "equal" || is === "left") continue;
+      sum.bytes += item.bytes;
+      sum.sent += item.sent;
+    }
+  return sum;
+}
+
+export const isBatchOpen = (batch: Batch): boolean =>
+  !batch.listed || batch.items.some(({ state }) => state.is === "waiting" || state.is === "moving" || state.is === "asking");
+export const openBatches = computed(() => (beat.value, batches.value.filter(isBatchOpen)));
+export const needsYou = computed(() => {
+  const sum = (beat.value, totals(batches.value));
+  return sum.failed + sum.asking;
+});
+
+/** Rate of the last seconds, in bytes a second; undefined as long as too little is known. */
+export const rate = signal<number | undefined>(undefined);
+
+let ids = 0;
+const engine: Engine = plain;
+const finished = new Set<(place: Place) => void>();
+
+/** Calls `then` with each place at which a file or folder of a transfer has arrived. */
+export function onArrival(then: (place: Place) => void): () => void {
+  finished.add(then);
+  return () => finished.delete(then);
+}
+
+/** Starts to upload the sources, while they are still being found. */
+export function upload(sources: AsyncIterable<Source>, name: string, to: Place): Batch {
+  const batch: Batch = {
+    id: ++ids,
+    name,
+    to,
+    items: [],
+    started: Date.now(),
+    listed: false,
+    paused: false,
+    stop: new AbortController(),
+    cursor: 0,
+    ready: [],
+  };
+  batches.value = [batch, ...batches.value];
+  void collect(sources, batch);
+  return batch;
+}
+
+async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<void> {
+  try {
+    for await (const source of sources) {
+      const to = { volume: batch.to.volume, path: [...batch.to.path, ...source.path] };
+      batch.items.push({ source, to, base: "nothing", bytes: 0, sent: 0, state: { is: "waiting" } });
+      changed();
+      fill();
+    }
+  } finally {
+    batch.listed = true;
+    changed();
+  }
+}
+
+// ---------- the workers ----------
+
+let active = 0;
+
+function fill(): void {
+  while (active < AT_A_TIME) {
+    const found = next();
+    if (!found) return;
+    active++;
+    found.item.state = { is: "moving", stage: "reading" };
+    void run(found.item, found.batch).finally(() => {
+      active--;
+      changed();
+      fill();
+    });
+  }
+}
+
+function next(): { item: Item; batch: Batch } | undefined {
+  for (let i = batches.value.length - 1; i >= 0; i--) {
+    const batch = batches.value[i]!;
+    if (batch.stop.signal.aborted) continue;
+    const item = nextOf(batch);
+    if (item) return { item, batch };
+  }
+  return undefined;
+}
+
+function nextOf(batch: Batch): Item | undefined {
+  for (let item = batch.ready.shift(); item; item = batch.ready.shift()) if (item.state.is === "waiting") return item;
+  while (batch.cursor < batch.items.length) {
+    const item = batch.items[batch.cursor++]!;
+    if (item.state.is === "waiting") return item;
+  }
+  return undefined;
+}
+
+/** Lets an item wait for its turn, again. */
+function wait(item: Item, batch: Batch): void {
+  item.state = { is: "waiting" };
+  item.sent = 0;
+  batch.ready.push(item);
+}
+
+async function run(item: Item, batch: Batch): Promise<void> {
+  const stop = batch.stop.signal;
+  try {
+    await moveItem(item, batch, stop);
+    if (item.state.is === "done") for (const then of finished) then(item.to);
+  } catch (error) {
+    failed(item, batch, stop, error);
+  }
+}
+
+function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): void {
+  if (stop.reason === PAUSED) wait(item, batch);
+  else if (stop.aborted) item.state = { is: "cancelled" };
+  else item.state = { is: "failed", why: failure(error) };
+  item.sent = 0;
+}
+
+async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<void> {
+  if (!item.source.open) {
+    await again(stop, () => makeFolder(item.to));
+    item.state = { is: "done", at: Date.now() };
+    return;
+  }
+  const file = await open(item.source);
+  item.bytes = file.size;
+  try {
+    await again(stop, () => send(item, file, stop));
+    item.sent = item.bytes;
+    item.state = { is: "done", at: Date.now() };
+  } catch (error) {
+    if (!(error instanceof Taken)) throw error;
+    await onTaken(item, file, error.there, batch, stop);
+  }
+}
+
+/** Another version is there: equal contents pass, else the user is asked. */
+async function onTaken(item: Item, file: File, there: Version | undefined, batch: Batch, stop: AbortSignal): Promise<void> {
+  item.base = "nothing";
+  if (!there) return wait(item, batch);
+  item.sent = 0;
+  item.state = { is: "moving", stage: "matching" };
+  if (await again(stop, () => isEqual(file, item.to))) {
+    item.state = { is: "equal", at: Date.now() };
+    return;
+  }
+  item.state = { is: "asking" };
+  // A question takes no place from the files that can move.
+  decide({ item, file, there, batch }, stop)
+    .then((choice) => decided(item, batch, there, choice))
+    .catch((error: unknown) => failed(item, batch, stop, error))
+    .finally(() => {
+      changed();
+      fill();
+    });
+}
+
+function decided(item: Item, batch: Batch, there: Version, choice: Choice): void {
+  if (choice === "later") throw new Later();
+  if (choice === "theirs") {
+    item.state = { is: "left", at: Date.now() };
+    return;
+  }
+  if (choice === "both") {
+    const name = item.to.path.at(-1) ?? "";
+    item.to = { ...item.to, path: [...item.to.path.slice(0, -1), otherName(name, new Date())] };
+  } else {
+    // A file that is being written has no tag: what would be replaced could not be said.
+    if (there.tag === undefined) throw new Problem(409, "another program is writing this file");
+    item.base = { tag: there.tag };
+  }
+  wait(item, batch);
+}
+
+class Later extends Error {}
+
+async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
+  item.state = { is: "moving", stage: "sending" };
+  let before = 0;
+  await engine.upload(
+    file,
+    item.to,
+    item.base,
+    (progress) => {
+      item.sent = progress.sent;
+      if (item.state.is === "moving") item.state.stage = progress.stage;
+      count(progress.sent - before);
+      before = progress.sent;
+      changed();
+    },
+    stop,
+  );
+}
+
+async function open(source: Source): Promise<File> {
+  try {
+    return await source.open!();
+  } catch {
+    throw new Unreadable();
+  }
+}
+
+/** Does `work` until it is refused or done: a lost connection or a busy server is waited for. */
+async function again<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (stop.aborted) throw error;
+      if (isBusy(error)) await pause(error.retryAfter ?? 1, stop);
+      else if (error instanceof Unreachable) await reachable(stop);
+      else throw error;
+    }
+  }
+}
+
+function failure(error: unknown): Failure {
+  if (error instanceof Later) return { kind: "later" };
+  if (error instanceof Unreadable) return { kind: "unreadable" };
+  if (!(error instanceof Problem)) return { kind: "other", detail: String(error) };
+  if (error.status === 401) return { kind: "ended" };
+  if (error.status === 403 || error.status === 404) return { kind: "forbidden" };
+  if (error.status === 413) return { kind: "too-large" };
+  if (error.status === 507) return { kind: "full" };
+  if (error.status === 400) return { kind: "name", detail: error.detail };
+  if (error.status === 409) return { kind: "folder" };
+  return { kind: "other", detail: error.detail };
+}
+
+// ---------- what the user does ----------
+
+export function cancel(batch: Batch): void {
+  batch.paused = false;
+  for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "cancelled" };
+  batch.stop.abort(new DOMException("cancelled", "AbortError"));
+  changed();
+}
+
+/** Holds a batch. Files under way begin again: the server keeps no part of a PUT. */
+export function hold(batch: Batch): void {
+  batch.paused = true;
+  batch.stop.abort(PAUSED);
+  changed();
+}
+
+export function resume(batch: Batch): void {
+  // Items that are still stopping belong to the old controller.
+  batch.stop = new AbortController();
+  batch.paused = false;
+  changed();
+  fill();
+}
+
+export function retry(batch: Batch, item: Item): void {
+  if (batch.stop.signal.aborted && !batch.paused) batch.stop = new AbortController();
+  wait(item, batch);
+  changed();
+  fill();
+}
+
+export function retryFailed(of: readonly Batch[] = batches.value): void {
+  for (const batch of of) for (const item of batch.items) if (item.state.is === "failed") retry(batch, item);
+}
+
+/** Takes finished batches off the list. */
+export function clearFinished(): void {
+  batches.value = batches.value.filter((batch) => isBatchOpen(batch) || totals([batch]).failed > 0);
+}
+
+export function stopAll(): void {
+  for (const batch of batches.value) cancel(batch);
+}
+
+// ---------- drawing and rates ----------
+
+let drawn = false;
+/** Lets screens be drawn again, at most every `BEAT` milliseconds. */
+function changed(): void {
+  if (drawn) return;
+  drawn = true;
+  setTimeout(() => {
+    drawn = false;
+    beat.value++;
+  }, BEAT);
+}
+
+const samples: { at: number; bytes: number }[] = [];
+function count(bytes: number): void {
+  const now = performance.now();
+  samples.push({ at: now, bytes });
+  while (samples.length > 1 && samples[0]!.at < now - RATE_WINDOW) samples.shift();
+  const span = now - samples[0]!.at;
+  if (span < 500) return;
+  rate.value = (samples.reduce((sum, sample) => sum + sample.bytes, 0) / span) * 1000;
+}
+
+const PAUSED = new DOMException("paused", "AbortError");
+/** Requests under way. Browsers open six connections to one server; two stay free for lists and tickets. */
+const AT_A_TIME = 4;
+const BEAT = 80;
+const RATE_WINDOW = 3000;

@@ -1,0 +1,127 @@
+/** The line at the bottom: what moves, how much is left, and whatever needs saying. Nothing else speaks. */
+import { useSignal, useSignalEffect } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { askAgain, reach } from "../api/http";
+import { follow, screenAddress } from "../route";
+import { format, t } from "../text";
+import { batches, beat, needsYou, openBatches, rate, totals, type Batch } from "../transfer/queue";
+import { hush, message } from "./message";
+import { Strip } from "./Strip";
+
+export function Line(): JSX.Element {
+  const words = t();
+  const server = reach.value;
+  const said = message.value;
+  const kind = !server.on ? "ask" : said?.kind === "bad" ? "bad" : "";
+  return (
+    <footer class={`line ${kind}`} aria-label={words.lineLabel}>
+      <span>
+        <i class={`led ${server.on ? "on" : "off"}`} />
+        <span class="wide">{location.host}</span>
+      </span>
+      {!server.on ? <Away nextTry={server.nextTry} /> : said ? <Said /> : <Moving />}
+      <Spoken />
+    </footer>
+  );
+}
+
+function Away({ nextTry }: { nextTry: number }): JSX.Element {
+  const now = useSignal(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => (now.value = Date.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  const waiting = openBatches.value.length;
+  return (
+    <>
+      <span>
+        <span>
+          {t().noAnswer(Math.max(1, Math.ceil((nextTry - now.value) / 1000)))}
+          <span class="wide"> {t().waitAndLose(waiting)}</span>
+        </span>
+      </span>
+      <button class="btn push" onClick={() => void askAgain()}>
+        {t().tryNow}
+      </button>
+    </>
+  );
+}
+
+function Said(): JSX.Element {
+  const { text, action } = message.value!;
+  return (
+    <>
+      <span class="said">
+        <span>{text}</span>
+      </span>
+      {action && (
+        <button
+          class="btn push"
+          onClick={() => {
+            hush();
+            action.run();
+          }}
+        >
+          {action.label}
+        </button>
+      )}
+    </>
+  );
+}
+
+function Moving(): JSX.Element {
+  const words = t();
+  const sum = (beat.value, totals(openBatches.value));
+  if (!openBatches.value.length)
+    return (
+      <a href={screenAddress("transfers")} onClick={follow}>
+        <span>
+          {words.nothingMoves}
+          <span class="wide">. {last(batches.value)}</span>
+        </span>
+      </a>
+    );
+  const left = sum.bytes - sum.sent;
+  const perSecond = rate.value;
+  return (
+    <a href={screenAddress("transfers")} onClick={follow}>
+      <Strip shares={{ kept: 0, sent: sum.sent, toSend: left, of: sum.bytes }} />
+      <span>
+        {sum.asking && !sum.moving && !sum.waiting ? words.needYou(sum.asking) : words.moves(sum)} · <b>{words.left(sum)}</b>
+        <span class="wide">
+          {" "}
+          {words.leftOf(sum)}
+          {perSecond ? ` · ${words.perSecond(perSecond)} · ${format().duration(left / perSecond)}` : ""}
+        </span>
+      </span>
+    </a>
+  );
+}
+
+function last(of: readonly Batch[]): string {
+  for (const batch of of) {
+    const sum = totals([batch]);
+    const at = Math.max(...batch.items.map(({ state }) => ("at" in state ? state.at : 0)), 0);
+    if (at) return t().lastTime(at, sum.done, sum.sent);
+  }
+  return "";
+}
+
+/** The same for screen readers: politely, and at most once a second. */
+function Spoken(): JSX.Element {
+  const text = useSignal("");
+  useSignalEffect(() => {
+    const next = !reach.value.on
+      ? t().noAnswer(1)
+      : (message.value?.text ??
+        (needsYou.value ? t().needYou(needsYou.value) : openBatches.value.length ? "" : batches.value.length ? t().nothingMoves : ""));
+    const timer = setTimeout(() => (text.value = next), 1000);
+    return () => clearTimeout(timer);
+  });
+  return (
+    <span class="sr" role="status">
+      {text}
+    </span>
+  );
+}

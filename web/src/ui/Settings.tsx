@@ -1,0 +1,82 @@
+import type { JSX } from "preact";
+import { endSession } from "../session";
+import { language, speak, t, type Language } from "../text";
+import { theme, type Theme } from "../theme";
+import { stopAll } from "../transfer/queue";
+
+export function Settings(): JSX.Element {
+  const words = t();
+  return (
+    <div class="page narrow">
+      <div class="head">
+        <h1>{words.settings}</h1>
+      </div>
+      <section class="card">
+        <div class="setr">
+          <b>{words.language}</b>
+          <Choice<Language>
+            label={words.language}
+            now={language.value}
+            options={[
+              ["en", "English"],
+              ["de", "Deutsch"],
+            ]}
+            choose={speak}
+          />
+        </div>
+        <div class="setr">
+          <b>{words.theme}</b>
+          <Choice<Theme>
+            label={words.theme}
+            now={theme.value}
+            options={[
+              ["system", words.asSystem],
+              ["light", words.light],
+              ["dark", words.dark],
+            ]}
+            choose={(next) => (theme.value = next)}
+          />
+        </div>
+      </section>
+      <section class="card">
+        <div class="setr">
+          <div>
+            <b>{words.session}</b>
+            <p class="help">{words.sessionHelp(location.host)}</p>
+          </div>
+          <button
+            class="btn"
+            onClick={() => {
+              stopAll();
+              endSession("left");
+            }}
+          >
+            {words.signOut}
+          </button>
+        </div>
+      </section>
+      <p class="help">{words.credits}</p>
+    </div>
+  );
+}
+
+interface ChoiceProps<T extends string> {
+  label: string;
+  now: T;
+  options: readonly (readonly [T, string])[];
+  choose: (next: T) => void;
+}
+
+/** Some choices of which one holds, as radio buttons of the browser: its arrow keys work. */
+function Choice<T extends string>({ label, now, options, choose }: ChoiceProps<T>): JSX.Element {
+  return (
+    <fieldset class="seg" aria-label={label}>
+      {options.map(([value, text]) => (
+        <label class={value === now ? "on" : ""} key={value}>
+          <input class="sr" type="radio" name={label} checked={value === now} onChange={() => choose(value)} />
+          {text}
+        </label>
+      ))}
+    </fieldset>
+  );
+}

@@ -1,0 +1,319 @@
+/** All transfers of this page: what needs a person on top, then what moves, then what is done. */
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { folderAddress, follow } from "../route";
+import { format, t } from "../text";
+import {
+  batches,
+  beat,
+  cancel,
+  clearFinished,
+  hold,
+  isBatchOpen,
+  openBatches,
+  rate,
+  resume,
+  retry,
+  retryFailed,
+  totals,
+  type Batch,
+  type Item,
+} from "../transfer/queue";
+import { Icon } from "./Icon";
+import { say } from "./message";
+import { Name } from "./Name";
+import { Strip } from "./Strip";
+
+export function Transfers(): JSX.Element {
+  const words = t();
+  beat.value;
+  const all = batches.value;
+  const open = openBatches.value;
+  const failed = all.filter((batch) => !isBatchOpen(batch) && totals([batch]).failed > 0);
+  const done = all.filter((batch) => !isBatchOpen(batch) && totals([batch]).failed === 0);
+  return (
+    <div class="page">
+      <div class="head">
+        <h1>{words.transfers}</h1>
+      </div>
+      <Summary open={open} />
+      {failed.length > 0 && (
+        <Group title={words.needYouTitle} count={failed.length} kind="ask">
+          <button class="btn ghost" onClick={() => retryFailed()}>
+            <Icon is="again" />
+            {words.retryFailed}
+          </button>
+          <Rows of={failed} />
+        </Group>
+      )}
+      {open.length > 0 && (
+        <Group title={words.movingTitle} count={open.length}>
+          <Rows of={open} />
+        </Group>
+      )}
+      {done.length > 0 && (
+        <Group title={words.doneTitle}>
+          <button class="btn ghost" onClick={clearFinished}>
+            {words.clearList}
+          </button>
+          <Rows of={done} />
+        </Group>
+      )}
+      <p class="help">{words.stayOpen}</p>
+    </div>
+  );
+}
+
+function Summary({ open }: { open: readonly Batch[] }): JSX.Element {
+  const words = t();
+  const sum = totals(open);
+  const left = sum.bytes - sum.sent;
+  if (!open.length)
+    return (
+      <section class="card sum">
+        <p class="big calm">{words.nothingMoves}</p>
+      </section>
+    );
+  return (
+    <section class="card sum">
+      <p class="big">
+        {format().bytes(left)} <small>{words.leftToSend(sum)}</small>
+      </p>
+      <div class="stack s2">
+        <Strip kind="map" shares={{ kept: 0, sent: sum.sent, toSend: left, of: sum.bytes }} label={words.sentOf(sum.sent, sum.bytes)} />
+        <div class="legend">
+          <span>
+            <svg class="swatch" aria-hidden="true">
+              <rect class="n" width="100%" height="100%" />
+            </svg>
+            {words.sent} <b>{format().bytes(sum.sent)}</b>
+          </span>
+          <span>
+            <svg class="swatch" aria-hidden="true">
+              <rect class="w" width="100%" height="100%" />
+            </svg>
+            {words.toSend} <b>{format().bytes(left)}</b>
+          </span>
+        </div>
+      </div>
+      <p class="num">
+        {rate.value ? (
+          <>
+            <b>{words.secondsLeft(left / rate.value)}</b>
+            <br />
+            <span class="soft">{words.perSecond(rate.value)}</span>
+          </>
+        ) : null}
+      </p>
+    </section>
+  );
+}
+
+interface GroupProps {
+  title: string;
+  count?: number;
+  kind?: string;
+  children: (JSX.Element | false)[] | JSX.Element;
+}
+
+function Group({ title, count, kind = "", children }: GroupProps): JSX.Element {
+  const [button, list] = Array.isArray(children) ? children : [undefined, children];
+  return (
+    <section class="card" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {count !== undefined && <span class={`badge ${kind}`}>{format().count(count)}</span>}
+        <span class="push" />
+        {button}
+      </header>
+      {list}
+    </section>
+  );
+}
+
+function Rows({ of }: { of: readonly Batch[] }): JSX.Element {
+  return (
+    <div role="list">
+      {of.map((batch) => (
+        <BatchRow batch={batch} key={batch.id} />
+      ))}
+    </div>
+  );
+}
+
+function BatchRow({ batch }: { batch: Batch }): JSX.Element {
+  beat.value;
+  const words = t();
+  const sum = totals([batch]);
+  const single = batch.listed && batch.items.length === 1 ? batch.items[0] : undefined;
+  const open = isBatchOpen(batch);
+  const opened = useSignal(false);
+  const shown = opened.value || (!single && sum.failed > 0);
+  const kind = open ? "" : sum.failed ? "failed" : "quiet";
+  const kindNow = sum.asking ? "asks" : kind;
+  const shares = { kept: 0, sent: sum.sent, toSend: open ? sum.bytes - sum.sent : 0, of: sum.bytes };
+  return (
+    <div role="listitem">
+      <div class={`tr ${kindNow}`}>
+        <span class="ic">
+          {single ? (
+            <Icon is={sum.asking || sum.failed ? "warn" : open ? "up" : "check"} />
+          ) : (
+            <button
+              class="btn ghost icon"
+              aria-expanded={shown}
+              aria-label={words.showFiles(batch.name)}
+              onClick={() => (opened.value = !shown)}
+            >
+              <Icon is={shown ? "open" : "turn"} />
+            </button>
+          )}
+        </span>
+        <div class="name">
+          <span class="nm">
+            <Name of={single?.to.path.at(-1) ?? batch.name} />
+            {!single && <span class="tag">{words.filesCount(sum.files)}</span>}
+          </span>
+        </div>
+        <p class="say">{saying(batch, single)}</p>
+        <Strip kind="thick" shares={shares} />
+        <progress class="sr" max={Math.max(sum.bytes, 1)} value={sum.sent} aria-label={batch.name} />
+        <div class="nums">
+          <span>{sum.bytes > 0 ? words.sentOf(sum.sent, sum.bytes) : ""}</span>
+        </div>
+        <div class="acts">
+          {open && (
+            <>
+              <button
+                class="btn ghost icon"
+                aria-label={batch.paused ? words.resume(batch.name) : words.pause(batch.name)}
+                onClick={() => (batch.paused ? resume(batch) : hold(batch))}
+              >
+                <Icon is={batch.paused ? "go" : "pause"} />
+              </button>
+              <button class="btn ghost icon" aria-label={words.cancelOne(batch.name)} onClick={() => cancel(batch)}>
+                <Icon is="x" />
+              </button>
+            </>
+          )}
+          {!open && !sum.failed && (
+            <a
+              class="btn ghost icon"
+              href={folderAddress(batch.to.volume, batch.to.path)}
+              onClick={follow}
+              aria-label={words.showFolder(batch.name)}
+            >
+              <Icon is="folder" />
+            </a>
+          )}
+        </div>
+        {single?.state.is === "failed" && (
+          <div class="tell">
+            <p>{words.failure(single.state.why)}</p>
+            <button class="btn" onClick={() => retry(batch, single)}>
+              <Icon is="again" />
+              {words.tryAgain}
+            </button>
+          </div>
+        )}
+      </div>
+      {shown && !single && <Inside batch={batch} failed={sum.failed} />}
+    </div>
+  );
+}
+
+function saying(batch: Batch, single: Item | undefined): string {
+  const words = t();
+  if (batch.paused) return words.paused;
+  if (single) return sayingOf(single);
+  const sum = totals([batch]);
+  const now = batch.items.find(({ state }) => state.is === "moving")?.state;
+  return [
+    now?.is === "moving" ? words.stage[now.stage] : "",
+    sum.asking ? words.asks : "",
+    sum.failed ? words.failedOf(sum.failed) : "",
+    words.doneOf(sum.done),
+    sum.equal ? words.equalOf(sum.equal) : "",
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+function sayingOf({ state, bytes, sent }: Item): string {
+  const words = t();
+  switch (state.is) {
+    case "waiting":
+      return words.waiting;
+    case "moving":
+      return bytes > 0 && state.stage === "sending"
+        ? `${words.stage[state.stage]} · ${Math.floor((sent / bytes) * 100)} %`
+        : words.stage[state.stage];
+    case "asking":
+      return words.asks;
+    case "done":
+      return `${words.doneAt(state.at)} · ${words.allNew(bytes)}`;
+    case "equal":
+      return `${words.doneAt(state.at)} · ${words.equal}`;
+    case "left":
+      return `${words.doneAt(state.at)} · ${words.leftAlone}`;
+    case "failed":
+      return words.stopped;
+    case "cancelled":
+      return words.cancelled;
+  }
+}
+
+/** The files of a batch: failed ones first, and not more than a screen can show. */
+function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Element {
+  const words = t();
+  const order = (item: Item) => ORDER.indexOf(item.state.is);
+  const some = failed
+    ? batch.items.filter(({ state }) => state.is === "failed")
+    : batch.items.slice().sort((a, b) => order(a) - order(b));
+  const first = some.slice(0, SHOWN);
+  return (
+    <div class="sub">
+      {failed > 0 && (
+        <div class="shead">
+          <b>{words.failedOf(failed)}</b>
+          <span class="push" />
+          <button class="btn ghost" onClick={() => void copyNames(some)}>
+            <Icon is="copy" />
+            {words.copyNames}
+          </button>
+          <button class="btn" onClick={() => retryFailed([batch])}>
+            <Icon is="again" />
+            {words.retryAll(failed)}
+          </button>
+        </div>
+      )}
+      <div role="list">
+        {first.map((item) => (
+          <div class="srow" role="listitem" key={item.source.path.join("/")}>
+            <Icon is={item.state.is === "failed" ? "warn" : item.source.open ? "file" : "folder"} />
+            <span class="nm">
+              <Name of={item.source.path.join("/")} />
+            </span>
+            <span class="why soft">{item.state.is === "failed" ? words.failure(item.state.why) : sayingOf(item)}</span>
+            {item.state.is === "failed" ? (
+              <button class="btn ghost" onClick={() => retry(batch, item)}>
+                {words.tryAgain}
+              </button>
+            ) : (
+              <span class="num soft">{format().bytes(item.bytes)}</span>
+            )}
+          </div>
+        ))}
+        {some.length > SHOWN && <p class="lfoot">{words.others(some.length - SHOWN)}</p>}
+      </div>
+    </div>
+  );
+}
+
+async function copyNames(items: readonly Item[]): Promise<void> {
+  await navigator.clipboard?.writeText(items.map(({ source }) => source.path.join("/")).join("\n"));
+  say(t().copied);
+}
+
+const ORDER = ["failed", "asking", "moving", "waiting", "done", "equal", "left", "cancelled"];
+const SHOWN = 200;

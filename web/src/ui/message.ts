@@ -1,0 +1,26 @@
+/** What the line at the bottom says once: the result of an action, with a way back where there is one. */
+import { signal } from "@preact/signals";
+
+export interface Message {
+  text: string;
+  kind: "plain" | "bad";
+  action?: { label: string; run: () => void };
+}
+
+export const message = signal<Message | undefined>(undefined);
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+export function say(text: string, kind: Message["kind"] = "plain", action?: Message["action"]): void {
+  clearTimeout(timer);
+  message.value = action ? { text, kind, action } : { text, kind };
+  timer = setTimeout(() => (message.value = undefined), kind === "bad" || action ? LONG : SHORT);
+}
+
+export function hush(): void {
+  clearTimeout(timer);
+  message.value = undefined;
+}
+
+const SHORT = 6_000;
+const LONG = 20_000;

@@ -1,0 +1,20 @@
+// Prints the bytes of each file of the build, raw and as brotli, and fails when the page outgrows its first load.
+import { readdirSync, readFileSync } from "node:fs";
+import { brotliCompressSync } from "node:zlib";
+
+const LIMIT_BYTES = 120 * 1024; // beside wasm: the whole first load may take 350 KiB
+
+const dist = new URL("../dist/", import.meta.url);
+let first = 0;
+for (const file of readdirSync(dist, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())) {
+  const bytes = readFileSync(`${file.parentPath ?? file.path}/${file.name}`);
+  const small = /\.woff2$/.test(file.name) ? bytes.length : brotliCompressSync(bytes).length;
+  // Letters beyond Latin-1 come only when a name has one.
+  if (!file.name.includes("latin-ext")) first += small;
+  console.log(`${file.name.padEnd(72)} ${String(bytes.length).padStart(8)} ${String(small).padStart(8)}`);
+}
+console.log(`${"first load".padEnd(72)} ${" ".repeat(8)} ${String(first).padStart(8)}`);
+if (first > LIMIT_BYTES) {
+  console.error(`the first load has more than ${LIMIT_BYTES} bytes`);
+  process.exit(1);
+}

@@ -1,0 +1,17 @@
+// The page is built into `dist`, which the server will embed. While developing, one origin serves both the page and the
+// API, as in the product: `vite` proxies `/v1` and `/healthz` to the server at DELTIC_URL.
+import { defineConfig } from "vite";
+
+const server = process.env["DELTIC_URL"] ?? "http://127.0.0.1:8420";
+const proxy = Object.fromEntries(
+  ["/v1", "/healthz"].map((path) => [path, { target: server, changeOrigin: true, ws: true }]),
+);
+
+export default defineConfig({
+  // Addresses in index.html are relative to its <base>, so the page also works below a path of a proxy.
+  base: "./",
+  server: { host: "127.0.0.1", port: 5173, proxy },
+  preview: { host: "127.0.0.1", port: 4173, proxy },
+  build: { target: "es2022", cssTarget: ["chrome123", "firefox120", "safari17.5"], assetsInlineLimit: 0, modulePreload: { polyfill: false }, sourcemap: false },
+  test: { include: ["tests/**/*.test.ts"], testTimeout: 60_000, hookTimeout: 120_000, fileParallelism: false },
+} as import("vite").UserConfig);
