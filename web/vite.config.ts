@@ -4,7 +4,8 @@ import { defineConfig } from "vite";
 
 const server = process.env["DELTIC_URL"] ?? "http://127.0.0.1:8420";
 const proxy = Object.fromEntries(
-  ["/v1", "/healthz"].map((path) => [path, { target: server, changeOrigin: true, ws: true }]),
+  // `Host` stays that of the page: the server refuses requests of pages from elsewhere.
+  ["/v1", "/healthz"].map((path) => [path, { target: server, ws: true }]),
 );
 
 export default defineConfig({

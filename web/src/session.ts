@@ -13,16 +13,20 @@ export const ended = signal<"unknown" | "left" | undefined>(undefined);
 
 /** Takes the token from the address, or else the one that was kept. To be called before anything is loaded. */
 export function openSession(): void {
-  const given = tokenIn(location.hash);
-  if (given) {
-    history.replaceState(history.state, "", location.pathname + location.search);
-    signIn(given, true);
-  } else {
-    token.value = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
-  }
+  if (!takeFromAddress()) token.value = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
+  // The address was opened in a tab that has the page already.
+  addEventListener("hashchange", takeFromAddress);
   addEventListener("storage", (event) => {
     if (event.key === KEY && event.newValue === null && !sessionStorage.getItem(KEY)) endSession("left");
   });
+}
+
+function takeFromAddress(): boolean {
+  const given = tokenIn(location.hash);
+  if (!given) return false;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  signIn(given, true);
+  return true;
 }
 
 export function signIn(given: string, stay: boolean): void {

@@ -32,6 +32,8 @@ export interface Ask {
   headers?: Record<string, string>;
   body?: BodyInit;
   signal?: AbortSignal | undefined;
+  /** A token to be tried; else that of the session. */
+  token?: string;
 }
 
 /** Sends a request and returns the answer, which is a success. Waits where the server says that it is busy. */
@@ -40,6 +42,7 @@ export async function call(address: string, ask: Ask = {}): Promise<Response> {
     const answer = await send(address, ask);
     if (answer.ok) return answer;
     const problem = await problemOf(answer);
+    if (problem.status === 401 && ask.token === undefined) endSession("unknown");
     if (!isBusy(problem) || tries >= BUSY_TRIES) throw problem;
     await pause(problem.retryAfter ?? 1, ask.signal);
   }
@@ -47,7 +50,8 @@ export async function call(address: string, ask: Ask = {}): Promise<Response> {
 
 async function send(address: string, ask: Ask): Promise<Response> {
   const headers = new Headers(ask.headers);
-  if (token.value) headers.set("Authorization", `Bearer ${token.value}`);
+  const bearer = ask.token ?? token.value;
+  if (bearer) headers.set("Authorization", `Bearer ${bearer}`);
   try {
     const answer = await fetch(new URL(address, root()), {
       method: ask.method ?? "GET",
@@ -94,6 +98,7 @@ export function put(
       const { status } = request;
       if (status >= 200 && status < 300) return resolve(request.getResponseHeader("ETag") ?? "");
       if (status === 502 || status === 504) return reject(new Unreachable());
+      if (status === 401) endSession("unknown");
       reject(problem(status, request.responseText, request.getResponseHeader("Retry-After")));
     };
     request.send(body);
@@ -108,7 +113,6 @@ async function problemOf(answer: Response): Promise<Problem> {
 }
 
 function problem(status: number, text: string, retryAfter: string | null): Problem {
-  if (status === 401) endSession("unknown");
   let detail = "";
   try {
     const parsed: unknown = JSON.parse(text);

@@ -35,9 +35,10 @@ export interface Version {
   sha256: string | undefined;
 }
 
-export async function volumes(): Promise<Volume[]> {
-  const answer = (await (await call("v1/volumes")).json()) as { volumes: Volume[] };
-  return answer.volumes;
+/** The volumes that the token opens: that of the session, or one to be tried. */
+export async function volumes(token?: string): Promise<Volume[]> {
+  const answer = await call("v1/volumes", token === undefined ? {} : { token });
+  return ((await answer.json()) as { volumes: Volume[] }).volumes;
 }
 
 /** Lists a folder page by page, in the order of the server. */
@@ -106,6 +107,19 @@ export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> 
     return ((await answer.json()) as { versions: OldVersion[] }).versions;
   } catch (error) {
     if (error instanceof Problem && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Whether the volume keeps the files that are replaced or deleted. */
+export async function keepsVersions(at: Place): Promise<boolean> {
+  try {
+    await call(`${address("files", at)}?as=versions`);
+    return true;
+  } catch (error) {
+    // A folder has no versions, but is refused for being a folder only where files have some.
+    if (error instanceof Problem && error.status === 409) return true;
+    if (error instanceof Problem && error.status === 404) return false;
     throw error;
   }
 }

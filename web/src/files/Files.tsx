@@ -88,7 +88,7 @@ function FolderBar(): JSX.Element {
         <>
           <button class="btn" aria-label={words.newFolder} onClick={() => (dialog.value = { kind: "folder" })}>
             <Icon is="plus" />
-            <span>{words.folder}</span>
+            <span>{words.newFolder}</span>
           </button>
           <button class="btn" aria-label={words.addFolder} onClick={() => pick("folder")}>
             <Icon is="folder" />

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { Problem, Unreachable } from "../api/http";
 import {
+  keepsVersions,
   list,
   look,
   makeFolder,
@@ -98,7 +99,7 @@ export async function rename(entry: Entry, name: string): Promise<string | undef
   try {
     await move(at(entry), at(name).path);
   } catch (error) {
-    if (entry.type === "dir" && error instanceof Problem && error.detail.endsWith("not a file")) return t().renameFolders;
+    if (isFolderRefused(entry, error)) return t().renameFolders;
     return refusal(error, name);
   }
   active.value = name;
@@ -117,8 +118,7 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
       await move(at(entry), [...folder, entry.name]);
       moved++;
     } catch (error) {
-      const folders = entry.type === "dir" && error instanceof Problem && error.detail.endsWith("not a file");
-      failed ??= t().failedFor(entry.name, folders ? t().renameFolders : refusal(error, entry.name));
+      failed ??= t().failedFor(entry.name, isFolderRefused(entry, error) ? t().renameFolders : refusal(error, entry.name));
     }
   }
   selection.value = new Set();
@@ -127,18 +127,16 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
   reload();
 }
 
+/** Servers of this version move files, and refuse folders with these words. */
+const isFolderRefused = (entry: Entry, error: unknown): boolean =>
+  entry.type === "dir" && error instanceof Problem && /not a (regular )?file$/.test(error.detail);
+
 /** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
 export async function askDelete(entries: readonly Entry[]): Promise<void> {
   if (!entries.length || !volume.peek()?.delete) return;
-  const versions = await keepsVersions(entries);
+  const versions = await keepsVersions(at(entries[0]!)).catch(() => false);
   if (versions && entries.every(({ type }) => type === "file")) return deleteAll(entries, true);
   dialog.value = { kind: "delete", entries, versions };
-}
-
-async function keepsVersions(entries: readonly Entry[]): Promise<boolean> {
-  const file = entries.find(({ type }) => type === "file");
-  if (!file) return false;
-  return (await oldVersions(at(file)).catch(() => undefined)) !== undefined;
 }
 
 export async function deleteAll(entries: readonly Entry[], versions: boolean): Promise<void> {

@@ -73,7 +73,7 @@ function Pick({ value, chosen, choose, title, tag, children }: PickProps): JSX.E
   return (
     <label class={`pick ${chosen === value ? "on" : ""}`}>
       <div class="ph">
-        <input class="box round" type="radio" name="which" value={value} checked={chosen === value} onChange={choose} />
+        <input class="box round" type="radio" name="which" aria-label={title} value={value} checked={chosen === value} onChange={choose} />
         <h2>{title}</h2>
         {tag && <span class="push tag">{tag}</span>}
       </div>

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { Problem, Unreachable } from "../api/http";
 import { volumes } from "../api/volumes";
-import { ended, endSession, signIn, token, tokenIn } from "../session";
+import { ended, signIn, tokenIn } from "../session";
 import { t } from "../text";
 import { Icon, Mark } from "./Icon";
 
@@ -92,14 +92,11 @@ export function SignIn(): JSX.Element {
 
 /** Signs in if the server knows the token; returns what is wrong if not. */
 async function tryToken(given: string, stay: boolean): Promise<string | undefined> {
-  const before = ended.value;
-  signIn(given, stay);
   try {
-    await volumes();
+    await volumes(given);
+    signIn(given, stay);
     return undefined;
   } catch (error) {
-    if (token.value) endSession("unknown");
-    ended.value = before;
     if (error instanceof Unreachable) return t().noAnswer(1);
     if (error instanceof Problem && error.status === 429) return t().tooManyTries(error.retryAfter ?? 60);
     return t().unknownToken;

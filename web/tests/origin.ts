@@ -1,0 +1,115 @@
+/**
+ * One origin for the page and the API, as the product will be: the files of `dist` with the policy that the server will
+ * send, and everything below /v1 passed on to a real `deltic serve`. A test can cut the way to the server.
+ */
+import { readFileSync } from "node:fs";
+import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { extname, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const dist = fileURLToPath(new URL("../dist", import.meta.url));
+
+/** What the server must send with the page. */
+export const POLICY = [
+  "default-src 'none'",
+  "script-src 'self' 'wasm-unsafe-eval'",
+  "style-src 'self'",
+  "img-src 'self' blob:",
+  "media-src 'self' blob:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "worker-src 'self'",
+  "manifest-src 'self'",
+  "base-uri 'self'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+const types: Record<string, string> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
+};
+
+export interface Origin {
+  url: string;
+  /** While true, no request reaches the server. */
+  cut: boolean;
+  /** Bytes a second that bodies of requests pass at; undefined for all at once. */
+  slow: number | undefined;
+  /** Requests that were passed on, as `METHOD /path`. */
+  seen: string[];
+  /** Most requests with a body that were under way at once. */
+  most: number;
+  /** Ends all connections. */
+  drop: () => void;
+  stop: () => Promise<void>;
+}
+
+/** Starts the origin before the server at `server()`, below `prefix`, as behind a proxy that strips it. */
+export async function startOrigin(server: () => string, prefix = "/"): Promise<Origin> {
+  let puts = 0;
+  const origin: Origin = {
+    url: "",
+    cut: false,
+    slow: undefined,
+    seen: [],
+    most: 0,
+    drop: () => http.closeAllConnections(),
+    stop: () => {
+      http.closeAllConnections();
+      return new Promise((resolve) => http.close(() => resolve()));
+    },
+  };
+  const http = createServer((ask, answer) => {
+    const url = ask.url ?? "";
+    if (!url.startsWith(prefix)) return void answer.writeHead(404).end();
+    const path = "/" + url.slice(prefix.length);
+    if (/^\/(v1\/|healthz)/.test(path)) pass(ask, answer, path);
+    else serve(path, answer);
+  });
+
+  function serve(path: string, answer: ServerResponse): void {
+    const name = normalize(decodeURIComponent(path.split("?")[0]!));
+    try {
+      if (!/^\/(assets\/|mark)/.test(name)) throw new Error("a screen");
+      answer.writeHead(200, { "Content-Type": types[extname(name)] ?? "" }).end(readFileSync(dist + name));
+    } catch {
+      const html = readFileSync(`${dist}/index.html`, "utf8").replace('<base href="/">', `<base href="${prefix}">`);
+      answer.writeHead(200, { "Content-Type": types[".html"]!, "Content-Security-Policy": POLICY }).end(html);
+    }
+  }
+
+  function pass(ask: IncomingMessage, answer: ServerResponse, path: string): void {
+    origin.seen.push(`${ask.method} ${path}`);
+    if (origin.cut) return void ask.socket.destroy();
+    if (ask.method === "PUT") origin.most = Math.max(origin.most, ++puts);
+    const [host, port] = server().split(":");
+    const on = request({ host, port, method: ask.method, path, headers: ask.headers }, (back) => {
+      answer.writeHead(back.statusCode ?? 502, back.headers);
+      back.pipe(answer);
+    });
+    on.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
+    ask.on("error", () => on.destroy());
+    answer.on("close", () => {
+      if (ask.method === "PUT") puts--;
+      on.destroy();
+    });
+    ask.on("data", (bytes: Buffer) => {
+      on.write(bytes);
+      if (!origin.slow) return;
+      ask.pause();
+      setTimeout(() => ask.resume(), (bytes.length / origin.slow) * 1000);
+    });
+    ask.on("end", () => on.end());
+  }
+
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  origin.url = `http://127.0.0.1:${(http.address() as AddressInfo).port}${prefix}`;
+  return origin;
+}

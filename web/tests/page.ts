@@ -1,0 +1,87 @@
+/** What tests do in the page: as a person would, by what is shown. */
+import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { startOrigin, type Origin } from "./origin";
+import { browserPath, startServer, type Server } from "./server";
+
+export interface Setup {
+  server: Server;
+  origin: Origin;
+  page: Page;
+  context: BrowserContext;
+  /** What went wrong in the page: errors, and what its policy refused. */
+  wrongs: string[];
+  stop: () => Promise<void>;
+}
+
+export function launch(): Promise<Browser> {
+  const args = ["--no-sandbox", "--disable-dev-shm-usage"];
+  return chromium.launch({ executablePath: browserPath()!, args });
+}
+
+export interface SetupOptions {
+  volumes?: readonly string[];
+  options?: readonly string[];
+  prefix?: string;
+  context?: Parameters<Browser["newContext"]>[0];
+}
+
+export async function setUp(browser: Browser, options: SetupOptions = {}): Promise<Setup> {
+  const server = await startServer(options.volumes, options.options);
+  const origin = await startOrigin(() => server.address, options.prefix);
+  const context = await browser.newContext({ locale: "en-GB", acceptDownloads: true, ...options.context });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  const wrongs: string[] = [];
+  page.on("pageerror", (error) => wrongs.push(String(error.stack)));
+  page.on("console", (message) => {
+    // A refused request is an answer; the policy's refusals and warnings of the browser are not.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) wrongs.push(message.text());
+  });
+  const stop = async () => {
+    await context.close();
+    await origin.stop();
+    await server.stop();
+  };
+  return { server, origin, page, context, wrongs, stop };
+}
+
+/** Opens the printed address. */
+export async function signIn({ page, origin, server }: Setup, folder = "files/"): Promise<void> {
+  await page.goto(`${origin.url}${folder}#t=${server.token}`);
+  await page.locator(".shell").waitFor();
+}
+
+/** The row of a file or folder. */
+export const row = (page: Page, name: string) =>
+  page.locator(".lrow:not(.lhead)").filter({ has: page.getByRole("checkbox", { name: `Select “\u2068${name}\u2069”`, exact: true }) });
+
+/** All names in the order in which they are shown. */
+export const names = (page: Page): Promise<string[]> => page.locator(".lrow:not(.lhead) .w0").allTextContents();
+
+/** Adds files by the picker. */
+export async function addFiles(page: Page, files: Parameters<Awaited<ReturnType<typeof picker>>["setFiles"]>[0]): Promise<void> {
+  await (await picker(page)).setFiles(files);
+}
+
+async function picker(page: Page) {
+  const [chooser] = await Promise.all([
+    page.waitForEvent("filechooser"),
+    page.getByRole("button", { name: "Add files" }).first().click(),
+  ]);
+  return chooser;
+}
+
+/** Drops files and folders of this machine on the window, as the user's file manager does. */
+export async function drop(page: Page, paths: string[], at = { x: 400, y: 500 }): Promise<void> {
+  const devtools = await page.context().newCDPSession(page);
+  const data = { items: [], files: paths, dragOperationsMask: 1 };
+  for (const type of ["dragEnter", "dragOver", "dragOver"] as const)
+    await devtools.send("Input.dispatchDragEvent", { type, ...at, data });
+  await devtools.send("Input.dispatchDragEvent", { type: "drop", ...at, data });
+  await devtools.detach();
+}
+
+/** Waits until nothing moves. */
+export async function idle(page: Page): Promise<void> {
+  await page.locator(".line", { hasText: "Nothing moves" }).waitFor({ timeout: 40_000 });
+}

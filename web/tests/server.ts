@@ -1,0 +1,97 @@
+/** A real `deltic serve` on loopback, with volumes in a directory of its own. */
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const built = ["debug", "release"].map((kind) => fileURLToPath(new URL(`../../target/${kind}/deltic`, import.meta.url)));
+const browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+/** The program to test against: DELTIC_BIN, or the one that was built in this repository. */
+export const binary = (): string | undefined => process.env["DELTIC_BIN"] ?? built.find(existsSync);
+/** The browser: CHROMIUM, or the one of the system. */
+export const browserPath = (): string | undefined => process.env["CHROMIUM"] ?? browsers.find(existsSync);
+
+/** Why the tests of the page cannot run here, if they cannot. */
+export function missing(): string | undefined {
+  if (!binary()) return "no deltic binary: set DELTIC_BIN, or run cargo build";
+  if (!browserPath()) return "no Chromium: set CHROMIUM, or run apt-get install chromium";
+  if (!existsSync(fileURLToPath(new URL("../dist/index.html", import.meta.url)))) return "no dist: run npm run build";
+  return undefined;
+}
+
+export interface Server {
+  address: string;
+  token: string;
+  /** A path on the server's disk, of which the first name is a volume. */
+  disk: (...path: string[]) => string;
+  /** Starts the server again, at the address that it had. */
+  start: () => Promise<void>;
+  end: () => Promise<void>;
+  /** Makes a token that stays, by `deltic token add`. */
+  add: (name: string, ...options: string[]) => Promise<string>;
+  /** Ends the server and removes its directory. */
+  stop: () => Promise<void>;
+}
+
+/** Starts a server with a volume of each name; `options` are those of `deltic serve`. */
+export async function startServer(names: readonly string[] = ["files"], options: readonly string[] = []): Promise<Server> {
+  const home = mkdtempSync(join(tmpdir(), "deltic-page-"));
+  for (const name of names) mkdirSync(join(home, name));
+  let end = (): Promise<void> => Promise.resolve();
+  const server: Server = {
+    address: "127.0.0.1:0",
+    token: "",
+    disk: (...path) => join(home, ...path),
+    start: () => start(),
+    end: () => end(),
+    add: async (name, ...more) => {
+      const said = await output(["token", "add", ...more, "--state", join(home, "state"), name]);
+      return /dlt_[A-Za-z0-9_-]+/.exec(said)![0];
+    },
+    stop: async () => {
+      await end();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+
+  async function start(): Promise<void> {
+    const volumes = names.map((name) => join(home, name));
+    const args = ["serve", ...volumes, "--state", join(home, "state"), "--listen", server.address, ...options];
+    const child = spawn(binary()!, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
+    end = () => {
+      child.kill("SIGTERM");
+      // The second signal ends it at once, whatever is under way.
+      setTimeout(() => child.kill("SIGTERM"), 300).unref();
+      return ended;
+    };
+    let said = "";
+    await new Promise<void>((resolve, reject) => {
+      const hear = (bytes: Buffer) => {
+        said += bytes.toString();
+        const found = /http:\/\/(127\.0\.0\.1:\d+)\/\S*#t=(dlt_[A-Za-z0-9_-]+)/.exec(said);
+        if (!found) return;
+        server.address = found[1]!;
+        server.token = found[2]!;
+        resolve();
+      };
+      child.stdout.on("data", hear);
+      child.stderr.on("data", hear);
+      void ended.then(() => reject(new Error(`deltic serve ended: ${said}`)));
+    });
+  }
+
+  await start();
+  return server;
+}
+
+function output(args: string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(binary()!, args, { stdio: ["ignore", "pipe", "inherit"] });
+    let said = "";
+    child.stdout.on("data", (bytes: Buffer) => (said += bytes.toString()));
+    child.on("exit", (code) => (code === 0 ? resolve(said) : reject(new Error(`deltic ${args.join(" ")}: ${code}`))));
+  });
+}

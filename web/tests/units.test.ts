@@ -1,0 +1,82 @@
+/** Small parts that need no browser. */
+import { describe, expect, test, vi } from "vitest";
+
+vi.stubGlobal("localStorage", { getItem: () => null, setItem: () => undefined, removeItem: () => undefined });
+vi.stubGlobal("sessionStorage", { getItem: () => null, setItem: () => undefined, removeItem: () => undefined });
+vi.stubGlobal("navigator", { languages: ["fr", "de-AT", "en"] });
+
+const { otherName, parts, shown } = await import("../src/transfer/names");
+const { name, numbers } = await import("../src/text/numbers");
+const { tokenIn } = await import("../src/session");
+const { english } = await import("../src/text/en");
+const { german } = await import("../src/text/de");
+
+test("a name has a stem and an ending", () => {
+  expect(parts("a.tar.gz")).toEqual({ stem: "a.tar", ending: ".gz" });
+  expect(parts(".profile")).toEqual({ stem: ".profile", ending: "" });
+  expect(parts("St. Gallen")).toEqual({ stem: "St. Gallen", ending: "" });
+  expect(parts("no ending.")).toEqual({ stem: "no ending.", ending: "" });
+});
+
+test("letters that print nothing or turn the text are shown as a mark, and joiners of emoji stay", () => {
+  expect(shown("photo\u202egnp.exe")).toBe("photo\ufffdgnp.exe");
+  expect(shown("a\u2069b\nc\0")).toBe("a\ufffdb\ufffdc\ufffd");
+  expect(shown("👩\u200d🌾 تصاميم")).toBe("👩\u200d🌾 تصاميم");
+  expect(name("a\u2069b")).toBe("“\u2068a\ufffdb\u2069”");
+});
+
+test("a second version has a name that every file system takes", () => {
+  const other = otherName("budget 2026.ods", new Date(2026, 10, 8, 9, 5, 7));
+  expect(other).toBe("budget 2026 (2026-11-08 09.05.07).ods");
+  expect(other).not.toMatch(/[<>:"/\\|?*]/);
+});
+
+test("a token is found in a fragment, in an address, and alone", () => {
+  expect(tokenIn("#t=dlt_Ab-_9&pin=x")).toBe("dlt_Ab-_9");
+  expect(tokenIn("http://127.0.0.1:8420/a/#t=dlt_x")).toBe("dlt_x");
+  expect(tokenIn("dlt_x")).toBe("dlt_x");
+  expect(tokenIn("#transfers")).toBeUndefined();
+  expect(tokenIn("xdlt_y")).toBeUndefined();
+});
+
+describe("numbers", () => {
+  const en = numbers("en-GB", { today: "Today", yesterday: "Yesterday" });
+  const de = numbers("de", { today: "heute", yesterday: "gestern" });
+
+  test("lengths have three digits at most, in decimal units", () => {
+    const plain = (n: number) => en.bytes(n).replace("\u00a0", " ");
+    expect([0, 999, 1000, 1900, 9960, 42_600, 999_499, 999_500, 1_340_000, 42_900_000_000].map(plain)).toEqual([
+      "0 B",
+      "999 B",
+      "1.0 kB",
+      "1.9 kB",
+      "10 kB",
+      "43 kB",
+      "999 kB",
+      "1.00 MB",
+      "1.34 MB",
+      "42.9 GB",
+    ]);
+    expect(de.bytes(1900)).toBe("1,9\u00a0kB");
+  });
+
+  test("times are said as people say them", () => {
+    const now = new Date();
+    expect(en.when(now.getTime())).toMatch(/^Today \d\d:\d\d$/);
+    expect(en.when(new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1, 12).getTime())).toBe("Yesterday 12:00");
+    expect(en.when(new Date(2001, 2, 4).getTime())).toBe("4 Mar 2001");
+  });
+
+  test("names compare as people count", () => {
+    expect(["f10", "F9", "f1", "é"].sort(en.compare)).toEqual(["é", "f1", "F9", "f10"]);
+  });
+
+  test("both languages have words for every sentence", () => {
+    const words = [english(en), german(de)] as const;
+    for (const [key, value] of Object.entries(words[0])) {
+      const other = (words[1] as Record<string, unknown>)[key];
+      expect(typeof other, key).toBe(typeof value);
+      if (typeof value === "string" && value.length > 12) expect(other, key).not.toBe(value);
+    }
+  });
+});
