@@ -53,7 +53,7 @@ export async function signIn({ page, origin, server }: Setup, folder = "files/")
 
 /** The row of a file or folder. */
 export const row = (page: Page, name: string) =>
-  page.locator(".lrow:not(.lhead)").filter({ has: page.getByRole("checkbox", { name: `Select “\u2068${name}\u2069”`, exact: true }) });
+  page.locator(".lrow:not(.lhead)").filter({ has: page.getByRole("checkbox", { name: `Select “\u2068${name}\u2069”`, exact: true, includeHidden: true }) });
 
 /** All names in the order in which they are shown. */
 export const names = (page: Page): Promise<string[]> => page.locator(".lrow:not(.lhead) .w0").allTextContents();
@@ -66,7 +66,7 @@ export async function addFiles(page: Page, files: Parameters<Awaited<ReturnType<
 async function picker(page: Page) {
   const [chooser] = await Promise.all([
     page.waitForEvent("filechooser"),
-    page.getByRole("button", { name: "Add files" }).first().click(),
+    page.getByRole("button", { name: /^(Add files|Dateien hinzufügen)$/ }).first().click(),
   ]);
   return chooser;
 }

@@ -17,7 +17,7 @@ import { askDelete, dialog, download, open } from "./actions";
 import { dropTarget } from "./Drop";
 import { active, entries, order, query, rows, selection, status, volume, type Column } from "./folder";
 import { gridKeys } from "./keys";
-import { extend, toggle } from "./selection";
+import { extend, press, toggle } from "./selection";
 
 
 export function List(): JSX.Element {
@@ -152,6 +152,11 @@ function Row({ entry, index }: { entry: Entry; index: number }): JSX.Element {
       aria-rowindex={index + 2}
       aria-selected={picked}
       data-dir={type === "dir" ? index : undefined}
+      onClickCapture={(event) => {
+        if (!press.took(name, event)) return;
+        event.preventDefault();
+        event.stopPropagation();
+      }}
       onClick={(event) => {
         if ((event.target as Element).closest("button, input, .menu")) return;
         if ((event.target as Element).closest("a") && !event.defaultPrevented) return;
@@ -159,6 +164,13 @@ function Row({ entry, index }: { entry: Entry; index: number }): JSX.Element {
         if (event.shiftKey) extend(name);
         else if (event.ctrlKey || event.metaKey) toggle(name);
         else active.value = name;
+      }}
+      onPointerDown={(event) => press.begin(event, name)}
+      onPointerMove={(event) => press.move(event)}
+      onPointerUp={() => press.end()}
+      onPointerCancel={() => press.end()}
+      onContextMenu={(event) => {
+        if (press.isTouch) event.preventDefault();
       }}
       onDblClick={(event) => {
         if (!(event.target as Element).closest("button, input, a")) open(entry);
@@ -297,6 +309,8 @@ function Foot(): JSX.Element {
   const words = t();
   const files = entries.value.filter(({ type }) => type !== "dir");
   const bytes = files.reduce((sum, entry) => sum + (entry.type === "file" ? entry.bytes : 0), 0);
+  const searched = query.value.trim();
+  if (searched) return <p class="lfoot">{words.found(rows.value.length, searched)}</p>;
   return (
     <p class="lfoot">
       {status.value === "listing" || status.value === "loading"

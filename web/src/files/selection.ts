@@ -30,3 +30,50 @@ export function clear(): void {
   selection.value = new Set();
   anchor = undefined;
 }
+
+/**
+ * Selecting by touch: a long press selects a row, and while some are selected a tap does. A press that moves is the
+ * beginning of scrolling.
+ */
+export const press = {
+  isTouch: false,
+  timer: undefined as ReturnType<typeof setTimeout> | undefined,
+  at: { x: 0, y: 0 },
+  /** The row that this press selected: the click that ends it must not open it. */
+  selected: undefined as string | undefined,
+
+  begin(event: PointerEvent, name: string): void {
+    this.end();
+    this.isTouch = event.pointerType === "touch";
+    this.selected = undefined;
+    if (!this.isTouch || (event.target as Element).closest("button, input")) return;
+    this.at = { x: event.clientX, y: event.clientY };
+    this.timer = setTimeout(() => {
+      this.selected = name;
+      toggle(name);
+    }, LONG_PRESS);
+  },
+
+  move(event: PointerEvent): void {
+    if (Math.hypot(event.clientX - this.at.x, event.clientY - this.at.y) > SLACK) this.end();
+  },
+
+  end(): void {
+    clearTimeout(this.timer);
+  },
+
+  /** Whether the click that ends a touch selects, and so must not open. */
+  took(name: string, event: MouseEvent): boolean {
+    if (!this.isTouch || (event.target as Element).closest("button, input")) return false;
+    if (this.selected === name) {
+      this.selected = undefined;
+      return true;
+    }
+    if (!selection.value.size) return false;
+    toggle(name);
+    return true;
+  },
+};
+
+const LONG_PRESS = 500;
+const SLACK = 10;

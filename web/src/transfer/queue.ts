@@ -72,6 +72,8 @@ export interface Totals {
   done: number;
   equal: number;
   failed: number;
+  /** Of the failed ones, those that wait for a choice that the user put off. */
+  later: number;
   asking: number;
   moving: number;
   waiting: number;
@@ -79,19 +81,36 @@ export interface Totals {
   sent: number;
 }
 
+const none = (): Totals => ({ files: 0, done: 0, equal: 0, failed: 0, later: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, sent: 0 });
+
 export function totals(of: readonly Batch[]): Totals {
-  const sum = { files: 0, done: 0, equal: 0, failed: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, sent: 0 };
-  for (const batch of of)
-    for (const item of batch.items) {
-      const { is } = item.state;
-      if (is === "cancelled") continue;
-      sum.files++;
-      if (is === "left" || is === "equal") sum.done++;
-      if (is === "done" || is === "equal" || is === "failed" || is === "asking" || is === "moving" || is === "waiting") sum[is]++;
-      if (is === "equal" || is === "left") continue;
-      sum.bytes += item.bytes;
-      sum.sent += item.sent;
-    }
+  const sum = none();
+  for (const batch of of) {
+    const part = totalsOf(batch);
+    for (const key of Object.keys(sum) as (keyof Totals)[]) sum[key] += part[key];
+  }
+  return sum;
+}
+
+/** Sums of a batch as of the last beat: a screen asks some times for what is counted once. */
+const counted = new WeakMap<Batch, { beat: number; sum: Totals }>();
+
+function totalsOf(batch: Batch): Totals {
+  const known = counted.get(batch);
+  if (known?.beat === beat.peek()) return known.sum;
+  const sum = none();
+  for (const { state, bytes, sent } of batch.items) {
+    const { is } = state;
+    if (is === "cancelled") continue;
+    sum.files++;
+    if (is === "left" || is === "equal") sum.done++;
+    if (is === "failed" && state.why.kind === "later") sum.later++;
+    if (is !== "left") sum[is]++;
+    if (is === "equal" || is === "left") continue;
+    sum.bytes += bytes;
+    sum.sent += sent;
+  }
+  counted.set(batch, { beat: beat.peek(), sum });
   return sum;
 }
 

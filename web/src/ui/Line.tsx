@@ -73,12 +73,13 @@ function Said(): JSX.Element {
 function Moving(): JSX.Element {
   const words = t();
   const sum = (beat.value, totals(openBatches.value));
+  const done = last(batches.value);
   if (!openBatches.value.length)
     return (
       <a href={screenAddress("transfers")} onClick={follow}>
         <span>
           {words.nothingMoves}
-          <span class="wide">. {last(batches.value)}</span>
+          {done && <span class="wide">. {done}</span>}
         </span>
       </a>
     );

@@ -150,7 +150,7 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
   const opened = useSignal(false);
   const shown = opened.value || (!single && sum.failed > 0);
   const kind = open ? "" : sum.failed ? "failed" : "quiet";
-  const kindNow = sum.asking ? "asks" : kind;
+  const kindNow = sum.asking || (!open && sum.failed > 0 && sum.later === sum.failed) ? "asks" : kind;
   const shares = { kept: 0, sent: sum.sent, toSend: open ? sum.bytes - sum.sent : 0, of: sum.bytes };
   return (
     <div role="listitem">
@@ -211,8 +211,8 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
           <div class="tell">
             <p>{words.failure(single.state.why)}</p>
             <button class="btn" onClick={() => retry(batch, single)}>
-              <Icon is="again" />
-              {words.tryAgain}
+              {single.state.why.kind !== "later" && <Icon is="again" />}
+              {single.state.why.kind === "later" ? words.choose : words.tryAgain}
             </button>
           </div>
         )}
@@ -231,7 +231,8 @@ function saying(batch: Batch, single: Item | undefined): string {
   return [
     now?.is === "moving" ? words.stage[now.stage] : "",
     sum.asking ? words.asks : "",
-    sum.failed ? words.failedOf(sum.failed) : "",
+    sum.failed > sum.later ? words.failedOf(sum.failed - sum.later) : "",
+    sum.later ? words.needYou(sum.later) : "",
     words.doneOf(sum.done),
     sum.equal ? words.equalOf(sum.equal) : "",
   ]
@@ -257,7 +258,7 @@ function sayingOf({ state, bytes, sent }: Item): string {
     case "left":
       return `${words.doneAt(state.at)} · ${words.leftAlone}`;
     case "failed":
-      return words.stopped;
+      return state.why.kind === "later" ? words.asks : words.stopped;
     case "cancelled":
       return words.cancelled;
   }
@@ -275,7 +276,7 @@ function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Elemen
     <div class="sub">
       {failed > 0 && (
         <div class="shead">
-          <b>{words.failedOf(failed)}</b>
+          <b>{words.needYou(failed)}</b>
           <span class="push" />
           <button class="btn ghost" onClick={() => void copyNames(some)}>
             <Icon is="copy" />
@@ -297,7 +298,7 @@ function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Elemen
             <span class="why soft">{item.state.is === "failed" ? words.failure(item.state.why) : sayingOf(item)}</span>
             {item.state.is === "failed" ? (
               <button class="btn ghost" onClick={() => retry(batch, item)}>
-                {words.tryAgain}
+                {item.state.why.kind === "later" ? words.choose : words.tryAgain}
               </button>
             ) : (
               <span class="num soft">{format().bytes(item.bytes)}</span>

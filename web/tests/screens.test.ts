@@ -1,0 +1,156 @@
+/** Screens as a whole: accessibility by axe, and the narrow screen. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { addFiles, launch, row, setUp, signIn, type Setup } from "./page";
+import { missing } from "./server";
+
+const why = missing();
+if (why) console.log(`SKIPPED: ${why}`);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface Found {
+  passes: object[];
+  violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+}
+
+async function wrongs(page: Page): Promise<string[]> {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() =>
+    (globalThis as unknown as { axe: { run: (options: object) => Promise<Found> } }).axe.run({
+      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    }),
+  );
+  expect(found.passes.length).toBeGreaterThan(10);
+  return found.violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`));
+}
+
+describe.skipIf(why).each(["light", "dark"] as const)("in %s", (colorScheme) => {
+  let browser: Browser;
+  let s: Setup;
+  beforeAll(async () => {
+    browser = await launch();
+    s = await setUp(browser, { volumes: ["files", "empty"], context: { colorScheme } });
+    mkdirSync(s.server.disk("files", "plans"));
+    for (const name of ["a.txt", "b.jpg", "c.bin"]) writeFileSync(s.server.disk("files", name), name);
+  });
+  afterAll(async () => {
+    await s?.stop();
+    await browser?.close();
+  });
+
+  test("axe finds nothing wrong on any screen", async () => {
+    const { page } = s;
+    const found: Record<string, string[]> = {};
+    const look = async (screen: string) => {
+      const some = await wrongs(page);
+      if (some.length) found[screen] = some;
+    };
+    await page.goto(s.origin.url);
+    await page.locator(".gate").waitFor();
+    await look("sign in");
+    await signIn(s, "");
+    await page.locator(".vols").waitFor();
+    await look("volumes");
+    await signIn(s, "empty/");
+    await page.getByText("Nothing here yet").waitFor();
+    await look("empty folder");
+    await signIn(s);
+    await row(page, "a.txt").click();
+    await look("files");
+    await row(page, "b.jpg").getByRole("checkbox").click();
+    await look("selection");
+    await row(page, "b.jpg").locator(".more button").click();
+    await look("menu");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "New folder" }).click();
+    await look("new folder");
+    await page.keyboard.press("Escape");
+    await addFiles(page, [{ name: "a.txt", mimeType: "", buffer: Buffer.from("other") }]);
+    await page.getByRole("dialog").waitFor();
+    await look("conflict");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: /^Transfers/ }).click();
+    await look("transfers");
+    await page.getByRole("link", { name: "Settings" }).click();
+    await look("settings");
+    expect(found).toEqual({});
+    expect(s.wrongs).toEqual([]);
+  });
+});
+
+describe.skipIf(why)("at 360 px", () => {
+  let browser: Browser;
+  let s: Setup;
+  beforeAll(async () => {
+    browser = await launch();
+    s = await setUp(browser, { context: { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true } });
+    mkdirSync(s.server.disk("files", "plans"));
+    writeFileSync(s.server.disk("files", `${"a very long name ".repeat(8)}.pdf`), "x");
+    writeFileSync(s.server.disk("files", "a.txt"), "a");
+    writeFileSync(s.server.disk("files", "b.txt"), "b");
+  });
+  afterAll(async () => {
+    await s?.stop();
+    await browser?.close();
+  });
+
+  /** Nothing is wider than the screen, and everything that is pressed has 44 px or a row of its own. */
+  async function fits(page: Page): Promise<string[]> {
+    return page.evaluate(() => {
+      const found: string[] = [];
+      if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} px wide`);
+      for (const element of document.querySelectorAll<HTMLElement>("a, button, label:has(input), input.in")) {
+        const { width, height } = element.getBoundingClientRect();
+        if (!width || element.closest(".skip, .lhead, .lrow .nm, .seg, .brand") || element.matches(".sr, .search, .pick")) continue;
+        if (height < 40 || width < 32) found.push(`${element.outerHTML.slice(0, 90)}: ${width} × ${height}`);
+      }
+      return found;
+    });
+  }
+
+  test("every screen fits, and targets are large", async () => {
+    const { page } = s;
+    const found: Record<string, string[]> = {};
+    const look = async (screen: string) => {
+      const some = await fits(page);
+      if (some.length) found[screen] = some;
+    };
+    await page.goto(s.origin.url);
+    await page.locator(".gate").waitFor();
+    await look("sign in");
+    await signIn(s);
+    await row(page, "a.txt").waitFor();
+    await look("files");
+    await page.getByRole("button", { name: "Search" }).tap();
+    await page.keyboard.type("a");
+    await look("search");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: /^Transfers/ }).tap();
+    await look("transfers");
+    await page.getByRole("link", { name: "Settings" }).tap();
+    await look("settings");
+    expect(found).toEqual({});
+  });
+
+  test("a long press selects, and then a tap does", async () => {
+    const { page } = s;
+    await signIn(s);
+    const first = row(page, "a.txt");
+    const box = (await first.boundingBox())!;
+    const devtools = await page.context().newCDPSession(page);
+    const at = { x: box.x + 120, y: box.y + 20 };
+    await devtools.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [at] });
+    await page.waitForTimeout(700);
+    await devtools.send("Input.dispatchTouchEvent", { type: "touchEnd", touchPoints: [] });
+    await page.getByText("1 selected").waitFor();
+    await row(page, "plans").tap();
+    await page.getByText("2 selected").waitFor();
+    expect(page.url()).toBe(`${s.origin.url}files/`);
+    await page.getByRole("button", { name: "Clear the selection" }).tap();
+    await row(page, "plans").getByRole("link").tap();
+    await page.getByText("Nothing here yet").waitFor();
+  });
+});
