@@ -57,9 +57,18 @@ export const targets = computed<readonly Entry[]>(() => {
 });
 
 let loading: AbortController | undefined;
+/** The list that is under way, and how long the last one took. */
+let underWay: Promise<void> = Promise.resolve();
+let tookMs = 0;
 
 /** Lists the folder of the address. With `again`, rows stay until the new ones are known. */
-async function load(at: Place, again: boolean): Promise<void> {
+function load(at: Place, again: boolean): Promise<void> {
+  const began = performance.now();
+  underWay = loadNow(at, again).finally(() => (tookMs = performance.now() - began));
+  return underWay;
+}
+
+async function loadNow(at: Place, again: boolean): Promise<void> {
   loading?.abort();
   const { signal: stop } = (loading = new AbortController());
   const came: Entry[] = [];
@@ -93,13 +102,20 @@ export function reload(): void {
   else void loadVolumes();
 }
 
-let again: ReturnType<typeof setTimeout> | undefined;
-/** Lists once more soon: many changes in a short time cost one list. */
+let isDue = false;
+/** Lists once more soon: many changes in a short time cost one list, and a long list takes a quarter of the time. */
 export function reloadSoon(): void {
-  again ??= setTimeout(() => {
-    again = undefined;
-    reload();
-  }, CALM);
+  if (isDue) return;
+  isDue = true;
+  void underWay.then(() =>
+    setTimeout(
+      () => {
+        isDue = false;
+        reload();
+      },
+      Math.max(CALM, 3 * tookMs),
+    ),
+  );
 }
 
 /** Follows the address, and changes on the server. */

@@ -70,6 +70,7 @@ export function startKeys(): void {
       focusList();
       return;
     }
+    if (event.target === document.body && route.value.screen === "files" && wake(event)) return;
     const typing = (event.target as Element).closest?.("input, textarea, select, dialog");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (route.value.screen !== "files" || !route.value.volume) return;
@@ -77,6 +78,17 @@ export function startKeys(): void {
     searchOpen.value = true;
     requestAnimationFrame(() => document.getElementById("search")?.focus());
   });
+}
+
+/** Keys of the list when nothing has the focus, as after a folder that was empty. */
+function wake(event: KeyboardEvent): boolean {
+  if (event.key === "Backspace") up();
+  else if (event.key.startsWith("Arrow") && rows.value.length) {
+    active.value ??= rows.value[0]!.name;
+    focusList();
+  } else return false;
+  event.preventDefault();
+  return true;
 }
 
 export function focusList(): void {

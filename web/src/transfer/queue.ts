@@ -249,9 +249,14 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
 
 /** Another version is there: equal contents pass, else the user is asked. */
 async function onTaken(item: Item, file: File, there: Version | undefined, batch: Batch, stop: AbortSignal): Promise<void> {
-  item.base = "nothing";
-  if (!there) return wait(item, batch);
   item.sent = 0;
+  if (!there) {
+    // What was to be replaced is gone: it is new now. Or something is there that this token may not see.
+    if (item.base === "nothing") throw new Problem(409, "something is there");
+    item.base = "nothing";
+    return wait(item, batch);
+  }
+  item.base = "nothing";
   item.state = { is: "moving", stage: "matching" };
   if (await again(stop, () => isEqual(file, item.to))) {
     item.state = { is: "equal", at: Date.now() };
