@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { addFiles, drop, idle, launch, names, row, setUp, signIn, type Setup } from "./page";
 import { missing } from "./server";
 
@@ -566,7 +566,7 @@ describe.skipIf(why)("a server with versions", () => {
     await row(s.page, "a.txt").waitFor();
     await s.server.end();
     await s.server.start();
-    await s.page.getByText("Your sign-in ended").waitFor({ timeout: 20_000 });
+    await s.page.getByText("Your sign-in ended").waitFor({ timeout: 60_000 });
     await signIn(s);
     await row(s.page, "a.txt").waitFor();
   });
@@ -582,7 +582,7 @@ describe.skipIf(why)("a server with versions", () => {
     await s.page.locator(".line", { hasText: "The server does not answer." }).waitFor();
     s.origin.slow = undefined;
     await s.server.start();
-    await row(s.page, "long.bin").waitFor({ timeout: 30_000 });
+    await row(s.page, "long.bin").waitFor({ timeout: 60_000 });
     await idle(s.page);
     expect(readFileSync(s.server.disk("files", "long.bin")).equals(bytes(4_000_000, 8))).toBe(true);
   });
@@ -590,6 +590,7 @@ describe.skipIf(why)("a server with versions", () => {
 
 test.skipIf(why)("the page works below a path of a proxy", async () => {
   const s = await setUp(browser, { prefix: "/sync/" });
+  onTestFinished(s.stop);
   mkdirSync(s.server.disk("files", "in"));
   await signIn(s, "-/files/");
   await row(s.page, "in").getByRole("link").click();
@@ -599,5 +600,4 @@ test.skipIf(why)("the page works below a path of a proxy", async () => {
   await row(s.page, "x.txt").waitFor();
   expect(readFileSync(s.server.disk("files", "in", "x.txt"), "utf8")).toBe("x");
   expect(s.wrongs).toEqual([]);
-  await s.stop();
 });

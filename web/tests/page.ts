@@ -30,7 +30,7 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
   const origin = await startOrigin(() => server.address, options.prefix);
   const context = await browser.newContext({ locale: "en-GB", acceptDownloads: true, ...options.context });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(45_000); // a loaded machine is slow, not wrong
   const wrongs: string[] = [];
   page.on("pageerror", (error) => wrongs.push(String(error.stack)));
   page.on("console", (message) => {
@@ -83,5 +83,5 @@ export async function drop(page: Page, paths: string[], at = { x: 400, y: 500 })
 
 /** Waits until nothing moves. */
 export async function idle(page: Page): Promise<void> {
-  await page.locator(".line", { hasText: "Nothing moves" }).waitFor({ timeout: 40_000 });
+  await page.locator(".line", { hasText: "Nothing moves" }).waitFor({ timeout: 90_000 });
 }
