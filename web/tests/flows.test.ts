@@ -573,7 +573,7 @@ describe.skipIf(why)("a server with versions", () => {
 
   test("with a token that stays, a restart of the server is survived in the middle of an upload", async () => {
     const token = await s.server.add("laptop");
-    s.origin.slow = 2_000_000;
+    s.origin.slow = 400_000;
     await s.page.goto(`${s.origin.url}files/#t=${token}`);
     await row(s.page, "a.txt").waitFor();
     await addFiles(s.page, [{ name: "long.bin", mimeType: "", buffer: bytes(4_000_000, 8) }]);
