@@ -8,16 +8,8 @@ sysroot=/usr/aarch64-linux-gnu
 
 skip() { echo "SKIPPED: tests with NEON: $*" >&2; exit 0; }
 
-has_target() { [ -n "$(find "$(rustc --print sysroot)/lib/rustlib/$target/lib" -name 'libstd-*.rlib' 2>/dev/null)" ]; }
-
-add_target() {
-  command -v rustup >/dev/null || return 1
-  echo "the aarch64 target is missing: rustup target add $target" >&2
-  timeout 300 rustup target add "$target" </dev/null
-}
-
 if [ "$(uname -m)" = aarch64 ]; then echo "this machine has NEON: make unit has tested it"; exit 0; fi
-has_target || add_target || skip "rustup gave no standard library for $target"
+tools/rust-target.sh "$target" || skip "rustup gave no standard library for $target"
 tools/ensure.sh aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross || skip "no cross compiler"
 tools/ensure.sh qemu-aarch64 qemu-user || skip "no emulator"
 [ -d "$sysroot/lib" ] || skip "no libraries in $sysroot"

@@ -14,14 +14,6 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do packages+=(-p "$1"); shift; done
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/wasm
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="${WASM_RUSTFLAGS--C target-feature=+simd128}"
 
-has_target() { [ -n "$(find "$(rustc --print sysroot)/lib/rustlib/$target/lib" -name 'libstd-*.rlib' 2>/dev/null)" ]; }
-
-add_target() {
-  command -v rustup >/dev/null || return 1
-  echo "the wasm32 target is missing: rustup target add $target" >&2
-  timeout 300 rustup target add "$target" </dev/null
-}
-
 fetch_std() {
   local cache=$0
   rm -rf "$cache"; mkdir -p "$cache/debs"; cd "$cache/debs"
@@ -41,7 +33,7 @@ unpack_std() {
   bash -euo pipefail -c "$(declare -f fetch_std); fetch_std" "$cache"
 }
 
-if [ "${WASM_STD:-}" != debian ] && { has_target || add_target; }; then
+if [ "${WASM_STD:-}" != debian ] && tools/rust-target.sh "$target"; then
   exec cargo build --locked --target "$target" "${packages[@]}" "$@"
 elif unpack_std; then
   host=$(rustc -vV | sed -n 's/^host: //p')

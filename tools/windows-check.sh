@@ -6,9 +6,7 @@ cd "$(dirname "$0")/.."
 target=x86_64-pc-windows-gnu
 packages=(); for package in "$@"; do packages+=(-p "$package"); done
 
-has_target() { [ -n "$(find "$(rustc --print sysroot)/lib/rustlib/$target/lib" -name 'libstd-*.rlib' 2>/dev/null)" ]; }
-
-if has_target || { command -v rustup >/dev/null && timeout 300 rustup target add "$target" </dev/null; }; then
+if tools/rust-target.sh "$target"; then
   export CC_x86_64_pc_windows_gnu=true AR_x86_64_pc_windows_gnu=true
   exec cargo check --locked --target "$target" "${packages[@]}"
 fi

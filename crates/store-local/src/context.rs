@@ -12,8 +12,8 @@ use crate::dir::{PathBounds, QuotaLimits, VolumeDir, kept_volume, leads_out, vol
 use crate::quota::{Quota, SpaceLedger};
 use crate::shared::SharedState;
 
-/// State that several local stores share: the directories that paths may lead to, the quotas of volumes, and flushes of a
-/// file system that are done together. Clones share the state; two contexts share only the client of the facts
+/// State that several local stores share: the directories that paths may lead to, the quotas of volumes, and flushes of
+/// a file system that are done together. Clones share the state; two contexts share only the client of the facts
 /// service. Paths of the default context may lead anywhere.
 ///
 /// A [`NamedDir`](crate::NamedDir) carries a context, and passes the context to the store that is opened there. Stores
