@@ -11,7 +11,7 @@ use deltic_carrier::update::Answer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Changing a line of it is a change of the format (docs/server.md, "The WebSocket").
+/// Changing a line of it is a change of the format (docs/protocol.md, "The WebSocket").
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");
 
 const NOTHING: Capabilities = Capabilities { renew: false, watch: false, busy: false };

@@ -380,7 +380,7 @@ fn the_examples_of_the_manual_do_what_they_say() {
     world.write("data", noise(300_000, 4));
     world.write("edited", edited(&noise(300_000, 4), 100_000));
     let server = Server::start(&world, "--versions 10");
-    let manual = include_str!("../../../docs/server.md");
+    let manual = include_str!("../../../docs/http.md");
     let mut blocks = manual.split("```").skip(1).step_by(2);
     let block = blocks.find_map(|block| block.strip_prefix("sh\n")).expect("there is one");
     assert!(block.matches("curl ").count() >= 10);

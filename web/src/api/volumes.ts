@@ -1,4 +1,4 @@
-/** Requests about volumes, folders and files (docs/server.md, "Plain HTTP"). */
+/** Requests about volumes, folders and files (docs/http.md). */
 import { call, Problem } from "./http";
 
 export interface Volume {

@@ -1,4 +1,4 @@
-/** Changes that other clients make on the server (docs/server.md, "Events"). */
+/** Changes that other clients make on the server (docs/http.md, "Events"). */
 import { call, pause } from "../api/http";
 
 /** Calls `changed` with the path of each change in a volume, until the returned function is called. */

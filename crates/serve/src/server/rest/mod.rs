@@ -1,4 +1,4 @@
-//! The HTTP interface: volumes, trees and files (docs/server.md).
+//! The HTTP interface: volumes, trees and files (docs/http.md).
 
 mod conditions;
 mod delta;
