@@ -9,7 +9,8 @@ use std::sync::Arc;
 use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
-use super::snapshot::{LocalSnapshot, file_type};
+use super::snapshot::LocalSnapshot;
+use super::stat::file_type;
 use crate::dir::{Dir, Led, Trust};
 use crate::errno::At;
 use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};

@@ -19,9 +19,9 @@ use rustix::process;
 
 use super::heritage::Heritage;
 use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
-use super::noted;
-use super::snapshot::file_type;
+use super::stat::file_type;
 use crate::dir::{Dir, PathBounds, Use, proc_path, set_mode_of_held, set_mode_of_open};
+use crate::noted;
 use crate::system::told;
 use deltic_store::{Filter, Keep, Unset};
 

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::named::NamedDir;
 use super::place::Place;
-use super::snapshot::{file_type, inode_of};
+use super::stat::{file_type, inode_of};
 use crate::dir::{Dir, Use, set_mode_of_open};
 use crate::errno::{At, store_error};
 use crate::lock;

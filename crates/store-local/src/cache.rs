@@ -31,8 +31,8 @@ use deltic_tree::Name;
 use rustix::fs::{self, OFlags};
 use rustix::io;
 
-use crate::copy::read_at;
 use crate::dir::Dir;
+use crate::read_write::read_at;
 
 mod bases;
 mod facts;

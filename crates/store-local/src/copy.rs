@@ -9,14 +9,15 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 
 use rustix::fs;
-use rustix::io::{self, Errno};
+use rustix::io::Errno;
 
 use super::holes::each_data;
 use crate::lock;
+use crate::read_write::{read_at, write_at};
 
 /// Copies spans, and remembers pairs of devices between which the kernel does not copy.
 #[derive(Debug, Default)]
@@ -161,20 +162,6 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes all of `bytes`.
-pub(crate) fn write_at(file: BorrowedFd<'_>, start: u64, bytes: &[u8]) -> Result<(), Errno> {
-    let mut written = 0;
-    while written < bytes.len() {
-        match io::pwrite(file, &bytes[written..], start + written as u64) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(more) => written += more,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
 fn is_unsupported(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS)
 }
@@ -183,17 +170,3 @@ fn is_unsupported(errno: Errno) -> bool {
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
 const BUFFER_BYTES: u64 = 512 << 10;
-
-/// Reads until `buf` is full or the file ends.
-pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < buf.len() {
-        match io::pread(&file, &mut buf[filled..], start + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(filled)
-}

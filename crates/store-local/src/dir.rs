@@ -38,8 +38,8 @@ use rustix::io::Errno;
 use crate::lock;
 use crate::shared::SharedState;
 
+pub(crate) use bounds::PathBounds;
 pub use bounds::{History, KeepVersions, QuotaLimits, VolumeDir, part_path, volume_path};
-pub(crate) use bounds::{LEADS_OUT, PathBounds};
 pub(crate) use jail::{kept_volume, leads_out};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;

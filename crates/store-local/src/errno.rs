@@ -5,7 +5,6 @@ use std::io;
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
-use crate::dir::LEADS_OUT;
 use deltic_store::{Cause, StoreError};
 
 /// Converts the system's error `errno` of `action` on `path`.
@@ -57,6 +56,9 @@ impl<T> At<T> for Result<T, Errno> {
         self.map_err(|errno| store_error(action, path, errno))
     }
 }
+
+/// Error of a path that leads out of the directories of its context. No call that resolves paths returns this error.
+pub(crate) const LEADS_OUT: Errno = Errno::REMOTE;
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,8 @@ use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use super::place::COMMIT;
-use super::snapshot::Stamp;
 use super::stage::Whose;
+use super::stat::Stamp;
 use crate::errno::store_error;
 use deltic_store::StoreError;
 

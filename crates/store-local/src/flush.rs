@@ -12,9 +12,8 @@ use std::time::Duration;
 use rustix::fs;
 use rustix::io::Errno;
 
-use crate::lock;
 use crate::system::System;
-use crate::write_back;
+use crate::{lock, write_back};
 
 /// Flushes that may be done together, by the device of their file system.
 #[derive(Debug, Default)]

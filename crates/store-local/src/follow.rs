@@ -12,7 +12,8 @@ use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use super::snapshot::{file_type, inode_of, look_at, look_behind};
+use super::metadata::{look_at, look_behind};
+use super::stat::{file_type, inode_of};
 use crate::dir::{Dir, Use};
 
 /// Returns the kinds of entries that replace the link at `path` with the metadata `meta`; `None` if the entry is no

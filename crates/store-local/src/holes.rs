@@ -6,8 +6,9 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self, FallocateFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::copy::{BLOCK_BYTES, read_through, write_at};
-use crate::copy::read_at;
+use super::copy::{BLOCK_BYTES, read_through};
+use super::read_write::write_at;
+use crate::read_write::read_at;
 
 /// Returns the number of bytes that a file takes on the disk.
 pub(super) const fn bytes_on_disk(stat: &Stat) -> u64 {
@@ -227,7 +228,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, OFlags};
 
     use super::*;
-    use crate::copy::read_at;
+    use crate::read_write::read_at;
 
     const LEN: usize = 6 * BLOCK_BYTES as usize;
 

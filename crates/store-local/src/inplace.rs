@@ -23,11 +23,12 @@ use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, clear, dig, each_data, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
-use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
+use super::snapshot::LocalSnapshot;
+use super::stat::{Stamp, file_type, inode_of};
 use super::writing::Writing;
-use crate::copy::read_at;
 use crate::errno::At;
 use crate::lock;
+use crate::read_write::read_at;
 use deltic_store::StoreError;
 
 /// A file to change in place.

@@ -17,11 +17,13 @@ use crate::finished::{Expected, Finished};
 use crate::inner::Inner;
 use crate::lock;
 use crate::log::remove_log;
+use crate::metadata::look_at;
 use crate::more::Reach;
 use crate::partial::Other;
 use crate::place::{COMMIT, Landed, Place};
-use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
+use crate::snapshot::LocalSnapshot;
 use crate::stage::{Whose, new_name};
+use crate::stat::{Stamp, file_type, inode_of};
 
 /// Makes `path` wait as a hard link to the version that waits at `leader`. Returns false if no version waits there.
 pub(super) fn link_waiting(

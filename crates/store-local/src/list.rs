@@ -6,11 +6,11 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
-use super::follow;
+use super::metadata::{look_at, look_at_version};
 use super::more::{Reach, look_again};
-use super::snapshot::{look_at, look_at_version};
 use crate::dir::Dir;
 use crate::errno::store_error;
+use crate::follow;
 use crate::system::System;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, Version};

@@ -16,11 +16,12 @@ use deltic_tree::Name;
 use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::copy::write_at;
-use super::snapshot::{file_type, inode_of, names};
+use super::read_write::write_at;
+use super::stat::{file_type, inode_of, names};
 use crate::boot::boot;
-use crate::copy::read_at;
 use crate::dir::Dir;
+use crate::place::STAGED_SUFFIX;
+use crate::read_write::read_at;
 
 /// Notes of a log, in order.
 pub(super) type Notes = Vec<Vec<u8>>;
@@ -166,7 +167,6 @@ fn is_ours(stat: &Stat) -> bool {
     file_type(stat).is_file() && owner && stat.st_mode & 0o022 == 0
 }
 
-pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 pub(super) const LOG_SUFFIX: &[u8] = b".log";
 const MAGIC: &[u8] = b"deltic log 1";
 const LEN_BYTES: usize = 4;

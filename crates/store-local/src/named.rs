@@ -18,8 +18,8 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::context::StoreContext;
-use crate::dir::{Dir, LEADS_OUT, Led, PathBounds, Trust, Use, WayEnd};
-use crate::errno::io_error;
+use crate::dir::{Dir, Led, PathBounds, Trust, Use, WayEnd};
+use crate::errno::{LEADS_OUT, io_error};
 use crate::shared::SharedState;
 use deltic_store::StoreError;
 

@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::more::{ACL, DEFAULT_ACL, Reach};
-use super::snapshot::file_type;
+use super::stat::file_type;
 use deltic_store::Unset;
 
 /// Returns the noted metadata of the entry at `at`, with the actual state `stat`. Only files and directories have

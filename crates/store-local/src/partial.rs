@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::inner::Inner;
 use super::place::Place;
-use super::snapshot::{LocalSnapshot, file_type, inode_of};
+use super::snapshot::LocalSnapshot;
+use super::stat::{file_type, inode_of};
 use super::writing::PartialDir;
 use crate::dir::{Dir, Use};
 

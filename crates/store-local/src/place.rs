@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
+use deltic_tree::{Meta, Name, RelPath};
 use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::snapshot::{Stamp, file_type, inode_of, look_at};
+use super::stat::{Stamp, file_type, inode_of};
+
 use crate::dir::{Dir, Use};
 use crate::errno::At;
 use crate::lock;
@@ -47,18 +48,6 @@ impl Place {
             }
             _ => Self::of(root, action, path),
         }
-    }
-
-    /// Returns the metadata of the entry. Under `--fake-super`, a real symlink gets an empty target, so that it is
-    /// replaced by a file with a note.
-    pub(super) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
-        let mut meta = look_at(&self.dir, &self.name, see)?;
-        if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
-            && file_type(&self.dir.stat(&self.name)?).is_symlink()
-        {
-            *target = Box::default();
-        }
-        Ok(meta)
     }
 
     /// True if [`land`](Self::land) would fail, because a directory that is not empty is here. A directory that may
@@ -110,6 +99,27 @@ impl Place {
         Err(why)
     }
 
+    /// Removes the entry at this place, if unchanged since the listing (`is`). `found` is its present metadata, or that
+    /// of the entry behind it. A missing entry is no error: the list may contain two names of one entry.
+    pub(super) fn remove_unchanged(
+        &self,
+        is: &Meta,
+        found: Result<Meta, Errno>,
+    ) -> Result<(), StoreError> {
+        let found = match found {
+            Err(Errno::NOENT) => return Ok(()),
+            found => found.at("remove", &self.path)?,
+        };
+        let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
+        if !same || found.is_dir() {
+            return Err(StoreError::Changed { path: self.path.clone() });
+        }
+        match self.dir.remove_file(&self.name) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed.at("remove", &self.path),
+        }
+    }
+
     /// Renames `staged` of `from` to this place, over any entry but a directory that is not empty.
     pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {
@@ -137,6 +147,8 @@ pub(super) enum Landed {
     Copy,
 }
 
+/// Suffix of the names of staged files.
+pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 /// Action in errors of a commit.
 pub(super) const COMMIT: &str = "put in place";
 

@@ -26,13 +26,13 @@ use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, LEADS_OUT, PathBounds, QuotaLimits, Use, VolumeDir, part_path, volume_path};
-use crate::errno::At;
+use crate::dir::{Dir, PathBounds, QuotaLimits, Use, VolumeDir, part_path, volume_path};
+use crate::errno::{At, LEADS_OUT};
 use crate::holes::bytes_on_disk;
 use crate::lock;
-use crate::log::STAGED_SUFFIX;
+use crate::place::STAGED_SUFFIX;
 use crate::shared::SharedState;
-use crate::snapshot::{file_type, inode_of};
+use crate::stat::{file_type, inode_of};
 
 /// Used space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

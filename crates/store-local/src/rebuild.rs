@@ -10,22 +10,24 @@ use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, NewMode, On};
-use super::copy::{End, read_through, write_at};
+use super::copy::{End, read_through};
 use super::finished::{Expected, Finished};
 use super::holes::{Under, clear, copy_sparse, write_sparse};
 use super::inner::Inner;
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
+use super::metadata::look_at;
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::quota::{FileSize, Reserved};
+use super::read_write::write_at;
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
+use super::snapshot::LocalSnapshot;
 use super::stage::{Logged, Staged, Stages, Whose};
-use crate::copy::read_at;
+use super::stat::{Stamp, file_type, inode_of};
 use crate::errno::{At, store_error};
-use crate::lock;
-use crate::write_back;
+use crate::read_write::read_at;
+use crate::{lock, write_back};
 use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
 };

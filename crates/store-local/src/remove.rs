@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::PackedStrings;
 use deltic_core::packed;
-use deltic_tree::{EntryType, Meta, Name, RelPath};
+use deltic_tree::{EntryType, Name, RelPath};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -14,7 +14,7 @@ use super::backup::Goes;
 use super::finished::Expected;
 use super::inner::Inner;
 use super::place::Place;
-use super::snapshot::{Stamp, file_type, inode_of};
+use super::stat::{Stamp, file_type, inode_of};
 use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
@@ -88,27 +88,6 @@ enum Stays {
     Refilled,
     /// An entry could not be removed; the error is reported.
     Failed,
-}
-
-/// Removes the entry at `place`, if unchanged since the listing (`is`). `found` is its present metadata, or that of
-/// the entry behind it. A missing entry is no error: the list may contain two names of one entry.
-pub(super) fn remove_unchanged(
-    place: &Place,
-    is: &Meta,
-    found: Result<Meta, Errno>,
-) -> Result<(), StoreError> {
-    let found = match found {
-        Err(Errno::NOENT) => return Ok(()),
-        found => found.at(REMOVE, &place.path)?,
-    };
-    let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
-    if !same || found.is_dir() {
-        return Err(StoreError::Changed { path: place.path.clone() });
-    }
-    match place.dir.remove_file(&place.name) {
-        Err(Errno::NOENT) => Ok(()),
-        removed => removed.at(REMOVE, &place.path),
-    }
 }
 
 /// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old versions.

@@ -8,15 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::{StoredSums, SumKind};
-use deltic_tree::meta::{Device, DeviceClass, HardLink, Inode, XattrScope};
-use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
-use rustix::fs::{self, FileType, OFlags, Stat};
+use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath, Timestamp};
+use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
-use super::copy::read_at;
 use super::holes::{data_runs, has_holes, read_around};
-use super::more::{Reach, look};
+use super::metadata::{meta_of, read_target};
+use super::more::Reach;
 use super::noted;
+use super::read_write::read_at;
+use super::stat::{Stamp, file_type};
 use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use crate::facts;
@@ -24,7 +25,7 @@ use crate::lease::{self, Writers};
 use crate::shared::SharedState;
 use crate::system::System;
 use crate::tight::spare_memory;
-use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
+use deltic_store::{Extents, Snapshot, StoreError, Version};
 
 /// One version of a local file, held open.
 #[derive(Debug)]
@@ -38,16 +39,6 @@ pub struct LocalSnapshot {
     gets_names: bool,
     has_holes: bool,
     shared: Arc<SharedState>,
-}
-
-/// Identifies a version of a file without reading the file. Includes ctime, since a program can set mtime back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) inode: (u64, u64),
-    pub(crate) len: u64,
-    pub(crate) modified: Timestamp,
-    pub(crate) changed: Timestamp,
-    pub(crate) names: u64,
 }
 
 impl LocalSnapshot {
@@ -331,209 +322,6 @@ const UNKNOWN_REST: Duration = Duration::from_secs(2);
 const CLOCK_AHEAD: Duration = Duration::from_mins(5);
 /// Longest step of the clock by which a kernel sets ctime.
 const TICK: Duration = Duration::from_millis(10);
-
-impl Stamp {
-    /// Returns the version to report outside of this crate, without the number of names.
-    pub(crate) fn version(self) -> Version {
-        let Self { inode: (device, number), len, modified, changed, .. } = self;
-        let mut token = [0; 32];
-        token[..8].copy_from_slice(&device.to_le_bytes());
-        token[8..16].copy_from_slice(&number.to_le_bytes());
-        Version { token: VersionToken(token), len, modified, changed }
-    }
-
-    pub(crate) fn device(self) -> u64 {
-        self.inode.0
-    }
-
-    /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
-    /// another name changes the ctime too. Renames of this run take names away from such files too, and the run may
-    /// change a file under one name while another name is to be replaced.
-    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
-        let renamed = Self { names: other.names, changed: other.changed, ..self };
-        self == other || (self.names, other.names) != (1, 1) && renamed == other
-    }
-
-    /// True if both stamps are of one version, and this one has more names, which explain the new ctime. A file that
-    /// lost a name may have been replaced.
-    fn is_but_for_more_names(self, other: Self) -> bool {
-        self.names > other.names && self.is_but_for_names(other)
-    }
-
-    /// True if both stamps have the same inode and length.
-    pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
-        (self.inode, self.len) == (other.inode, other.len)
-    }
-
-    /// Returns device and inode number.
-    pub(crate) const fn inode(self) -> (u64, u64) {
-        self.inode
-    }
-
-    /// True if the file has only one name.
-    pub(crate) const fn has_one_name(self) -> bool {
-        self.names == 1
-    }
-
-    /// Returns the length in bytes.
-    pub(crate) const fn len(self) -> u64 {
-        self.len
-    }
-
-    pub(crate) fn of(stat: &Stat) -> Self {
-        Self {
-            inode: inode_of(stat),
-            len: stat.st_size as u64,
-            modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
-            changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
-            names: names(stat.st_nlink),
-        }
-    }
-}
-
-/// Returns device and inode number.
-pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
-}
-
-pub(crate) fn file_type(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
-}
-
-/// Returns the present version of a file, if the file system's versions can be relied on. `home` is the file system
-/// on which the file most likely is.
-pub(super) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
-    let stat = fs::fstat(file).ok()?;
-    let lasts = home.of_file(file, stat.st_dev).is_lasting();
-    lasts.then(|| Stamp::of(&stat).version())
-}
-
-/// Returns the metadata of `name` of `dir`, without following a symlink.
-pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
-    look_at_version(dir, name, see).map(|(meta, _)| meta)
-}
-
-/// Returns metadata and stamp of `name` of `dir`, without following a symlink.
-pub(super) fn look_at_version(
-    dir: &Dir,
-    name: &Name,
-    see: MetaMask,
-) -> Result<(Meta, Stamp), Errno> {
-    let stat = dir.stat(name)?;
-    let kind = match kind_of(&stat) {
-        Some(kind) => kind,
-        None => Kind::Symlink(dir.read_link(name)?),
-    };
-    let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
-    Ok((meta, Stamp::of(&stat)))
-}
-
-/// Returns the content of a file that stands for a symlink.
-fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
-    let mut target = vec![0; MAX_TARGET_BYTES + 1];
-    let len = read_at(file.as_fd(), 0, &mut target)?;
-    target.truncate(len);
-    // Too long for a target.
-    Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
-}
-
-/// Greatest length of a target in bytes: that of a path.
-const MAX_TARGET_BYTES: usize = deltic_tree::path::MAX_PATH_BYTES;
-
-/// Returns the kind of an entry; `None` for a symlink.
-fn kind_of(stat: &Stat) -> Option<Kind> {
-    Some(match file_type(stat) {
-        FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => return None,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => device(DeviceClass::Char, stat),
-        // `Unknown` does not occur: the system has only these seven types.
-        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
-    })
-}
-
-/// Returns the metadata of `name` of `dir`, following a symlink.
-pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
-    let stat = dir.stat_behind(name)?;
-    let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
-    let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
-    look_deeper(|| Reach::Followed(dir.path_to(name)), (&stat, kind), see, target)
-}
-
-/// Returns the metadata of the directory `root`.
-pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
-    let stat = fs::fstat(root)?;
-    let nothing = || Ok(Box::default());
-    look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
-}
-
-/// Returns the metadata of an entry, and reads the parts that `stat` does not tell. `target` reads the content of a
-/// file that stands for a symlink.
-fn look_deeper(
-    at: impl FnOnce() -> Reach,
-    (stat, kind): (&Stat, Kind),
-    see: MetaMask,
-    target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
-) -> Result<Meta, Errno> {
-    let mut meta = meta_of(stat, kind, see);
-    if see.acls || see.xattrs != XattrScope::Nothing || see.fake_super {
-        let at = at();
-        look(&at, &mut meta, see);
-        if see.fake_super {
-            noted::look((&at, stat), &mut meta, see, target)?;
-        }
-    }
-    Ok(meta)
-}
-
-fn device(class: DeviceClass, stat: &Stat) -> Kind {
-    let (major, minor) = (fs::major(stat.st_rdev), fs::minor(stat.st_rdev));
-    Kind::Device(Device { class, major, minor })
-}
-
-fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
-    let is_dir = kind == Kind::Dir;
-    let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
-    let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
-    let more = ExtraMeta {
-        accessed: (see.accessed && !is_dir).then_some(accessed),
-        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
-        ..ExtraMeta::default()
-    };
-    Meta {
-        user: see.users.then_some(stat.st_uid),
-        group: see.groups.then_some(stat.st_gid),
-        more: more.boxed(),
-        ..Meta::plain(
-            kind,
-            len,
-            timestamp(stat.st_mtime, stat.st_mtime_nsec),
-            stat.st_mode & 0o7777,
-        )
-    }
-}
-
-fn linked(stat: &Stat) -> HardLink {
-    let (device, number) = inode_of(stat);
-    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
-    HardLink::Inode(Inode { device, number }, names)
-}
-
-/// The type of a count of names differs between platforms.
-pub(super) fn names(count: impl TryInto<u64>) -> u64 {
-    count.try_into().unwrap_or(u64::MAX)
-}
-
-/// The types of the fields differ between platforms; all values fit.
-fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
-    Timestamp {
-        secs: secs.try_into().unwrap_or(i64::MAX),
-        nanos: nanos.try_into().unwrap_or_default(),
-    }
-}
 
 #[cfg(test)]
 mod tests {

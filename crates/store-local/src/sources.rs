@@ -26,19 +26,19 @@ use deltic_tree::{Follow, Meta, MetaMask, Mounts, Name, Names, RelPath};
 use rustix::io::Errno;
 
 use super::above::scopes;
-use super::follow;
 use super::list::{Look, Part, dangles, inode};
+use super::metadata::look_at_root;
 use super::more::{Reach, look_again};
 use super::named::{NamedDir, full_path};
 use super::place::Place;
-use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at_root};
+use super::snapshot::LocalSnapshot;
+use super::stat::{file_type, inode_of};
 use crate::context::StoreContext;
 use crate::dir::{Dir, Trust, Use, Way};
 use crate::errno::store_error;
-use crate::lock;
 use crate::place::Versions;
 use crate::system::System;
+use crate::{follow, lock};
 use deltic_store::filter::{Scopes, Start};
 use deltic_store::{Filter, Listing, StoreError, Tree, Version};
 
@@ -504,7 +504,7 @@ impl Tree for Sources {
         match follow::look(&place.dir, (&place.name, path), how) {
             // The symlink's target was removed under its own name.
             Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
-            found => remove_unchanged(&place, is, found),
+            found => place.remove_unchanged(is, found),
         }
     }
 }

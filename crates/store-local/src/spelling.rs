@@ -15,7 +15,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::inner::Inner;
-use super::snapshot::inode_of;
+use super::stat::inode_of;
 use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};

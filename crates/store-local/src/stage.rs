@@ -32,11 +32,12 @@ use rustix::io::Errno;
 
 use super::heritage::disinherit;
 use super::holes::has_holes;
-use super::log::{Log, Notes, STAGED_SUFFIX, remove_log};
-use super::place::Place;
+use super::log::{Log, Notes, remove_log};
+use super::place::{Place, STAGED_SUFFIX};
 use super::quota::SpaceLedger;
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Stamp, file_type};
+use super::snapshot::LocalSnapshot;
+use super::stat::{Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
 use realm::Realm;
 

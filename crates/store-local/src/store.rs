@@ -24,23 +24,24 @@ use super::inner::{Commits, Inner, KeepLinks, Kept, Makes, Policy, Unfinished};
 use super::inplace::{LeftFiles, UnderWay};
 use super::land::{link, link_waiting};
 use super::list::{Look, Part};
+use super::metadata::{look_at, look_at_root};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place, Versions, is_right_in};
 use super::quota::{FileSize, Quota};
 use super::rebuild::LocalRebuild;
-use super::remove::{Removals, remove_after, remove_unchanged, remove_version};
-use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
-use super::spelling;
+use super::remove::{Removals, remove_after, remove_version};
+use super::snapshot::LocalSnapshot;
 use super::stage::{Stages, Whose};
+use super::stat::inode_of;
 use super::touched::Touched;
 use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
+use crate::{lock, spelling};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, store_error};
-use crate::lock;
 use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
@@ -386,7 +387,7 @@ impl Tree for LocalStore {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.place("remove", path)?;
         let found = look_at(&place.dir, &place.name, self.0.see.plain());
-        self.0.removing(&place, || remove_unchanged(&place, is, found))
+        self.0.removing(&place, || place.remove_unchanged(is, found))
     }
 }
 

@@ -6,7 +6,7 @@ use deltic_store::OneName;
 use rustix::fs::{self, CWD, Mode, OFlags, major};
 use rustix::io::Errno;
 
-use crate::copy::read_at;
+use crate::read_write::read_at;
 
 /// A mounted file system.
 ///

@@ -34,7 +34,8 @@ use crate::dir::{Dir, History, KeepVersions, Use, kept_volume, proc_path};
 use crate::errno::At;
 use crate::lock;
 use crate::quota::Quota;
-use crate::snapshot::{LocalSnapshot, file_type, inode_of};
+use crate::snapshot::LocalSnapshot;
+use crate::stat::{file_type, inode_of};
 use crate::touched::Touched;
 
 /// Name of a version of a file: the time of the replacement or removal, in nanoseconds since 1970.

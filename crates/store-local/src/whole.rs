@@ -11,10 +11,10 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, NewMode, On};
-use super::copy::write_at;
 use super::inner::Inner;
 use super::place::{COMMIT, Landed, Place};
 use super::quota::Reserved;
+use super::read_write::write_at;
 use super::stage::{Staged, Whose};
 use crate::dir::Dir;
 use crate::errno::At;

@@ -16,9 +16,10 @@ use crate::dir::Dir;
 use crate::errno::{At, store_error};
 use crate::inner::Inner;
 use crate::inplace::is_torn;
+use crate::metadata::look_at;
 use crate::place::{Place, Turn};
-use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::new_name;
+use crate::stat::{Stamp, file_type, inode_of};
 
 impl Inner {
     /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or

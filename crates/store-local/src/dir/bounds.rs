@@ -26,6 +26,7 @@ use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use crate::clock::AgeClock;
+use crate::errno::LEADS_OUT;
 
 /// A directory that a context is confined to.
 #[derive(Debug)]
@@ -284,8 +285,5 @@ impl PathBounds {
         matches!(self, Self::Volumes(_))
     }
 }
-
-/// Error of a path that leads out of the directories of its context. No call that resolves paths returns this error.
-pub(crate) const LEADS_OUT: Errno = Errno::REMOTE;
 
 pub(super) const ROOT: &str = "/";

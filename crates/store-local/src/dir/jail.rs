@@ -10,10 +10,9 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::bounds::{
-    History, Jail, LEADS_OUT, PathBounds, ROOT, Top, VolumeDir, top_of, volume_path,
-};
+use super::bounds::{History, Jail, PathBounds, ROOT, Top, VolumeDir, top_of, volume_path};
 use super::{Dir, Led, Trust, Use};
+use crate::errno::LEADS_OUT;
 use crate::shared::SharedState;
 
 impl PathBounds {

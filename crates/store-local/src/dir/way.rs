@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, LEADS_OUT, Use, inode};
+use super::{Dir, Use, inode};
+use crate::errno::LEADS_OUT;
 
 /// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

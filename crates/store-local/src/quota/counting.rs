@@ -13,7 +13,7 @@ use crate::inner::Inner;
 use crate::lock;
 use crate::named::NamedDir;
 use crate::place::{Place, Turn};
-use crate::snapshot::{file_type, inode_of};
+use crate::stat::{file_type, inode_of};
 
 impl Reserved {
     /// Reserves the name of the directory `dir`, in the quota of the volume and in `quotas`.

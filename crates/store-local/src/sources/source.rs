@@ -15,8 +15,9 @@ use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
 use crate::list::{Part, dangles};
+use crate::metadata::{look_at, look_at_root, look_behind};
 use crate::named::NamedDir;
-use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
+use crate::stat::file_type;
 use deltic_store::filter::{Judge, Scopes};
 use deltic_store::{Listing, StoreError};
 

@@ -9,10 +9,11 @@ use rustix::io::Errno;
 
 use super::{KEY_DIGITS, Leftover, Leftovers, NONCE_DIGITS};
 use crate::dir::Dir;
-use crate::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
-use crate::place::Place;
+use crate::log::{LOG_SUFFIX, Log, Notes, remove_log, staged_name};
+use crate::place::{Place, STAGED_SUFFIX};
 use crate::quota::SpaceLedger;
-use crate::snapshot::{LocalSnapshot, inode_of, names};
+use crate::snapshot::LocalSnapshot;
+use crate::stat::{inode_of, names};
 
 pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger) -> Result<u64, Errno> {
     let mut removed = 0;

@@ -17,7 +17,8 @@ use crate::finished::Expected;
 use crate::heritage::Heritage;
 use crate::lock;
 use crate::place::Place;
-use crate::snapshot::{LocalSnapshot, file_type};
+use crate::snapshot::LocalSnapshot;
+use crate::stat::file_type;
 use deltic_store::{Keep, StoreError};
 
 impl LocalStore {

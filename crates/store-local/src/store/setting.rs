@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use super::{LocalStore, SET_META};
 use crate::attrs::{Attrs, NewMode, On};
 use crate::backup::Goes;
-use crate::copy::write_at;
 use crate::dir::{Dir, Use};
 use crate::errno::At;
 use crate::heritage::Heritage;
 use crate::lock;
 use crate::noted::NOTE;
 use crate::place::Place;
-use crate::snapshot::{Stamp, file_type, inode_of};
+use crate::read_write::write_at;
 use crate::stage::new_name;
+use crate::stat::{Stamp, file_type, inode_of};
 use deltic_store::{Keep, StoreError, Unset};
 
 impl LocalStore {

@@ -11,8 +11,8 @@ use crate::errno::At;
 use crate::inner::Inner;
 use crate::lock;
 use crate::place::Place;
-use crate::snapshot::{file_type, inode_of};
 use crate::stage::new_name;
+use crate::stat::{file_type, inode_of};
 use deltic_tree::RelPath;
 
 impl Inner {
