@@ -11,8 +11,6 @@
 //! for lack of read permission, is moved: its path is then empty for a moment, and it is moved back if the new
 //! version fails. After a kill at that moment it is found with the backups.
 
-mod away;
-
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -52,7 +50,7 @@ pub(super) struct Listed {
 }
 
 /// Paths that belong to an entry of the run or to an old version.
-struct Taken<'a> {
+pub(super) struct Taken<'a> {
     /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
     /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
@@ -71,7 +69,7 @@ impl Listed {
         }
     }
 
-    fn taken(&self) -> Taken<'_> {
+    pub(super) fn taken(&self) -> Taken<'_> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         Taken { names, given: &self.given }
     }
@@ -114,7 +112,7 @@ pub(super) enum Goes {
 
 /// The names of an old version once it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+pub(super) enum Kept {
     /// A backup's name and its own path.
     Too,
     /// A backup's name alone.
@@ -123,7 +121,7 @@ enum Kept {
 
 impl Backup {
     /// Returns the first free spot for the old version at `place`.
-    fn spot<'a>(
+    pub(super) fn spot<'a>(
         &self,
         root: &Dir,
         place: &'a Place,
@@ -285,7 +283,7 @@ impl Backup {
     }
 
     /// Calls `put` with the directory and the name of `spot`, once the older backup there is gone.
-    fn put<T>(
+    pub(super) fn put<T>(
         &self,
         root: &Dir,
         (place, spot): (&Place, &Spot<'_>),
@@ -299,7 +297,11 @@ impl Backup {
     }
 
     /// Removes an older directory at `spot`. Returns true if a file is there, which stays for now.
-    fn make_way(&self, root: &Dir, (place, spot): (&Place, &Spot<'_>)) -> Result<bool, Errno> {
+    pub(super) fn make_way(
+        &self,
+        root: &Dir,
+        (place, spot): (&Place, &Spot<'_>),
+    ) -> Result<bool, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
             Some(stat) if !file_type(&stat).is_dir() => Ok(true),
@@ -311,20 +313,20 @@ impl Backup {
 }
 
 /// A place for one old version.
-struct Spot<'a> {
+pub(super) struct Spot<'a> {
     /// The directory; `None` for the directory of the new version.
     tree: Option<Dir>,
     beside: &'a Dir,
-    name: Name,
+    pub(super) name: Name,
 }
 
 impl Spot<'_> {
-    fn dir(&self) -> &Dir {
+    pub(super) fn dir(&self) -> &Dir {
         self.tree.as_ref().unwrap_or(self.beside)
     }
 
     /// Moves the file `from` to this place; `over` tells whether an older file may be replaced.
-    fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
+    pub(super) fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
         match over {
             true => dir.rename(name, self.dir(), &self.name),
             false => dir.rename_new(name, self.dir(), &self.name),
@@ -333,7 +335,7 @@ impl Spot<'_> {
 
     /// True if a file is at this place. For a [torn](is_torn) file, an earlier run kept the old version here, which
     /// must not be replaced.
-    fn has_file(&self) -> Result<bool, Errno> {
+    pub(super) fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
@@ -415,7 +417,7 @@ fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), E
     Ok(())
 }
 
-const BACK_UP: &str = "back up";
+pub(super) const BACK_UP: &str = "back up";
 
 #[cfg(test)]
 mod tests {

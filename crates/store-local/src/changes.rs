@@ -1,7 +1,5 @@
 //! Reports changes in a store to a callback (`deltic serve`).
 
-mod telling;
-
 use std::fmt;
 use std::sync::Arc;
 

@@ -174,7 +174,7 @@ impl Finished {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
         drop(turn);
-        store.policy.space.landed(self.inode);
+        store.space.ledger.landed(self.inode);
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

@@ -4,13 +4,16 @@
 
 mod above;
 mod attrs;
+mod backing_up;
 mod backup;
 mod boot;
+mod borders;
 pub mod cache;
 mod changes;
 mod clock;
 mod context;
 mod copy;
+mod counting;
 mod dir;
 mod errno;
 pub mod facts;
@@ -21,6 +24,7 @@ mod heritage;
 mod holes;
 mod inner;
 mod inplace;
+mod keeping;
 mod land;
 mod lease;
 mod list;
@@ -28,7 +32,9 @@ mod log;
 mod metadata;
 mod more;
 mod named;
+mod new_entries;
 mod noted;
+mod old_copies;
 mod partial;
 mod place;
 mod quota;
@@ -46,6 +52,7 @@ mod stage;
 mod stat;
 mod store;
 mod system;
+mod telling;
 mod tight;
 mod touched;
 mod versions;
@@ -60,6 +67,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use attrs::umask;
 pub use backup::Backup;
+pub use borders::KeepLinks;
 pub use cache::Cache;
 pub use changes::{Became, Changes};
 pub use clock::{AgeClock, Clocks, Jump, SETTLING};
@@ -68,7 +76,6 @@ pub use dir::{
     History, KeepVersions, QuotaLimits, Trust, VolumeDir, own_dir, part_path, volume_path,
 };
 pub use errno::reason;
-pub use inner::KeepLinks;
 pub use inplace::UnderWay;
 pub use named::{NamedDir, NamedFile};
 pub use quota::{Quota, Usage};

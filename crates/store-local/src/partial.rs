@@ -1,4 +1,4 @@
-//! Unfinished new versions that users can see (`--partial-dir`).
+//! UnfinishedDir new versions that users can see (`--partial-dir`).
 //!
 //! A new version grows in the staging directory. From its first bytes on, the staged file has a hard link in the
 //! partial directory, so that users can see and take the file even if the run fails. The link is removed just before

@@ -10,7 +10,7 @@
 //! Only [`Quota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
 //! quotas.
 
-mod counting;
+mod space;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -33,6 +33,8 @@ use crate::lock;
 use crate::place::STAGED_SUFFIX;
 use crate::shared::SharedState;
 use crate::stat::{file_type, inode_of};
+
+pub(crate) use space::StoreSpace;
 
 /// Used space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +84,7 @@ pub struct Quota {
 
 /// Owner of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+enum Whose {
     /// A volume: old versions count.
     Volume,
     /// A token: old versions do not count.

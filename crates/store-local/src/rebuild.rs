@@ -139,7 +139,7 @@ impl LocalRebuild {
             return Ok(None);
         };
         let stat = fs::fstat(&staged.file).at("resume", path)?;
-        let (inode, reserved) = (inode_of(&stat), store.reserve_again(&place, (&stat, len))?);
+        let (inode, reserved) = (inode_of(&stat), store.reserve_again(&place, &stat, len)?);
         let changing = Self::changing(&store, &place)?;
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
@@ -234,7 +234,7 @@ impl LocalRebuild {
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
         let keep = (commit.keep, self.store.ways());
-        let heritage = self.store.heritage(place).at(COMMIT, &self.path)?;
+        let heritage = self.store.makes.heritage(place).at(COMMIT, &self.path)?;
         let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
         let attrs = Attrs::of_new(commit.meta, keep, mode);
         let unset = attrs.set(On::Open(file.as_fd()));
@@ -374,7 +374,7 @@ impl LocalRebuild {
         let keep = (commit.keep, self.store.ways());
         let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
         let attrs = Attrs::of_new(commit.meta, keep, mode);
-        self.store.gone(&old);
+        self.store.space.gone(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
         unset.add("backup's", backup);
         if lasts {
@@ -553,7 +553,7 @@ impl Rebuild for LocalRebuild {
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
-            std::mem::take(&mut self.reserved).leave(self.inode, &self.store.policy.space);
+            std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
             lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
@@ -566,7 +566,7 @@ impl Rebuild for LocalRebuild {
     fn discard(self) -> Result<(), StoreError> {
         self.doom(Fate::Gone);
         let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
-        self.store.policy.space.forget(&dir, &self.staged.name);
+        self.store.space.ledger.forget(&dir, &self.staged.name);
         remove_log(&dir, &self.staged.name);
         self.hide();
         dir.remove_file(&self.staged.name).at("discard", &self.path)
@@ -578,9 +578,9 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile if !self.store.policy.one_shot => {
+            Fate::Worthwhile if !self.store.one_shot => {
                 self.show(Other::Goes);
-                std::mem::take(&mut self.reserved).leave(self.inode, &self.store.policy.space);
+                std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
                 // Closing the file unlocks it too, but not while a child process that is being started shares the
                 // handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);

@@ -22,7 +22,7 @@ use crate::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
 use deltic_store::{Going, Removed, StoreError};
 
-/// Unfinished removals, and the rules for names to remove.
+/// UnfinishedDir removals, and the rules for names to remove.
 #[derive(Debug)]
 pub(super) struct Removals {
     under_way: Mutex<HashMap<RelPath, Removal>>,
@@ -140,7 +140,7 @@ impl Site {
             None => {
                 let scope = store.removals.scope(store, &place.dir_path, going)?;
                 let judges = judges(store, &place.dir_path, &scope)?;
-                (scope, judges, store.is_led_to(&place.dir_path))
+                (scope, judges, store.borders.is_led_to(&place.dir_path))
             }
         };
         Ok(Self { place, scope, judges, is_led_to })
@@ -193,7 +193,7 @@ impl Removal {
         let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
         let mut removal = Self { going, path: path.clone(), frames, stays, done };
         let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
-        if going.gives_way && item == EntryType::Dir && store.is_mount(dir, name) {
+        if going.gives_way && item == EntryType::Dir && store.borders.is_mount(dir, name) {
             return Err(store_error("remove the mount point", path, Errno::BUSY));
         }
         let goes =
@@ -257,7 +257,7 @@ impl Removal {
             self.stay(Stays::Protected);
             return Ok(());
         }
-        if store.is_backup(&path) {
+        if store.old.is_backup(&path) {
             // Kept even against the rules: the backup may be of this run.
             self.stay(Stays::Backups);
             return Ok(());
@@ -285,7 +285,7 @@ impl Removal {
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
             let remove = || dir.remove_file(name).at(REMOVE, path);
-            if store.keeps_old() || store.counts() {
+            if store.old.keeps_old() || store.space.counts() {
                 let place = Place::of(&store.root, REMOVE, path)?;
                 let turn = place.turn().at(REMOVE, path)?;
                 store.back_up(&turn, (Goes::Removed, None), remove)?;
@@ -293,7 +293,7 @@ impl Removal {
                 remove()?;
             }
         }
-        if store.backs_up_beside(path) {
+        if store.old.backs_up_beside(path) {
             self.stay(Stays::Backups);
         }
         self.done.gone.push((path.clone(), item));
@@ -345,7 +345,7 @@ impl Removal {
         if !self.going.dry_run {
             let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
             let dir = held.hold(store, &above).at(REMOVE, &path)?;
-            let was = if store.counts() { dir.stat(&name).ok() } else { None };
+            let was = if store.space.counts() { dir.stat(&name).ok() } else { None };
             match (dir.remove_dir(&name), unread) {
                 (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
                 (Err(Errno::NOTEMPTY), None) => {
@@ -355,7 +355,7 @@ impl Removal {
                 (removed, _) => removed.at(REMOVE, &path)?,
             }
             if let Some(was) = was {
-                store.gone(&was);
+                store.space.gone(&was);
             }
         }
         self.done.gone.push((path, EntryType::Dir));
@@ -446,7 +446,7 @@ impl Inner {
     ) -> bool {
         let is_dir = item == EntryType::Dir;
         judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
-            && !(is_dir && self.is_apart(dir, name))
+            && !(is_dir && self.borders.is_apart(dir, name))
     }
 }
 

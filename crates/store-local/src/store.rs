@@ -17,23 +17,25 @@ use rustix::io::Errno;
 use super::above::scopes;
 use super::attrs::{Attrs, NewMode, On, open_to_owner};
 use super::backup::{Backup, Listed};
+use super::borders::{KeepLinks, TreeBorders};
 use super::changes::Changes;
 use super::copy::Copier;
 use super::heritage::Heritage;
-use super::inner::{Commits, Inner, KeepLinks, Kept, Makes, Policy, Unfinished};
+use super::inner::{Commits, Inner};
 use super::inplace::{LeftFiles, UnderWay};
 use super::land::{link, link_waiting};
 use super::list::{Look, Part};
 use super::metadata::{look_at, look_at_root};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
+use super::new_entries::{NewEntries, UnfinishedDir};
+use super::old_copies::OldCopies;
 use super::place::{COMMIT, Place, Versions, is_right_in};
-use super::quota::{FileSize, Quota};
+use super::quota::{FileSize, Quota, StoreSpace};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_version};
 use super::snapshot::LocalSnapshot;
 use super::stage::{Stages, Whose};
-use super::stat::inode_of;
 use super::touched::Touched;
 use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
@@ -103,14 +105,14 @@ impl LocalStore {
     pub fn with_new_root(self) -> Self {
         // A default ACL may close the root to the owner.
         open_to_owner(&self.0.root, &RelPath::root());
-        lock(&self.0.makes.unfinished).insert(&RelPath::root(), Unfinished::Heir);
+        lock(&self.0.makes.unfinished).insert(&RelPath::root(), UnfinishedDir::Heir);
         self
     }
 
     /// True if the root was created and got no mode: no entry was to be created.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
-        lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
+        lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&UnfinishedDir::Heir)
     }
 
     /// Returns a store with a missing `root`, for a dry run. The root counts as an empty directory.
@@ -158,20 +160,21 @@ impl LocalStore {
         let temp = temp.map(staged).transpose()?;
         let versions = OldVersions::for_root(path, context, Some(&root), options.durability);
         let versions = versions.at("open", &RelPath::root())?;
+        let borders =
+            TreeBorders::new(Arc::clone(&root), options.one_file_system, options.keep_dirlinks);
         Ok(Self(Arc::new(Inner {
             touched: Touched::new(options.durability, &root),
             root,
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
-            old: Kept { backup: options.backup, listed: Listed::default(), versions },
-            policy: Policy {
-                quotas: context.quota_at(path).into_iter().chain(options.quotas).collect(),
-                space: Arc::clone(space),
-                one_file_system: options.one_file_system,
-                one_shot: options.one_shot,
-                keeps: options.keep_dirlinks,
-            },
+            old: OldCopies { backup: options.backup, listed: Listed::default(), versions },
+            space: StoreSpace::new(
+                context.quota_at(path).into_iter().chain(options.quotas).collect(),
+                Arc::clone(space),
+            ),
+            borders,
+            one_shot: options.one_shot,
             stages: own,
             temp,
             writing: options.writing,
@@ -183,8 +186,7 @@ impl LocalStore {
                 changes: options.changes,
             },
             copier: Copier::default(),
-            makes: Makes::of_process(),
-            looked_at: Mutex::default(),
+            makes: NewEntries::of_process(),
         })))
     }
 
@@ -235,8 +237,8 @@ impl LocalStore {
                 let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);
                 let risks = |name: &Name| own.borrow_mut().risks(name);
                 let is_kept = |name: &Name| {
-                    self.0.protects(dir, name)
-                        && !(self.0.is_of_before(&held, name, keep) && risks(name))
+                    self.0.old.protects(dir, name)
+                        && !(self.0.old.is_of_before(&held, name, keep) && risks(name))
                 };
                 let keep = |name: &Name| keep(name) || is_kept(name);
                 look.list_but(&mut judge, &keep)
@@ -245,10 +247,10 @@ impl LocalStore {
         };
         listing.warnings = self.0.scopes.filter().warnings();
         // Listings with versions are not used for removal.
-        if self.0.policy.one_file_system && listing.versions.is_empty() {
-            let is_home = self.0.is_home(fs::fstat(&held));
+        if self.0.borders.one_file_system() && listing.versions.is_empty() {
+            let is_home = self.0.borders.is_home(fs::fstat(&held));
             let is_mount =
-                |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
+                |entry: &Entry| entry.meta.is_dir() && self.0.borders.is_mount(&held, &entry.name);
             listing.entries.retain(|entry| is_home && !is_mount(entry));
         }
         Ok(listing)
@@ -304,7 +306,7 @@ impl LocalStore {
             }
             if self.0.root.may_keep_links() {
                 let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
-                lock(&self.0.looked_at).insert(inode_of(&stat));
+                self.0.borders.note_looked_at(&stat);
             }
             return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
         }
@@ -321,7 +323,7 @@ impl LocalStore {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
         let known = lock(&self.0.makes.unfinished).get(&dir).copied();
-        let is_made = matches!(known, Some(Unfinished::Plain | Unfinished::Heir));
+        let is_made = matches!(known, Some(UnfinishedDir::Plain | UnfinishedDir::Heir));
         is_made && paths.iter().all(|path| is_right_in(&dir, path)) && self.is_empty(&dir)
     }
 
@@ -334,7 +336,7 @@ impl LocalStore {
     fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
         let meta = place.look(self.0.see)?;
         if meta.is_dir() && self.0.root.may_keep_links() {
-            lock(&self.0.looked_at).insert(inode_of(&place.dir.stat(&place.name)?));
+            self.0.borders.note_looked_at(&place.dir.stat(&place.name)?);
         }
         Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
@@ -435,11 +437,7 @@ impl Posix for LocalStore {
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         let root = &self.0.root;
         root.check_path(LOOK, path)?;
-        let behind = match self.0.policy.keeps {
-            KeepLinks::Ours => root.keep_our_link(path),
-            KeepLinks::None | KeepLinks::All => root.keep_link(path),
-        };
-        let behind = match behind {
+        let behind = match self.0.borders.keep_link(path) {
             Err(Errno::XDEV) => Err(Errno::LOOP),
             Err(Errno::PERM) => {
                 return Err(StoreError::Stranger { link: printable(path.as_bytes()) });
@@ -546,7 +544,7 @@ impl Store for LocalStore {
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let made = lock(&self.0.makes.unfinished).remove(path).map(Unfinished::old_mode);
+        let made = lock(&self.0.makes.unfinished).remove(path).map(UnfinishedDir::old_mode);
         let attrs = self.attrs(meta, keep, made);
         let place = || self.place(SET_META, path);
         match &meta.kind {

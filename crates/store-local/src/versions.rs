@@ -10,8 +10,6 @@
 //! leaves a version that is the present file itself, which is not listed. A lock for each path makes replacements and
 //! removals wait for each other, so that none overwrites a version that it has not seen.
 
-mod keeping;
-
 use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -63,7 +61,7 @@ impl VersionId {
         Duration::from_nanos(self.0)
     }
 
-    fn name(self) -> Name {
+    pub(super) fn name(self) -> Name {
         Name::new(format!("{PREFIX}{}", self.0).as_bytes()).expect("it is a plain name")
     }
 
@@ -81,10 +79,10 @@ const PREFIX: &str = ".deltic-";
 #[derive(Debug)]
 pub struct OldVersions {
     volume: Dir,
-    history: History,
+    pub(super) history: History,
     /// Path of the store's root in the volume.
     below: RelPath,
-    touched: Touched,
+    pub(super) touched: Touched,
     quota: Option<Arc<Quota>>,
 }
 
@@ -218,7 +216,7 @@ impl OldVersions {
     }
 
     /// Returns the path in the volume of a store's file.
-    fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
+    pub(super) fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
         let names = [self.below.as_bytes(), path.as_bytes()];
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
         RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
@@ -232,7 +230,7 @@ impl OldVersions {
     }
 
     /// Opens the directory of the versions of `path` in the volume; creates missing directories.
-    fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
+    pub(super) fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
         let make = |dir: &Dir, name: &Name| match dir.make_dir(name, Mode::RWXU) {
             Err(Errno::EXIST) => Ok(false),
             made => made.map(|()| true),
@@ -265,7 +263,7 @@ impl OldVersions {
 
     /// Removes the versions in `dir` that are no longer kept, from the oldest to the newest. No other code removes
     /// versions.
-    fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
+    pub(super) fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
         let gone = gone(*keep, ids, clock.believed(Clocks::now()));
         ids[..gone].iter().try_for_each(|id| {
@@ -288,7 +286,7 @@ fn own_name() -> Name {
 }
 
 /// Returns the versions in `dir`, from the oldest to the newest.
-fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
+pub(super) fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     let mut ids = Vec::new();
     dir.for_each_name(|name| ids.extend(VersionId::named(name)))?;
     ids.sort_unstable();
@@ -318,14 +316,14 @@ fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> us
 }
 
 /// Returns the lock for replacing or removing the entry at `path`.
-fn turn(path: &RelPath) -> &'static Mutex<()> {
+pub(super) fn turn(path: &RelPath) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     &TURNS[(hasher.finish() % TURNS.len() as u64) as usize]
 }
 
-const KEEP: &str = "keep a version of";
+pub(super) const KEEP: &str = "keep a version of";
 const LIST: &str = "list versions of";
 const OPEN: &str = "open a version of";
 const EXPIRE: &str = "expire versions of";

@@ -50,7 +50,7 @@ pub(super) fn begin(
     place: Place,
     (file, keep): (&Whole<'_>, Keep),
 ) -> Result<Begun, StoreError> {
-    let heritage = store.heritage(&place).at(COMMIT, &place.path)?;
+    let heritage = store.makes.heritage(&place).at(COMMIT, &place.path)?;
     let attrs =
         Attrs::of_new(file.meta, (keep, store.ways()), NewMode::below(heritage, store.makes.umask));
     let what = (file.bytes, &attrs);

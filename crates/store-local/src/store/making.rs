@@ -7,7 +7,7 @@ use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
-use super::{LocalStore, Unfinished};
+use super::{LocalStore, UnfinishedDir};
 use crate::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
 use crate::backup::Goes;
 use crate::changes::Became;
@@ -40,7 +40,7 @@ impl LocalStore {
             return Ok(());
         }
         let place = self.place(MAKE, path)?;
-        let above = self.0.heritage(&place);
+        let above = self.0.makes.heritage(&place);
         let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
         let above = above.unwrap_or_default();
         let owner = (self.0.makes.owner.0, above.group.unwrap_or(self.0.makes.owner.1));
@@ -64,7 +64,7 @@ impl LocalStore {
                 made => {
                     made.at(MAKE, path)?;
                     reserved.keep();
-                    let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
+                    let lacks = if is_plain { UnfinishedDir::Plain } else { UnfinishedDir::Heir };
                     lock(&self.0.makes.unfinished).insert(path, lacks);
                     if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
@@ -104,8 +104,8 @@ impl LocalStore {
         }
         let mut unfinished = lock(&self.0.makes.unfinished);
         // New entries now inherit the directory's default ACL.
-        if unfinished.get(path) == Some(&Unfinished::Plain) && meta.default_acl().is_some() {
-            unfinished.insert(path, Unfinished::Heir);
+        if unfinished.get(path) == Some(&UnfinishedDir::Plain) && meta.default_acl().is_some() {
+            unfinished.insert(path, UnfinishedDir::Heir);
         }
         drop(unfinished);
         self.0.makes.heritages.clear();
@@ -117,7 +117,7 @@ impl LocalStore {
     /// will report it.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
-            lock(&self.0.makes.unfinished).insert(path, Unfinished::Opened(mode));
+            lock(&self.0.makes.unfinished).insert(path, UnfinishedDir::Opened(mode));
         }
     }
 

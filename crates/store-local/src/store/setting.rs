@@ -33,7 +33,7 @@ impl LocalStore {
             (Some(None), false) if path.is_root() => self.heritage_of_root(),
             (Some(None), false) => {
                 let place = self.place(SET_META, path)?;
-                self.0.heritage(&place).at(SET_META, path)?
+                self.0.makes.heritage(&place).at(SET_META, path)?
             }
             _ => Heritage::default(),
         };
@@ -179,7 +179,7 @@ impl LocalStore {
         set: impl FnOnce(&Dir, &Name, Heritage) -> Result<Unset, Errno>,
     ) -> Result<(), StoreError> {
         let place = self.place(action, path)?;
-        let heritage = self.0.heritage(&place).at(action, path)?;
+        let heritage = self.0.makes.heritage(&place).at(action, path)?;
         let reserved = self.0.reserve(path, 0)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;

@@ -3,7 +3,7 @@
 use deltic_store::{Removed, StoreError};
 use deltic_tree::RelPath;
 
-use super::Became;
+use crate::changes::Became;
 use crate::errno::At;
 use crate::inner::Inner;
 use crate::place::Place;

@@ -9,8 +9,8 @@ use rustix::fs::{self, FileType, Gid, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
 use crate::attrs::{Attrs, NewMode, On, set_mode};
+use crate::backup::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
 use crate::copy::End;
 use crate::dir::Dir;
 use crate::errno::{At, store_error};

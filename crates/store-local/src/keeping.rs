@@ -4,7 +4,6 @@ use deltic_store::StoreError;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use super::{KEEP, OldVersions, VersionId, ids, turn};
 use crate::clock::Clocks;
 use crate::dir::Dir;
 use crate::errno::At;
@@ -13,6 +12,7 @@ use crate::lock;
 use crate::place::Place;
 use crate::stage::new_name;
 use crate::stat::{file_type, inode_of};
+use crate::versions::{KEEP, OldVersions, VersionId, ids, turn};
 use deltic_tree::RelPath;
 
 impl Inner {
