@@ -35,18 +35,18 @@ STATICS = {
     "crates/worker/src/base_sums.rs": {"TAKEN": "memory of the process that is reserved for tables"},
     "crates/serve/src/server/rest/incoming.rs": {"MEMORY": "memory of the process that is reserved for bodies"},
     "crates/store/src/memory/tree.rs": {"TREES": "counts names that must be unique"},
-    "crates/store-local/src/copy.rs": {"BUFFER": "buffer of this thread"},
-    "crates/store-local/src/dir.rs": {
+    "crates/store-local/src/bytes/copy.rs": {"BUFFER": "buffer of this thread"},
+    "crates/store-local/src/handles/dir.rs": {
         "KNOWN": "a call that the kernel has",
         "NAMES_BUFFER": "buffer of this thread",
     },
-    "crates/store-local/src/facts.rs": {"IS_REFUSED": "a privilege that the process lacks"},
+    "crates/store-local/src/facts/mod.rs": {"IS_REFUSED": "a privilege that the process lacks"},
     "crates/store-local/src/facts/service.rs": {"CLIENT": "connections to the one service of facts of the machine"},
     "crates/store-local/src/facts/sums.rs": {"IS_MISSING": "a call that the kernel lacks"},
-    "crates/store-local/src/lease.rs": {"ONCE": "the process has one handler of a signal"},
-    "crates/store-local/src/place.rs": {"TURNS": "two stores on one directory exclude each other"},
-    "crates/store-local/src/spelling.rs": {"NEXT": "counts names that must be unique"},
-    "crates/store-local/src/versions.rs": {"TURNS": "two stores on one directory exclude each other"},
+    "crates/store-local/src/read/lease.rs": {"ONCE": "the process has one handler of a signal"},
+    "crates/store-local/src/handles/place.rs": {"TURNS": "two stores on one directory exclude each other"},
+    "crates/store-local/src/store/spelling.rs": {"NEXT": "counts names that must be unique"},
+    "crates/store-local/src/keep/versions.rs": {"TURNS": "two stores on one directory exclude each other"},
 }
 # Crates and files that are no part of the default binary.
 OTHER_BINARIES = ("crates/bench/", "crates/serve/fuzz/", "crates/serve/src/server/fuzz.rs")

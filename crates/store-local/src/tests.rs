@@ -27,7 +27,7 @@ use deltic_tree::{EntryType, Follow, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
-use crate::dir::{Dir, Way};
+use crate::handles::dir::{Dir, Way};
 use deltic_store::conformance::KEEP_ALL;
 use deltic_store::{
     Commit, Filter, Going, Keep, Posix, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,

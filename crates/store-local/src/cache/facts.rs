@@ -11,7 +11,7 @@ use super::now;
 use super::recent::RecipeCache;
 use super::recipes::Recipes;
 use super::run::RunCache;
-use crate::tight::is_memory_tight;
+use crate::kernel::tight::is_memory_tight;
 
 /// Greatest length in bytes of files without a recipe on disk: chunking the file again takes no longer than reading
 /// the recipe.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, OFlags};
 
-use crate::dir::{Dir, Use};
-use crate::read_write::{read_at, write_at};
+use crate::handles::dir::{Dir, Use};
+use crate::kernel::read_write::{read_at, write_at};
 
 /// Notes of this run or an earlier run, by any process of this user. `N` is the length of a key in bytes.
 #[derive(Debug)]

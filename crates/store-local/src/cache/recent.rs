@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use deltic_store::Version;
 use lru::LruCache;
 
-use crate::lock;
+use crate::kernel::lock;
 
 /// Recipes of files that arrived in sessions of this process; the least recently used recipes are dropped. Clones share
 /// the same recipes.

@@ -12,7 +12,7 @@ use deltic_core::Digest;
 use deltic_store::{DigestQuery, SettledVersion};
 
 use super::{Cache, Slot, file_of, find_in, inode_of, key_of, slot_of};
-use crate::lock;
+use crate::kernel::lock;
 
 /// Most notes that wait; each takes a few hundred bytes of memory.
 const MAX_WAITING: usize = 4096;

@@ -14,7 +14,7 @@ use rustix::fs::{Timespec, Timestamps};
 use tempfile::TempDir;
 
 use super::*;
-use crate::stat::Stamp;
+use crate::handles::stat::Stamp;
 use deltic_store::VersionToken;
 use deltic_tree::Timestamp;
 

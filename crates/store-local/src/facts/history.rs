@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{self, AtFlags, StatxFlags};
 
-use crate::boot::boot;
+use crate::kernel::boot::boot;
 
 /// Returns the digest of a mount of a file system. While a file system is mounted, no transaction is undone, so an
 /// address written by a transaction keeps its bytes.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::btrfs::Info;
 use super::ioctl::{self, Extent};
-use crate::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
+use crate::kernel::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
 
 /// The addresses of the parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

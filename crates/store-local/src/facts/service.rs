@@ -32,8 +32,8 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use super::search::By;
 use super::{btrfs, ioctl, sums};
-use crate::lock;
-use crate::system::{BTRFS, kind_of};
+use crate::kernel::lock;
+use crate::kernel::system::{BTRFS, kind_of};
 
 /// Path at which the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
 #[must_use]

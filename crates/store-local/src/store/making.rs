@@ -8,17 +8,17 @@ use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use super::{LocalStore, UnfinishedDir};
-use crate::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
-use crate::backup::Goes;
-use crate::changes::Became;
-use crate::dir::{Dir, Use};
-use crate::errno::{At, store_error};
-use crate::finished::Expected;
-use crate::heritage::Heritage;
-use crate::lock;
-use crate::place::Place;
-use crate::snapshot::LocalSnapshot;
-use crate::stat::file_type;
+use crate::attributes::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
+use crate::attributes::heritage::Heritage;
+use crate::commit::changes::Became;
+use crate::commit::finished::Expected;
+use crate::handles::dir::{Dir, Use};
+use crate::handles::place::Place;
+use crate::handles::stat::file_type;
+use crate::keep::backup::Goes;
+use crate::kernel::errno::{At, store_error};
+use crate::kernel::lock;
+use crate::read::snapshot::LocalSnapshot;
 use deltic_store::{Keep, StoreError};
 
 impl LocalStore {

@@ -8,17 +8,17 @@ use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{LocalStore, SET_META};
-use crate::attrs::{Attrs, NewMode, On};
-use crate::backup::Goes;
-use crate::dir::{Dir, Use};
-use crate::errno::At;
-use crate::heritage::Heritage;
-use crate::lock;
-use crate::noted::NOTE;
-use crate::place::Place;
-use crate::read_write::write_at;
-use crate::stage::new_name;
-use crate::stat::{Stamp, file_type, inode_of};
+use crate::attributes::attrs::{Attrs, NewMode, On};
+use crate::attributes::heritage::Heritage;
+use crate::attributes::noted::NOTE;
+use crate::handles::dir::{Dir, Use};
+use crate::handles::place::Place;
+use crate::handles::stat::{Stamp, file_type, inode_of};
+use crate::keep::backup::Goes;
+use crate::kernel::errno::At;
+use crate::kernel::lock;
+use crate::kernel::read_write::write_at;
+use crate::staging::stage::new_name;
 use deltic_store::{Keep, StoreError, Unset};
 
 impl LocalStore {

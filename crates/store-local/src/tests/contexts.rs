@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use deltic_tree::Name;
 
 use super::*;
-use crate::dir::{VolumeDir, volume_path};
+use crate::handles::dir::{VolumeDir, volume_path};
 use crate::{NamedDir, QuotaLimits, StoreContext};
 
 /// Both contexts have a volume of one name: its directory, its quota and its use are those of the context.

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::*;
 use rustix::fs::Mode;
 
-use crate::dir::{Dir, Trust, VolumeDir, part_path};
+use crate::handles::dir::{Dir, Trust, VolumeDir, part_path};
 use crate::{NamedDir, NamedFile, QuotaLimits, StoreContext};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";

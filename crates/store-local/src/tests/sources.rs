@@ -8,7 +8,7 @@ use deltic_tree::meta::{MetaMask, XattrScope};
 use deltic_tree::rule::{Action, FilterSide, Rule, Rules};
 
 use super::*;
-use crate::list::PART_NAMES;
+use crate::read::list::PART_NAMES;
 
 fn sources(args: &[&str], rules: Filter) -> Sources {
     let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();

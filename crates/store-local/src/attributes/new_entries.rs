@@ -1,0 +1,68 @@
+//! Owner, mode bits and inherited metadata of entries that a store creates.
+
+use std::sync::Mutex;
+
+use deltic_tree::PathMap;
+use rustix::io::Errno;
+use rustix::process;
+
+use super::attrs::umask;
+use super::heritage::{Heritage, Heritages};
+use crate::handles::place::Place;
+use crate::kernel::lock;
+
+/// Inputs of new entries, and unfinished directories.
+#[derive(Debug)]
+pub(crate) struct NewEntries {
+    pub(crate) umask: u32,
+    /// User and group of entries that this process creates.
+    pub(crate) owner: (u32, u32),
+    pub(crate) heritages: Heritages,
+    /// Directories without the final mode.
+    pub(crate) unfinished: Mutex<PathMap<UnfinishedDir>>,
+    /// Mode bits that directories must lack, because ACLs could not be set.
+    pub(crate) withheld: Mutex<PathMap<u32>>,
+}
+
+impl NewEntries {
+    pub(crate) fn of_process() -> Self {
+        Self {
+            umask: umask(),
+            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
+            heritages: Heritages::default(),
+            unfinished: Mutex::default(),
+            withheld: Mutex::default(),
+        }
+    }
+
+    /// Returns the metadata that the directory of `place` hands down.
+    pub(crate) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
+        let known = lock(&self.unfinished).get(&place.dir_path).copied();
+        match known {
+            // This directory is new and hands down nothing yet.
+            Some(UnfinishedDir::Plain) => Ok(Heritage::default()),
+            _ => self.heritages.of(place),
+        }
+    }
+}
+
+/// A directory without the final mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnfinishedDir {
+    /// Created by this run in a directory that hands metadata down, so the new directory may do so too.
+    Heir,
+    /// Created by this run.
+    Plain,
+    /// Opened to the owner by this run; holds the mode before.
+    Opened(u32),
+}
+
+impl UnfinishedDir {
+    /// Returns the mode of a directory that this run did not create.
+    pub(crate) const fn old_mode(self) -> Option<u32> {
+        match self {
+            Self::Heir | Self::Plain => None,
+            Self::Opened(mode) => Some(mode),
+        }
+    }
+}

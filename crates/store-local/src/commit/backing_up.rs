@@ -1,0 +1,355 @@
+//! Keeps the old version of an entry: as a hard link, by a rename, or as a copy.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use deltic_store::{Filter, Keep, StoreError, Unset};
+use deltic_tree::meta::XattrScope;
+use deltic_tree::{Meta, MetaMask, Name, RelPath};
+use rustix::fs::{self, FileType, Gid, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::attributes::attrs::{Attrs, NewMode, On, set_mode};
+use crate::attributes::metadata::look_at;
+use crate::bytes::copy::End;
+use crate::commit::inplace::is_torn;
+use crate::commit::state::Inner;
+use crate::handles::dir::Dir;
+use crate::handles::place::{Place, Turn};
+use crate::handles::stat::{Stamp, file_type, inode_of};
+use crate::keep::backup::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
+use crate::kernel::errno::{At, store_error};
+use crate::staging::stage::new_name;
+
+impl Inner {
+    /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or
+    /// removes the entry there; it is not called if a removed entry was moved to its backup.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if `was` is set and another entry is at the place.
+    pub(crate) fn back_up(
+        &self,
+        turn: &Turn<'_>,
+        (goes, was): (Goes, Option<(u64, u64)>),
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let place = turn.place;
+        self.counting(turn, || {
+            self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
+        })
+    }
+
+    fn back_up_named(
+        &self,
+        place: &Place,
+        (goes, was): (Goes, Option<(u64, u64)>),
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.old.backup else { return then() };
+        self.touched.add(&place.dir_path);
+        let taken = self.old.listed.taken();
+        let old = OldVersion::find(self, place, goes)?;
+        let moved = old.map_or(Ok(None), |old| old.expecting(was).keep(backup, &taken))?;
+        match (moved, goes) {
+            (None, _) => then(),
+            (Some(_), Goes::Removed) => Ok(()),
+            (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
+                // The old version stays with the backups if this rename fails too.
+                let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
+            }),
+        }
+    }
+
+    /// Keeps a copy of the file at `place`, which is about to be changed in place, if old versions are kept. If the
+    /// file was already changed under its name `other`, links the copy that was kept for `other`. Returns the
+    /// attributes that could not be set on the copy.
+    pub(crate) fn back_up_copy(
+        &self,
+        place: &Place,
+        (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
+    ) -> Result<Unset, StoreError> {
+        let Some(backup) = &self.old.backup else { return Ok(Unset::default()) };
+        let taken = self.old.listed.taken();
+        let spot = backup.spot(&self.root, place, &taken)?;
+        if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
+            return Ok(Unset::default());
+        }
+        if let Some(other) = other {
+            let other = Place::of(&self.root, BACK_UP, other)?;
+            let kept = backup.spot(&self.root, &other, &taken)?;
+            self.touched.add(&place.dir_path);
+            let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
+            backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+            return Ok(Unset::default());
+        }
+        let staged = self.stages.create(place)?;
+        // Before the file is read: a read may change the file's times.
+        let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
+        let unset = match self.fill(&meta, old, &staged.file) {
+            Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
+            filled => filled.at(BACK_UP, &place.path),
+        }?;
+        self.touched.add(&place.dir_path);
+        let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
+        let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
+            Err(Errno::XDEV) => {
+                self.stages.discard(&dir, &staged.name);
+                self.copy_away(place, (to, name))
+            }
+            renamed => renamed,
+        };
+        backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+        Ok(unset)
+    }
+
+    /// Copies the entry at `place` to `name` in `to`. Attributes that cannot be set there are left out.
+    pub(crate) fn copy_away(&self, place: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
+        self.copy_entry(place, to, || self.open_old(place))
+    }
+
+    /// Copies an entry that this run staged to `name` in `to`. If the mode of a staged file forbids its owner to
+    /// read, the mode allows reading while the file is opened.
+    pub(crate) fn copy_staged(&self, staged: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
+        const OWNER_READS: u32 = 0o400;
+        self.copy_entry(staged, to, || match self.open_old(staged) {
+            Err(Errno::ACCESS) => {
+                let handle = staged.dir.open(&staged.name, OFlags::PATH)?;
+                let mode = fs::fstat(&handle)?.st_mode;
+                set_mode(&handle, mode | OWNER_READS, staged.dir.bounds())?;
+                let opened = self.open_old(staged);
+                set_mode(&handle, mode, staged.dir.bounds())?;
+                opened.map(|(file, meta)| (file, Meta { mode: meta.mode & !OWNER_READS, ..meta }))
+            }
+            opened => opened,
+        })
+    }
+
+    /// Opens the file at `place`, and reads its attributes before its content, since a read may change the file's
+    /// times.
+    fn open_old(&self, place: &Place) -> Result<(OwnedFd, Meta), Errno> {
+        let file = place.dir.open(&place.name, OFlags::RDONLY)?;
+        Ok((file, self.look_at_old(place)?))
+    }
+
+    fn copy_entry(
+        &self,
+        place: &Place,
+        (to, name): (&Dir, &Name),
+        open: impl FnOnce() -> Result<(OwnedFd, Meta), Errno>,
+    ) -> Result<(), Errno> {
+        let stat = place.dir.stat(&place.name)?;
+        let copied = match file_type(&stat) {
+            FileType::RegularFile => open().and_then(|old| self.copy_file_away(old, (to, name))),
+            FileType::Symlink => to
+                .make_symlink(name, &place.dir.read_link(&place.name)?)
+                .and_then(|()| self.give(place, On::Link(to, name))),
+            kind => to
+                .make_special(name, kind, stat.st_rdev)
+                .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
+        };
+        let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
+        let copied = copied.and_then(|()| flush());
+        copied.inspect_err(|_| {
+            // An incomplete copy is no backup.
+            let _ = to.remove_file(name);
+        })
+    }
+
+    fn copy_file_away(
+        &self,
+        (old, meta): (OwnedFd, Meta),
+        (to, name): (&Dir, &Name),
+    ) -> Result<(), Errno> {
+        let stat = fs::fstat(&old)?;
+        let copy = to.create(name)?;
+        let _ = self.fill(&meta, (&old, &stat), &copy)?;
+        let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
+        let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
+        if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
+    }
+
+    /// Gives `copy` the content of the `old` file and the attributes in `meta`, and flushes the copy.
+    fn fill(
+        &self,
+        meta: &Meta,
+        (old, stat): (&OwnedFd, &Stat),
+        copy: &OwnedFd,
+    ) -> Result<Unset, Errno> {
+        let from = End { file: old.as_fd(), device: stat.st_dev };
+        let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
+        if !self.copier.copy_with_holes(from, stat.st_size as u64, to)? {
+            // The file ended before the length in `stat`.
+            return Err(Errno::BUSY);
+        }
+        let unset = self.set_as_old(meta, On::Open(copy.as_fd()));
+        if self.touched.is_durable() {
+            fs::fsync(copy)?;
+        }
+        Ok(unset)
+    }
+
+    fn give(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
+        let _ = self.set_as_old(&self.look_at_old(place)?, on);
+        Ok(())
+    }
+
+    fn look_at_old(&self, place: &Place) -> Result<Meta, Errno> {
+        look_at(&place.dir, &place.name, self.see_of_old())
+    }
+
+    fn see_of_old(&self) -> MetaMask {
+        MetaMask { users: true, groups: true, acls: true, ..self.see }
+    }
+
+    /// Sets all attributes that this process may set. Returns the attributes that could not be set.
+    fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
+        let see = self.see_of_old();
+        let gives_all = geteuid().is_root() || see.fake_super;
+        if let Some(group) = old.group.filter(|_| !gives_all) {
+            // This succeeds if the user is a member of the group.
+            let _ = on.set_owner(None, Some(Gid::from_raw(group)));
+        }
+        let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
+        let old = if gives_all { old } else { &own };
+        // ACLs inherited from a default ACL are kept even without the option for ACLs.
+        let acls = self.see.acls || old.access_acl().is_some();
+        let xattrs = see.xattrs != XattrScope::Nothing;
+        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
+        let ways = (see, &Filter::default(), self.root.bounds());
+        Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
+    }
+
+    /// Returns the mode of a copy that keeps the owner it was created with. Under another user or group than the
+    /// `old` entry's, the copy has no setuid and setgid bits. Under another group, the group gets only permissions
+    /// that all others have.
+    fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
+        let is = on.stat().ok();
+        let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
+        let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
+        let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };
+        if has_group { mode } else { mode & (0o1707 | (mode & 0o7) << 3) }
+    }
+}
+
+/// An old version that is about to be replaced or removed.
+struct OldVersion<'a> {
+    store: &'a Inner,
+    place: &'a Place,
+    goes: Goes,
+    stat: Stat,
+    /// Device and inode number of the entry to keep. Any other entry was put there by another run.
+    inode: (u64, u64),
+}
+
+impl<'a> OldVersion<'a> {
+    /// Finds the entry at `place`, if any.
+    fn find(store: &'a Inner, place: &'a Place, goes: Goes) -> Result<Option<Self>, StoreError> {
+        let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
+        Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
+    }
+
+    /// Expects the inode `was`, if set, instead of the inode found.
+    fn expecting(self, was: Option<(u64, u64)>) -> Self {
+        Self { inode: was.unwrap_or(self.inode), ..self }
+    }
+
+    /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
+    /// new versions that is removed. Returns the backup's place if the old version was moved there.
+    fn keep(&self, backup: &Backup, taken: &Taken<'_>) -> Result<Option<Spot<'a>>, StoreError> {
+        let is_one = || backup.is_beside() && backup.has(&self.place.path);
+        if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
+            return Ok(None);
+        }
+        let root = &self.store.root;
+        let conflict = || StoreError::Conflict { path: self.place.path.clone() };
+        // Tries twice, in case another old version takes the place first.
+        for _ in 0..2 {
+            let spot = backup.spot(root, self.place, taken)?;
+            if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
+                return Ok(None);
+            }
+            let way = backup.make_way(root, (self.place, &spot));
+            match way.and_then(|over| self.put(&spot, over)) {
+                Err(Errno::EXIST) => {}
+                Err(Errno::STALE) => return Err(conflict()),
+                Err(Errno::BUSY) if self.is_in_place() == Ok(false) => return Err(conflict()),
+                kept => {
+                    let kept = kept.at(BACK_UP, &self.place.path)?;
+                    return Ok((kept == Kept::Alone).then_some(spot));
+                }
+            }
+        }
+        Err(store_error(BACK_UP, &self.place.path, Errno::EXIST))
+    }
+
+    fn is(&self, found: Option<Stat>) -> bool {
+        found.is_some_and(|found| inode_of(&found) == self.inode)
+    }
+
+    fn is_in_place(&self) -> Result<bool, Errno> {
+        Ok(self.is(self.place.dir.find(&self.place.name)?))
+    }
+
+    /// Links, moves or copies the old version to `spot`; `over` allows to replace an older backup.
+    fn put(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        match (self.link(spot, over), self.goes) {
+            (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
+                self.move_away(spot, over).or_else(|_| self.copy(spot, over))
+            }
+            (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match self.copy(spot, over) {
+                // `BUSY` means that the file is being changed: a rename would remove content that was never examined.
+                Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
+                    self.move_away(spot, over).map_err(|_| errno)
+                }
+                copied => copied,
+            },
+            (linked, _) => linked.map(|()| Kept::Too),
+        }
+    }
+
+    /// Links the old version to `spot`. Fails with `STALE` if another file has taken the place.
+    fn link(&self, spot: &Spot<'_>, over: bool) -> Result<(), Errno> {
+        let place = self.place;
+        let Ok(dir) = self.store.stages.dir_for(place) else {
+            let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
+            return if over { Err(Errno::NOSYS) } else { link() };
+        };
+        let name = new_name(&place.path);
+        place.link_to((&dir, &name), self.inode)?;
+        let linked = spot.take((&dir, &name), over);
+        // The temporary name remains if `spot` was a name of the same file: then a rename does nothing.
+        let _ = dir.remove_file(&name);
+        linked
+    }
+
+    /// Copies the old version to `spot`, under a temporary name until the copy is complete. An older backup is
+    /// replaced at once.
+    fn copy(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        let (dir, own) = (spot.dir(), new_name(&self.place.path));
+        self.store.copy_away(self.place, (dir, &own))?;
+        self.take(spot, (dir, &own), over).map(|()| Kept::Too).inspect_err(|_| {
+            let _ = dir.remove_file(&own);
+        })
+    }
+
+    fn move_away(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        let from = (&*self.place.dir, &self.place.name);
+        self.take(spot, from, over).map(|()| Kept::Alone)
+    }
+
+    /// Renames `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
+    fn take(&self, spot: &Spot<'_>, from: (&Dir, &Name), over: bool) -> Result<(), Errno> {
+        match self.is_in_place()? {
+            true => spot.take(from, over),
+            false => Err(Errno::STALE),
+        }
+    }
+}
+
+/// True if the error means that a hard link is impossible here, or not permitted.
+const fn is_no_to_links(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK
+    )
+}

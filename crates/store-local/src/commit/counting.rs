@@ -1,0 +1,97 @@
+//! Steps of a store that take or free space.
+
+use deltic_store::StoreError;
+use deltic_tree::RelPath;
+use rustix::fs::{FileType, Stat};
+
+use super::state::Inner;
+use crate::handles::place::{Place, Turn};
+use crate::handles::stat::file_type;
+use crate::kernel::errno::At;
+use crate::roots::quota::{FileSize, Reserved};
+
+impl Inner {
+    /// Reserves bytes for a new name at `path`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has less room left.
+    pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
+        self.space.reserve(path, FileSize::full(bytes), 1)
+    }
+
+    /// Reserves room at `place` for a file that may have holes. Holes need room too if the file system does not
+    /// support holes (exFAT) and stores the whole length. The file's name is reserved too, unless an entry of that name
+    /// is there and is not kept: then [`Reserved::take_name`] reserves the name at the commit.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_size(
+        &self,
+        place: &Place,
+        size: FileSize,
+    ) -> Result<Reserved, StoreError> {
+        let asks = size.data < size.len && self.space.is_limited();
+        let is_full = asks && !self.stages.makes_holes(place)?;
+        let size = if is_full { FileSize::full(size.len) } else { size };
+        self.space.reserve(&place.path, size, self.further_names(place))
+    }
+
+    /// Returns the number of further names that a file at `place` needs: 0 if the file replaces an entry that is not
+    /// kept as an old version.
+    fn further_names(&self, place: &Place) -> u64 {
+        let is_counted = self.space.counts() && !self.old.keeps_old();
+        u64::from(!is_counted || !matches!(place.dir.find(&place.name), Ok(Some(_))))
+    }
+
+    /// Reserves a name at `place`, if there is no entry.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
+        match self.space.is_limited() && place.dir.find(&place.name) == Ok(None) {
+            true => self.reserve(&place.path, 0),
+            false => Ok(Reserved::default()),
+        }
+    }
+
+    /// Reserves `bytes` at `place` for the unfinished file `stat` that is resumed. Takes over reservations left with
+    /// the file, and counts its bytes on disk as written.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_again(
+        &self,
+        place: &Place,
+        stat: &Stat,
+        bytes: u64,
+    ) -> Result<Reserved, StoreError> {
+        self.space.reserve_again(&place.path, stat, bytes, self.further_names(place))
+    }
+
+    /// Calls `then`, which replaces or removes the entry at the place. Then frees the entry's space in the quotas,
+    /// unless the old version is kept.
+    pub(crate) fn counting(
+        &self,
+        Turn { place, .. }: &Turn<'_>,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if !self.space.counts() {
+            return then();
+        }
+        let old = place.dir.find(&place.name).at("count", &place.path)?;
+        then()?;
+        let Some(old) = old else { return Ok(()) };
+        for quota in self.space.counting() {
+            let has_versions = quota.counts_versions() && self.old.versions.is_some();
+            let kept = match file_type(&old) {
+                FileType::Directory => false,
+                FileType::RegularFile => has_versions || self.old.backup.is_some(),
+                _ => self.old.backup.is_some(),
+            };
+            if !kept {
+                quota.gone(&old);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Keeps a version of a file before a store replaces or removes the file.
+
+use deltic_store::StoreError;
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::commit::state::Inner;
+use crate::handles::dir::Dir;
+use crate::handles::place::Place;
+use crate::handles::stat::{file_type, inode_of};
+use crate::keep::versions::{KEEP, OldVersions, VersionId, ids, turn};
+use crate::kernel::clock::Clocks;
+use crate::kernel::errno::At;
+use crate::kernel::lock;
+use crate::staging::stage::new_name;
+use deltic_tree::RelPath;
+
+impl Inner {
+    /// Calls `then`, which replaces or removes the entry at `place`. Keeps a version of a file first, if the volume
+    /// keeps versions.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if `was` is set and another file is at the place.
+    pub(crate) fn keep_version(
+        &self,
+        place: &Place,
+        was: Option<(u64, u64)>,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(versions) = &self.old.versions else { return then() };
+        let path = versions.path(&place.path).at(KEEP, &place.path)?;
+        let _turn = lock(turn(&path));
+        let found = place.dir.find(&place.name).at(KEEP, &place.path)?;
+        let Some(old) = found.filter(|found| file_type(found).is_file()) else { return then() };
+        if was.is_some_and(|was| was != inode_of(&old)) {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        // Another run may remove an empty directory of versions meanwhile.
+        let mut tries = 0;
+        let (dir, mut ids) = loop {
+            tries += 1;
+            match self.add_version(versions, (place, &old), &path) {
+                Err(Errno::NOENT) if tries < 3 => {}
+                Err(Errno::STALE | Errno::BUSY) => {
+                    return Err(StoreError::Conflict { path: place.path.clone() });
+                }
+                added => break added.at(KEEP, &place.path)?,
+            }
+        };
+        versions.touched.add(&path);
+        let done = then();
+        if done.is_err() {
+            let newest = ids.pop().expect("it was added");
+            // The version that remains if this fails is another name of the present file.
+            let _ = dir.remove_file(&newest.name());
+        }
+        // Versions that cannot be removed now are removed later.
+        let _ = versions.prune(&dir, &ids);
+        done
+    }
+
+    /// Adds the `old` file at `place` as the newest version. Returns the directory and the list of all versions of
+    /// the file.
+    fn add_version(
+        &self,
+        versions: &OldVersions,
+        (place, old): (&Place, &Stat),
+        path: &RelPath,
+    ) -> Result<(Dir, Vec<VersionId>), Errno> {
+        let dir = versions.make(path)?;
+        let mut ids = ids(&dir)?;
+        let newest = ids.last().map_or(0, |id| id.0.saturating_add(1));
+        let now = versions.history.clock.naming(Clocks::now());
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let id = VersionId(now.max(newest));
+        match place.link_to((&dir, &id.name()), inode_of(old)) {
+            Ok(()) => {}
+            Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
+                // A complete copy gets the version's name.
+                let own = new_name(path);
+                let copied = self.copy_away(place, (&dir, &own));
+                copied.and_then(|()| dir.rename_new(&own, &dir, &id.name())).inspect_err(|_| {
+                    let _ = dir.remove_file(&own);
+                })?;
+            }
+            Err(errno) => return Err(errno),
+        }
+        // A killed run may have left the present file as the last version.
+        let is_old = |last: &VersionId| {
+            dir.stat(&last.name()).is_ok_and(|stat| inode_of(&stat) == inode_of(old))
+        };
+        if let Some(last) = ids.pop_if(|last| is_old(last)) {
+            let _ = dir.remove_file(&last.name());
+        }
+        ids.push(id);
+        Ok((dir, ids))
+    }
+}

@@ -1,0 +1,16 @@
+//! Steps that change a tree: new versions get in place, and entries are removed.
+
+pub(crate) mod backing_up;
+pub(crate) mod changes;
+pub(crate) mod counting;
+pub(crate) mod finished;
+pub(crate) mod inplace;
+pub(crate) mod keeping;
+pub(crate) mod land;
+pub(crate) mod partial;
+pub(crate) mod rebuild;
+pub(crate) mod remove;
+pub(crate) mod state;
+pub(crate) mod telling;
+pub(crate) mod whole;
+pub(crate) mod writing;

@@ -1,0 +1,128 @@
+//! UnfinishedDir new versions that users can see (`--partial-dir`).
+//!
+//! A new version grows in the staging directory. From its first bytes on, the staged file has a hard link in the
+//! partial directory, so that users can see and take the file even if the run fails. The link is removed just before
+//! the commit. A run that is killed in between leaves a staged file, which the next run resumes, and never a link in
+//! the partial directory to a file that is in place.
+
+use deltic_tree::Name;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::state::Inner;
+use super::writing::PartialDir;
+use crate::handles::dir::{Dir, Use};
+use crate::handles::place::Place;
+use crate::handles::stat::{file_type, inode_of};
+use crate::read::snapshot::LocalSnapshot;
+
+/// Handling of another file that has the name in the partial directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    /// The other file keeps the name: it may be the file to match against, and would count as changed without the
+    /// name.
+    Stays,
+    /// The other file loses the name.
+    Goes,
+}
+
+impl Inner {
+    /// Links the file `staged` of `from`, the new version for `place`, into the partial directory, if the run has
+    /// one. Errors are ignored: the staged file is kept in any case.
+    pub(crate) fn show_partial(&self, place: &Place, staged: (&Dir, &Name), other: Other) {
+        if let Some(partial) = &self.writing.partial_dir {
+            let _ = partial.show(place, staged, other);
+        }
+    }
+
+    /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run.
+    pub(crate) fn hide_partial(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
+        self.writing.partial_dir.as_ref().map_or(Ok(()), |partial| partial.hide(place, staged))
+    }
+}
+
+impl PartialDir {
+    fn show(
+        &self,
+        place: &Place,
+        (from, staged): (&Dir, &Name),
+        other: Other,
+    ) -> Result<(), Errno> {
+        let dir = match self.open(place) {
+            Err(Errno::NOENT) => {
+                self.make(place)?;
+                self.open(place)?
+            }
+            opened => opened?,
+        };
+        match from.link(staged, &dir, &place.name) {
+            Err(Errno::EXIST) if other == Other::Goes => {
+                dir.remove_file(&place.name)?;
+                from.link(staged, &dir, &place.name)
+            }
+            linked => linked,
+        }
+    }
+
+    /// Removes the name for `place`, and the partial directory if that is beside `place` and empty. Fails if `staged`
+    /// keeps the name. Another file may keep the name: that file does no harm, and can be matched against.
+    fn hide(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
+        let dir = match self.open(place) {
+            // No file was linked if the directory is missing or inaccessible.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
+            opened => opened?,
+        };
+        if let Err(errno) = dir.remove_file(&place.name)
+            && dir.stat(&place.name).is_ok_and(|stat| inode_of(&stat) == staged)
+        {
+            return Err(errno);
+        }
+        if let Some((above, name)) = self.beside(place)? {
+            // The directory stays if it has other files.
+            let _ = above.remove_dir(&name);
+        }
+        Ok(())
+    }
+
+    /// Returns device and inode of the file for `place` in the partial directory.
+    pub(crate) fn inode(&self, place: &Place) -> Option<(u64, u64)> {
+        self.open(place).and_then(|dir| dir.stat(&place.name)).ok().map(|stat| inode_of(&stat))
+    }
+
+    /// Opens the file for `place` in the partial directory.
+    pub(crate) fn snapshot(&self, place: &Place) -> Option<LocalSnapshot> {
+        let dir = self.open(place).ok()?;
+        let stat = dir.find(&place.name).ok()??;
+        if !file_type(&stat).is_file() {
+            return None;
+        }
+        let file = dir.open(&place.name, OFlags::RDONLY).ok()?;
+        LocalSnapshot::of(file, &place.path, place.dir.shared()).ok()?
+    }
+
+    fn open(&self, place: &Place) -> Result<Dir, Errno> {
+        match self {
+            Self::Beside(path) => place.dir.dir(path, Use::Read),
+            Self::Outside(dir) => dir.open(),
+        }
+    }
+
+    /// Creates the last directory of the path. A directory beside `place` is accessible by the owner only.
+    fn make(&self, place: &Place) -> Result<(), Errno> {
+        match (self, self.beside(place)?) {
+            (_, Some((above, name))) => match above.make_dir(&name, Mode::RWXU) {
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            },
+            (Self::Outside(dir), None) => dir.make(Mode::from_raw_mode(0o777)).map(drop),
+            (Self::Beside(_), None) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Returns the parent of the partial directory that is beside `place`, and the directory's name there.
+    fn beside(&self, place: &Place) -> Result<Option<(Dir, Name)>, Errno> {
+        let Self::Beside(path) = self else { return Ok(None) };
+        let Some((above, name)) = path.split_last() else { return Ok(None) };
+        Ok(Some((place.dir.dir(&above, Use::Pass)?, name)))
+    }
+}

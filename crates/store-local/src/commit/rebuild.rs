@@ -1,0 +1,598 @@
+//! A staged new version of a local file, and the order of writes that makes a commit safe.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::{Meta, RelPath};
+use rustix::fs::{self, FlockOperation, Stat};
+use rustix::io::Errno;
+
+use super::finished::{Expected, Finished};
+use super::inplace::Changing;
+use super::partial::Other;
+use super::state::Inner;
+use crate::attributes::attrs::{Attrs, NewMode, On};
+use crate::attributes::metadata::look_at;
+use crate::bytes::copy::{End, read_through};
+use crate::bytes::holes::{Under, clear, copy_sparse, write_sparse};
+use crate::bytes::room::{Reserve, Room, reserve_all};
+use crate::bytes::write_back;
+use crate::handles::place::{COMMIT, Place};
+use crate::handles::stat::{Stamp, file_type, inode_of};
+use crate::kernel::errno::{At, store_error};
+use crate::kernel::lock;
+use crate::kernel::read_write::{read_at, write_at};
+use crate::read::snapshot::LocalSnapshot;
+use crate::roots::quota::{FileSize, Reserved};
+use crate::staging::log::{Log, remove_log};
+use crate::staging::stage::{Logged, Staged, Stages, Whose};
+use deltic_store::{
+    Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
+};
+
+/// A staged new version of a local file.
+#[derive(Debug)]
+pub struct LocalRebuild {
+    store: Arc<Inner>,
+    path: RelPath,
+    staged: Staged,
+    inode: (u64, u64),
+    len: u64,
+    log: Mutex<Log>,
+    room: Room,
+    /// Content of the staged file before the first write.
+    under: Under,
+    /// Serializes writes: the kernel lets one thread write to a file at a time, and others would spin.
+    turn: Mutex<()>,
+    /// The existing file, if the new version is written into that file (`--inplace`).
+    changing: Option<Changing>,
+    /// Number of bytes written to the staged file.
+    written: AtomicU64,
+    fate: Mutex<Fate>,
+    /// Space reserved for the new version.
+    reserved: Reserved,
+}
+
+/// Bytes after which write-back of a durable file starts, while more bytes arrive. So little remains for the flush
+/// before the commit, and neither a machine with little memory nor a flush of another file has to wait for more than
+/// twice as many.
+const WRITE_BACK_BYTES: u64 = 4 << 20;
+
+/// Bytes after which a durable file is flushed, on systems that cannot write back a range: a flush writes more than
+/// the file.
+const FLUSH_EVERY_BYTES: u64 = 16 << 20;
+
+/// Fate of the staged file when the rebuild is dropped. A later value overrides an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// Holds no sent bytes yet: removed.
+    Worthless,
+    /// Spares the next attempt some traffic: kept.
+    Worthwhile,
+    /// With unknown content after a failed write, or on a full disk: removed.
+    Spoiled,
+    /// Has left the staging directory.
+    Gone,
+}
+
+impl LocalRebuild {
+    pub(crate) fn new(
+        store: Arc<Inner>,
+        path: &RelPath,
+        size: FileSize,
+    ) -> Result<Self, StoreError> {
+        let len = size.len;
+        let place = Place::of(&store.root, "create", path)?;
+        let changing = Self::changing(&store, &place)?;
+        let reserved = store.reserve_size(&place, size)?;
+        let staged = store.growing().create(&place).map_err(|error| match error {
+            // The file may be changed, but no file may be created in the directory.
+            StoreError::Denied { path, source, .. } if changing.is_some() => {
+                StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
+            }
+            error => error,
+        })?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
+        let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
+        let rebuild = Self {
+            room: Self::room(&store, &staged, len, changing.as_ref()),
+            store,
+            path: path.clone(),
+            staged,
+            inode,
+            len,
+            log: Mutex::new(Log::Unwritten),
+            under,
+            turn: Mutex::default(),
+            changing,
+            written: AtomicU64::new(0),
+            fate: Mutex::new(Fate::Worthless),
+            reserved,
+        };
+        fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
+        if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
+            reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
+        }
+        rebuild.reserved.allocated(&rebuild.staged.file).at("create", path)?;
+        Ok(rebuild)
+    }
+
+    /// Opens the existing file at `place`, if the file is to be changed in place.
+    fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
+        let changing = if store.writing.inplace { Changing::of(place)? } else { None };
+        Ok(changing.filter(|changing| store.may_change(changing.version())))
+    }
+
+    /// Resumes the staged file that an earlier attempt left for `path`.
+    pub(crate) fn resume(
+        store: Arc<Inner>,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<Self>>, StoreError> {
+        let place = Place::of(&store.root, "resume", path)?;
+        let partial = store.writing.partial_dir.as_ref();
+        let shown = partial.and_then(|partial| partial.inode(&place));
+        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len, shown)?
+        else {
+            return Ok(None);
+        };
+        let stat = fs::fstat(&staged.file).at("resume", path)?;
+        let (inode, reserved) = (inode_of(&stat), store.reserve_again(&place, &stat, len)?);
+        let changing = Self::changing(&store, &place)?;
+        let rebuild = Self {
+            room: Self::room(&store, &staged, len, changing.as_ref()),
+            store,
+            path: path.clone(),
+            staged,
+            inode,
+            len,
+            log: Mutex::new(log),
+            under: Under::Blocks,
+            turn: Mutex::default(),
+            changing,
+            written: AtomicU64::new(0),
+            fate: Mutex::new(Fate::Worthwhile),
+            reserved,
+        };
+        Ok(Some(Resumed { rebuild, notes }))
+    }
+
+    /// Returns the policy for allocating blocks in advance: no allocation for a file with holes, or for bytes that
+    /// are copied into an existing file.
+    fn room(store: &Inner, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
+        let holes = store.writing.sparse || changing.is_some();
+        let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
+        Room::of(&staged.file, len, reserve)
+    }
+
+    fn doom(&self, fate: Fate) {
+        let mut own = lock(&self.fate);
+        let first = *own < Fate::Worthwhile && fate == Fate::Worthwhile;
+        *own = fate.max(*own);
+        drop(own);
+        if first {
+            self.show(Other::Stays);
+        }
+    }
+
+    /// Links the staged file into the partial directory, if the run has one.
+    fn show(&self, other: Other) {
+        if self.store.writing.partial_dir.is_some()
+            && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
+            && let Ok(dir) = self.stages().dir(&self.staged.home)
+        {
+            self.store.show_partial(&place, (&dir, &self.staged.name), other);
+        }
+    }
+
+    /// Removes the link of [`Self::show`].
+    fn hide(&self) {
+        if self.store.writing.partial_dir.is_some()
+            && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
+        {
+            // The partial directory is no part of the tree: a link that stays can be matched against.
+            let _ = self.store.hide_partial(&place, self.inode);
+        }
+    }
+
+    fn stages(&self) -> &Stages {
+        self.store.stages(self.staged.whose)
+    }
+
+    fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
+        let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
+        if fits { Ok(()) } else { Err(store_error("write", &self.path, Errno::FBIG)) }
+    }
+
+    /// Writes to the staged file.
+    fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.staged.file.as_fd();
+        let turn = lock(&self.turn);
+        if self.store.writing.sparse {
+            write_sparse(file, start, bytes, self.under)?;
+        } else {
+            write_at(file, start, bytes)?;
+        }
+        drop(turn);
+        self.reserved.wrote(bytes.len() as u64);
+        if let Some(changing) = &self.changing {
+            changing.stage(start..start + bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Sets metadata of the staged file and flushes the file. A failed flush may have lost bytes, and a second flush
+    /// would not report that, so the file is spoiled then. Returns the metadata that could not be set.
+    fn finish(
+        &self,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, old): (&Place, Option<Stat>),
+    ) -> Result<Unset, StoreError> {
+        let file = &self.staged.file;
+        let old_mode = old.filter(|stat| file_type(stat).is_file());
+        let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
+        let keep = (commit.keep, self.store.ways());
+        let heritage = self.store.makes.heritage(place).at(COMMIT, &self.path)?;
+        let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
+        let attrs = Attrs::of_new(commit.meta, keep, mode);
+        let unset = attrs.set(On::Open(file.as_fd()));
+        let flushed = self.store.touched.flush_file(file).at("flush", &self.path);
+        flushed.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        Ok(unset)
+    }
+
+    /// Returns the mode of the file at `place`: under `--fake-super` the noted mode.
+    fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
+        let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+        let noted = self.store.see.fake_super.then(look).flatten();
+        noted.map_or(stat.st_mode, |meta| meta.mode)
+    }
+
+    /// Starts write-back of written bytes, each time that enough have gathered. Errors come from the last flush.
+    fn write_back(&self, written: u64) -> Result<(), StoreError> {
+        let by_range = self.store.touched.system().writes_back_by_range();
+        let step = if by_range { WRITE_BACK_BYTES } else { FLUSH_EVERY_BYTES };
+        let before = self.written.fetch_add(written, Ordering::Relaxed);
+        // A file that is changed in place is flushed by that change.
+        let lasts = self.store.touched.is_durable() && self.changing.is_none();
+        if !lasts || before / step == (before + written) / step {
+            return Ok(());
+        }
+        let file = self.staged.file.as_fd();
+        let written = if by_range { write_back::go_on(file) } else { fs::fdatasync(file) };
+        written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+    }
+
+    /// Copies the staged file to a staging directory from which a rename can reach `place`, if no rename can from the
+    /// present directory. That is so if `--temp-dir` is on another file system, or if staging began before a rename
+    /// was refused.
+    fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
+        if self.stages().serves(&self.staged.home, place)? {
+            return Ok(());
+        }
+        let staged = self.store.stages(Whose::Own).create(place)?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
+        let away = std::mem::replace(&mut self.staged, staged);
+        *lock(&self.log) = Log::Unwritten;
+        let from = End { file: away.file.as_fd(), device: self.inode.0 };
+        self.inode = inode;
+        let to = End { file: self.staged.file.as_fd(), device: inode.0 };
+        fs::ftruncate(to.file, self.len).at("create", &self.path)?;
+        if self.store.writing.preallocate {
+            reserve_all(to.file, 0, self.len).at("allocate", &self.path)?;
+        }
+        let moved = if self.store.writing.sparse {
+            copy_sparse(from.file, self.len, (to.file, self.under))
+        } else {
+            self.store.copier.copy(from, 0..self.len, to, 0)
+        };
+        let whole = moved.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        if !whole {
+            self.doom(Fate::Spoiled);
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
+        }
+        self.store.stages(away.whose).discard_in(&away.home, &away.name);
+        Ok(())
+    }
+
+    /// Changes a file in place. A file of several names may be updated under more than one of them: one name waits
+    /// for the other, and the last content stays.
+    fn take_turn(
+        &self,
+        changing: &Changing,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, expected): (&Place, &Expected),
+    ) -> Result<(), StoreError> {
+        if changing.version().has_one_name() {
+            let old = expected.check(place, &self.store)?;
+            let old = self.of_version(old, changing.version())?;
+            return self.change(changing, commit, (place, old, None));
+        }
+        let left = self.store.commits.left.of(changing.version().inode());
+        let left = left.expect("its turn was there when it began");
+        let mut left = lock(&left);
+        let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
+        let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
+        let (version, old) = match ours {
+            // A span that was left in place has the other name's content by now.
+            Some(now)
+                if Stamp::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
+            {
+                return Err(StoreError::Changed { path: self.path.clone() });
+            }
+            Some(now) => (Stamp::of(&now), Some(now)),
+            None => (changing.version(), expected.check_alone(place, self.store.see)?),
+        };
+        let other = left.rewritten_as.clone();
+        let changed = self
+            .of_version(old, version)
+            .and_then(|old| self.change(changing, commit, (place, old, other.as_ref())));
+        left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
+        let torn_or_done = |error: &StoreError| {
+            matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
+        };
+        if changed.as_ref().map_or_else(torn_or_done, |()| true) {
+            left.rewritten_as.get_or_insert_with(|| self.path.clone());
+        }
+        changed
+    }
+
+    /// Returns the state of the file in place, if the file is of this version.
+    fn of_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
+        let conflict = || StoreError::Conflict { path: self.path.clone() };
+        old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
+    }
+
+    /// Writes the staged bytes into the file to be changed. The run has changed the file under its name `other`
+    /// before, if given.
+    fn change(
+        &self,
+        changing: &Changing,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, old, other): (&Place, Stat, Option<&RelPath>),
+    ) -> Result<(), StoreError> {
+        let writer = changing.writer(place)?;
+        let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
+        let begun = self.store.commits.under_way.begin(&self.path);
+        // The session has ended, so this error is not reported.
+        let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
+        if self.store.writing.preallocate || !self.store.writing.sparse {
+            writer.reserve(self.len, &old).at("allocate", &self.path)?;
+        }
+        let staged = (&self.staged.file, self.inode.0);
+        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let lasts = self.store.touched.is_durable();
+        // The new time says that the file is complete, and so must not reach the disk before the content.
+        let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
+        changed.and_then(|()| flush()).map_err(|errno| {
+            self.doom(Fate::Worthwhile);
+            changing.mark_torn();
+            StoreError::Torn { path: self.path.clone(), source: errno.into() }
+        })?;
+        let keep = (commit.keep, self.store.ways());
+        let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
+        let attrs = Attrs::of_new(commit.meta, keep, mode);
+        self.store.space.gone(&old);
+        let mut unset = attrs.set(On::Open(changing.file().as_fd()));
+        unset.add("backup's", backup);
+        if lasts {
+            fs::fsync(changing.file()).at("flush", &self.path)?;
+        }
+        self.stages().discard_in(&self.staged.home, &self.staged.name);
+        self.doom(Fate::Gone);
+        self.store.settle(place, (self.staged.whose, &self.staged.home));
+        unset.of(&self.path)
+    }
+
+    /// Returns the staged file as a version that only lacks a name.
+    fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
+        let Staged { home, whose, name, .. } = &self.staged;
+        Finished {
+            path: self.path.clone(),
+            home: home.clone(),
+            whose: *whose,
+            name: name.clone(),
+            inode: self.inode,
+            is_noted: !matches!(*lock(&self.log), Log::Unwritten),
+            meta: (meta.is_file() && meta.more.is_none()).then(|| meta.clone()),
+            expected,
+        }
+    }
+}
+
+impl Resumable for LocalRebuild {
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Staged { file, home, name, .. } = &self.staged;
+        let dir = || self.stages().dir(home);
+        let noted = lock(&self.log).append(dir, (file, name), bytes);
+        noted.at("note what is written of", &self.path)
+    }
+
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        if let Some(changing) = &self.changing {
+            changing.stage(span);
+        }
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.changing {
+            Some(changing) => changing.read_at(&self.staged.file, start, buf),
+            None => read_at(self.staged.file.as_fd(), start, buf),
+        }
+        .at("read", &self.path)
+    }
+}
+
+impl Rebuild for LocalRebuild {
+    type Snapshot = LocalSnapshot;
+
+    fn copy(
+        &self,
+        from: &LocalSnapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError> {
+        if old.start > old.end || old.end > from.meta().len {
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
+        }
+        self.check_span(new_start, old.end - old.start)?;
+        if let Some(changing) = &self.changing
+            && changing.has(from, &old, new_start)
+        {
+            // An interrupted run with another source may have staged other bytes there.
+            changing.unstage(&old);
+            return from.check_unchanged();
+        }
+        let (start, new_end) = (old.start, new_start + (old.end - old.start));
+        let source = End { file: from.as_fd(), device: from.stamp().device() };
+        let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        self.room.reserve(&self.staged.file, new_start..new_end);
+        let copied = || {
+            let runs = match &self.changing {
+                Some(changing) => {
+                    changing.unstage(&(new_start..new_end));
+                    changing.lacks_of(source.file, old.clone(), new_start)?
+                }
+                None => Some(std::iter::once(new_start..new_end).collect()),
+            };
+            let Some(runs) = runs else { return Ok(false) };
+            for run in runs {
+                let old_at = |at: u64| start + (at - new_start);
+                let old = old_at(run.start)..old_at(run.end);
+                let whole = if self.store.writing.sparse {
+                    let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
+                    read_through(source.file, old, put)
+                } else {
+                    self.store.copier.copy(source, old, to, run.start)
+                };
+                if let Some(changing) = &self.changing {
+                    changing.stage(run);
+                }
+                if !whole? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        // Checked after each copy, so that old versions need not be held until the commit.
+        from.check_unchanged()?;
+        self.write_back(new_end - new_start)?;
+        if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
+    }
+
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        let written = self.put(new_start, bytes);
+        self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
+        written.at("write", &self.path)?;
+        self.write_back(bytes.len() as u64)
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        self.room.reserve(&self.staged.file, new_start..new_start + bytes.len() as u64);
+        if content == Content::OldAndSent {
+            return self.write(new_start, bytes);
+        }
+        let written = || {
+            let Some(changing) = &self.changing else { return self.put(new_start, bytes) };
+            changing.unstage(&(new_start..new_start + bytes.len() as u64));
+            let part = |at: u64| (at - new_start) as usize;
+            let mut runs = changing.lacks(new_start, bytes)?.into_iter();
+            runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
+        };
+        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        self.write_back(bytes.len() as u64)
+    }
+
+    fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
+        self.check_span(span.start, span.end.saturating_sub(span.start))?;
+        // An unwritten staged file consists of zeros, even without support for holes.
+        if self.under == Under::Blocks || self.written.load(Ordering::Relaxed) > 0 {
+            let turn = lock(&self.turn);
+            let cleared = clear(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
+            drop(turn);
+            cleared.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        }
+        self.changing.iter().for_each(|changing| changing.stage(span.clone()));
+        Ok(())
+    }
+
+    fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
+            return true;
+        }
+        let devices = (from.stamp().device(), self.inode.0);
+        self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
+    }
+
+    fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
+        let place = Place::of(&self.store.root, COMMIT, &self.path)?;
+        let expected = Expected::of(&commit.replaces);
+        self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
+        if let Some(changing) = self.changing.take() {
+            // Writes of other programs do not show in the file's times, which are set last: no version is known.
+            let changed = self.take_turn(&changing, &commit, (&place, &expected));
+            std::mem::take(&mut self.reserved).keep_if(&changed);
+            self.store.tell_if_put(&self.path, &changed);
+            return changed.map(|()| None);
+        }
+        let old = expected.check(&place, &self.store)?;
+        if self.store.writing.delay {
+            expected.check_way(&place)?;
+        }
+        self.bring_home(&place)?;
+        let unset = self.finish(&commit, (&place, old))?;
+        let finished = self.finished(commit.meta, expected);
+        if self.store.writing.delay {
+            self.doom(Fate::Gone);
+            std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
+            lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
+            return unset.of(&self.path).map(|()| None);
+        }
+        let landed = finished.land(&self.store, &place)?;
+        self.doom(Fate::Gone);
+        std::mem::take(&mut self.reserved).keep();
+        unset.of(&self.path).map(|()| self.store.version_landed(landed, &self.staged.file))
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        self.doom(Fate::Gone);
+        let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
+        self.store.space.ledger.forget(&dir, &self.staged.name);
+        remove_log(&dir, &self.staged.name);
+        self.hide();
+        dir.remove_file(&self.staged.name).at("discard", &self.path)
+    }
+}
+
+impl Drop for LocalRebuild {
+    fn drop(&mut self) {
+        let Staged { home, name, .. } = &self.staged;
+        match *lock(&self.fate) {
+            Fate::Gone => {}
+            Fate::Worthwhile if !self.store.one_shot => {
+                self.show(Other::Goes);
+                std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
+                // Closing the file unlocks it too, but not while a child process that is being started shares the
+                // handle.
+                let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
+                self.stages().leave(&self.path, home, name.clone());
+            }
+            fate => {
+                if fate == Fate::Spoiled {
+                    self.hide();
+                }
+                // The sweep removes the file if this fails.
+                self.stages().discard_in(home, name);
+            }
+        }
+    }
+}

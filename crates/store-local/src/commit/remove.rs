@@ -1,0 +1,467 @@
+//! Removes whole trees, some names per call, without recursion and with one directory handle at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::PackedStrings;
+use deltic_core::packed;
+use deltic_tree::{EntryType, Name, RelPath};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::finished::Expected;
+use super::state::Inner;
+use crate::attributes::attrs::open_to_owner;
+use crate::commit::changes::Became;
+use crate::handles::dir::{Dir, Use};
+use crate::handles::place::Place;
+use crate::handles::stat::{Stamp, file_type, inode_of};
+use crate::keep::backup::Goes;
+use crate::kernel::errno::{At, store_error};
+use crate::kernel::lock;
+use deltic_store::filter::{Fate, Judge, Scope, Scopes};
+use deltic_store::{Going, Removed, StoreError};
+
+/// UnfinishedDir removals, and the rules for names to remove.
+#[derive(Debug)]
+pub(crate) struct Removals {
+    under_way: Mutex<HashMap<RelPath, Removal>>,
+    /// Rules from files, as read when the first name of a directory is removed: the files may be removed later.
+    rules: Mutex<Scopes>,
+}
+
+impl Removals {
+    pub(crate) fn new(rules: Scopes) -> Self {
+        Self { under_way: Mutex::default(), rules: Mutex::new(rules) }
+    }
+
+    /// Returns the rules for `dir`. While names are only counted, or a directory gives way, files of rules are read
+    /// afresh: the run may still add such files.
+    fn scope(&self, store: &Inner, dir: &RelPath, going: Going) -> Result<Arc<Scope>, StoreError> {
+        match going.gives_way || going.dry_run {
+            true => store.scopes.fresh(dir, &*store.root),
+            false => lock(&self.rules).scope(dir, &*store.root),
+        }
+    }
+}
+
+/// An unfinished removal.
+#[derive(Debug)]
+struct Removal {
+    going: Going,
+    /// The path to remove.
+    path: RelPath,
+    /// Directories that are being emptied, each inside the previous one.
+    frames: Vec<Frame>,
+    /// The reason why `path` stays, or `No`.
+    stays: Stays,
+    /// Results of the present call.
+    done: Removed,
+}
+
+/// A directory that is being emptied.
+#[derive(Debug)]
+struct Frame {
+    path: RelPath,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+    /// Type and name of each entry.
+    entries: PackedStrings,
+    /// Entries by name; the first `seen` are done.
+    order: Vec<packed::StringSlot>,
+    seen: usize,
+    /// The error of listing the directory, which may be empty even so.
+    unread: Option<StoreError>,
+    stays: Stays,
+}
+
+/// The reason why a directory stays; the last variant counts if there are several reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stays {
+    #[default]
+    No,
+    /// The directory holds backups.
+    Backups,
+    /// The directory holds protected entries.
+    Protected,
+    /// New entries appeared while the directory was emptied.
+    Refilled,
+    /// An entry could not be removed; the error is reported.
+    Failed,
+}
+
+/// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old versions.
+pub(crate) fn remove_version(
+    store: &Inner,
+    path: &RelPath,
+    version: Stamp,
+) -> Result<(), StoreError> {
+    let place = Place::of(&store.root, REMOVE, path)?;
+    let turn = place.turn().at(REMOVE, path)?;
+    let was = Expected::Version(version).check_alone(&place, store.see)?;
+    let goes = (Goes::Removed, was.as_ref().map(inode_of));
+    let remove = || place.dir.remove_file(&place.name).at(REMOVE, path);
+    store.back_up(&turn, goes, remove)?;
+    drop(turn);
+    store.touched.add(&place.dir_path);
+    store.commits.changes.tell(path, Became::Gone);
+    Ok(())
+}
+
+/// A directory in which names are removed, and the rules for these.
+pub(crate) struct Site {
+    place: Place,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+    /// True if the directory is listed under another name, through a kept symlink.
+    is_led_to: bool,
+}
+
+impl Site {
+    /// Returns the site of `path`. Reuses facts about the directory from the `last` site, if the directory is the
+    /// same.
+    fn of(
+        store: &Inner,
+        path: &RelPath,
+        going: Going,
+        last: Option<Self>,
+    ) -> Result<Self, StoreError> {
+        let (place, last) = match last {
+            Some(Self { place, scope, judges, is_led_to }) => {
+                let dir = place.dir_path.clone();
+                let place = place.next(&store.root, REMOVE, path)?;
+                let is_there = place.dir_path == dir;
+                (place, is_there.then_some((scope, judges, is_led_to)))
+            }
+            None => (Place::of(&store.root, REMOVE, path)?, None),
+        };
+        let (scope, judges, is_led_to) = match last {
+            Some(last) => last,
+            None => {
+                let scope = store.removals.scope(store, &place.dir_path, going)?;
+                let judges = judges(store, &place.dir_path, &scope)?;
+                (scope, judges, store.borders.is_led_to(&place.dir_path))
+            }
+        };
+        Ok(Self { place, scope, judges, is_led_to })
+    }
+}
+
+/// Removes some of the entries at and below `path` that the filter admits. Facts about the directory of the `last`
+/// removed name are reused.
+pub(crate) fn remove_after(
+    store: &Inner,
+    (path, going): (&RelPath, Going),
+    last: &mut Option<Site>,
+) -> Result<Removed, StoreError> {
+    let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
+    let under_way = lock(&store.removals.under_way).remove(path).filter(is_its);
+    let mut removal = match under_way {
+        Some(removal) => Removal { going, ..removal },
+        None => {
+            let site = Site::of(store, path, going, last.take())?;
+            Removal::begin(store, last.insert(site), going)?
+        }
+    };
+    removal.go_on(store);
+    let done = std::mem::take(&mut removal.done);
+    if !going.dry_run {
+        store.tell_removed(&done);
+    }
+    if done.goes_on {
+        lock(&store.removals.under_way).insert(path.clone(), removal);
+    }
+    Ok(done)
+}
+
+/// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name that either of
+/// both protects stays, since the run may have added or removed files of rules.
+fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+    let scopes = &store.scopes;
+    Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+}
+
+fn bad_name(dir: &RelPath) -> StoreError {
+    StoreError::BadName { action: REMOVE, path: dir.clone() }
+}
+
+impl Removal {
+    /// Removes the entry at `site`, or lists a directory.
+    fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
+        let Site { place, scope, judges, is_led_to } = site;
+        let Place { path, dir, name, .. } = place;
+        let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
+        let mut removal = Self { going, path: path.clone(), frames, stays, done };
+        let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
+        if going.gives_way && item == EntryType::Dir && store.borders.is_mount(dir, name) {
+            return Err(store_error("remove the mount point", path, Errno::BUSY));
+        }
+        let goes =
+            going.gives_way || !*is_led_to && store.may_go(judges, (dir, name, item), Fate::Stays);
+        match item {
+            _ if !goes => {}
+            EntryType::Dir => removal.enter(store, path, scope)?,
+            item => removal.take_file(store, dir, (name, path, item))?,
+        }
+        Ok(removal)
+    }
+
+    /// Removes further entries, up to the limit of one call.
+    fn go_on(&mut self, store: &Inner) {
+        let mut held = Held(None);
+        while let Some(frame) = self.frames.last_mut() {
+            if self.done.gone.len() + self.done.stayed.len() >= REMOVED_AT_ONCE {
+                self.done.goes_on = true;
+                return;
+            }
+            let step = match frame.next() {
+                Some((name, item)) => self.take_entry(store, &mut held, (name, item)),
+                None => self.leave(store, &mut held),
+            };
+            self.note(step);
+            if self.done.goes_on {
+                return;
+            }
+        }
+        if !self.going.dry_run {
+            self.path.split_last().inspect(|(dir, _)| store.touched.add(dir));
+        }
+        let path = || self.path.clone();
+        self.done.stayed.extend(match self.stays {
+            Stays::Protected => Some(StoreError::Protected { path: path() }),
+            Stays::Refilled => Some(StoreError::Refilled { path: path() }),
+            Stays::Backups if self.going.gives_way => Some(StoreError::KeepsOld { path: path() }),
+            Stays::No | Stays::Backups | Stays::Failed => None,
+        });
+    }
+
+    /// Removes an entry of the last frame if the rules allow, or lists a directory.
+    fn take_entry(
+        &mut self,
+        store: &Inner,
+        held: &mut Held,
+        (name, item): (Name, EntryType),
+    ) -> Result<(), StoreError> {
+        let is_spent = self.is_spent();
+        let frame = self.frames.last_mut().expect("it is an entry of one");
+        let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
+        if store.root.bounds().is_private(name.as_bytes()) {
+            // The staging directory of a run that had its root here, or on this mount.
+            return match self.going.dry_run {
+                true => Ok(()),
+                false => store.stages.sweep_home(&frame.path).map(drop),
+            };
+        }
+        let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
+        if !store.may_go(&mut frame.judges, (dir, &name, item), Fate::Goes) {
+            self.stay(Stays::Protected);
+            return Ok(());
+        }
+        if store.old.is_backup(&path) {
+            // Kept even against the rules: the backup may be of this run.
+            self.stay(Stays::Backups);
+            return Ok(());
+        }
+        match item {
+            EntryType::Dir => {
+                let scope = Arc::clone(&frame.scope);
+                self.enter(store, &path, &scope)
+            }
+            _ if is_spent => {
+                frame.seen -= 1;
+                self.done.goes_on = true;
+                Ok(())
+            }
+            item => self.take_file(store, dir, (&name, &path, item)),
+        }
+    }
+
+    /// Removes the file or link `name` of `dir`.
+    fn take_file(
+        &mut self,
+        store: &Inner,
+        dir: &Dir,
+        (name, path, item): (&Name, &RelPath, EntryType),
+    ) -> Result<(), StoreError> {
+        if !self.going.dry_run {
+            let remove = || dir.remove_file(name).at(REMOVE, path);
+            if store.old.keeps_old() || store.space.counts() {
+                let place = Place::of(&store.root, REMOVE, path)?;
+                let turn = place.turn().at(REMOVE, path)?;
+                store.back_up(&turn, (Goes::Removed, None), remove)?;
+            } else {
+                remove()?;
+            }
+        }
+        if store.old.backs_up_beside(path) {
+            self.stay(Stays::Backups);
+        }
+        self.done.gone.push((path.clone(), item));
+        Ok(())
+    }
+
+    /// Lists the directory `path`; `above` has the rules of the parent.
+    fn enter(
+        &mut self,
+        store: &Inner,
+        path: &RelPath,
+        above: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
+        // Entries of a directory that gives way were counted as far as readable, without a change of its mode.
+        if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
+            open_to_owner(&store.root, path);
+        }
+        let scope = store.scopes.enter(above, path, &*store.root)?;
+        let judges = judges(store, path, &scope)?;
+        let (entries, order, seen) = (PackedStrings::default(), Vec::new(), 0);
+        let (path, unread, stays) = (path.clone(), None, Stays::No);
+        let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
+        let read = match frame.read(store) {
+            // An unreadable directory can be removed if empty.
+            Err(error @ StoreError::Denied { .. }) => {
+                frame.unread = Some(error);
+                Ok(())
+            }
+            read => read,
+        };
+        self.frames.push(frame);
+        read
+    }
+
+    /// Removes the emptied directory of the last frame, unless some entries stay.
+    fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        let gives_way = self.going.gives_way && self.frames.is_empty();
+        if frame.stays == Stays::No && !gives_way && self.is_spent() {
+            self.frames.push(frame);
+            self.done.goes_on = true;
+            return Ok(());
+        }
+        let Frame { path, unread, stays, .. } = frame;
+        self.stay(stays);
+        if stays != Stays::No {
+            return Ok(());
+        }
+        if !self.going.dry_run {
+            let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
+            let dir = held.hold(store, &above).at(REMOVE, &path)?;
+            let was = if store.space.counts() { dir.stat(&name).ok() } else { None };
+            match (dir.remove_dir(&name), unread) {
+                (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
+                (Err(Errno::NOTEMPTY), None) => {
+                    self.stay(Stays::Refilled);
+                    return Ok(());
+                }
+                (removed, _) => removed.at(REMOVE, &path)?,
+            }
+            if let Some(was) = was {
+                store.space.gone(&was);
+            }
+        }
+        self.done.gone.push((path, EntryType::Dir));
+        Ok(())
+    }
+
+    /// True if this call has removed the greatest number of names.
+    fn is_spent(&self) -> bool {
+        self.done.gone.len() as u64 >= self.going.most
+    }
+
+    /// Notes the reason why an entry stayed, which keeps the directory too. A vanished entry is no error.
+    fn note(&mut self, step: Result<(), StoreError>) {
+        match step {
+            Ok(()) | Err(StoreError::NotFound { .. }) => {}
+            Err(error) => {
+                self.done.stayed.push(error);
+                self.stay(Stays::Failed);
+            }
+        }
+    }
+
+    /// Notes that the directory being emptied stays.
+    fn stay(&mut self, why: Stays) {
+        let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
+        *stays = why.max(*stays);
+    }
+}
+
+impl Frame {
+    /// Notes the entries of the directory. There may be very many.
+    fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
+        let Self { path, entries, order, .. } = self;
+        let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
+        let mut line = Vec::new();
+        let mut put = |name: &[u8], file_type: FileType| {
+            let name = Name::new(name).map_err(|_| bad_name(path))?;
+            let file_type = match file_type {
+                FileType::Unknown => dir.stat(&name).map(|stat| self::file_type(&stat)),
+                known => Ok(known),
+            };
+            let item = item_of(file_type.at(REMOVE, path)?);
+            line.clear();
+            line.push(ITEMS.iter().position(|one| *one == item).unwrap_or_default() as u8);
+            line.extend_from_slice(name.as_bytes());
+            let crowded = |_| store_error(REMOVE, path, Errno::OVERFLOW);
+            order.push(entries.push(&line).map_err(crowded)?);
+            Ok(())
+        };
+        let mut whole = Ok(());
+        dir.for_each_entry(|name, file_type| {
+            if let Err(error) = put(name, file_type) {
+                whole = Err(error);
+            }
+        })
+        .at(REMOVE, path)?;
+        order.sort_unstable_by(|one, other| entries.get(*one)[1..].cmp(&entries.get(*other)[1..]));
+        whole
+    }
+
+    fn next(&mut self) -> Option<(Name, EntryType)> {
+        let (item, name) = self.entries.get(*self.order.get(self.seen)?).split_first()?;
+        self.seen += 1;
+        Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
+    }
+}
+
+/// The handle of the last used directory.
+struct Held(Option<(RelPath, Dir)>);
+
+impl Held {
+    /// Returns the handle of `path`.
+    fn hold(&mut self, store: &Inner, path: &RelPath) -> Result<&Dir, Errno> {
+        if self.0.as_ref().is_none_or(|(held, _)| held != path) {
+            self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
+        }
+        Ok(&self.0.as_ref().expect("it was just put there").1)
+    }
+}
+
+impl Inner {
+    /// True if `name` of `dir`, of type `item`, may be removed.
+    fn may_go(
+        &self,
+        judges: &mut [Judge; 2],
+        (dir, name, item): (&Dir, &Name, EntryType),
+        fate: Fate,
+    ) -> bool {
+        let is_dir = item == EntryType::Dir;
+        judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
+            && !(is_dir && self.borders.is_apart(dir, name))
+    }
+}
+
+fn item_of(file_type: FileType) -> EntryType {
+    match file_type {
+        FileType::Directory => EntryType::Dir,
+        FileType::Symlink => EntryType::Symlink,
+        FileType::CharacterDevice | FileType::BlockDevice => EntryType::Device,
+        FileType::Fifo | FileType::Socket => EntryType::Special,
+        FileType::RegularFile | FileType::Unknown => EntryType::File,
+    }
+}
+
+/// Greatest number of names that are removed, or reported as staying, in one call.
+const REMOVED_AT_ONCE: usize = 256;
+const ITEMS: [EntryType; 5] =
+    [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Device, EntryType::Special];
+const REMOVE: &str = "remove";

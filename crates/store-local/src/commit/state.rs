@@ -1,0 +1,134 @@
+//! State that all parts of a local store share.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use deltic_store::filter::Scopes;
+use deltic_store::{StoreError, Version};
+use deltic_tree::{Meta, MetaMask, RelPath};
+
+use crate::attributes::attrs::Ways;
+use crate::attributes::more::{Reach, look_again};
+use crate::attributes::new_entries::NewEntries;
+use crate::bytes::copy::Copier;
+use crate::commit::changes::Changes;
+use crate::commit::finished::Delayed;
+use crate::commit::inplace::{LeftFiles, UnderWay};
+use crate::commit::remove::Removals;
+use crate::commit::writing::Writing;
+use crate::handles::borders::TreeBorders;
+use crate::handles::dir::Dir;
+use crate::handles::place::Place;
+use crate::handles::stat::{Stamp, version_of};
+use crate::handles::touched::Touched;
+use crate::keep::old_copies::OldCopies;
+use crate::read::snapshot::LocalSnapshot;
+use crate::roots::quota::StoreSpace;
+use crate::staging::stage::{Stages, Whose};
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) old: OldCopies,
+    pub(crate) space: StoreSpace,
+    pub(crate) borders: TreeBorders,
+    /// True if no later run resumes unfinished versions.
+    pub(crate) one_shot: bool,
+    pub(crate) root: Arc<Dir>,
+    pub(crate) root_path: PathBuf,
+    pub(crate) scopes: Scopes,
+    pub(crate) see: MetaMask,
+    pub(crate) stages: Stages,
+    /// Staging directories for new files under `--temp-dir`.
+    pub(crate) temp: Option<Stages>,
+    pub(crate) writing: Writing,
+    pub(crate) removals: Removals,
+    pub(crate) commits: Commits,
+    pub(crate) copier: Copier,
+    pub(crate) touched: Touched,
+    pub(crate) makes: NewEntries,
+}
+
+/// New versions that do not simply replace old versions.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
+    pub(crate) delayed: Mutex<Delayed>,
+    /// Files of several names that were changed in place.
+    pub(crate) left: LeftFiles,
+    pub(crate) under_way: UnderWay,
+    /// Callback for all changes.
+    pub(crate) changes: Changes,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.one_shot {
+            self.stages.tidy();
+        }
+    }
+}
+
+impl Inner {
+    /// Returns the version of a file that was just put in place; `None` if the store does not flush, or if
+    /// the file system's versions cannot be relied on.
+    pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
+        self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
+    }
+
+    pub(crate) fn stages(&self, whose: Whose) -> &Stages {
+        match (&self.temp, whose) {
+            (Some(temp), Whose::Temp) => temp,
+            _ => &self.stages,
+        }
+    }
+
+    /// True if new versions get in place in the usual way.
+    pub(crate) fn puts_plainly(&self) -> bool {
+        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
+    }
+
+    /// Returns the staging directories for new files.
+    pub(crate) fn growing(&self) -> &Stages {
+        self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// True if a file may be changed in place. A file of several names would change under all of them.
+    pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
+        stamp.has_one_name()
+            || !self.writing.names_apart && self.commits.left.of(stamp.inode()).is_some()
+    }
+
+    /// Removes the remains of earlier attempts, once the new version is at `place`.
+    pub(crate) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+        self.stages(whose).clear(&place.path, home);
+        // The file may have grown in `--temp-dir` and been copied to the root's staging directory first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
+    }
+
+    /// Returns the staged files that earlier attempts left for `place`, in all staging directories.
+    pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        let mut found = self.growing().leftovers(place)?;
+        if self.temp.is_some() {
+            found.extend(self.stages.leftovers(place)?);
+        }
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        // The file in the partial directory is most likely a staged file that was found already.
+        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
+        Ok(found)
+    }
+
+    /// Returns the metadata that the store looks at, and the rules for attributes to change.
+    pub(crate) fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter(), self.root.bounds())
+    }
+
+    /// Returns the metadata without the attributes that the rules exclude.
+    pub(crate) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
+        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
+        self.scopes.filter().sift(&mut meta);
+        meta
+    }
+}

@@ -1,0 +1,36 @@
+//! Steps of a store that report changed paths.
+
+use deltic_store::{Removed, StoreError};
+use deltic_tree::RelPath;
+
+use crate::commit::changes::Became;
+use crate::commit::state::Inner;
+use crate::handles::place::Place;
+use crate::kernel::errno::At;
+
+impl Inner {
+    /// Reports that an entry was put in its place, if `put` says so: also when some of its attributes could not be
+    /// set.
+    pub(crate) fn tell_if_put<T>(&self, path: &RelPath, put: &Result<T, StoreError>) {
+        if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
+            self.commits.changes.tell(path, Became::Put);
+        }
+    }
+
+    /// Reports the removed entries.
+    pub(crate) fn tell_removed(&self, removed: &Removed) {
+        removed.gone.iter().for_each(|(path, _)| self.commits.changes.tell(path, Became::Gone));
+    }
+
+    /// Calls `then`, which removes the entry at `place`, and reports the removal.
+    pub(crate) fn removing(
+        &self,
+        place: &Place,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let turn = place.turn().at("remove", &place.path)?;
+        self.counting(&turn, then)?;
+        self.commits.changes.tell(&place.path, Became::Gone);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Puts small new files in place as a whole: staged, set and renamed like any other version, with as few system calls
+//! as possible. A first copy mostly consists of such files.
+//!
+//! A [`LocalRebuild`](super::rebuild::LocalRebuild) takes further steps for versions that grow for a while: it sets
+//! the file's length in advance, checks that the staged file is still its own, and leaves the file to the next run.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use deltic_tree::Name;
+use rustix::fs;
+use rustix::io::Errno;
+
+use super::state::Inner;
+use crate::attributes::attrs::{Attrs, NewMode, On};
+use crate::handles::dir::Dir;
+use crate::handles::place::{COMMIT, Landed, Place};
+use crate::kernel::errno::At;
+use crate::kernel::read_write::write_at;
+use crate::roots::quota::Reserved;
+use crate::staging::stage::{Staged, Whose};
+use deltic_store::{Keep, StoreError, Unset, Version, Whole};
+
+/// A new file that is in place, or complete but for its name.
+pub(crate) enum Begun {
+    /// The file is in place, or failed.
+    Ended(Result<Option<Version>, StoreError>),
+    Staged(NewFile),
+}
+
+impl Begun {
+    fn staged(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Ended(_) => None,
+            Self::Staged(new) => Some(new.staged.file.as_fd()),
+        }
+    }
+}
+
+/// A new file with content and metadata.
+pub(crate) struct NewFile {
+    place: Place,
+    staged: Staged,
+    reserved: Reserved,
+    unset: Unset,
+}
+
+/// Creates a file for `place`, where no entry exists.
+pub(crate) fn begin(
+    store: &Inner,
+    place: Place,
+    (file, keep): (&Whole<'_>, Keep),
+) -> Result<Begun, StoreError> {
+    let heritage = store.makes.heritage(&place).at(COMMIT, &place.path)?;
+    let attrs =
+        Attrs::of_new(file.meta, (keep, store.ways()), NewMode::below(heritage, store.makes.umask));
+    let what = (file.bytes, &attrs);
+    let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
+    if let Some(put) = put_nameless(store, &place, what) {
+        reserved.keep_if(&put);
+        store.tell_if_put(&place.path, &put);
+        return Ok(Begun::Ended(put));
+    }
+    let staged = store.stages.create_as(&place, attrs.birth_mode(store.makes.owner))?;
+    match fill(&place, &staged.file, what) {
+        Ok(unset) => Ok(Begun::Staged(NewFile { place, staged, reserved, unset })),
+        Err(error) => {
+            remove(store, &staged);
+            Err(error)
+        }
+    }
+}
+
+/// Puts new files in place, after a common flush if the store is durable.
+pub(crate) fn finish_all(
+    store: &Inner,
+    begun: Vec<Result<Begun, StoreError>>,
+) -> Vec<Result<Option<Version>, StoreError>> {
+    let files: Vec<_> = begun.iter().flatten().filter_map(Begun::staged).collect();
+    let mut flushed = store.touched.flush_files(&files).into_iter();
+    let finish = |begun: Result<_, _>| match begun? {
+        Begun::Ended(put) => put,
+        Begun::Staged(new) => new.finish(store, flushed.next().expect("each file has an answer")),
+    };
+    begun.into_iter().map(finish).collect()
+}
+
+impl NewFile {
+    fn finish(
+        self,
+        store: &Inner,
+        flushed: Result<(), Errno>,
+    ) -> Result<Option<Version>, StoreError> {
+        let Self { place, staged, reserved, unset } = self;
+        let put = flushed.at("flush", &place.path).and_then(|()| land(store, &place, &staged));
+        if put.is_err() {
+            remove(store, &staged);
+        }
+        reserved.keep_if(&put);
+        store.tell_if_put(&place.path, &put);
+        let landed = put?;
+        unset.of(&place.path)?;
+        Ok(store.version_landed(landed, &staged.file))
+    }
+}
+
+/// Removes a staged file. Its whole content is at hand, so no later run needs to resume it.
+fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
+    store.stages.discard_in(home, name);
+}
+
+/// Puts a nameless file in place by a link. `None` if the file must have a name before: to be flushed, or because the
+/// file system or the kernel requires one.
+fn put_nameless(
+    store: &Inner,
+    place: &Place,
+    what: (&[u8], &Attrs<'_>),
+) -> Option<Result<Option<Version>, StoreError>> {
+    if store.touched.is_durable() {
+        return None;
+    }
+    let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.makes.owner))?;
+    let unset = match fill(place, &file, what) {
+        Ok(unset) => unset,
+        Err(error) => return Some(Err(error)),
+    };
+    match place.dir.put(&file, &place.name) {
+        Ok(()) => {
+            store.settle(place, (Whose::Own, &home));
+            Some(unset.of(&place.path).map(|()| None))
+        }
+        Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
+        // Creates the file again in a staging directory beside the place.
+        Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
+            put_nameless(store, place, what)
+        }
+        // A nameless file may be unsupported; if not, the rename of a named file will report the error.
+        Err(_) => {
+            store.stages.need_names();
+            None
+        }
+    }
+}
+
+/// Writes the content of a new file and sets the metadata; returns the metadata that could not be set.
+fn fill(
+    Place { path, .. }: &Place,
+    file: &OwnedFd,
+    (bytes, attrs): (&[u8], &Attrs<'_>),
+) -> Result<Unset, StoreError> {
+    let born = fs::fstat(file).at("create", path)?;
+    if !bytes.is_empty() {
+        write_at(file.as_fd(), 0, bytes).at("write", path)?;
+    }
+    Ok(attrs.set_on_new(On::Open(file.as_fd()), &born))
+}
+
+/// Moves a staged file into place, where no entry may be.
+fn land(
+    store: &Inner,
+    place: &Place,
+    Staged { home, name, .. }: &Staged,
+) -> Result<Landed, StoreError> {
+    let path = &place.path;
+    let dir = store.stages.dir(home).at(COMMIT, path)?;
+    let rename = |dir: &Dir, name: &Name| dir.rename_new(name, &place.dir, &place.name);
+    let landed = match store.land(place, (&dir, name), rename) {
+        Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
+        landed => landed.at(COMMIT, path)?,
+    };
+    store.touched.add(&place.dir_path);
+    if let Ok(staging) = store.stages.path(home) {
+        store.touched.add(&staging);
+    }
+    store.settle(place, (Whose::Own, home));
+    Ok(landed)
+}

@@ -1,0 +1,140 @@
+//! Facts that file systems keep about the files of a tree.
+//!
+//! On a file system without facts, a query costs one call. A query that needs a privilege this process lacks is tried
+//! once; later queries go to a [service] with the privilege.
+
+mod btrfs;
+mod history;
+mod ioctl;
+mod leaves;
+mod map;
+mod search;
+pub mod service;
+mod sums;
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use deltic_core::verity::VerityDescriptor;
+use deltic_core::{StoredSums, SumKind};
+use deltic_store::Extents;
+use rustix::io::Errno;
+
+pub use self::map::Mapped;
+use self::search::By;
+use self::service::FactsClient;
+use crate::kernel::system::{BTRFS, kind_of};
+
+/// Returns the extents of the first `len` bytes of `file`. The answer holds only if the version of the file is the
+/// same before and after the call.
+pub(crate) fn extents(file: BorrowedFd<'_>, len: u64, client: &FactsClient) -> Option<Extents> {
+    if kind_of(file).ok()? != BTRFS {
+        return None;
+    }
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        match btrfs::extents(file, len, By::Own) {
+            Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
+            told => return told.ok().flatten(),
+        }
+    }
+    client.extents(file, len)
+}
+
+/// Returns the places of `len` bytes of `file` on the disk, as any file system reports them.
+pub(crate) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
+    map::map(file, len).ok().flatten()
+}
+
+/// True if this process lacks the privilege to query extents.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Returns the checksums that btrfs or fs-verity keeps of a part of `file`, which has `len` bytes. The answer holds
+/// only if the version of the file is the same before and after the call.
+pub(crate) fn stored_sums(
+    file: BorrowedFd<'_>,
+    range: &Range<u64>,
+    len: u64,
+    client: &FactsClient,
+) -> Option<StoredSums> {
+    // Separate from the flag for extents: the system may refuse queries of extents, but allow queries of checksums.
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    if kind_of(file).ok()? != BTRFS {
+        let told = described(file, len)?;
+        return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
+    }
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        match sums::sums(file, range, len, By::Own) {
+            Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
+            told => return told.ok().flatten(),
+        }
+    }
+    client.sums(file, range, len)
+}
+
+/// Kind of checksums that a file system keeps. Some files may have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Checksums of blocks, with the block size in bytes.
+    Blocks(SumKind, u32),
+    /// Digests of files that can never be written again (fs-verity).
+    Verity,
+}
+
+/// Returns the kind of the block checksums that the file system of `file` keeps.
+pub(crate) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
+    match kind_of(file).ok()? {
+        BTRFS => btrfs::Info::of(file).ok()?.sums,
+        _ => None,
+    }
+}
+
+/// Returns the kind of checksums that the file system of a directory keeps.
+#[must_use]
+pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
+    if kind_of(dir).ok()? == BTRFS {
+        let info = btrfs::Info::of(dir).ok()?;
+        return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
+    }
+    matches!(ioctl::measure_verity(dir), Ok(_) | Err(Errno::NODATA)).then_some(Kept::Verity)
+}
+
+/// Returns the project that new files in `dir` inherit, for project quotas.
+pub(crate) fn project(dir: impl AsFd) -> Option<u32> {
+    let told = ioctl::told(dir.as_fd()).ok()?;
+    (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
+}
+
+/// Returns the digest against which the kernel checks reads of `file`, if fs-verity is on with the usual parameters
+/// and the file has `len` bytes.
+pub(crate) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
+    described(file, len).map(|told| told.digest())
+}
+
+/// Returns the parameters of the file's fs-verity digest.
+fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
+    let digest = ioctl::measure_verity(file).ok()?;
+    // Btrfs does not tell the parameters, and other parameters give other digests.
+    let told = VerityDescriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
+    (told.len == len && Some(told.digest()) == digest).then_some(told)
+}
+
+/// Returns the reason why the extents of `file` are unknown.
+pub(crate) fn lack(file: BorrowedFd<'_>, client: &FactsClient) -> String {
+    match kind_of(file) {
+        Ok(kind) if kind != BTRFS => "its file system keeps none (btrfs does)".to_owned(),
+        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !client.has_answered() => {
+            let socket = service::socket();
+            let socket = socket.display();
+            format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")
+        }
+        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) => {
+            let why = "as btrfs does not (Linux 6.8 and later do), the file has too many, or others took long";
+            format!("`deltic facts` does not tell, {why}")
+        }
+        Ok(_) => {
+            "btrfs does not tell (Linux 6.8 and later do), or the file has too many".to_owned()
+        }
+        Err(errno) => errno.to_string(),
+    }
+}

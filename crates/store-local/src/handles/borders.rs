@@ -1,0 +1,95 @@
+//! Borders of the tree of a store: other file systems, and directories that a kept symlink leads to.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, Stat};
+use rustix::io::Errno;
+
+use crate::handles::dir::{Dir, Use};
+use crate::handles::stat::inode_of;
+use crate::kernel::lock;
+
+/// Symlinks that are treated as the directories they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepLinks {
+    /// No symlink.
+    #[default]
+    None,
+    /// Symlinks of this user or the superuser that lead through no other user's symlink.
+    Ours,
+    /// Every symlink.
+    All,
+}
+
+/// Tells which entries of a tree a run leaves alone: mount points under `--one-file-system`, and directories whose
+/// entries may belong to another path.
+#[derive(Debug)]
+pub(crate) struct TreeBorders {
+    root: Arc<Dir>,
+    one_file_system: bool,
+    keeps: KeepLinks,
+    /// Device and inode of each directory that was looked at under its own name, if symlinks are kept.
+    looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl TreeBorders {
+    pub(crate) fn new(root: Arc<Dir>, one_file_system: bool, keeps: KeepLinks) -> Self {
+        Self { root, one_file_system, keeps, looked_at: Mutex::default() }
+    }
+
+    /// True if the run stays on the file system of the root.
+    pub(crate) const fn one_file_system(&self) -> bool {
+        self.one_file_system
+    }
+
+    /// Uses the symlink at `path` as the directory behind it from now on, if the owner of the symlink is trusted. Returns
+    /// that directory; `None` if the link leads to no directory.
+    pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Dir>, Errno> {
+        match self.keeps {
+            KeepLinks::Ours => self.root.keep_our_link(path),
+            KeepLinks::None | KeepLinks::All => self.root.keep_link(path),
+        }
+    }
+
+    /// Notes that the directory with this state was looked at under its own name.
+    pub(crate) fn note_looked_at(&self, dir: &Stat) {
+        lock(&self.looked_at).insert(inode_of(dir));
+    }
+
+    /// True if `name` is a mount point that this run leaves alone.
+    pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        self.one_file_system && !self.is_home(dir.stat(name))
+    }
+
+    /// True if the directory `name` of `dir` is left alone: a mount point, or a directory that a kept symlink leads
+    /// to, whose entries may belong to another path.
+    pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
+        self.is_mount(dir, name) || self.root.leads_to(dir, name)
+    }
+
+    /// True if `path` is, or is in, a directory that a kept symlink leads to, and does not pass that link. Also true
+    /// if `path` passes the link, but the directory was seen under another name or link as well. Entries there may
+    /// belong to the other path.
+    pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
+        let mut at = path.clone();
+        while let Some((above, name)) = at.split_last() {
+            let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
+            if let Some((behind, links)) = self.root.behind_link(&at) {
+                return links > 1 || lock(&self.looked_at).contains(&behind);
+            }
+            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
+                return true;
+            }
+            at = above;
+        }
+        self.root.is_led_to()
+    }
+
+    /// True if the entry is on the file system of the root.
+    pub(crate) fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+        let device = |stat: Stat| stat.st_dev;
+        stat.map(device) == fs::fstat(&*self.root).map(device)
+    }
+}

@@ -1,0 +1,289 @@
+//! The directories that paths of a context may lead to, if the context is confined (`deltic agent --restrict`,
+//! `deltic serve`).
+//!
+//! Paths in arguments, options and files of rules are then resolved from an open handle, name by name. `..` above
+//! that directory, and links that lead out of it, are errors. A path below a root cannot leave the root in any case
+//! ([`Dir`](super::Dir)).
+//!
+//! A context confined to one directory has it as the working directory of the process. A context confined to volumes
+//! has none: paths are absolute there, their first name is that of a volume, and absolute symlinks are errors. The
+//! first name may also be that of a [part](part_path) of a volume: paths that begin with a part do not lead out of
+//! the part.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_store::{PrivateDir, StoreError, is_staging_name};
+use deltic_tree::meta::LENDING_BITS;
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, Mode};
+use rustix::io::Errno;
+
+use crate::kernel::clock::AgeClock;
+use crate::kernel::errno::LEADS_OUT;
+
+/// A directory that a context is confined to.
+#[derive(Debug)]
+pub(crate) struct Jail {
+    pub(super) dir: OwnedFd,
+    inode: (u64, u64),
+    /// Prefix of absolute paths into the directory: the real path without symlinks, or `/VOLUME`.
+    pub(super) path: PathBuf,
+    /// Policy for old versions; `None` if old versions are not kept.
+    pub(super) versions: Option<History>,
+}
+
+impl Jail {
+    pub(super) fn of(dir: OwnedFd, path: PathBuf, versions: Option<History>) -> io::Result<Self> {
+        let stat = fs::fstat(&dir)?;
+        Ok(Self { inode: (stat.st_dev, stat.st_ino), dir, path, versions })
+    }
+
+    pub(super) fn held(&self) -> Result<OwnedFd, Errno> {
+        let held = self.dir.as_fd().try_clone_to_owned();
+        held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// Limit to the old versions that a volume keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepVersions {
+    /// The newest versions of each file, up to this number.
+    Number(usize),
+    /// Versions that were replaced no longer ago than this.
+    For(Duration),
+}
+
+/// Policy for the old versions of a volume, and the clock for the age of versions.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Greatest number or age of versions.
+    pub keep: KeepVersions,
+    /// Clock that tells the age of a version.
+    pub clock: Arc<AgeClock>,
+}
+
+/// Limits of a volume; no limits by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Most bytes of all files.
+    pub bytes: Option<u64>,
+    /// Most names of files, directories and links.
+    pub files: Option<u64>,
+    /// Bytes that stay free on the disk of the volume.
+    pub free_bytes: u64,
+}
+
+/// A directory that is served under a name.
+#[derive(Clone, Debug)]
+pub struct VolumeDir {
+    /// Name that clients use.
+    pub name: Name,
+    /// Path of the directory.
+    pub path: PathBuf,
+    /// Policy for old versions of files; `None` if old versions are not kept.
+    pub versions: Option<History>,
+    /// Space limits of the volume.
+    pub quota: QuotaLimits,
+}
+
+/// Directories that paths of a context may lead to.
+#[derive(Debug, Default)]
+pub(crate) enum PathBounds {
+    /// Any directory of the system.
+    #[default]
+    System,
+    /// One directory.
+    One(Jail),
+    /// Directories that are named by the first name of a path.
+    Volumes(Vec<Jail>),
+}
+
+/// Returns the path of the volume `name` in a context of volumes.
+#[must_use]
+pub fn volume_path(name: &Name) -> PathBuf {
+    Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
+}
+
+/// Returns a path for the directory `part` of the volume `name` as a root of its own: no path that begins so leads
+/// out of that directory. Parts must be UTF-8.
+#[must_use]
+pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
+    let part = String::from_utf8_lossy(part.as_bytes()).replace('%', "%25").replace('/', "%2F");
+    let mut first = name.as_bytes().to_vec();
+    first.extend([b":", part.as_bytes()].concat());
+    Path::new(ROOT).join(OsStr::from_bytes(&first))
+}
+
+/// The start of a path in a volume.
+pub(super) struct Top<'a> {
+    pub(super) jail: &'a Jail,
+    /// The part of the volume; the root if the path starts at the volume itself.
+    pub(super) part: RelPath,
+    /// The first name of the path.
+    name: &'a OsStr,
+    /// The rest of the path.
+    pub(super) below: &'a Path,
+}
+
+impl Top<'_> {
+    /// Prefix of all paths below the directory.
+    fn path(&self) -> PathBuf {
+        Path::new(ROOT).join(self.name)
+    }
+}
+
+/// Finds the start of `path`.
+pub(super) fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
+    let mut names = path.components();
+    let (Some(Component::RootDir), Some(Component::Normal(name))) = (names.next(), names.next())
+    else {
+        return None;
+    };
+    let first = name.as_bytes();
+    let (volume, part) = match first.iter().position(|byte| *byte == b':') {
+        None => (first, RelPath::root()),
+        Some(at) => {
+            let part = std::str::from_utf8(&first[at + 1..]).ok()?;
+            let part = part.replace("%2F", "/").replace("%25", "%");
+            (&first[..at], RelPath::parse(part.as_bytes()).ok()?)
+        }
+    };
+    let is_it = |jail: &&Jail| jail.path.as_os_str().as_bytes().strip_prefix(b"/") == Some(volume);
+    let jail = jails.iter().find(is_it)?;
+    Some(Top { jail, part, name, below: names.as_path() })
+}
+
+impl PathBounds {
+    /// Returns a path in the form that clients use: a first name that denotes a [part](part_path) is replaced by the
+    /// volume and the path of the part.
+    pub(crate) fn client_path<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
+        let Self::Volumes(jails) = self else { return path.into() };
+        match top_of(jails, path) {
+            Some(top) if !top.part.is_root() => {
+                let names = [top.jail.path.as_os_str().as_bytes(), top.part.as_bytes()];
+                let first = names.join(&b'/');
+                let first = Path::new(OsStr::from_bytes(&first));
+                Cow::Owned(first.components().chain(top.below.components()).collect())
+            }
+            _ => path.into(),
+        }
+    }
+
+    /// True if `path` leads into the volume at `volume`.
+    pub(crate) fn is_in_volume(&self, path: &Path, volume: &Path) -> bool {
+        let Self::Volumes(jails) = self else { return path.starts_with(volume) };
+        top_of(jails, path).is_some_and(|top| top.jail.path == volume)
+    }
+
+    /// True if a client at `base` may read rules at `path`. Both paths are absolute, without `..`.
+    pub(crate) fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
+        let within = |jail: &Jail, path| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path);
+        match self {
+            Self::System => true,
+            Self::One(jail) => !within(jail, base) || within(jail, path),
+            Self::Volumes(jails) => {
+                let top =
+                    |path| top_of(jails, Path::new(OsStr::from_bytes(path))).map(|top| top.path());
+                top(base).is_some_and(|base| top(path) == Some(base))
+            }
+        }
+    }
+
+    /// Returns the absolute path that a client at `base` means by `path`: for the client, the permitted directory is
+    /// the root.
+    pub(crate) fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+        let root = match self {
+            Self::System => None,
+            Self::One(jail) => Some(jail.path.clone()),
+            Self::Volumes(jails) => {
+                top_of(jails, Path::new(OsStr::from_bytes(base))).map(|top| top.path())
+            }
+        };
+        [root.unwrap_or_default().as_os_str().as_bytes(), path].concat()
+    }
+
+    /// Fails if the step from `dir` to `name` would lead out of the permitted directories, out of `top`, where the
+    /// path began, or into a private directory of a volume.
+    pub(super) fn check_step(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        top: (u64, u64),
+    ) -> Result<(), Errno> {
+        match name.as_bytes() {
+            b".." => self.check_above(dir, top),
+            _ => self.check_name(name),
+        }
+    }
+
+    /// Fails if `..` of `dir` would lead out.
+    fn check_above(&self, dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
+        let (jails, top) = match self {
+            Self::System => return Ok(()),
+            Self::One(jail) => (std::slice::from_ref(jail), None),
+            Self::Volumes(jails) => (&**jails, Some(top)),
+        };
+        let stat = fs::fstat(dir)?;
+        let is = (stat.st_dev, stat.st_ino);
+        let is_top = top == Some(is) || jails.iter().any(|jail| jail.inode == is);
+        if is_top { Err(LEADS_OUT) } else { Ok(()) }
+    }
+
+    /// Fails if the name is that of a private directory of a volume.
+    pub(super) fn check_name(&self, name: &OsStr) -> Result<(), Errno> {
+        let is_ours = self.are_volumes() && self.is_private(name.as_bytes());
+        if is_ours { Err(LEADS_OUT) } else { Ok(()) }
+    }
+
+    /// True for the name of a directory that Deltic keeps for itself. In a volume this is each name that
+    /// [finds](PrivateDir::found_by) one.
+    pub(crate) fn is_private(&self, name: &[u8]) -> bool {
+        match self.are_volumes() {
+            true => PrivateDir::found_by(name).is_some(),
+            false => is_staging_name(name),
+        }
+    }
+
+    /// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is
+    /// refused.
+    ///
+    /// # Errors
+    /// [`StoreError::BadName`].
+    pub(crate) fn check_path(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<(), StoreError> {
+        match self.are_volumes() {
+            true => deltic_store::check_volume_path(action, path),
+            false => deltic_store::check_path(action, path),
+        }
+    }
+
+    /// Returns the part of `mode` that clients may set: setuid and setgid are dropped in volumes.
+    pub(crate) fn allowed(&self, mode: Mode) -> Mode {
+        match self.are_volumes() {
+            true => mode.difference(Mode::from_raw_mode(LENDING_BITS)),
+            false => mode,
+        }
+    }
+
+    /// True if paths may not lead anywhere.
+    pub(crate) fn are_confined(&self) -> bool {
+        !matches!(self, Self::System)
+    }
+
+    /// True for volumes: then many runs at once work in this process, possibly in the same directory.
+    pub(crate) fn are_volumes(&self) -> bool {
+        matches!(self, Self::Volumes(_))
+    }
+}
+
+pub(super) const ROOT: &str = "/";

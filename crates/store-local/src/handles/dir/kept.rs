@@ -1,0 +1,126 @@
+//! Symlinks to directories that are used as directories.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, FileType, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{Dir, KeptLinks, Led, Trust, Use, Way, inode, open_so};
+use crate::kernel::lock;
+
+impl Dir {
+    /// Returns this handle as a root that may [keep links](Self::keep_link). In named paths, the root follows the
+    /// symlinks of owners in `trust`.
+    pub(crate) fn keeping_links(self, trust: Trust) -> Self {
+        Self { links: Some(KeptLinks { behind: Mutex::default(), trust }), ..self }
+    }
+
+    /// Uses the symlink at `path` as the directory behind it from now on. Returns that directory; `None` if the link
+    /// leads to no directory. A link out of the root is an error.
+    pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
+        let Some(links) = &self.links else { return Ok(None) };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = match self.way {
+            Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
+            // Other ways to open a path do not keep a link below the root.
+            Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
+        };
+        match opened {
+            Ok(fd) => lock(&links.behind).insert(path.clone(), Arc::new(fd)),
+            // The link leads to a file, or nowhere.
+            Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// Uses the symlink at `path` as the directory behind it, as [`Self::keep_link`] does. Fails with `PERM` unless
+    /// the link, and each link behind it, belongs to us or to the superuser.
+    pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        let link = Path::new(OsStr::from_bytes(name.as_bytes()));
+        let walked = match self.dir(&above, Use::Pass)?.led_to(link, Trust::Ours) {
+            Ok(Led::To(dir)) => inode(&fs::fstat(&dir)?),
+            Ok(Led::Stranger(_)) => return Err(Errno::PERM),
+            // The link leads to a file, or nowhere.
+            Err(Errno::NOTDIR | Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let Some(kept) = self.keep_link(path)? else { return Ok(None) };
+        if inode(&fs::fstat(&kept)?) == walked {
+            return Ok(Some(kept));
+        }
+        // Another link was put there meanwhile.
+        self.links.iter().for_each(|links| _ = lock(&links.behind).remove(path));
+        Err(Errno::AGAIN)
+    }
+
+    /// Opens the directory `path`, which the operator named. Each symlink on the way is used as the directory behind
+    /// it from now on.
+    pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
+        let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
+        let mut at = RelPath::root();
+        for name in path.components() {
+            let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+            let above = self.dir(&at, Use::Pass)?;
+            at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+            let stat = above.stat(&name)?;
+            if FileType::from_raw_mode(stat.st_mode).is_symlink() && !self.keeps_link(&at) {
+                match above.led_to(Path::new(OsStr::from_bytes(name.as_bytes())), links.trust)? {
+                    Led::To(behind) => lock(&links.behind).insert(at.clone(), Arc::new(behind.fd)),
+                    Led::Stranger(_) => return Err(Errno::LOOP),
+                };
+            }
+        }
+        self.dir(path, Use::Pass)
+    }
+
+    /// True if the symlink at `path` leads to a directory, inside the root or outside.
+    fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        match self.dir(&above, Use::Pass)?.stat_behind(&name) {
+            Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// True if a symlink at `path` is used as a directory.
+    pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
+        self.links.as_ref().is_some_and(|links| lock(&links.behind).contains_key(path))
+    }
+
+    /// True if a kept symlink leads to the directory `name` of `dir`.
+    pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
+        let Some(links) = self.links.as_ref().filter(|links| !lock(&links.behind).is_empty())
+        else {
+            return false;
+        };
+        dir.stat(name).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+    }
+
+    /// True if a kept symlink leads to this directory itself.
+    pub(crate) fn is_led_to(&self) -> bool {
+        let Some(links) = &self.links else { return false };
+        fs::fstat(self).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+    }
+
+    /// Returns the directory that the kept symlink at `path` leads to, by device and inode number, and the number of
+    /// kept symlinks that lead there.
+    pub(crate) fn behind_link(&self, path: &RelPath) -> Option<((u64, u64), usize)> {
+        let links = self.links.as_ref()?;
+        let behind = lock(&links.behind).get(path).map(Arc::clone)?;
+        let behind = inode(&fs::fstat(&behind).ok()?);
+        Some((behind, links.lead_to(behind)))
+    }
+
+    /// True if this root may keep symlinks.
+    pub(crate) const fn may_keep_links(&self) -> bool {
+        self.links.is_some()
+    }
+}

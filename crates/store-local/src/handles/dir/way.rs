@@ -1,0 +1,161 @@
+//! Resolution of paths in options and arguments: which symlinks are followed.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{Dir, Use, inode};
+use crate::kernel::errno::LEADS_OUT;
+
+/// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Ours and the superuser's.
+    #[default]
+    Ours,
+    /// Anybody's (`--insecure-links`).
+    Anyone,
+}
+
+impl Trust {
+    /// Returns `Anyone` if `insecure`, else `Ours`.
+    #[must_use]
+    pub const fn new(insecure: bool) -> Self {
+        if insecure { Self::Anyone } else { Self::Ours }
+    }
+}
+
+/// Result of a path resolution.
+pub(crate) enum Led<T = Dir> {
+    To(T),
+    /// The resolution stopped at this symlink of another user.
+    Stranger(PathBuf),
+}
+
+/// The end of a path: a name in an open directory. The entry may be missing. It is no symlink, except one that only
+/// the kernel can follow (`/proc/self/fd/3`).
+#[derive(Debug)]
+pub(crate) struct WayEnd {
+    pub(crate) dir: Dir,
+    pub(crate) name: OsString,
+    is_magic: bool,
+}
+
+impl WayEnd {
+    /// Opens the entry with this name, or creates a file if `flags` say so.
+    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.make(flags, Mode::from_raw_mode(0o666))
+    }
+
+    /// Opens the entry with this name. A file that is created gets `mode`.
+    pub(crate) fn make(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
+        fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
+    }
+}
+
+impl Dir {
+    /// Opens the directory at the [end](Self::end_of) of `way`.
+    pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
+        match self.end_of(way, trust)? {
+            Led::To(end) => Self::of(end.open(Use::Pass.flags())?, &end.dir.shared).map(Led::To),
+            Led::Stranger(link) => Ok(Led::Stranger(link)),
+        }
+    }
+
+    /// Resolves `way` from this directory, name by name. Follows symlinks of ours or of the superuser: a symlink of
+    /// another user could lead to a place that this user may not see. Each symlink is held open while it is examined
+    /// and read. The last name need not exist.
+    pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+        self.walk(way, trust)
+    }
+
+    /// Resolves a path that the operator of this process chose. The path may lead anywhere, even if the process is
+    /// restricted to some directories. Symlinks are followed as by [`Trust::Ours`].
+    pub(crate) fn end_of_operators(path: &Path) -> Result<Led<WayEnd>, Errno> {
+        if let Some(end) = Self::end_straight(path) {
+            return Ok(Led::To(end));
+        }
+        let top = Path::new(if path.is_absolute() { "/" } else { "." });
+        Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours)
+    }
+
+    /// Resolves `path` in few system calls; `None` if the path contains a symlink, or ends at a symlink.
+    fn end_straight(path: &Path) -> Option<WayEnd> {
+        let (above, name) = (path.parent()?, path.file_name()?);
+        let above = if above == Path::new("") { Path::new(".") } else { above };
+        let flags = Use::Pass.flags();
+        let fd = fs::openat2(fs::CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let dir = Self::of(fd.ok()?, &Arc::default()).ok()?;
+        let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
+        (!is_link).then(|| WayEnd { dir, name: name.to_owned(), is_magic: false })
+    }
+
+    fn walk(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+        let shared = self.shared();
+        let bounds = &shared.bounds;
+        let ours = [0, rustix::process::geteuid().as_raw()];
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
+        // Names still to resolve, the next name last.
+        let mut ahead: Vec<OsString> = Vec::new();
+        let put =
+            |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
+                let mut way = way;
+                if way.is_absolute() {
+                    (held.fd, way) = bounds.top(way, is_link)?;
+                    *at = "/".into();
+                }
+                let names = way.components().filter(|name| *name != Component::CurDir);
+                ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
+                Ok(())
+            };
+        put(&mut held, &mut at, &mut ahead, way, false)?;
+        // A path that must stay below its start has no symlink to another start.
+        let top = inode(&fs::fstat(&held)?);
+        while let Some(name) = ahead.pop() {
+            bounds.check_step(held.as_fd(), &name, top)?;
+            let is_last = ahead.is_empty();
+            let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
+            let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
+                Err(Errno::NOENT) if is_last => return end(held, name, false),
+                next => next?,
+            };
+            let stat = fs::fstat(&next)?;
+            at.push(&name);
+            let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
+            if is_link && trust == Trust::Ours && !ours.contains(&stat.st_uid) {
+                return Ok(Led::Stranger(at));
+            }
+            let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
+            if is_magic && bounds.are_confined() {
+                return Err(LEADS_OUT);
+            }
+            if is_last && (is_magic || !is_link) {
+                return end(held, name, is_magic);
+            }
+            if is_magic {
+                next = fs::openat(&held, &name, flags.difference(OFlags::NOFOLLOW), Mode::empty())?;
+            }
+            if is_magic || !is_link {
+                // A file that is no directory fails at the next name.
+                held = Self { fd: next, ..held };
+                continue;
+            }
+            links.next().ok_or(Errno::LOOP)?;
+            let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+            at.pop();
+            put(&mut held, &mut at, &mut ahead, Path::new(&OsString::from_vec(target)), true)?;
+        }
+        Ok(Led::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))
+    }
+}
+
+/// Most symlinks followed in a path, the limit of the kernel.
+const MAX_LINKS: usize = 40;

@@ -1,0 +1,108 @@
+//! Type, inode and version of a file, from the system's answer to `fstat`.
+
+use std::os::fd::OwnedFd;
+
+use deltic_tree::Timestamp;
+use rustix::fs::{self, FileType, Stat};
+
+use crate::kernel::system::System;
+use deltic_store::{Version, VersionToken};
+
+/// Identifies a version of a file without reading the file. Includes ctime, since a program can set mtime back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) inode: (u64, u64),
+    pub(crate) len: u64,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+    pub(crate) names: u64,
+}
+
+impl Stamp {
+    /// Returns the version to report outside of this crate, without the number of names.
+    pub(crate) fn version(self) -> Version {
+        let Self { inode: (device, number), len, modified, changed, .. } = self;
+        let mut token = [0; 32];
+        token[..8].copy_from_slice(&device.to_le_bytes());
+        token[8..16].copy_from_slice(&number.to_le_bytes());
+        Version { token: VersionToken(token), len, modified, changed }
+    }
+
+    pub(crate) fn device(self) -> u64 {
+        self.inode.0
+    }
+
+    /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
+    /// another name changes the ctime too. Renames of this run take names away from such files too, and the run may
+    /// change a file under one name while another name is to be replaced.
+    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// True if both stamps are of one version, and this one has more names, which explain the new ctime. A file that
+    /// lost a name may have been replaced.
+    pub(crate) fn is_but_for_more_names(self, other: Self) -> bool {
+        self.names > other.names && self.is_but_for_names(other)
+    }
+
+    /// True if both stamps have the same inode and length.
+    pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
+        (self.inode, self.len) == (other.inode, other.len)
+    }
+
+    /// Returns device and inode number.
+    pub(crate) const fn inode(self) -> (u64, u64) {
+        self.inode
+    }
+
+    /// True if the file has only one name.
+    pub(crate) const fn has_one_name(self) -> bool {
+        self.names == 1
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            inode: inode_of(stat),
+            len: stat.st_size as u64,
+            modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+            names: names(stat.st_nlink),
+        }
+    }
+}
+
+/// Returns device and inode number.
+pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Returns the present version of a file, if the file system's versions can be relied on. `home` is the file system
+/// on which the file most likely is.
+pub(crate) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
+    let stat = fs::fstat(file).ok()?;
+    let lasts = home.of_file(file, stat.st_dev).is_lasting();
+    lasts.then(|| Stamp::of(&stat).version())
+}
+
+/// The type of a count of names differs between platforms.
+pub(crate) fn names(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
+}
+
+/// The types of the fields differ between platforms; all values fit.
+pub(crate) fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
+    Timestamp {
+        secs: secs.try_into().unwrap_or(i64::MAX),
+        nanos: nanos.try_into().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,443 @@
+//! Keeps old versions under other names before a replacement or removal (`--backup`).
+//!
+//! A backup replaces an older backup or takes a free name: never a listed entry, nor an entry that this run created.
+//! Below the root, and where the root lies in the backup tree, a backup replaces only a file at its exact place,
+//! never a directory or a file on the way: nobody knows what else these hold. In a separate backup tree, all older
+//! entries give way. If a place is not free, the suffix is appended once more.
+//!
+//! The old version gets its second name while it still has its first, so that one of the two always exists. On
+//! another file system, or if the link is refused, a copy gets that name: complete, and flushed if the run flushes,
+//! before the old version is touched. An old version that is to be replaced and cannot be copied either, most often
+//! for lack of read permission, is moved: its path is then empty for a moment, and it is moved back if the new
+//! version fails. After a kill at that moment it is found with the backups.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use deltic_tree::path::BadPath;
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, Mode, Stat};
+use rustix::io::Errno;
+
+use crate::handles::dir::{Dir, Use, set_mode_of_open};
+use crate::handles::place::Place;
+use crate::handles::stat::{file_type, inode_of};
+use crate::kernel::errno::{At, store_error};
+use crate::kernel::lock;
+use crate::roots::named::NamedDir;
+use deltic_store::StoreError;
+
+/// The place where old versions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// A separate tree for old versions, which is not the root, and is created if missing; `None` for backups beside
+    /// the new versions.
+    pub dir: Option<NamedDir>,
+    /// Suffix of the names of backups.
+    pub suffix: Box<[u8]>,
+    /// The path of the backup tree below the root, for a tree below the root; the root itself if there is no separate
+    /// tree.
+    pub below: Option<RelPath>,
+    /// True if the root lies in that tree, which then most likely holds other entries too.
+    pub above: bool,
+}
+
+/// Entries of a run, listed or to be created, at paths where old versions could be kept: no backup may replace them.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    names: RwLock<HashSet<RelPath>>,
+    given: Mutex<HashMap<RelPath, RelPath>>,
+}
+
+/// Paths that belong to an entry of the run or to an old version.
+pub(crate) struct Taken<'a> {
+    /// Listed paths.
+    names: RwLockReadGuard<'a, HashSet<RelPath>>,
+    /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
+    /// listed, and directories of the tree, which claim themselves.
+    given: &'a Mutex<HashMap<RelPath, RelPath>>,
+}
+
+impl Listed {
+    /// Notes each of `paths` at which `backup` could keep an old version; called before the paths are looked at. An
+    /// old version that is on its way there was put there first.
+    pub(crate) fn note(&self, backup: &Backup, paths: &[RelPath]) {
+        let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
+        if taken.peek().is_some() {
+            let mut listed = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            listed.extend(taken.cloned());
+        }
+    }
+
+    pub(crate) fn taken(&self) -> Taken<'_> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        Taken { names, given: &self.given }
+    }
+}
+
+impl Taken<'_> {
+    fn lists(&self, path: &RelPath) -> bool {
+        self.names.contains(path)
+    }
+
+    /// True if the place `path` may hold the old version at `of`. If other old versions could claim the place too
+    /// (`meets`), `of` claims it.
+    fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
+        let mut given = lock(self.given);
+        match given.get(path) {
+            Some(one) => return one == of,
+            None if meets => given.insert(path.clone(), of.clone()),
+            None => None,
+        };
+        true
+    }
+
+    /// Withdraws the claim of `of` on the place `path`, which turned out not to be free.
+    fn take_back(&self, path: &RelPath, of: &RelPath) {
+        let mut given = lock(self.given);
+        if given.get(path) == Some(of) {
+            given.remove(path);
+        }
+    }
+}
+
+/// Reason why an old version leaves its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    /// Another version takes its path.
+    Replaced,
+    /// The path stays empty: an entry that is itself a backup is deleted for good.
+    Removed,
+}
+
+/// The names of an old version once it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// A backup's name and its own path.
+    Too,
+    /// A backup's name alone.
+    Alone,
+}
+
+impl Backup {
+    /// Returns the first free spot for the old version at `place`.
+    pub(crate) fn spot<'a>(
+        &self,
+        root: &Dir,
+        place: &'a Place,
+        taken: &Taken<'_>,
+    ) -> Result<Spot<'a>, StoreError> {
+        let bad_name = || StoreError::BadName { action: BACK_UP, path: place.path.clone() };
+        let mut of = place.path.clone();
+        loop {
+            let (above, name) = of.split_last().ok_or_else(bad_name)?;
+            let name = [name.as_bytes(), &self.suffix].concat();
+            let name = Name::new(&name).map_err(|_| bad_name())?;
+            let path = above.join(&name).and_then(|path| self.path_in_root(&path));
+            let path = path.map_err(|_| bad_name())?;
+            // A suffix may turn an ordinary name into a private name.
+            place.dir.check_path(BACK_UP, &path)?;
+            let meets = of != place.path || self.may_meet(&of);
+            if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
+                let spot = self.free((root, taken), place, (&above, name));
+                if let Some(spot) = spot.at(BACK_UP, &place.path)? {
+                    return Ok(spot);
+                }
+                taken.take_back(&path, &place.path);
+            }
+            if path == of {
+                return Err(store_error(BACK_UP, &place.path, Errno::EXIST));
+            }
+            of = path;
+        }
+    }
+
+    /// Returns the path below the root of the tree's `path`; `path` itself if the tree is elsewhere.
+    fn path_in_root(&self, path: &RelPath) -> Result<RelPath, BadPath> {
+        match &self.below {
+            Some(below) if !below.is_root() => {
+                RelPath::parse(&[below.as_bytes(), path.as_bytes()].join(&b'/'))
+            }
+            _ => Ok(path.clone()),
+        }
+    }
+
+    /// Returns the spot `name` of `above` for the old version at `place`; `None` if an entry there, or on the way
+    /// there, must stay.
+    fn free<'a>(
+        &self,
+        (root, taken): (&Dir, &Taken<'_>),
+        place: &'a Place,
+        (above, name): (&RelPath, Name),
+    ) -> Result<Option<Spot<'a>>, Errno> {
+        let tree = match &self.dir {
+            // Old versions of the entries of a directory of that name are kept below this path.
+            Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
+                return Ok(None);
+            }
+            Some(dir) => match self.mirror(
+                dir.make_all(Mode::from_raw_mode(0o777))?,
+                (root, taken),
+                (above, place),
+            )? {
+                None => return Ok(None),
+                tree => tree,
+            },
+            None => None,
+        };
+        let spot = Spot { tree, beside: &place.dir, name };
+        let is_free = match spot.dir().find(&spot.name)? {
+            Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
+            // A spot that is the old version itself is not free: replacing it would destroy the old version.
+            Some(stat) => !spot.is_of(place, &stat)?,
+            None => true,
+        };
+        Ok(is_free.then_some(spot))
+    }
+
+    /// Opens the directory `above` of `tree` for the old version at `place`. Missing directories are created with the
+    /// modes of their counterparts below the root. `None` if an entry on the way must stay.
+    fn mirror(
+        &self,
+        tree: Dir,
+        (root, taken): (&Dir, &Taken<'_>),
+        (above, place): (&RelPath, &Place),
+    ) -> Result<Option<Dir>, Errno> {
+        let further = above.components().count() - place.dir_path.components().count();
+        let (mut held, mut at, mut like) = (tree, RelPath::root(), RelPath::root());
+        for (n, name) in above.components().enumerate() {
+            let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+            let join = |dir: &RelPath| dir.join(&name).map_err(|_| Errno::NAMETOOLONG);
+            at = join(&at)?;
+            like = if n == further { join(&RelPath::root())? } else { join(&like)? };
+            if !self.clear_way((&held, &name), &at, taken)? {
+                return Ok(None);
+            }
+            let made = match held.make_dir(&name, Mode::RWXU) {
+                Err(Errno::EXIST) => false,
+                made => made.map(|()| true)?,
+            };
+            let below = join(&RelPath::root())?;
+            held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
+            if made {
+                set_mode_like(&held, root.dir(&like, Use::Pass))?;
+            }
+        }
+        Ok(Some(held))
+    }
+
+    /// True if `name` of `dir`, at `path` in the tree, is a directory, or free to become one now.
+    fn clear_way(
+        &self,
+        (dir, name): (&Dir, &Name),
+        path: &RelPath,
+        taken: &Taken<'_>,
+    ) -> Result<bool, Errno> {
+        let path = self.path_in_root(path).map_err(|_| Errno::NAMETOOLONG)?;
+        if self.below.is_none() && !taken.gives(&path, &path, self.may_meet(&path)) {
+            return Ok(false);
+        }
+        match dir.find(name)? {
+            Some(stat) if file_type(&stat).is_dir() => Ok(true),
+            Some(_) if self.is_apart() => dir.remove_file(name).map(|()| true),
+            Some(_) => Ok(false),
+            None => Ok(!taken.lists(&path)),
+        }
+    }
+
+    /// True if old versions are kept at `path` below the root, or could be.
+    pub(crate) fn has(&self, path: &RelPath) -> bool {
+        let tree = self.below.as_ref().filter(|below| !below.is_root());
+        let is_in_tree = tree.is_some_and(|tree| path.starts_with(tree));
+        is_in_tree || self.is_beside() && self.has_suffix(path)
+    }
+
+    /// Returns the name that `name` would be a backup of, in the same directory.
+    pub(crate) fn stem(&self, name: &Name) -> Option<Name> {
+        let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
+        Name::new(stem).ok().filter(|_| self.is_beside())
+    }
+
+    /// True if `path` could be a backup, or is, contains or lies in the backup tree. No run may delete such a path.
+    pub(crate) fn protects(&self, path: &RelPath) -> bool {
+        self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
+    }
+
+    /// True if another old version could be kept at the same place as the old version at `path`.
+    fn may_meet(&self, path: &RelPath) -> bool {
+        self.has(path) || self.below.is_none() && self.has_suffix(path)
+    }
+
+    fn has_suffix(&self, path: &RelPath) -> bool {
+        !self.suffix.is_empty() && path.as_bytes().ends_with(&self.suffix)
+    }
+
+    /// True if old versions are kept beside the new versions.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.dir.is_none()
+    }
+
+    /// True if every entry in the backup tree is a backup.
+    fn is_apart(&self) -> bool {
+        self.below.is_none() && !self.above
+    }
+
+    /// Calls `put` with the directory and the name of `spot`, once the older backup there is gone.
+    pub(crate) fn put<T>(
+        &self,
+        root: &Dir,
+        (place, spot): (&Place, &Spot<'_>),
+        put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (dir, name) = (spot.dir(), &spot.name);
+        if self.make_way(root, (place, spot))? {
+            dir.remove_file(name)?;
+        }
+        put(dir, name)
+    }
+
+    /// Removes an older directory at `spot`. Returns true if a file is there, which stays for now.
+    pub(crate) fn make_way(
+        &self,
+        root: &Dir,
+        (place, spot): (&Place, &Spot<'_>),
+    ) -> Result<bool, Errno> {
+        let (dir, name) = (spot.dir(), &spot.name);
+        match dir.find(name)? {
+            Some(stat) if !file_type(&stat).is_dir() => Ok(true),
+            Some(_) if self.is_apart() => remove_all(dir, name, (root, &place.dir)).map(|()| false),
+            Some(_) => Err(Errno::EXIST),
+            None => Ok(false),
+        }
+    }
+}
+
+/// A place for one old version.
+pub(crate) struct Spot<'a> {
+    /// The directory; `None` for the directory of the new version.
+    tree: Option<Dir>,
+    beside: &'a Dir,
+    pub(crate) name: Name,
+}
+
+impl Spot<'_> {
+    pub(crate) fn dir(&self) -> &Dir {
+        self.tree.as_ref().unwrap_or(self.beside)
+    }
+
+    /// Moves the file `from` to this place; `over` tells whether an older file may be replaced.
+    pub(crate) fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
+        match over {
+            true => dir.rename(name, self.dir(), &self.name),
+            false => dir.rename_new(name, self.dir(), &self.name),
+        }
+    }
+
+    /// True if a file is at this place. For a [torn](is_torn) file, an earlier run kept the old version here, which
+    /// must not be replaced.
+    pub(crate) fn has_file(&self) -> Result<bool, Errno> {
+        Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
+    }
+
+    /// True if this place is `place` itself under another path. `is` is the state of the entry here.
+    fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
+        let own = place.dir.find(&place.name)?;
+        if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
+            return Ok(false);
+        }
+        let is_here = || -> Result<bool, Errno> {
+            let dirs = [fs::fstat(self.dir())?, fs::fstat(&place.dir)?];
+            Ok(self.name == place.name && inode_of(&dirs[0]) == inode_of(&dirs[1]))
+        };
+        Ok(is.st_nlink == 1 || is_here()?)
+    }
+}
+
+/// Gives the directory `made` the mode of `other`, with all bits for the owner. `other` may be missing.
+fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
+    match other {
+        Ok(other) => {
+            let mode = fs::fstat(other)?.st_mode & 0o7777;
+            set_mode_of_open(made, Mode::from_raw_mode(mode | 0o700), made.bounds())
+        }
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// True if `name` is in the directory of `place` and is a directory there.
+fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Result<bool, Errno> {
+    if *above != place.dir_path {
+        return Ok(false);
+    }
+    let path = above.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+    let is_dir = place.dir.find(name)?.is_some_and(|stat| file_type(&stat).is_dir());
+    Ok(is_dir || root.keeps_link(&path))
+}
+
+/// Removes the directory `name` of `dir`, which holds older backups, with all entries below. Fails if the directory
+/// holds `root` or a mount point, or is on another device than `old`.
+fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
+    let root = inode_of(&fs::fstat(root)?);
+    let (mut dirs, mut files) =
+        (vec![RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?], Vec::new());
+    let device = fs::fstat(dir)?.st_dev;
+    if fs::fstat(old)?.st_dev != device {
+        return Err(Errno::XDEV);
+    }
+    let mut next = 0;
+    while let Some(path) = dirs.get(next).cloned() {
+        next += 1;
+        let held = dir.dir(&path, Use::Read)?;
+        let inode = inode_of(&fs::fstat(&held)?);
+        if inode == root || inode.0 != device {
+            return Err(Errno::BUSY);
+        }
+        let mut names = Vec::new();
+        held.for_each_name(|name| names.push(Name::new(name)))?;
+        for name in names {
+            let name = name.map_err(|_| Errno::INVAL)?;
+            let below = path.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+            let is_dir = file_type(&held.stat(&name)?).is_dir();
+            if is_dir { dirs.push(below) } else { files.push(below) }
+        }
+    }
+    let above = |path: &RelPath| {
+        let (above, name) = path.split_last().expect("it has a name");
+        dir.dir(&above, Use::Pass).map(|above| (above, name))
+    };
+    for path in files {
+        let (above, name) = above(&path)?;
+        above.remove_file(&name)?;
+    }
+    for path in dirs.iter().rev() {
+        let (above, name) = above(path)?;
+        above.remove_dir(&name)?;
+    }
+    Ok(())
+}
+
+pub(crate) const BACK_UP: &str = "back up";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backups_are_nobodys_to_delete() {
+        let path = |path: &str| RelPath::parse(path.as_bytes()).unwrap();
+        let protects = |below: Option<&str>, of: &str| {
+            let dir = NamedDir::new("/dst/old/kept", crate::handles::dir::Trust::Ours);
+            let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
+            let (suffix, below) = ((*b"~").into(), below.map(path));
+            let backup = Backup { dir, suffix, below, above: false };
+            backup.protects(&path(of))
+        };
+        assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));
+        // A separate tree is protected, with the entries below and the directories above.
+        let kept = Some("old/kept");
+        assert!(["old", "old/kept", "old/kept/a"].iter().all(|path| protects(kept, path)));
+        assert!(!protects(kept, "old/other") && !protects(kept, "a~"));
+        assert!(!protects(None, "old/kept/a~"));
+    }
+}

@@ -1,0 +1,5 @@
+//! Old versions: backups, and the versions of a volume.
+
+pub(crate) mod backup;
+pub(crate) mod old_copies;
+pub(crate) mod versions;

@@ -1,0 +1,53 @@
+//! Places where a store keeps old versions: backups, and the versions of a volume.
+
+use deltic_tree::{Name, RelPath};
+
+use super::backup::{Backup, Listed};
+use super::versions::OldVersions;
+use crate::handles::dir::Dir;
+use crate::handles::stat::file_type;
+
+/// Places where old versions are kept.
+#[derive(Debug)]
+pub(crate) struct OldCopies {
+    pub(crate) backup: Option<Backup>,
+    pub(crate) listed: Listed,
+    /// Old versions of the volume, if the store's volume keeps any.
+    pub(crate) versions: Option<OldVersions>,
+}
+
+impl OldCopies {
+    /// True if old versions are kept.
+    pub(crate) fn keeps_old(&self) -> bool {
+        self.backup.is_some() || self.versions.is_some()
+    }
+
+    /// True if the old version at `path`, when removed, is kept in the same directory.
+    pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
+    }
+
+    /// True if `path` belongs to a backup.
+    pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+    }
+
+    /// True if `name` is a backup of an earlier run: its original name neither exists in `dir` nor `comes` in this
+    /// run.
+    pub(crate) fn is_of_before(
+        &self,
+        dir: &Dir,
+        name: &Name,
+        comes: &dyn Fn(&Name) -> bool,
+    ) -> bool {
+        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
+        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
+            && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
+    }
+
+    /// True if `name` of `dir` must stay, as a backup or a directory with backups.
+    pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
+        let path = || dir.join(name).ok();
+        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
+    }
+}

@@ -1,0 +1,207 @@
+//! The clock for the age of old versions: the wall clock, as long as the wall clock does not jump.
+//!
+//! A wrong wall clock would remove every old version at once, for good. So a jump is not believed for a while: the
+//! machine's owner, or its time service, may set the clock right again. A jump is a difference between the wall clock
+//! and the monotonic clock or, at a start, between the wall clock and the last known time. A start counts as a jump.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::kernel::lock;
+
+/// Shortest time after a start or a jump in which no version is removed by age.
+pub const SETTLING: Duration = Duration::from_secs(60 * 60);
+/// Longest time after a jump in which no version is removed by age.
+const MOST_SETTLING: Duration = Duration::from_secs(24 * 60 * 60);
+/// Part of a jump's length for which the clock is not believed: a month's absence costs a day.
+const SHARE: u32 = 24;
+/// Largest difference between a right wall clock and the monotonic clock.
+const MOST_DRIFT: Duration = Duration::from_secs(10 * 60);
+
+/// A reading of both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// Time since 1970 by the wall clock, which may be set.
+    pub wall: Duration,
+    /// Time of the monotonic clock.
+    pub steady: Instant,
+}
+
+impl Clocks {
+    /// Reads both clocks.
+    #[must_use]
+    pub fn now() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { wall, steady: Instant::now() }
+    }
+
+    /// Time that the wall clock shows at a later `steady` time, if nobody sets the clock.
+    fn wall_at(self, steady: Instant) -> Duration {
+        self.wall.saturating_add(steady.saturating_duration_since(self.steady))
+    }
+}
+
+/// A wall clock that does not believe jumps at once.
+#[derive(Debug)]
+pub struct AgeClock(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Reading since which the wall clock has not jumped.
+    since: Clocks,
+    /// Time of the monotonic clock from which the wall clock is believed.
+    settled: Instant,
+    /// Last time that was believed, and the reading of that time. No version gets an earlier time.
+    floor: Option<Clocks>,
+    news: Option<Jump>,
+}
+
+/// A jump of the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// Time that the clock shows.
+    pub shown: Duration,
+    /// Expected time, as far as the expected time is known.
+    pub expected: Duration,
+    /// Time for which no version is removed by age.
+    pub settling: Duration,
+}
+
+impl AgeClock {
+    /// Starts with a reading of both clocks. `known` is a time in the past: the last time that was
+    /// [believed](AgeClock::believed), or the last change found on the disks.
+    #[must_use]
+    pub fn start(now: Clocks, known: Option<Duration>) -> Self {
+        let jump = known.map(|known| Jump::new(now.wall, known));
+        let settling = jump.map_or(SETTLING, |jump| jump.settling);
+        // An absence of some days is not worth a message.
+        let is_news = |jump: &Jump| jump.settling > SETTLING || jump.is_back();
+        Self(Mutex::new(State {
+            since: now,
+            settled: now.steady + settling,
+            floor: known.map(|wall| Clocks { wall, ..now }),
+            news: jump.filter(is_news),
+        }))
+    }
+
+    /// The time by which versions are old, unless the clock has jumped lately.
+    pub fn believed(&self, now: Clocks) -> Option<Duration> {
+        let mut state = lock(&self.0);
+        let expected = state.since.wall_at(now.steady);
+        if now.wall.abs_diff(expected) > MOST_DRIFT {
+            let jump = Jump::new(now.wall, expected);
+            state.settled = now.steady + jump.settling;
+            (state.since, state.news) = (now, Some(jump));
+        }
+        if now.steady < state.settled {
+            return None;
+        }
+        state.floor = Some(now);
+        Some(now.wall)
+    }
+
+    /// The time in the name of a version that is kept at `now`. A clock that was set back does not make the version
+    /// older than the last one.
+    pub(crate) fn naming(&self, now: Clocks) -> Duration {
+        let floor = lock(&self.0).floor;
+        now.wall.max(floor.map_or(Duration::ZERO, |floor| floor.wall_at(now.steady)))
+    }
+
+    /// The last jump, once.
+    pub fn news(&self) -> Option<Jump> {
+        lock(&self.0).news.take()
+    }
+}
+
+impl Jump {
+    fn new(shown: Duration, expected: Duration) -> Self {
+        let settling = (shown.abs_diff(expected) / SHARE).clamp(SETTLING, MOST_SETTLING);
+        Self { shown, expected, settling }
+    }
+
+    /// True if the clock was set back.
+    #[must_use]
+    pub fn is_back(&self) -> bool {
+        self.shown + MOST_DRIFT < self.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const START: Duration = Duration::from_secs(1_800_000_000);
+
+    /// A clock that started at [`START`], and a reading of both clocks so long after.
+    fn clock(known: Option<Duration>) -> (AgeClock, impl Fn(Duration, Duration) -> Clocks) {
+        let start = Clocks { wall: START, steady: Instant::now() };
+        let at = move |wall, steady| Clocks { wall, steady: start.steady + steady };
+        (AgeClock::start(start, known), at)
+    }
+
+    #[test]
+    fn nothing_is_old_within_an_hour_of_a_start() {
+        let (clock, at) = clock(Some(START - HOUR));
+        let second = Duration::from_secs(1);
+        assert_eq!(clock.believed(at(START + HOUR - second, HOUR - second)), None);
+        assert_eq!(clock.believed(at(START + HOUR, HOUR)), Some(START + HOUR));
+        assert_eq!(clock.news(), None);
+    }
+
+    #[test]
+    fn a_jump_is_not_believed_before_a_part_of_it_has_passed() {
+        let (clock, at) = clock(None);
+        assert!(clock.believed(at(START + HOUR, HOUR)).is_some());
+        // Two hours forth, as at a change of summer time done wrong.
+        let ahead = START + 2 * HOUR;
+        assert_eq!(clock.believed(at(ahead + HOUR, HOUR)), None);
+        assert_eq!(clock.believed(at(ahead + 2 * HOUR - DAY / 1000, 2 * HOUR - DAY / 1000)), None);
+        assert!(clock.believed(at(ahead + 2 * HOUR, 2 * HOUR)).is_some());
+        // 400 days forth, and to before there were clocks.
+        for (wall, is_back) in [(START + 400 * DAY, false), (Duration::ZERO, true)] {
+            let (clock, at) = self::clock(None);
+            let jumped = |steady| at(wall + steady, steady);
+            assert_eq!(clock.believed(jumped(2 * HOUR)), None, "{wall:?}");
+            assert_eq!(clock.believed(jumped(25 * HOUR)), None, "{wall:?}");
+            assert!(clock.believed(jumped(26 * HOUR)).is_some(), "{wall:?}");
+            assert_eq!(clock.news().map(|jump| jump.is_back()), Some(is_back));
+        }
+    }
+
+    #[test]
+    fn small_steps_add_up_to_a_jump() {
+        let (clock, at) = clock(None);
+        let minute = Duration::from_secs(60);
+        assert!(clock.believed(at(START + HOUR + 9 * minute, HOUR)).is_some());
+        assert_eq!(clock.believed(at(START + HOUR + 18 * minute, HOUR)), None);
+    }
+
+    #[test]
+    fn at_a_start_the_clock_is_compared_with_the_last_time_that_is_known() {
+        let (clock, at) = clock(Some(START - 400 * DAY));
+        assert_eq!(clock.news().map(|jump| (jump.settling, jump.is_back())), Some((DAY, false)));
+        assert_eq!(clock.believed(at(START + 23 * HOUR, 23 * HOUR)), None);
+        assert!(clock.believed(at(START + DAY, DAY)).is_some());
+        // A machine without a clock of its own begins in the past.
+        let (behind, at) = self::clock(Some(START + 90 * DAY));
+        assert!(behind.news().is_some_and(|jump| jump.is_back()));
+        assert_eq!(behind.naming(at(START + HOUR, HOUR)), START + 90 * DAY + HOUR);
+        assert_eq!(behind.believed(at(START + HOUR, HOUR)), None);
+    }
+
+    #[test]
+    fn a_version_that_goes_while_the_clock_is_behind_has_the_time_that_is_known() {
+        let (clock, at) = clock(None);
+        assert!(clock.believed(at(START + HOUR, HOUR)).is_some());
+        let back = at(START - 90 * DAY, 2 * HOUR);
+        assert_eq!(clock.believed(back), None);
+        assert_eq!(clock.naming(back), START + 2 * HOUR);
+        assert_eq!(
+            clock.naming(at(START + DAY, 2 * HOUR)),
+            START + DAY,
+            "ahead, it is kept longer"
+        );
+    }
+}

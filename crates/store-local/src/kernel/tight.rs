@@ -1,0 +1,63 @@
+//! Reads files with little memory, in a cgroup with a low limit.
+//!
+//! A disk may be set to read megabytes ahead of each open file. These count for the process's cgroup, and can only be
+//! freed once they are read: a cgroup of 32 MiB runs out of memory before that.
+
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use rustix::fs::{self, Advice};
+
+use crate::kernel::system::told;
+
+/// Greatest limit in bytes that counts as low.
+const TIGHT_BYTES: u64 = 64 << 20;
+/// Smallest file in bytes that is worth the call.
+const LARGE_BYTES: u64 = 16 << 20;
+
+/// True if the memory limit of this process's cgroup is at most 64 MiB.
+pub(crate) fn is_memory_tight() -> bool {
+    static IS_TIGHT: OnceLock<bool> = OnceLock::new();
+    *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
+}
+
+/// Turns off read-ahead for a large `file`, if memory is tight.
+pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
+    if len >= LARGE_BYTES && is_memory_tight() {
+        // An error is ignored: the memory may suffice anyway.
+        let _ = fs::fadvise(file, 0, None, Advice::Random);
+    }
+}
+
+/// Returns the memory limit in bytes of this process's cgroup, if there is a limit.
+fn limit() -> Option<u64> {
+    let text = |path: &str| String::from_utf8(told(path, 4096)?).ok();
+    let groups = text("/proc/self/cgroup")?;
+    groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
+}
+
+/// Returns the file with the limit of a cgroup, given its line in `/proc/self/cgroup`; `None` if the line is not
+/// about memory.
+fn limit_file(line: &str) -> Option<String> {
+    let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
+    match kinds {
+        "memory" => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
+        "" => Some(format!("/sys/fs/cgroup{path}/memory.max")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_where_either_hierarchy_has_it() {
+        let first = "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes";
+        assert_eq!(limit_file("4:memory:/a:b").as_deref(), Some(first));
+        assert_eq!(limit_file("0::/user/x").as_deref(), Some("/sys/fs/cgroup/user/x/memory.max"));
+        for line in ["3:cpu,cpuacct:/a", "1:name=systemd:/", "", "0", "4:memory"] {
+            assert_eq!(limit_file(line), None, "{line}");
+        }
+    }
+}

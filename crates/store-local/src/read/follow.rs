@@ -1,0 +1,97 @@
+//! Symlinks that the source follows on purpose (`--copy-links` and similar options).
+//!
+//! With these options, entries behind symlinks are part of the source, wherever they are: `All` follows every link,
+//! `Dirs` every link to a directory, `Unsafe` every link whose target leaves the root, and `DirsAndUnsafe` both of
+//! the latter. So a link that replaces another link or a directory during a run shows nothing that it could not have
+//! shown before. The last name of a file's path is followed only if its own link qualifies.
+
+use std::iter::successors;
+
+use deltic_tree::links::leaves_root;
+use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
+use rustix::fs::{AtFlags, fstat, statat};
+use rustix::io::Errno;
+
+use crate::attributes::metadata::{look_at, look_behind};
+use crate::handles::dir::{Dir, Use};
+use crate::handles::stat::{file_type, inode_of};
+
+/// Returns the kinds of entries that replace the link at `path` with the metadata `meta`; `None` if the entry is no
+/// link, or is transferred as a link.
+fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
+    let Kind::Symlink(target) = &meta.kind else { return None };
+    let leads_out = || leaves_root(path.as_bytes(), target);
+    match follow {
+        Follow::All => Some(Behind::All),
+        Follow::Unsafe | Follow::DirsAndUnsafe if leads_out() => Some(Behind::All),
+        Follow::Dirs | Follow::DirsAndUnsafe => Some(Behind::Dirs),
+        Follow::Unsafe | Follow::Never => None,
+    }
+}
+
+/// Kinds of entries that may replace a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Dirs,
+    All,
+}
+
+/// Returns the metadata of the entry that `name` of `dir`, at `path`, stands for; `see` tells the parts to look at.
+pub(crate) fn look(
+    dir: &Dir,
+    (name, path): (&Name, &RelPath),
+    (follow, see): (Follow, MetaMask),
+) -> Result<Meta, Errno> {
+    let meta = look_at(dir, name, see)?;
+    let Some(taken) = behind(follow, &meta, path) else { return Ok(meta) };
+    match (look_behind(dir, name, see), taken) {
+        (Ok(behind), Behind::Dirs) if !behind.is_dir() => Ok(meta),
+        (Err(_), Behind::Dirs) => Ok(meta),
+        // The link exists, but its target does not.
+        (Err(Errno::NOENT), _) => Err(Errno::LOOP),
+        (behind, _) => behind,
+    }
+}
+
+/// True if the file `name` of `dir` is opened through its link.
+pub(crate) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
+    // Most runs follow no links, or only directories: these need no look.
+    !matches!(follow, Follow::Never | Follow::Dirs)
+        && look_at(dir, name, MetaMask::default())
+            .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
+}
+
+/// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that contains the symlink:
+/// `dir`, a directory on the path to `dir`, or a directory above the root. A walk that follows such a symlink never
+/// ends.
+pub(crate) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name) -> bool {
+    let is_link = dir.stat(name).is_ok_and(|stat| file_type(&stat).is_symlink());
+    is_link
+        && dir.stat_behind(name).is_ok_and(|behind| {
+            let behind = inode_of(&behind);
+            on_the_way(root, path).chain(above(root)).any(|is| is == behind)
+        })
+}
+
+/// Device and inode of a directory.
+type DeviceAndInode = (u64, u64);
+
+/// Returns the directory `path` below `root`, and each directory on the path.
+fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode> {
+    let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
+    paths.filter_map(|path| {
+        let stat = fstat(root.dir(&path, Use::Pass).ok()?).ok()?;
+        Some(inode_of(&stat))
+    })
+}
+
+/// Returns the directories above `root`, up to the root of the system.
+fn above(root: &Dir) -> impl Iterator<Item = DeviceAndInode> {
+    let up = move |times: usize| {
+        let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;
+        Some((times, inode_of(&stat)))
+    };
+    let next =
+        move |(times, is): &(usize, DeviceAndInode)| up(times + 1).filter(|(_, above)| above != is);
+    successors(up(1), next).map(|(_, is)| is)
+}

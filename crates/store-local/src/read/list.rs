@@ -1,0 +1,279 @@
+//! Listing one directory.
+
+use deltic_tree::meta::Inode;
+use deltic_tree::names::SortedNames;
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
+use rustix::fs::{self, FileType};
+use rustix::io::Errno;
+
+use crate::attributes::metadata::{look_at, look_at_version};
+use crate::attributes::more::{Reach, look_again};
+use crate::handles::dir::Dir;
+use crate::kernel::errno::store_error;
+use crate::kernel::system::System;
+use crate::read::follow;
+use deltic_store::filter::Judge;
+use deltic_store::{Listing, StoreError, Version};
+
+/// The part of a directory to list.
+pub(crate) enum Part {
+    All,
+    /// The first part, if there are very many names.
+    First,
+    /// The first part, with the versions of files.
+    FirstVersions,
+    /// The next part: these remaining names.
+    Next(Box<SortedNames>),
+}
+
+impl From<Option<Box<SortedNames>>> for Part {
+    fn from(rest: Option<Box<SortedNames>>) -> Self {
+        rest.map_or(Self::First, Self::Next)
+    }
+}
+
+impl Part {
+    /// Returns the greatest number of names to look at.
+    pub(crate) const fn most(&self) -> usize {
+        if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
+    }
+}
+
+/// The share of a part that is done.
+pub(crate) struct Portion {
+    most: usize,
+    names: usize,
+    /// Bytes of attributes and ACLs, which may be a thousand times as long as names.
+    bytes: usize,
+}
+
+impl Portion {
+    pub(crate) const fn of(part: &Part) -> Self {
+        Self { most: part.most(), names: 0, bytes: 0 }
+    }
+
+    /// Returns the number of names to look at next; 0 if the part is full.
+    pub(crate) fn next(&self) -> usize {
+        let is_full = self.bytes >= PART_BYTES && self.most < usize::MAX;
+        if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }
+    }
+
+    pub(crate) fn add<'a>(&mut self, names: usize, found: impl Iterator<Item = &'a Entry>) {
+        self.names += names;
+        self.bytes += found.map(|entry| entry.meta.more_bytes()).sum::<usize>();
+    }
+}
+
+/// Bytes of attributes and ACLs after which a part ends.
+const PART_BYTES: usize = 512 << 10;
+/// Number of names to look at before the bytes are counted again.
+const BATCH_NAMES: usize = 4;
+/// Greatest number of names in one part.
+pub(crate) const PART_NAMES: usize = 8 << 10;
+
+/// A directory that is open to read, and the way to look at its entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    /// The directory that `path` starts in.
+    pub(crate) root: &'a Dir,
+    pub(crate) dir: &'a Dir,
+    pub(crate) path: &'a RelPath,
+    pub(crate) follow: Follow,
+    pub(crate) see: MetaMask,
+}
+
+impl Look<'_> {
+    /// Lists the entries that `judge` admits.
+    pub(crate) fn list(self, judge: &mut Judge, part: Part) -> Listing {
+        let mut listing = Listing::default();
+        // With followed links or `--fake-super`, a name may stand for another file.
+        let is_plain = self.follow == Follow::Never && !self.see.fake_super;
+        let tells_versions = is_plain && matches!(part, Part::FirstVersions);
+        let device = tells_versions.then(|| System::of(self.dir).lasting_device());
+        let (most, mut portion) = (part.most(), Portion::of(&part));
+        let names = names_for(&[self.dir], self.path, (&|_| false, part), &mut listing);
+        let Some(mut rest) = names else { return listing };
+        let look = |name: &Name| match device {
+            Some(device) => look_at_version(self.dir, name, self.see).map(|(meta, stamp)| {
+                let lasts = meta.is_file() && device == Some(stamp.device());
+                (meta, Some(lasts.then(|| stamp.version())))
+            }),
+            None => self.look(name),
+        };
+        listing.entries.reserve_exact(rest.len().min(most));
+        while portion.next() > 0 && rest.len() > 0 {
+            let (some, before) = (portion.next(), listing.entries.len());
+            self.add(judge, look, (&mut rest).take(some), &mut listing);
+            portion.add(some, listing.entries[before..].iter());
+        }
+        listing.rest = left_of(&[self.dir], rest);
+        listing
+    }
+
+    /// Lists the first entries that `judge` admits, without looking at names that `keep` admits.
+    pub(crate) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
+        let mut listing = Listing::default();
+        let names = names_for(&[self.dir], self.path, (keep, Part::First), &mut listing);
+        let Some(mut rest) = names else { return listing };
+        let look = |name: &Name| self.look(name);
+        self.add(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
+        listing.rest = left_of(&[self.dir], rest);
+        listing
+    }
+
+    /// Lists the entries of these `names` that `judge` admits.
+    pub(crate) fn list_names(self, judge: &mut Judge, names: &[Name]) -> Listing {
+        let mut listing = Listing::default();
+        let look = |name: &Name| self.look(name);
+        self.add(judge, look, names.iter().cloned(), &mut listing);
+        listing
+    }
+
+    /// Adds an entry for each of `names` that `look` finds and `judge` admits.
+    fn add(
+        self,
+        judge: &mut Judge,
+        look: impl Fn(&Name) -> Result<Looked, Errno>,
+        names: impl Iterator<Item = Name>,
+        listing: &mut Listing,
+    ) {
+        for name in names {
+            match look(&name) {
+                Ok((meta, _)) if !judge.admits(&name, meta.is_dir()) => {}
+                Ok((meta, _)) if self.leads_back(&name, &meta) => {
+                    listing.errors.push(StoreError::LeadsBack { path: self.path_of(&name) });
+                }
+                Ok((mut meta, version)) => {
+                    self.sift(&name, &mut meta, judge);
+                    listing.entries.push(Entry { name, meta });
+                    listing.versions.extend(version);
+                }
+                // A name that vanished meanwhile is no entry. An error of an excluded name is ignored, whether it is
+                // a directory or not.
+                Err(Errno::NOENT) => {}
+                Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
+                Err(errno) => {
+                    let path = self.path_of(&name);
+                    listing.errors.push(match dangles(self.dir, &name, errno) {
+                        true => StoreError::Dangling { action: "look at", path },
+                        false => store_error("look at", &path, errno),
+                    });
+                }
+            }
+        }
+    }
+
+    /// True for a symlink that is followed and leads to a directory that contains the symlink.
+    fn leads_back(self, name: &Name, meta: &Meta) -> bool {
+        self.follow != Follow::Never
+            && meta.is_dir()
+            && follow::leads_back(self.root, (self.dir, self.path), name)
+    }
+
+    /// Returns the path of `name`, or the path of the directory if the path of `name` is too long.
+    fn path_of(self, name: &Name) -> RelPath {
+        self.path.join(name).unwrap_or_else(|_| self.path.clone())
+    }
+
+    /// Removes the extended attributes that `judge` excludes from the metadata of `name`.
+    pub(crate) fn sift(self, name: &Name, meta: &mut Meta, judge: &Judge) {
+        let is_name = self.follow == Follow::Never || meta.is_symlink();
+        let reach = if is_name { Reach::Name } else { Reach::Followed };
+        let admits = |name: &[u8]| judge.admits_xattr(name);
+        look_again(|| reach(self.dir.path_to(name)), meta, self.see, &admits);
+        judge.sift(meta);
+    }
+
+    /// Returns the metadata of `name`. The full path is built only if links are followed.
+    fn look(self, name: &Name) -> Result<Looked, Errno> {
+        let meta = match self.follow {
+            Follow::Never => look_at(self.dir, name, self.see),
+            follow => {
+                let path = self.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+                follow::look(self.dir, (name, &path), (follow, self.see))
+            }
+        };
+        Ok((meta?, None))
+    }
+}
+
+/// An entry's metadata. If versions were asked for, also the version of a file, if the file system's versions can be
+/// relied on.
+type Looked = (Meta, Option<Option<Version>>);
+
+pub(crate) fn inode(dir: &Dir) -> Result<Inode, Errno> {
+    fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
+}
+
+fn inodes(dirs: &[&Dir]) -> Result<Vec<Inode>, Errno> {
+    dirs.iter().map(|dir| inode(dir)).collect()
+}
+
+/// Returns the names in `dirs`, all of which have the path `path`, that `keep` does not admit; for a next part, the
+/// remaining names. `None` if the directories are not the same as in the part before.
+pub(crate) fn names_for(
+    dirs: &[&Dir],
+    path: &RelPath,
+    (keep, part): (&dyn Fn(&Name) -> bool, Part),
+    listing: &mut Listing,
+) -> Option<Box<SortedNames>> {
+    if let Part::Next(rest) = part {
+        if inodes(dirs).is_ok_and(|here| rest.dirs() == here) {
+            return Some(rest);
+        }
+        // With other directories, a missing name would not mean a removed entry.
+        listing.errors.push(StoreError::Changed { path: path.clone() });
+        return None;
+    }
+    let mut names = UnsortedNames::default();
+    dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
+    Some(Box::new(names.in_order()))
+}
+
+/// Returns the names to list later, along with the inodes of `dirs`, which must be the same then.
+pub(crate) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
+    if rest.len() == 0 {
+        return None;
+    }
+    Some(match inodes(dirs) {
+        Ok(here) => Box::new(rest.read_in(here)),
+        Err(_) => rest,
+    })
+}
+
+/// Adds the names in `dir` that `keep` does not admit.
+fn pile_up(
+    (dir, path): (&Dir, &RelPath),
+    keep: &dyn Fn(&Name) -> bool,
+    names: &mut UnsortedNames,
+    listing: &mut Listing,
+) {
+    let Listing { errors, warnings, .. } = &mut *listing;
+    let whole =
+        dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
+            Some(name) if dir.bounds().is_private(name.as_bytes()) => {
+                // A source reports such a name as skipped; a destination leaves it alone.
+                if !matches!(kind, FileType::Directory | FileType::Unknown) {
+                    let shown =
+                        path.join(&name).map_or_else(|_| path.to_string(), |at| at.to_string());
+                    warnings
+                        .push(format!("{shown}: skipped, since Deltic keeps that name for itself"));
+                }
+            }
+            Some(name) if keep(&name) => {}
+            Some(name) => {
+                if names.push(name).is_err() {
+                    errors.push(store_error("list", path, Errno::OVERFLOW));
+                }
+            }
+            None => errors.push(store_error("list", path, Errno::NAMETOOLONG)),
+        });
+    if let Err(errno) = whole {
+        listing.errors.push(store_error("list", path, errno));
+    }
+}
+
+/// True if `errno` means that the link `name` has no target, rather than a circle of links.
+pub(crate) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
+    errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
+}

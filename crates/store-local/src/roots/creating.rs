@@ -1,0 +1,70 @@
+//! Creates missing roots of stores, with missing directories above. Removes them again if the transfer brings
+//! nothing.
+
+use std::sync::Arc;
+
+use deltic_store::{Durability, StoreError};
+use deltic_tree::RelPath;
+use rustix::fs::Mode;
+
+use crate::kernel::errno::At;
+use crate::roots::named::NamedDir;
+use crate::roots::quota::{Quota, Reserved};
+
+/// Creates the directory `dir`, accessible by its owner only, unless it exists; the parent must exist. Returns true
+/// if the directory was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts
+/// for the quota of its volume, and for `quotas`.
+///
+/// # Errors
+/// The directory cannot be created, another entry has its name, or a quota has no room.
+pub fn create_root(
+    dir: &NamedDir,
+    durability: Durability,
+    quotas: &[Arc<Quota>],
+) -> Result<bool, StoreError> {
+    create(dir, Mode::RWXU, (durability, quotas))
+}
+
+/// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if it was
+/// created.
+///
+/// # Errors
+/// As [`create_root`].
+pub fn create_above(
+    dir: &NamedDir,
+    durability: Durability,
+    quotas: &[Arc<Quota>],
+) -> Result<bool, StoreError> {
+    create(dir, Mode::from_raw_mode(0o777), (durability, quotas))
+}
+
+fn create(
+    dir: &NamedDir,
+    mode: Mode,
+    (durability, quotas): (Durability, &[Arc<Quota>]),
+) -> Result<bool, StoreError> {
+    // Another session may have created the directory meanwhile.
+    let reserved = match dir.open() {
+        Ok(_) => Reserved::default(),
+        Err(_) => Reserved::of_dir(dir, quotas)?,
+    };
+    let made = dir.make(mode).at("make directory", &RelPath::root())?;
+    if made {
+        reserved.keep();
+    }
+    if durability == Durability::Run {
+        let flushed = dir.above().and_then(|above| above.flush());
+        flushed.at("flush above", &RelPath::root())?;
+    }
+    Ok(made)
+}
+
+/// Removes a new directory that is not needed; the directory must be empty.
+///
+/// # Errors
+/// The directory cannot be removed, for example because it is not empty.
+pub fn remove_root(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<(), StoreError> {
+    dir.remove().at("remove", &RelPath::root())?;
+    Quota::dir_gone(dir, quotas);
+    Ok(())
+}

@@ -1,0 +1,547 @@
+//! Quotas: the most bytes and names of a volume, or of the part of a volume that a token is for, and bytes that stay
+//! free on a disk (`deltic serve`).
+//!
+//! A new version reserves its length when it is opened, so that of several writers near the limit none is left half
+//! written. From then on the new version counts beside the version that it replaces, but for its name: a new version
+//! of an entry needs no further name, unless the old version is kept. An unfinished file that stays for a later
+//! attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
+//! name.
+//!
+//! Only [`Quota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
+//! quotas.
+
+mod space;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use deltic_store::{Cause, PrivateDir, StoreError};
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, FileType, Stat};
+use rustix::io::Errno;
+
+use crate::bytes::holes::bytes_on_disk;
+use crate::handles::dir::{Dir, PathBounds, QuotaLimits, Use, VolumeDir, part_path, volume_path};
+use crate::handles::place::STAGED_SUFFIX;
+use crate::handles::shared::SharedState;
+use crate::handles::stat::{file_type, inode_of};
+use crate::kernel::errno::{At, LEADS_OUT};
+use crate::kernel::lock;
+
+pub(crate) use space::StoreSpace;
+
+/// Used space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of files, by their lengths.
+    pub bytes: u64,
+    /// Names of files, directories and links.
+    pub files: u64,
+}
+
+/// Bytes and names added, less those removed. May be negative for a moment: the old version may be subtracted before
+/// its replacement is added.
+#[derive(Clone, Copy, Debug, Default)]
+struct Balance {
+    bytes: i64,
+    files: i64,
+}
+
+impl Balance {
+    fn add(&mut self, more: Usage) {
+        self.bytes = self.bytes.saturating_add_unsigned(more.bytes);
+        self.files = self.files.saturating_add_unsigned(more.files);
+    }
+
+    fn remove(&mut self, less: Usage) {
+        self.bytes = self.bytes.saturating_sub_unsigned(less.bytes);
+        self.files = self.files.saturating_sub_unsigned(less.files);
+    }
+
+    fn usage(self) -> Usage {
+        let clamp = |count: i64| u64::try_from(count).unwrap_or_default();
+        Usage { bytes: clamp(self.bytes), files: clamp(self.files) }
+    }
+}
+
+/// The quota of a volume, or of a part of a volume.
+#[derive(Debug)]
+pub struct Quota {
+    root: Dir,
+    whose: Whose,
+    /// Time of the last full count.
+    counted: Mutex<Instant>,
+    limits: QuotaLimits,
+    used: Mutex<Used>,
+    disk: Arc<Disk>,
+}
+
+/// Owner of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// A volume: old versions count.
+    Volume,
+    /// A token: old versions do not count.
+    Token,
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Volume => "volume",
+            Self::Token => "token",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Entries in place, and old versions.
+    settled: Balance,
+    /// New versions that are not in place.
+    pending: Balance,
+}
+
+impl Used {
+    fn all(self) -> Usage {
+        let Self { settled, pending } = self;
+        let (bytes, files) = (settled.bytes + pending.bytes, settled.files + pending.files);
+        Balance { bytes, files }.usage()
+    }
+}
+
+/// Bytes of a disk that are reserved but not written yet, for all volumes on the disk.
+type Disk = Mutex<u64>;
+
+/// Quotas of volumes, and reservations that the stores of a context share.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceLedger {
+    /// Quotas of the volumes, by path.
+    volumes: Vec<(PathBuf, Arc<Quota>)>,
+    /// Disks by device.
+    disks: Mutex<HashMap<u64, Arc<Disk>>>,
+    /// Unfinished files without a writer, by device and inode, with reservations.
+    left: Mutex<HashMap<(u64, u64), Left>>,
+}
+
+impl SpaceLedger {
+    /// Returns the quotas of these volumes, after a count of their files.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn of(volumes: &[VolumeDir], shared: &Arc<SharedState>) -> Result<Self, Errno> {
+        let mut ledger = Self::default();
+        for volume in volumes.iter().filter(|volume| volume.quota != QuotaLimits::default()) {
+            let path = volume_path(&volume.name);
+            let root = Dir::start(&path, shared)?.ok_or(LEADS_OUT)?;
+            let quota = ledger.of_volume(root, volume.quota)?;
+            ledger.volumes.push((path, quota));
+        }
+        Ok(ledger)
+    }
+
+    /// Returns the quota of a volume at `root`, after a count of the files.
+    ///
+    /// Only here unfinished files without a writer are found: a run that resumes such a file reserves space in the
+    /// token's quota too.
+    fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<Quota>, Errno> {
+        let device = fs::fstat(&root)?.st_dev;
+        let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
+        let (quota, unfinished) = Quota::new(root, limits, Whose::Volume, disk);
+        for (inode, bytes) in unfinished {
+            lock(&quota.used).pending.add(one(bytes));
+            self.leave(inode, one(bytes), Arc::clone(&quota));
+        }
+        Ok(quota)
+    }
+
+    /// Returns the quota of the volume that contains `path`, the root of a store.
+    pub(crate) fn quota_at(&self, path: &Path, bounds: &PathBounds) -> Option<Arc<Quota>> {
+        let mut volumes = self.volumes.iter();
+        volumes
+            .find(|(volume, _)| bounds.is_in_volume(path, volume))
+            .map(|(_, quota)| Arc::clone(quota))
+    }
+
+    /// Notes the reservation of `usage` for the unfinished file `inode`.
+    fn leave(&self, inode: (u64, u64), usage: Usage, quota: Arc<Quota>) {
+        let mut all = lock(&self.left);
+        let left = all.entry(inode).or_default();
+        (left.bytes, left.names) = (usage.bytes, usage.files);
+        left.quotas.push(quota);
+    }
+
+    /// Returns the reservation of the unfinished file `inode`, if there is one.
+    fn take(&self, inode: (u64, u64)) -> Option<Reserved> {
+        lock(&self.left).remove(&inode).map(Left::take)
+    }
+
+    /// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
+    pub(crate) fn forget(&self, dir: &Dir, name: &Name) {
+        if lock(&self.left).is_empty() {
+            return;
+        }
+        let Ok(stat) = dir.stat(name) else { return };
+        // Dropping the reservation gives the space back.
+        drop(self.take(inode_of(&stat)));
+    }
+
+    /// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
+    pub(crate) fn landed(&self, inode: (u64, u64)) {
+        if let Some(reserved) = self.take(inode) {
+            reserved.keep();
+        }
+    }
+}
+
+/// Opens the directory `part` in the volume `name`.
+fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
+    let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
+    Dir::start(&path, shared)?.ok_or(LEADS_OUT)
+}
+
+#[derive(Debug, Default)]
+struct Left {
+    quotas: Vec<Arc<Quota>>,
+    bytes: u64,
+    names: u64,
+}
+
+impl Left {
+    /// Turns the space into a reservation, with no bytes left to write.
+    fn take(self) -> Reserved {
+        let Self { quotas, bytes, names } = self;
+        let share = |quota| Share { quota, bytes, names, unwritten: AtomicU64::new(0) };
+        Reserved(quotas.into_iter().map(share).collect())
+    }
+}
+
+/// Size of a new file: a quota counts the length, a disk needs room for the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSize {
+    /// Length in bytes.
+    pub(crate) len: u64,
+    /// Bytes of data, outside of holes.
+    pub(crate) data: u64,
+}
+
+impl FileSize {
+    /// Returns the size of a file without holes.
+    pub(crate) const fn full(len: u64) -> Self {
+        Self { len, data: len }
+    }
+}
+
+impl Quota {
+    /// Returns the quota of `root`, after a count of the files, and the lengths of unfinished files by device and
+    /// inode.
+    fn new(
+        root: Dir,
+        limits: QuotaLimits,
+        whose: Whose,
+        disk: Arc<Disk>,
+    ) -> (Arc<Self>, HashMap<(u64, u64), u64>) {
+        let counted = Mutex::new(Instant::now());
+        let quota = Arc::new(Self { root, whose, counted, limits, used: Mutex::default(), disk });
+        if !quota.counts() {
+            return (quota, HashMap::new());
+        }
+        let (settled, unfinished) = quota.count();
+        lock(&quota.used).settled.add(settled);
+        (quota, unfinished)
+    }
+
+    /// Returns the quota of a token for `part` of the volume `name`. All files there count, even
+    /// those of other users, but not old versions.
+    ///
+    /// # Errors
+    /// The part is no directory, or may not be entered.
+    pub(crate) fn of_token(
+        name: &Name,
+        part: &RelPath,
+        limits: QuotaLimits,
+        shared: &Arc<SharedState>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let root = place_of(name, part, shared).at("count", part)?;
+        // The quota of the volume counts unwritten bytes.
+        Ok(Self::new(root, limits, Whose::Token, Arc::default()).0)
+    }
+
+    /// Counts all files again if the last count is older than `age`.
+    ///
+    /// Only one caller counts; other callers use the previous count meanwhile.
+    pub fn recount_after(&self, age: Duration) {
+        let is_due = {
+            let mut counted = lock(&self.counted);
+            let is_due = counted.elapsed() > age;
+            if is_due {
+                *counted = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
+            self.count_anew();
+        }
+    }
+
+    /// True if the counted directory is still the directory of `part` in the volume `name`.
+    #[must_use]
+    pub fn is_of(&self, name: &Name, part: &RelPath) -> bool {
+        let there = place_of(name, part, &self.root.shared()).and_then(|dir| fs::fstat(&dir));
+        let is = fs::fstat(&self.root);
+        is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
+    }
+
+    /// Returns the limits.
+    #[must_use]
+    pub const fn limits(&self) -> QuotaLimits {
+        self.limits
+    }
+
+    /// Returns the used and reserved space, if a limit requires counting.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.counts().then(|| lock(&self.used).all())
+    }
+
+    /// Counts all files again.
+    pub fn recount(&self) {
+        *lock(&self.counted) = Instant::now();
+        self.count_anew();
+    }
+
+    fn count_anew(&self) {
+        if !self.counts() {
+            return;
+        }
+        let before = lock(&self.used).settled;
+        let (counted, _) = self.count();
+        let mut used = lock(&self.used);
+        // A file that came or went during the walk may be counted twice or not at all, until the next walk.
+        used.settled.bytes -= before.bytes;
+        used.settled.files -= before.files;
+        used.settled.add(counted);
+    }
+
+    /// True if a limit requires counting.
+    const fn counts(&self) -> bool {
+        self.limits.bytes.is_some() || self.limits.files.is_some()
+    }
+
+    /// Fails if `names` more names at `path` would exceed the limit.
+    fn check_names(&self, used: Used, path: &RelPath, names: u64) -> Result<(), StoreError> {
+        let (files, whose) = (used.all().files, self.whose);
+        match self.limits.files {
+            Some(most) if names > 0 && files.saturating_add(names) > most => {
+                let why = format!("the quota of the {whose} is used up: {files} of {most} names");
+                Err(full(path, io::ErrorKind::QuotaExceeded, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves room for a file at `path`, and for `names` further names: none if the file replaces an entry.
+    fn reserve(
+        self: &Arc<Self>,
+        path: &RelPath,
+        size: FileSize,
+        names: u64,
+    ) -> Result<Share, StoreError> {
+        let FileSize { len: bytes, data } = size;
+        let whose = self.whose;
+        let mut used = lock(&self.used);
+        self.check_names(*used, path, names)?;
+        let had = used.all().bytes;
+        if self.limits.bytes.is_some_and(|most| had.saturating_add(bytes) > most) {
+            let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
+            let why = format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
+            return Err(full(path, io::ErrorKind::QuotaExceeded, why));
+        }
+        let mut unwritten = lock(&self.disk);
+        let floor = self.limits.free_bytes;
+        if floor > 0
+            && let Ok(disk) = fs::fstatvfs(&self.root)
+            && (disk.f_bavail.saturating_mul(disk.f_frsize))
+                < floor.saturating_add(*unwritten).saturating_add(data)
+        {
+            let why = format!("its disk would have less than {floor} bytes free");
+            return Err(full(path, io::ErrorKind::StorageFull, why));
+        }
+        *unwritten = unwritten.saturating_add(data);
+        used.pending.add(Usage { bytes, files: names });
+        Ok(Share { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
+    }
+
+    /// Subtracts a removed entry.
+    pub(crate) fn gone(&self, stat: &Stat) {
+        lock(&self.used).settled.remove(taken_by(stat));
+    }
+
+    /// Counts all entries in place. Returns their space, and the lengths of unfinished files by device and inode.
+    fn count(&self) -> (Usage, HashMap<(u64, u64), u64>) {
+        let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
+        let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
+        while let Some((path, within)) = dirs.pop() {
+            let Ok(dir) = self.root.dir(&path, Use::Read) else { continue };
+            let mut names = Vec::new();
+            // An unreadable name is counted the next time.
+            let _ = dir.for_each_name(|name| names.extend(Name::new(name)));
+            for name in names {
+                let Ok(stat) = dir.stat(&name) else { continue };
+                let is_dir = file_type(&stat) == FileType::Directory;
+                let private = PrivateDir::found_by(name.as_bytes());
+                let below = match (within, private) {
+                    (Within::Tree, Some(PrivateDir::Versions)) if self.whose == Whose::Token => {
+                        continue;
+                    }
+                    (Within::Tree, Some(PrivateDir::Versions)) => Within::Versions,
+                    (Within::Tree, Some(PrivateDir::Staging)) => Within::Stage,
+                    (within, _) => within,
+                };
+                if is_dir {
+                    usage.files += i64::from(below == Within::Tree);
+                    dirs.extend(path.join(&name).ok().map(|path| (path, below)));
+                } else if within == Within::Stage {
+                    if name.as_bytes().ends_with(STAGED_SUFFIX) {
+                        unfinished.insert(inode_of(&stat), stat.st_size as u64);
+                    }
+                } else {
+                    let is_first = stat.st_nlink == 1 || seen.insert(inode_of(&stat));
+                    let counts = is_first && file_type(&stat).is_file();
+                    usage.add(one(if counts { stat.st_size as u64 } else { 0 }));
+                }
+            }
+        }
+        (usage.usage(), unfinished)
+    }
+}
+
+/// Part of a volume in a count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Tree,
+    Versions,
+    Stage,
+}
+
+/// Returns the space of one name.
+const fn one(bytes: u64) -> Usage {
+    Usage { bytes, files: 1 }
+}
+
+/// Returns the space that is freed when this entry loses a name.
+fn taken_by(stat: &Stat) -> Usage {
+    let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
+    one(if is_last { stat.st_size as u64 } else { 0 })
+}
+
+fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
+    StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
+}
+
+/// Reserved space, one share for each quota. It is given back on drop, unless [kept](Self::keep). Empty in a store
+/// without a quota.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved(Vec<Share>);
+
+#[derive(Debug)]
+struct Share {
+    quota: Arc<Quota>,
+    bytes: u64,
+    /// Reserved names: 1, or 0 while the file is to replace an entry.
+    names: u64,
+    /// Bytes that are not on the disk yet.
+    unwritten: AtomicU64,
+}
+
+impl Share {
+    const fn usage(&self) -> Usage {
+        Usage { bytes: self.bytes, files: self.names }
+    }
+}
+
+impl Reserved {
+    /// Notes that this many of the bytes were written to the disk.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        for share in &self.0 {
+            let mut unwritten = lock(&share.quota.disk);
+            let left = share.unwritten.load(Ordering::Relaxed);
+            share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
+            *unwritten = unwritten.saturating_sub(left.min(bytes));
+        }
+    }
+
+    /// Counts the allocated blocks of a new file as written.
+    pub(crate) fn allocated(&self, file: impl AsFd) -> Result<(), Errno> {
+        if !self.0.is_empty() {
+            self.wrote(bytes_on_disk(&fs::fstat(file)?));
+        }
+        Ok(())
+    }
+
+    /// Reserves the name that was not reserved yet, before the file is put in place. If the file replaces an entry
+    /// (`is_new` is false), the entry's name is given back next, and the limit may be exceeded for that moment.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the file is new, and a quota has no room for its name.
+    pub(crate) fn take_name(&mut self, path: &RelPath, is_new: bool) -> Result<(), StoreError> {
+        for share in self.0.iter_mut().filter(|share| share.names == 0) {
+            let mut used = lock(&share.quota.used);
+            if is_new {
+                share.quota.check_names(*used, path, 1)?;
+            }
+            used.pending.add(Usage { bytes: 0, files: 1 });
+            share.names = 1;
+        }
+        Ok(())
+    }
+
+    /// Turns the reservation into used space: the entry is in place.
+    pub(crate) fn keep(mut self) {
+        for share in self.0.drain(..) {
+            let mut used = lock(&share.quota.used);
+            used.pending.remove(share.usage());
+            used.settled.add(one(share.bytes));
+        }
+    }
+
+    /// Keeps the space if an entry was put in place, even with incomplete metadata.
+    pub(crate) fn keep_if<T>(self, put: &Result<T, StoreError>) {
+        if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
+            self.keep();
+        }
+    }
+
+    /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
+    pub(crate) fn leave(mut self, inode: (u64, u64), ledger: &SpaceLedger) {
+        for share in self.0.drain(..) {
+            let quota = Arc::clone(&share.quota);
+            if quota.counts() {
+                ledger.leave(inode, share.usage(), quota);
+            } else {
+                lock(&quota.used).pending.remove(share.usage());
+            }
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut unwritten = lock(&self.quota.disk);
+        *unwritten = unwritten.saturating_sub(*self.unwritten.get_mut());
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        for share in &self.0 {
+            lock(&share.quota.used).pending.remove(share.usage());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Space that one store reserves and frees, in every quota that applies to the store.
+
+use std::sync::Arc;
+
+use deltic_store::StoreError;
+use deltic_tree::RelPath;
+use rustix::fs::Stat;
+
+use super::{FileSize, Quota, Reserved, SpaceLedger, Whose, one};
+use crate::bytes::holes::bytes_on_disk;
+use crate::handles::stat::inode_of;
+use crate::kernel::lock;
+use crate::roots::named::NamedDir;
+
+/// Space of one store: every quota that the store counts in, and the reservations of unfinished files.
+#[derive(Debug)]
+pub(crate) struct StoreSpace {
+    /// Space limits of the volume and of the client.
+    quotas: Vec<Arc<Quota>>,
+    /// Reservations of unfinished files.
+    pub(crate) ledger: Arc<SpaceLedger>,
+}
+
+impl StoreSpace {
+    pub(crate) const fn new(quotas: Vec<Arc<Quota>>, ledger: Arc<SpaceLedger>) -> Self {
+        Self { quotas, ledger }
+    }
+
+    /// True if a quota limits the store.
+    pub(crate) const fn is_limited(&self) -> bool {
+        !self.quotas.is_empty()
+    }
+
+    /// True if a quota counts removed names.
+    pub(crate) fn counts(&self) -> bool {
+        self.counting().next().is_some()
+    }
+
+    /// Returns the quotas that count removed names.
+    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<Quota>> {
+        self.quotas.iter().filter(|quota| quota.counts())
+    }
+
+    /// Reserves room for a file at `path` and for `names` further names.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has less room left.
+    pub(crate) fn reserve(
+        &self,
+        path: &RelPath,
+        size: FileSize,
+        names: u64,
+    ) -> Result<Reserved, StoreError> {
+        Reserved::in_all(&self.quotas, path, size, names)
+    }
+
+    /// Reserves `bytes` and `names` further names for the unfinished file `stat` that is resumed at `path`. Takes over
+    /// reservations left with the file, and counts its bytes on disk as written.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_again(
+        &self,
+        path: &RelPath,
+        stat: &Stat,
+        bytes: u64,
+        names: u64,
+    ) -> Result<Reserved, StoreError> {
+        let mut reserved = self.ledger.take(inode_of(stat)).unwrap_or_default();
+        for quota in &self.quotas {
+            if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
+                continue;
+            }
+            match quota.reserve(path, FileSize::full(bytes), names) {
+                Ok(share) => reserved.0.push(share),
+                Err(error) => {
+                    // The reservation stays with the file, for a session that has room.
+                    reserved.leave(inode_of(stat), &self.ledger);
+                    return Err(error);
+                }
+            }
+        }
+        reserved.wrote(bytes_on_disk(stat));
+        Ok(reserved)
+    }
+
+    /// Counts an entry as removed.
+    pub(crate) fn gone(&self, old: &Stat) {
+        self.counting().for_each(|quota| quota.gone(old));
+    }
+}
+
+impl Reserved {
+    /// Reserves the name of the directory `dir`, in the quota of the volume and in `quotas`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has no room.
+    pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
+        let all: Vec<_> = Quota::of_dir(dir, quotas).collect();
+        Self::in_all(&all, &RelPath::root(), FileSize::full(0), 1)
+    }
+
+    /// Reserves room for a file and for `names` further names in each of these quotas.
+    fn in_all(
+        quotas: &[Arc<Quota>],
+        path: &RelPath,
+        size: FileSize,
+        names: u64,
+    ) -> Result<Self, StoreError> {
+        let mut reserved = Self::default();
+        for quota in quotas {
+            reserved.0.push(quota.reserve(path, size, names)?);
+        }
+        Ok(reserved)
+    }
+}
+
+impl Quota {
+    /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
+    pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
+        Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
+    }
+
+    /// True if old versions count.
+    pub(crate) fn counts_versions(&self) -> bool {
+        self.whose == Whose::Volume
+    }
+
+    fn of_dir(dir: &NamedDir, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {
+        dir.context.quota_at(&dir.path).into_iter().chain(quotas.iter().cloned())
+    }
+}

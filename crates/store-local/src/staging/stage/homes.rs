@@ -1,0 +1,98 @@
+//! Homes: the choice of the staging directory for a place.
+
+use std::sync::Arc;
+
+use deltic_store::StoreError;
+use deltic_tree::RelPath;
+use rustix::fs::{self, Access, AtFlags};
+use rustix::io::Errno;
+
+use super::realm::Realm;
+use super::{Stages, Whose};
+use crate::handles::dir::Dir;
+use crate::handles::place::{COMMIT, Place};
+use crate::kernel::errno::At;
+use crate::kernel::lock;
+
+impl Stages {
+    /// True unless a rename from the root's staging directory to `place` is known to fail.
+    fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
+        let to = Realm::of(&place.dir, self.system).at(COMMIT, &place.path)?;
+        Ok(self.realm.reaches(to))
+    }
+
+    /// True if a file staged in `home` can be renamed to `place`, as far as is known.
+    pub(crate) fn serves(&self, home: &RelPath, place: &Place) -> Result<bool, StoreError> {
+        match self.whose {
+            Whose::Own => Ok(self.home(place)? == *home),
+            Whose::Temp => self.reaches(place),
+        }
+    }
+
+    /// Returns the staging directory beside `place`. From now on all files for the directory of `place`, and for
+    /// directories below, are staged there, since the kernel refused a rename from elsewhere.
+    ///
+    /// # Errors
+    /// `XDEV` if the directory of `place` is the root: there is no other staging directory.
+    pub(crate) fn part(&self, place: &Place) -> Result<Arc<Dir>, Errno> {
+        let home = &place.dir_path;
+        if home.is_root() {
+            return Err(Errno::XDEV);
+        }
+        let dir = self.enter(home)?;
+        lock(&self.parted).insert(home.clone());
+        self.last.clear();
+        self.note_home(place, home.clone());
+        Ok(dir)
+    }
+
+    /// Returns the directory that has the staging directory for `place`.
+    pub(super) fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
+        if self.whose == Whose::Temp {
+            return Ok(RelPath::root());
+        }
+        if let Some(home) = self.last.of(&place.dir_path) {
+            return Ok(home);
+        }
+        let is_here = self.reaches(place)? && !self.is_closed() && !self.is_parted(place);
+        let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
+        self.note_home(place, home.clone());
+        Ok(home)
+    }
+
+    fn note_home(&self, place: &Place, home: RelPath) {
+        if !home.is_root() {
+            lock(&self.homes).entry(home.clone()).or_default();
+        }
+        self.last.note(&place.dir_path, home);
+    }
+
+    /// True if the directory of `place` [was parted](Self::part) from the root: by this run, or by a killed run that
+    /// left a staging directory there.
+    fn is_parted(&self, Place { dir_path, .. }: &Place) -> bool {
+        let parted = lock(&self.parted);
+        if !parted.is_empty() && parted.iter().any(|parted| dir_path.starts_with(parted)) {
+            return true;
+        }
+        drop(parted);
+        !dir_path.is_root() && self.open(dir_path).is_ok()
+    }
+
+    /// Returns the directories with staging directories that may hold a leftover for `place`. A file that was begun
+    /// before its directory was parted is in the staging directory of the root.
+    pub(super) fn homes(&self, place: &Place) -> Result<Vec<RelPath>, StoreError> {
+        let home = self.home(place)?;
+        let root = (!home.is_root()).then(RelPath::root);
+        Ok([Some(home), root].into_iter().flatten().collect())
+    }
+
+    /// True if this user may create nothing in the root, and has no staging directory there.
+    fn is_closed(&self) -> bool {
+        *self.is_closed.get_or_init(|| {
+            let access = Access::WRITE_OK | Access::EXEC_OK;
+            let may = fs::accessat(&*self.root, ".", access, AtFlags::EACCESS);
+            let may_not = matches!(may, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
+            may_not && self.open(&RelPath::root()).is_err()
+        })
+    }
+}

@@ -1,0 +1,600 @@
+//! A local directory as a destination.
+
+mod making;
+mod setting;
+pub(crate) mod spelling;
+
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::names::SortedNames;
+use deltic_tree::path::printable;
+use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
+use rustix::fs::{self, OFlags};
+use rustix::io::Errno;
+
+use super::attributes::attrs::{Attrs, NewMode, On, open_to_owner};
+use super::attributes::heritage::Heritage;
+use super::attributes::metadata::{look_at, look_at_root};
+use super::attributes::more::{Reach, default_acl};
+use super::attributes::new_entries::{NewEntries, UnfinishedDir};
+use super::bytes::copy::Copier;
+use super::commit::changes::Changes;
+use super::commit::inplace::{LeftFiles, UnderWay};
+use super::commit::land::{link, link_waiting};
+use super::commit::rebuild::LocalRebuild;
+use super::commit::remove::{Removals, remove_after, remove_version};
+use super::commit::state::{Commits, Inner};
+use super::commit::whole::{Begun, begin, finish_all};
+use super::commit::writing::{PartialDir, Writing};
+use super::handles::borders::{KeepLinks, TreeBorders};
+use super::handles::place::{COMMIT, Place, Versions, is_right_in};
+use super::handles::touched::Touched;
+use super::keep::backup::{Backup, Listed};
+use super::keep::old_copies::OldCopies;
+use super::read::above::scopes;
+use super::read::list::{Look, Part};
+use super::read::snapshot::LocalSnapshot;
+use super::roots::named::{NamedDir, full_path};
+use super::roots::quota::{FileSize, Quota, StoreSpace};
+use super::staging::stage::{Stages, Whose};
+use crate::kernel::lock;
+use setting::node_of;
+
+use crate::handles::dir::{Dir, Trust, Use};
+use crate::keep::versions::OldVersions;
+use crate::kernel::errno::{At, store_error};
+use deltic_store::filter::Start;
+use deltic_store::{
+    Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, Removed, Respell,
+    Resumed, Store, StoreError, Tree, Version, Whole,
+};
+
+/// The part of a directory to list.
+enum Much<'a> {
+    Part(Part),
+    /// The first entries, except for names that this function admits.
+    But(&'a dyn Fn(&Name) -> bool),
+}
+
+/// A local directory as a destination.
+#[derive(Clone, Debug)]
+pub struct LocalStore(Arc<Inner>);
+
+/// Options of a [`LocalStore`].
+#[derive(Clone, Debug, Default)]
+pub struct LocalOptions {
+    /// The time at which changes are safe from a power cut.
+    pub durability: Durability,
+    /// Rules for the names that may be removed: a receiver's filter. Other names are never listed; extended
+    /// attributes that the rules exclude are neither read nor changed.
+    pub rules: Filter,
+    /// Metadata to look at, and extended attributes that may be changed.
+    pub see: MetaMask,
+    /// The place for old versions, if old versions are kept.
+    pub backup: Option<Backup>,
+    /// True if mount points below the root are left alone when a directory is removed.
+    pub one_file_system: bool,
+    /// Symlinks that may be [treated as directories](deltic_store::Posix::keep_dirlink).
+    pub keep_dirlinks: KeepLinks,
+    /// True if no later run resumes unfinished versions, which are removed then.
+    pub one_shot: bool,
+    /// Options for putting new versions in place.
+    pub writing: Writing,
+    /// Notes the files that are being changed in place.
+    pub under_way: UnderWay,
+    /// Quotas of the client, besides the volume's quota.
+    pub quotas: Vec<Arc<Quota>>,
+    /// Callback for changes.
+    pub changes: Changes,
+}
+
+impl LocalStore {
+    /// Opens the directory `root`, following symlinks. Changes nothing.
+    ///
+    /// # Errors
+    /// `root` is no directory, or may not be entered.
+    pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        Self::open_named(&NamedDir::new(root, Trust::Anyone), options)
+    }
+
+    /// Returns the store with a root that was just [created](crate::create_root), which lacks its mode until
+    /// [`Store::set_meta`].
+    #[must_use]
+    pub fn with_new_root(self) -> Self {
+        // A default ACL may close the root to the owner.
+        open_to_owner(&self.0.root, &RelPath::root());
+        lock(&self.0.makes.unfinished).insert(&RelPath::root(), UnfinishedDir::Heir);
+        self
+    }
+
+    /// True if the root was created and got no mode: no entry was to be created.
+    #[must_use]
+    pub fn was_made_in_vain(&self) -> bool {
+        lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&UnfinishedDir::Heir)
+    }
+
+    /// Returns a store with a missing `root`, for a dry run. The root counts as an empty directory.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn missing(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        let dir = Dir::missing_root(&root.context.shared).at("open", &RelPath::root())?;
+        Self::new(dir, root, options)
+    }
+
+    /// Opens the directory that an argument or an option names. Changes nothing.
+    ///
+    /// # Errors
+    /// `root` is no directory, may not be entered, or has a symlink of another user in its path.
+    pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        root.check()?;
+        let mut dir = root.open().at("open", &RelPath::root())?;
+        if options.keep_dirlinks != KeepLinks::None {
+            dir = dir.keeping_links(root.trust);
+        }
+        Self::new(dir, root, options)
+    }
+
+    pub(crate) fn new(
+        root: Dir,
+        NamedDir { path, context, .. }: &NamedDir,
+        options: LocalOptions,
+    ) -> Result<Self, StoreError> {
+        let (root, space) = (Arc::new(root), &context.space);
+        let stages =
+            |root, whose| Stages::new(root, whose, Arc::clone(space)).at("open", &RelPath::root());
+        let own = stages(Arc::clone(&root), Whose::Own)?;
+        let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
+        let shown = match &options.writing.partial_dir {
+            Some(PartialDir::Outside(dir)) => Some(dir),
+            _ => None,
+        };
+        let temp = options.writing.temp_dir.as_ref();
+        let named = [("use --backup-dir", kept), ("use --partial-dir", shown), (USE_TEMP, temp)];
+        named
+            .into_iter()
+            .try_for_each(|(action, dir)| dir.map_or(Ok(()), |dir| dir.check_for(action)))?;
+        let staged = |dir: &NamedDir| stages(Arc::new(dir.open_for(USE_TEMP)?), Whose::Temp);
+        let temp = temp.map(staged).transpose()?;
+        let versions = OldVersions::for_root(path, context, Some(&root), options.durability);
+        let versions = versions.at("open", &RelPath::root())?;
+        let borders =
+            TreeBorders::new(Arc::clone(&root), options.one_file_system, options.keep_dirlinks);
+        Ok(Self(Arc::new(Inner {
+            touched: Touched::new(options.durability, &root),
+            root,
+            root_path: path.to_owned(),
+            scopes: scopes(options.rules.clone(), path, Start::Root),
+            see: options.see,
+            old: OldCopies { backup: options.backup, listed: Listed::default(), versions },
+            space: StoreSpace::new(
+                context.quota_at(path).into_iter().chain(options.quotas).collect(),
+                Arc::clone(space),
+            ),
+            borders,
+            one_shot: options.one_shot,
+            stages: own,
+            temp,
+            writing: options.writing,
+            removals: Removals::new(scopes(options.rules, path, Start::Root)),
+            commits: Commits {
+                delayed: Mutex::default(),
+                left: LeftFiles::default(),
+                under_way: options.under_way,
+                changes: options.changes,
+            },
+            copier: Copier::default(),
+            makes: NewEntries::of_process(),
+        })))
+    }
+
+    /// Removes the file at `path`, if the file has this version, and keeps an old version if the store does.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if another entry is there by now.
+    pub fn remove_version(
+        &self,
+        path: &RelPath,
+        version: &LocalSnapshot,
+    ) -> Result<(), StoreError> {
+        remove_version(&self.0, path, version.stamp())
+    }
+
+    /// Removes the empty directory at `path`.
+    ///
+    /// # Errors
+    /// The directory cannot be removed, for example because it is not empty.
+    pub fn remove_empty(&self, path: &RelPath) -> Result<(), StoreError> {
+        let place = self.place("remove", path)?;
+        self.0.removing(&place, || place.dir.remove_dir(&place.name).at("remove", path))?;
+        self.0.touched.add(&place.dir_path);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn touched_dirs(&self) -> Vec<RelPath> {
+        self.0.touched.dirs()
+    }
+
+    /// Makes every file have a name before the commit.
+    #[cfg(test)]
+    pub(crate) fn need_names(&self) {
+        self.0.stages.need_names();
+    }
+
+    fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
+        self.0.root.check_path("list", dir)?;
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
+        // Owner and group are read at no cost.
+        let MetaMask { users, groups, .. } = self.0.see;
+        let see = MetaMask { users, groups, ..self.0.see.plain() };
+        let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
+        let mut listing = match much {
+            Much::But(keep) => {
+                let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);
+                let risks = |name: &Name| own.borrow_mut().risks(name);
+                let is_kept = |name: &Name| {
+                    self.0.old.protects(dir, name)
+                        && !(self.0.old.is_of_before(&held, name, keep) && risks(name))
+                };
+                let keep = |name: &Name| keep(name) || is_kept(name);
+                look.list_but(&mut judge, &keep)
+            }
+            Much::Part(part) => look.list(&mut judge, part),
+        };
+        listing.warnings = self.0.scopes.filter().warnings();
+        // Listings with versions are not used for removal.
+        if self.0.borders.one_file_system() && listing.versions.is_empty() {
+            let is_home = self.0.borders.is_home(fs::fstat(&held));
+            let is_mount =
+                |entry: &Entry| entry.meta.is_dir() && self.0.borders.is_mount(&held, &entry.name);
+            listing.entries.retain(|entry| is_home && !is_mount(entry));
+        }
+        Ok(listing)
+    }
+
+    fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
+        Place::of(&self.0.root, action, path)
+    }
+
+    /// Returns the metadata that the new root hands down, which the root inherited.
+    fn heritage_of_root(&self) -> Heritage {
+        let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
+        Heritage { acl, ..Heritage::default() }
+    }
+
+    /// Returns the place of `path`. Reuses the directory handle of the `last` place if the directory is the same.
+    fn place_after(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Place, StoreError> {
+        match last.take() {
+            Some(place) => place.next(&self.0.root, action, path),
+            None => self.place(action, path),
+        }
+    }
+
+    fn open_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<LocalSnapshot, StoreError> {
+        let place = self.place_after("open", path, last)?;
+        let place = last.insert(place);
+        let opened = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see);
+        opened.map(LocalSnapshot::while_it_gets_names)
+    }
+
+    /// Returns the metadata of `path`. Reuses the directory handle of the `last` place if the directory is the same.
+    fn look_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Option<Meta>, StoreError> {
+        if path.is_root() && self.0.root.is_missing() {
+            return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)));
+        }
+        if path.is_root() {
+            let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            if self.was_made_in_vain() {
+                own.mode |= 0o777 & !self.0.makes.umask;
+            }
+            if self.0.root.may_keep_links() {
+                let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
+                self.0.borders.note_looked_at(&stat);
+            }
+            return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
+        }
+        let place = self.place_after(LOOK, path, last);
+        let look = |place: &Place| self.look_in(place).at(LOOK, path);
+        match place.and_then(|place| look(last.insert(place))) {
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// True if all `paths`, at least [`WORTH_LISTING`], are in one empty directory that this run created.
+    fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
+        let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
+        let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
+        let known = lock(&self.0.makes.unfinished).get(&dir).copied();
+        let is_made = matches!(known, Some(UnfinishedDir::Plain | UnfinishedDir::Heir));
+        is_made && paths.iter().all(|path| is_right_in(&dir, path)) && self.is_empty(&dir)
+    }
+
+    fn is_empty(&self, dir: &RelPath) -> bool {
+        let mut is_empty = true;
+        let held = self.0.root.dir(dir, Use::Read);
+        held.and_then(|held| held.for_each_name(|_| is_empty = false)).is_ok() && is_empty
+    }
+
+    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
+        let meta = place.look(self.0.see)?;
+        if meta.is_dir() && self.0.root.may_keep_links() {
+            self.0.borders.note_looked_at(&place.dir.stat(&place.name)?);
+        }
+        Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
+    }
+}
+
+impl Tree for LocalStore {
+    type Snapshot = LocalSnapshot;
+
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        full_path(&self.0.root_path, path, self.0.root.bounds())
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(Part::All))
+    }
+
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(rest.into()))
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(Part::FirstVersions))
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let (mut last, mut versions) = (None, Versions::default());
+        let mut version = |path| {
+            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            versions.of(last.insert(place)).filter(|_| !self.0.see.fake_super)
+        };
+        paths.iter().map(&mut version).collect()
+    }
+
+    fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
+        self.open_after(path, &mut None)
+    }
+
+    fn open_all(
+        &self,
+        paths: &[RelPath],
+    ) -> impl Iterator<Item = Result<LocalSnapshot, StoreError>> {
+        let mut last = None;
+        paths.iter().map(move |path| self.open_after(path, &mut last))
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        let place = self.place("remove", path)?;
+        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        self.0.removing(&place, || place.remove_unchanged(is, found))
+    }
+}
+
+impl Posix for LocalStore {
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        if self.0.see.fake_super {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
+        let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
+        self.make_at(("make symlink", path), make, |dir, name, heritage| {
+            let heritage = Heritage { acl: None, ..heritage };
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
+            Ok(attrs.set(On::Link(dir, name)))
+        })
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        let (kind, device) =
+            node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
+        if self.0.see.fake_super {
+            return self.make_noted((action, path), b"", (meta, keep));
+        }
+        let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
+        self.make_at((action, path), make, |dir, name, heritage| {
+            let held = dir.open(name, OFlags::PATH)?;
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
+            Ok(attrs.set(On::Handle(held.as_fd())))
+        })
+    }
+
+    fn link(&self, path: &RelPath, named: Link<'_, Self>) -> Result<(), StoreError> {
+        let Link { from: Self(from), at, is, seen } = named;
+        link(&self.0, path, &Link { from: &**from, at, is, seen })
+    }
+
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        let root = &self.0.root;
+        root.check_path(LOOK, path)?;
+        let behind = match self.0.borders.keep_link(path) {
+            Err(Errno::XDEV) => Err(Errno::LOOP),
+            Err(Errno::PERM) => {
+                return Err(StoreError::Stranger { link: printable(path.as_bytes()) });
+            }
+            behind => behind,
+        }
+        .at(LOOK, path)?;
+        let look = |dir: Dir| {
+            let meta = look_at_root(&dir, self.0.see).at(LOOK, path)?;
+            Ok(self.0.sifted(meta, || Reach::Followed(dir.own_path())))
+        };
+        behind.map(look).transpose()
+    }
+
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        link_waiting(&self.0, path, (leader, seen))
+    }
+
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        let delayed = lock(&self.0.commits.delayed).take();
+        let (mut last, mut failed) = (None::<Place>, Vec::new());
+        for finished in delayed {
+            let landed = self
+                .place_after(COMMIT, &finished.path, &mut last)
+                .and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
+            failed.extend(landed.err().map(|error| (finished.path, error)));
+        }
+        failed
+    }
+}
+
+impl Store for LocalStore {
+    type Rebuild = LocalRebuild;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.look_after(path, &mut None)
+    }
+
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        self.0.old.backup.iter().for_each(|backup| self.0.old.listed.note(backup, paths));
+        if self.are_in_bare_dir(paths) {
+            let root = &self.0.root;
+            return paths.iter().map(|at| root.check_path(LOOK, at).map(|()| None)).collect();
+        }
+        let mut last = None;
+        paths.iter().map(|path| self.look_after(path, &mut last)).collect()
+    }
+
+    fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
+        LocalRebuild::new(Arc::clone(&self.0), path, FileSize::full(len))
+    }
+
+    fn create_sparse(
+        &self,
+        path: &RelPath,
+        len: u64,
+        data: u64,
+    ) -> Result<LocalRebuild, StoreError> {
+        LocalRebuild::new(Arc::clone(&self.0), path, FileSize { len, data })
+    }
+
+    fn replace_all(
+        &self,
+        files: &[Whole<'_>],
+        keep: Keep,
+    ) -> Vec<Result<Option<Version>, StoreError>> {
+        let mut last = None;
+        let mut begun = |file: &Whole<'_>| {
+            if file.seen.is_some() || !self.0.puts_plainly() {
+                return Ok(Begun::Ended(self.replace(file, keep)));
+            }
+            let place = self.place_after("create", file.path, &mut last)?;
+            begin(&self.0, last.insert(place).clone(), (file, keep))
+        };
+        finish_all(&self.0, files.iter().map(&mut begun).collect())
+    }
+
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
+        match self.place("resume", path) {
+            Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+            place => self.0.leftovers(&place?),
+        }
+    }
+
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<LocalRebuild>>, StoreError> {
+        LocalRebuild::resume(Arc::clone(&self.0), path, len)
+    }
+
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
+        self.make_ready(path, will)?;
+        match will {
+            Some((meta, keep)) if keep.acls || keep.xattrs => self.set_early(path, meta, keep),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let made = lock(&self.0.makes.unfinished).remove(path).map(UnfinishedDir::old_mode);
+        let attrs = self.attrs(meta, keep, made);
+        let place = || self.place(SET_META, path);
+        match &meta.kind {
+            _ if attrs.is_empty() => Ok(()),
+            Kind::Dir => {
+                self.0.root.check_path(SET_META, path)?;
+                self.set_dir(path, meta, (keep, made))
+            }
+            Kind::File => self.set_file(&place()?, &attrs),
+            _ if self.0.see.fake_super => self.set_file(&place()?, &attrs),
+            Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
+            kind => self.set_special(&place()?, kind, &attrs),
+        }
+    }
+
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::But(keep))
+    }
+
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+        remove_after(&self.0, (path, going), &mut None)
+    }
+
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
+        let mut last = None;
+        names.iter().map(|(path, going)| remove_after(&self.0, (path, *going), &mut last)).collect()
+    }
+
+    fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
+        spelling::respell(&self.0, dir, respell)
+    }
+
+    fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
+        spelling::one_name(&self.0, dir, pair)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let kept = self.0.old.versions.as_ref().map_or(Ok(()), OldVersions::flush);
+        self.0.touched.flush(&self.0.root).and(kept)
+    }
+
+    fn sweep(&self) -> Result<u64, StoreError> {
+        let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
+        Ok(self.0.stages.sweep()? + swept?)
+    }
+}
+
+/// Number of names from which on listing their directory is cheaper than a look at each.
+const WORTH_LISTING: usize = 4;
+const LOOK: &str = "look at";
+const USE_TEMP: &str = "use --temp-dir";
+const SET_META: &str = "set metadata of";
