@@ -6,8 +6,8 @@
 A file has at most 600 lines, a function 60: one `match` or literal of short entries is a table, and may be longer. A struct
 has 15 fields, but for plain data: it is cloned, parsed or serialised, and no field is private. A function has 5 parameters;
 those of a tuple count one by one. No more than two files of a crate import each other in a circle; a name counts as imported
-from the file that defines it, whoever passes it on. The files of a portable directory name no file system, thread or clock.
-Tests are left out.
+from the file that defines it, whoever passes it on. Where `FOLDERS` orders the folders of a crate, no file imports from a
+folder above its own. The files of a portable directory name no file system, thread or clock. Tests are left out.
 
 No static of the crates in the default binary changes, except those of `STATICS`: state belongs to a value, so that a program
 can have two. A constant that is computed once is no state: a `LazyLock`, or a `OnceLock` inside the function that fills it.
@@ -47,6 +47,12 @@ STATICS = {
     "crates/store-local/src/handles/place.rs": {"TURNS": "two stores on one directory exclude each other"},
     "crates/store-local/src/store/spelling.rs": {"NEXT": "counts names that must be unique"},
     "crates/store-local/src/keep/versions.rs": {"TURNS": "two stores on one directory exclude each other"},
+}
+# Folders of a crate, from the bottom up: a file imports from its own folder and the folders before it.
+FOLDERS = {
+    "crates/store-local/src": (
+        "kernel", "facts", "bytes", "handles", "roots", "attributes", "read", "cache", "staging", "keep", "commit", "store",
+    ),
 }
 # Crates and files that are no part of the default binary.
 OTHER_BINARIES = ("crates/bench/", "crates/serve/fuzz/", "crates/serve/src/server/fuzz.rs")
@@ -269,11 +275,25 @@ def circles(graph):
     return found
 
 
-def odd_circles(files, root):
-    for ring in circles(arrows(files, root)):
+def odd_circles(graph, root):
+    for ring in circles(graph):
         if len(ring) > MAX_CIRCLE:
             names = ", ".join(str(path.relative_to(root)) for path in ring)
             yield f"{root}: {ring[0].relative_to(root)} is in a circle of more than {MAX_CIRCLE} files", f"{len(ring)}: {names}"
+
+
+def odd_folders(graph, root):
+    order = FOLDERS.get(str(root), ())
+    for path, imported in graph.items() if order else ():
+        names = [to.relative_to(root).parts[0] for to in (path, *sorted(imported))]
+        if names[0] == "lib.rs":
+            continue
+        if names[0] not in order:
+            yield f"{path}: is in no folder of FOLDERS", names[0]
+            continue
+        above = [name for name in names if name not in order[: order.index(names[0]) + 1]]
+        if above:
+            yield f"{path}: imports from a folder above its own", ", ".join(above)
 
 
 def survey():
@@ -296,7 +316,9 @@ def survey():
                 yield f"{path}: names a thing of native programs in a portable directory", m.group(0)
             if not str(path).startswith(OTHER_BINARIES):
                 yield from odd_statics(path, text)
-        yield from odd_circles(files, root)
+        graph = arrows(files, root)
+        yield from odd_circles(graph, root)
+        yield from odd_folders(graph, root)
 
 
 def main():

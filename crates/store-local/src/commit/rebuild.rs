@@ -578,7 +578,7 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile if !self.store.one_shot => {
+            Fate::Worthwhile if !self.store.commits.one_shot => {
                 self.show(Other::Goes);
                 std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
                 // Closing the file unlocks it too, but not while a child process that is being started shares the

@@ -32,8 +32,6 @@ pub(crate) struct Inner {
     pub(crate) old: OldCopies,
     pub(crate) space: StoreSpace,
     pub(crate) borders: TreeBorders,
-    /// True if no later run resumes unfinished versions.
-    pub(crate) one_shot: bool,
     pub(crate) root: Arc<Dir>,
     pub(crate) root_path: PathBuf,
     pub(crate) scopes: Scopes,
@@ -49,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) makes: NewEntries,
 }
 
-/// New versions that do not simply replace old versions.
+/// State of commits: unfinished ones, and the report of changes.
 #[derive(Debug)]
 pub(crate) struct Commits {
     /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
@@ -57,13 +55,15 @@ pub(crate) struct Commits {
     /// Files of several names that were changed in place.
     pub(crate) left: LeftFiles,
     pub(crate) under_way: UnderWay,
+    /// True if no later run resumes unfinished versions.
+    pub(crate) one_shot: bool,
     /// Callback for all changes.
     pub(crate) changes: Changes,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.one_shot {
+        if self.commits.one_shot {
             self.stages.tidy();
         }
     }
