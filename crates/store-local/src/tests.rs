@@ -298,7 +298,7 @@ fn a_directory_made_here_gets_a_mode_and_an_old_one_keeps_its_own() {
         store.set_meta(&path(at), &meta, Keep::default()).unwrap();
     }
     let mode = |at| fs::metadata(root.path().join(at)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("old"), mode("new")), (0o711, 0o777 & !super::attrs::umask()));
+    assert_eq!((mode("old"), mode("new")), (0o711, 0o777 & !super::umask()));
 }
 
 #[test]

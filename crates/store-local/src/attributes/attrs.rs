@@ -44,8 +44,28 @@ pub(crate) struct Attrs<'a> {
     bounds: &'a PathBounds,
 }
 
-/// The metadata that a store looks at, its rules, and the directories that it is confined to.
-pub(crate) type Ways<'a> = (MetaMask, &'a Filter, &'a PathBounds);
+/// The metadata that a run keeps, the metadata that the store looks at, its rules, and the directories that the store is
+/// confined to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttributeRules<'a> {
+    pub(crate) keep: Keep,
+    pub(crate) see: MetaMask,
+    pub(crate) filter: &'a Filter,
+    pub(crate) bounds: &'a PathBounds,
+}
+
+/// User and group of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryOwner {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+impl EntryOwner {
+    fn of(stat: &Stat) -> Self {
+        Self { user: stat.st_uid, group: stat.st_gid }
+    }
+}
 
 /// The entry to set metadata on.
 #[derive(Clone, Copy, Debug)]
@@ -82,16 +102,16 @@ impl NewMode {
 
 impl<'a> Attrs<'a> {
     /// Returns the metadata of an entry that is not in the tree yet, or of an entry that gets a mode by `new`.
-    pub(crate) fn of_new(meta: &'a Meta, what: (Keep, Ways<'a>), new: NewMode) -> Self {
+    pub(crate) fn of_new(meta: &'a Meta, rules: AttributeRules<'a>, new: NewMode) -> Self {
         let NewMode { old, umask, heritage } = new;
-        let mode = Some(what.0.mode_of_new(meta, old, heritage.umask(umask)));
-        let mode_is_optional = !what.0.modes;
-        Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, what) }
+        let mode = Some(rules.keep.mode_of_new(meta, old, heritage.umask(umask)));
+        let mode_is_optional = !rules.keep.modes;
+        Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, rules) }
     }
 
     /// Returns the metadata of an entry that was in the tree before.
-    pub(crate) fn of_existing(meta: &'a Meta, what: (Keep, Ways<'a>)) -> Self {
-        let (keep, (see, rules, bounds)) = what;
+    pub(crate) fn of_existing(meta: &'a Meta, rules: AttributeRules<'a>) -> Self {
+        let AttributeRules { keep, see, filter: rules, bounds } = rules;
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
         let heritage = Heritage::default();
@@ -124,7 +144,7 @@ impl<'a> Attrs<'a> {
     /// Returns the mode to create a file with, where the file will belong to `owner`. This is the final mode if only
     /// times are to be set besides. Otherwise only the owner may read and write, since nobody may read the file
     /// before its metadata is set.
-    pub(crate) fn birth_mode(&self, owner: (u32, u32)) -> Mode {
+    pub(crate) fn birth_mode(&self, owner: EntryOwner) -> Mode {
         match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
             Some(mode) => Mode::from_raw_mode(mode),
             None => Mode::RUSR | Mode::WUSR,
@@ -134,7 +154,7 @@ impl<'a> Attrs<'a> {
     /// Sets the metadata on a new file; `born` is the file's state right after its creation.
     pub(crate) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Unset {
         let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
-        if !has_mode || !self.suits((born.st_uid, born.st_gid)) {
+        if !has_mode || !self.suits(EntryOwner::of(born)) {
             return self.set(on);
         }
         let mut unset = Unset::default();
@@ -151,17 +171,17 @@ impl<'a> Attrs<'a> {
                 && i128::from(tv_nsec) == i128::from(is.st_mtime_nsec);
             modified && times.last_access.tv_nsec == AT_ANY_TIME.tv_nsec
         });
-        has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
+        has_mode && has_times && !self.notes && self.suits(EntryOwner::of(is))
     }
 
     /// True if a new file of this user and group lacks at most its mode and times.
-    pub(crate) fn suits(&self, owner: (u32, u32)) -> bool {
+    pub(crate) fn suits(&self, owner: EntryOwner) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
         self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
     }
 
     /// True if the entry keeps this user and group.
-    fn is_of(&self, (user, group): (u32, u32)) -> bool {
+    fn is_of(&self, EntryOwner { user, group }: EntryOwner) -> bool {
         self.meta.user.is_none_or(|wanted| wanted == user)
             && self.meta.group.is_none_or(|wanted| wanted == group)
     }
@@ -172,7 +192,7 @@ impl<'a> Attrs<'a> {
     pub(crate) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
         let is = on.stat()?;
         let mode = is.st_mode & ALL_BITS;
-        let moves = !self.notes && !self.is_of((is.st_uid, is.st_gid));
+        let moves = !self.notes && !self.is_of(EntryOwner::of(&is));
         let new = self.mode.unwrap_or(mode);
         let closed = match self.mode {
             Some(_) if self.meets_acl(on) => (mode & !OTHERS_BITS) & (new | !LENDING_BITS),
@@ -239,7 +259,7 @@ impl<'a> Attrs<'a> {
         }
         self.inherit_group(on, unset);
         let at = on.reach();
-        self.set_more(on, (now, wanted), unset);
+        self.set_more(on, now, wanted, unset);
         wanted = less(wanted, self.meta.access_acl(), unset);
         if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
             unset.note(ACL, inherit(&at, acl, wanted));
@@ -259,7 +279,7 @@ impl<'a> Attrs<'a> {
             Ok(stat) => {
                 let now = stat.st_mode & ALL_BITS;
                 let wanted = if self.notes { self.mode.unwrap_or(now) } else { now };
-                self.set_more(on, (now, wanted), &mut unset);
+                self.set_more(on, now, wanted, &mut unset);
             }
             Err(errno) => unset.note("attributes", Err(errno)),
         }
@@ -277,7 +297,7 @@ impl<'a> Attrs<'a> {
     }
 
     /// Sets extended attributes, and ACLs with the permissions of `wanted`, on an entry of mode `now`.
-    fn set_more(&self, on: On<'_>, (now, wanted): (u32, u32), unset: &mut Unset) {
+    fn set_more(&self, on: On<'_>, now: u32, wanted: u32, unset: &mut Unset) {
         let Keep { acls, xattrs, .. } = self.keep;
         if self.meta.is_partly_unread() || !(acls || xattrs) {
             return;
@@ -295,7 +315,7 @@ impl<'a> Attrs<'a> {
 
     /// Sets the extended attributes of an entry of mode `now`.
     fn set_xattrs(&self, on: On<'_>, at: &Reach, now: u32) -> Unset {
-        let set = || set_xattrs(at, self.meta, (self.scope, self.rules));
+        let set = || set_xattrs(at, self.meta, self.scope, self.rules);
         let unset = set();
         // No attributes can be set on an entry without write permission: the owner gets the write bit meanwhile.
         let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
@@ -321,7 +341,8 @@ impl<'a> Attrs<'a> {
         };
         let now = noted::note_of(&at, &stat);
         let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
-        let (user, group) = now.map_or(SUPERUSER, |now| (now.user, now.group));
+        let EntryOwner { user, group } =
+            now.map_or(SUPERUSER, |now| EntryOwner { user: now.user, group: now.group });
         let wanted = FakeStat {
             kind: FakeKind::of(&self.meta.kind),
             mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
@@ -338,7 +359,7 @@ impl<'a> Attrs<'a> {
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
         unset.note(noted::NOTE, noted::set(&at, Some(&wanted).filter(|_| !is_so)));
-        self.set_more(on, (mode, wanted.mode), unset);
+        self.set_more(on, mode, wanted.mode, unset);
         None
     }
 
@@ -510,7 +531,7 @@ fn read_umask() -> u32 {
 }
 
 /// User and group of new files under `--fake-super`, as for the superuser.
-const SUPERUSER: (u32, u32) = (0, 0);
+const SUPERUSER: EntryOwner = EntryOwner { user: 0, group: 0 };
 /// Every mode bit: permissions, setuid, setgid and the sticky bit.
 const ALL_BITS: u32 = 0o7777;
 const STICKY: u32 = 0o1000;

@@ -1,6 +1,6 @@
 //! Reads the metadata of entries.
 
-use deltic_tree::meta::{Device, DeviceClass, HardLink, Inode, XattrScope};
+use deltic_tree::meta::{Device, DeviceClass, HardLink, XattrScope};
 use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
@@ -44,7 +44,7 @@ pub(crate) fn look_at_version(
         None => Kind::Symlink(dir.read_link(name)?),
     };
     let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
+    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), &stat, kind, see, target)?;
     Ok((meta, Stamp::of(&stat)))
 }
 
@@ -53,21 +53,22 @@ pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta,
     let stat = dir.stat_behind(name)?;
     let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
     let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
-    look_deeper(|| Reach::Followed(dir.path_to(name)), (&stat, kind), see, target)
+    look_deeper(|| Reach::Followed(dir.path_to(name)), &stat, kind, see, target)
 }
 
 /// Returns the metadata of the directory `root`.
 pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     let stat = fs::fstat(root)?;
     let nothing = || Ok(Box::default());
-    look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
+    look_deeper(|| Reach::Followed(root.own_path()), &stat, Kind::Dir, see, nothing)
 }
 
 /// Returns the metadata of an entry, and reads the parts that `stat` does not tell. `target` reads the content of a
 /// file that stands for a symlink.
 fn look_deeper(
     at: impl FnOnce() -> Reach,
-    (stat, kind): (&Stat, Kind),
+    stat: &Stat,
+    kind: Kind,
     see: MetaMask,
     target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
 ) -> Result<Meta, Errno> {
@@ -76,7 +77,7 @@ fn look_deeper(
         let at = at();
         look(&at, &mut meta, see);
         if see.fake_super {
-            noted::look((&at, stat), &mut meta, see, target)?;
+            noted::look(&at, stat, &mut meta, see, target)?;
         }
     }
     Ok(meta)
@@ -133,9 +134,8 @@ pub(crate) fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
 }
 
 fn linked(stat: &Stat) -> HardLink {
-    let (device, number) = inode_of(stat);
     let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
-    HardLink::Inode(Inode { device, number }, names)
+    HardLink::Inode(inode_of(stat), names)
 }
 
 /// Greatest length of a target in bytes: that of a path.

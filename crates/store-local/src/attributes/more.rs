@@ -81,7 +81,7 @@ pub(crate) fn look_again(
 fn look_but(at: &Reach, meta: &mut Meta, see: MetaMask, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
     more.unread = None;
-    if let Err(why) = read(at, meta, (see, admits), &mut more) {
+    if let Err(why) = read(at, meta, see, admits, &mut more) {
         more.xattrs.clear();
         if !see.fake_super {
             (more.access_acl, more.default_acl) = (None, None);
@@ -94,7 +94,8 @@ fn look_but(at: &Reach, meta: &mut Meta, see: MetaMask, admits: Admits<'_>) {
 fn read(
     at: &Reach,
     meta: &Meta,
-    (see, admits): (MetaMask, Admits<'_>),
+    see: MetaMask,
+    admits: Admits<'_>,
     more: &mut ExtraMeta,
 ) -> Result<(), UnreadReason> {
     if see.acls && !see.fake_super && !meta.is_symlink() {
@@ -173,7 +174,7 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
 
 /// Sets the attributes of `meta`, and removes all other attributes, as far as `scope` and the rules admit. Returns
 /// those that could not be set.
-pub(crate) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (XattrScope, &Filter)) -> Unset {
+pub(crate) fn set_xattrs(at: &Reach, meta: &Meta, scope: XattrScope, rules: &Filter) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
     let kept = told.map(|xattr| (scope.local_name(&xattr.name), &*xattr.value));
     let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();

@@ -6,7 +6,7 @@ use deltic_tree::PathMap;
 use rustix::io::Errno;
 use rustix::process;
 
-use super::attrs::umask;
+use super::attrs::{EntryOwner, umask};
 use super::heritage::{Heritage, Heritages};
 use crate::handles::place::Place;
 use crate::kernel::lock;
@@ -16,7 +16,7 @@ use crate::kernel::lock;
 pub(crate) struct NewEntries {
     pub(crate) umask: u32,
     /// User and group of entries that this process creates.
-    pub(crate) owner: (u32, u32),
+    pub(crate) owner: EntryOwner,
     pub(crate) heritages: Heritages,
     /// Directories without the final mode.
     pub(crate) unfinished: Mutex<PathMap<UnfinishedDir>>,
@@ -28,7 +28,10 @@ impl NewEntries {
     pub(crate) fn of_process() -> Self {
         Self {
             umask: umask(),
-            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
+            owner: EntryOwner {
+                user: process::geteuid().as_raw(),
+                group: process::getegid().as_raw(),
+            },
             heritages: Heritages::default(),
             unfinished: Mutex::default(),
             withheld: Mutex::default(),

@@ -23,7 +23,8 @@ pub(crate) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
 /// Replaces `meta` by the noted metadata of the entry at `at`. `target` reads the content of a file that stands for a
 /// symlink.
 pub(crate) fn look(
-    (at, stat): (&Reach, &Stat),
+    at: &Reach,
+    stat: &Stat,
     meta: &mut Meta,
     see: MetaMask,
     target: impl FnOnce() -> Result<Box<[u8]>, Errno>,

@@ -93,7 +93,8 @@ pub(crate) fn each_data(
 pub(crate) fn copy_sparse(
     from: BorrowedFd<'_>,
     len: u64,
-    (to, under): (BorrowedFd<'_>, Under),
+    to: BorrowedFd<'_>,
+    under: Under,
 ) -> Result<bool, Errno> {
     let put = |at, bytes: &[u8]| write_sparse(to, at, bytes, under);
     let mut whole = true;

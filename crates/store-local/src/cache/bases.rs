@@ -38,8 +38,8 @@ impl Bases {
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         let held = Cache::open_table(dir, TABLE_NAME, MAX_TABLE_BYTES)?;
-        let extents = Notes::open(dir, DIR_NAME, (MAX_BYTES, ROOM_EVERY))?;
-        let sums = Notes::open(dir, SUMS_NAME, (MAX_SUMS_BYTES, SUMS_ROOM_EVERY))?;
+        let extents = Notes::open(dir, DIR_NAME, MAX_BYTES, ROOM_EVERY)?;
+        let sums = Notes::open(dir, SUMS_NAME, MAX_SUMS_BYTES, SUMS_ROOM_EVERY)?;
         Some(Self { kept: Arc::new(Kept { held, extents, sums }), whose: None })
     }
 

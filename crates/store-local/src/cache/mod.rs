@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use deltic_core::Digest;
 use deltic_store::{Moment, SettledVersion, Version};
 use deltic_tree::Name;
+use deltic_tree::meta::Inode;
 use rustix::fs::{self, OFlags};
 use rustix::io;
 
@@ -124,17 +125,13 @@ impl Cache {
     }
 
     /// Reads the near slots of a file; returns their place.
-    fn read_near(
-        &self,
-        inode: (u64, u64),
-        near: &mut [u8; NEAR_SLOTS * SLOT_BYTES],
-    ) -> Option<Place> {
+    fn read_near(&self, inode: Inode, near: &mut [u8; NEAR_SLOTS * SLOT_BYTES]) -> Option<Place> {
         let buckets = Some(self.seen.load(Ordering::Relaxed)).filter(|buckets| *buckets > 0)?;
         let start = place_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
         (read_at(&self.table, start, near).ok()? == near.len()).then_some(Place(start))
     }
 
-    fn find_anywhere(&self, inode: (u64, u64), key: SlotKey<'_>) -> Option<Digest> {
+    fn find_anywhere(&self, inode: Inode, key: SlotKey<'_>) -> Option<Digest> {
         let mut bucket = [0; BUCKET_BYTES];
         self.read(place_of(inode, self.buckets()?), &mut bucket)?;
         find_in(&bucket, key)
@@ -281,12 +278,12 @@ fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
 }
 
 /// Place of the bucket of a file, in a table of so many buckets.
-const fn place_of(inode: (u64, u64), buckets: u64) -> Place {
+const fn place_of(inode: Inode, buckets: u64) -> Place {
     Place((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
 /// The first near slot of a file within its bucket.
-const fn first_slot(inode: (u64, u64)) -> usize {
+const fn first_slot(inode: Inode) -> usize {
     // Uses other bits of the hash than the choice of the bucket does.
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
 }
@@ -306,7 +303,7 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
 }
 
 /// A free slot for this file.
-fn vacant(bucket: &[u8; BUCKET_BYTES], inode: (u64, u64)) -> Option<usize> {
+fn vacant(bucket: &[u8; BUCKET_BYTES], inode: Inode) -> Option<usize> {
     let slots = || bucket.chunks_exact(SLOT_BYTES);
     let first = first_slot(inode);
     let near = slots().skip(first).take(NEAR_SLOTS).position(is_free).map(|at| first + at);
@@ -318,16 +315,16 @@ fn is_free(slot: &[u8]) -> bool {
 }
 
 /// The version's token as two words: device and inode for a local file.
-fn file_of(version: &Version) -> (u64, u64) {
+fn file_of(version: &Version) -> Inode {
     let (words, _) = version.token.0.as_chunks();
     let word = |at: usize| u64::from_le_bytes(words[at]) ^ u64::from_le_bytes(words[at + 2]);
-    (word(0), word(1))
+    Inode { device: word(0), number: word(1) }
 }
 
 /// The bytes of a version: first device and inode.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
     let Version { len, modified, changed, .. } = *version;
-    let (device, number) = file_of(version);
+    let Inode { device, number } = file_of(version);
     let mut key = [0; KEY_BYTES];
     let (words, nanos) = key.split_at_mut(KEY_BYTES - 8);
     let values = [device, number, len, modified.secs as u64, changed.secs as u64];
@@ -339,9 +336,9 @@ fn key_of(version: &Version) -> [u8; KEY_BYTES] {
     key
 }
 
-fn inode_of(slot: &[u8]) -> (u64, u64) {
+fn inode_of(slot: &[u8]) -> Inode {
     let word = |at: usize| slot[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
-    (word(0), word(8))
+    Inode { device: word(0), number: word(8) }
 }
 
 /// The slot of a note.
@@ -367,7 +364,7 @@ fn check_of(slot: &[u8]) -> [u8; CHECK_BYTES] {
 
 /// Spreads files over buckets: files created one after the other have consecutive inode numbers. The end of
 /// SplitMix64.
-const fn hash_of((device, number): (u64, u64)) -> u64 {
+const fn hash_of(Inode { device, number }: Inode) -> u64 {
     let mut hash = number ^ device.rotate_left(32);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -35,7 +35,7 @@ impl<const N: usize> Notes<N> {
 
     /// Opens the notes in the directory `name` of `dir`, both of the user's own and created if missing. The notes
     /// take at most `most` bytes. `None` if no notes can be kept there: then notes are neither found nor written.
-    pub(super) fn open(dir: &Path, name: &str, (most, room_every): (u64, u32)) -> Option<Self> {
+    pub(super) fn open(dir: &Path, name: &str, most: u64, room_every: u32) -> Option<Self> {
         Some(Self {
             dir: Dir::make_own(&dir.join(name)).ok()?,
             most,

@@ -8,6 +8,7 @@ use deltic_tree::Name;
 
 use super::notes::Notes;
 use super::{KEY_BYTES, file_of, key_of};
+use deltic_tree::meta::Inode;
 
 /// Recipes of files that arrived in this run or an earlier run, by any process of this user.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl Recipes {
     /// Opens the recipes in the user's own directory `dir`, which is created if missing. `None` if no recipes can be
     /// kept there.
     pub(super) fn open(dir: &Path) -> Option<Self> {
-        Notes::open(dir, DIR_NAME, (MAX_BYTES, 1)).map(Self)
+        Notes::open(dir, DIR_NAME, MAX_BYTES, 1).map(Self)
     }
 
     /// The recipe of a version.
@@ -40,7 +41,7 @@ impl Recipes {
 }
 
 fn name_of(version: &Version) -> Option<Name> {
-    let (device, number) = file_of(version);
+    let Inode { device, number } = file_of(version);
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use deltic_core::Digest;
 use deltic_store::{DigestQuery, SettledVersion};
+use deltic_tree::meta::Inode;
 
 use super::{Cache, Slot, file_of, find_in, inode_of, key_of, slot_of};
 use crate::kernel::lock;
@@ -30,7 +31,7 @@ pub(super) struct RunCache {
 #[derive(Debug, Default)]
 struct Waiting {
     /// Slots by device and inode number.
-    slots: HashMap<(u64, u64), Slot>,
+    slots: HashMap<Inode, Slot>,
     /// Total bytes of the files with waiting notes.
     bytes: u64,
 }

@@ -33,10 +33,11 @@ fn token(device: u64, number: u64) -> VersionToken {
 
 /// Returns versions that differ from `is` in one field each.
 pub(super) fn others(is: Version) -> [Version; 5] {
+    let file = file_of(&is);
     let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
     [
-        Version { token: token(file_of(&is).0 + 1, file_of(&is).1), ..is },
-        Version { token: token(file_of(&is).0, file_of(&is).1 + 1), ..is },
+        Version { token: token(file.device + 1, file.number), ..is },
+        Version { token: token(file.device, file.number + 1), ..is },
         Version { len: is.len + 1, ..is },
         Version { modified: later(is.modified), ..is },
         Version { changed: later(is.changed), ..is },
@@ -98,7 +99,9 @@ fn a_later_version_takes_the_place_of_a_former_one() {
         cache.note_read(&Version { changed, ..version(7) }, now(), &digest(7));
     }
     let mut bucket = [0; BUCKET_BYTES];
-    cache.read(place_of((1, 7), cache.buckets().unwrap()), &mut bucket).unwrap();
+    cache
+        .read(place_of(Inode { device: 1, number: 7 }, cache.buckets().unwrap()), &mut bucket)
+        .unwrap();
     let used = |slot: &&[u8]| slot.iter().any(|byte| *byte != 0);
     assert_eq!(bucket.chunks_exact(SLOT_BYTES).filter(used).count(), 1);
 }

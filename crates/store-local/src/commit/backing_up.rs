@@ -3,13 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use deltic_store::{Filter, Keep, StoreError, Unset};
+use deltic_tree::meta::Inode;
 use deltic_tree::meta::XattrScope;
 use deltic_tree::{Meta, MetaMask, Name, RelPath};
 use rustix::fs::{self, FileType, Gid, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::attributes::attrs::{Attrs, NewMode, On, set_mode};
+use crate::attributes::attrs::{AttributeRules, Attrs, NewMode, On, set_mode};
 use crate::attributes::metadata::look_at;
 use crate::bytes::copy::End;
 use crate::commit::inplace::is_torn;
@@ -30,19 +31,21 @@ impl Inner {
     pub(crate) fn back_up(
         &self,
         turn: &Turn<'_>,
-        (goes, was): (Goes, Option<(u64, u64)>),
+        goes: Goes,
+        was: Option<Inode>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = turn.place;
         self.counting(turn, || {
-            self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
+            self.keep_version(place, was, || self.back_up_named(place, goes, was, then))
         })
     }
 
     fn back_up_named(
         &self,
         place: &Place,
-        (goes, was): (Goes, Option<(u64, u64)>),
+        goes: Goes,
+        was: Option<Inode>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(backup) = &self.old.backup else { return then() };
@@ -79,13 +82,13 @@ impl Inner {
             let kept = backup.spot(&self.root, &other, &taken)?;
             self.touched.add(&place.dir_path);
             let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
-            backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+            backup.put(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
             return Ok(Unset::default());
         }
         let staged = self.stages.create(place)?;
         // Before the file is read: a read may change the file's times.
         let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
-        let unset = match self.fill(&meta, old, &staged.file) {
+        let unset = match self.fill(&meta, old.0, old.1, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
             filled => filled.at(BACK_UP, &place.path),
         }?;
@@ -94,24 +97,24 @@ impl Inner {
         let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
             Err(Errno::XDEV) => {
                 self.stages.discard(&dir, &staged.name);
-                self.copy_away(place, (to, name))
+                self.copy_away(place, to, name)
             }
             renamed => renamed,
         };
-        backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+        backup.put(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
         Ok(unset)
     }
 
     /// Copies the entry at `place` to `name` in `to`. Attributes that cannot be set there are left out.
-    pub(crate) fn copy_away(&self, place: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
-        self.copy_entry(place, to, || self.open_old(place))
+    pub(crate) fn copy_away(&self, place: &Place, to: &Dir, name: &Name) -> Result<(), Errno> {
+        self.copy_entry(place, to, name, || self.open_old(place))
     }
 
     /// Copies an entry that this run staged to `name` in `to`. If the mode of a staged file forbids its owner to
     /// read, the mode allows reading while the file is opened.
-    pub(crate) fn copy_staged(&self, staged: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
+    pub(crate) fn copy_staged(&self, staged: &Place, to: &Dir, name: &Name) -> Result<(), Errno> {
         const OWNER_READS: u32 = 0o400;
-        self.copy_entry(staged, to, || match self.open_old(staged) {
+        self.copy_entry(staged, to, name, || match self.open_old(staged) {
             Err(Errno::ACCESS) => {
                 let handle = staged.dir.open(&staged.name, OFlags::PATH)?;
                 let mode = fs::fstat(&handle)?.st_mode;
@@ -134,12 +137,15 @@ impl Inner {
     fn copy_entry(
         &self,
         place: &Place,
-        (to, name): (&Dir, &Name),
+        to: &Dir,
+        name: &Name,
         open: impl FnOnce() -> Result<(OwnedFd, Meta), Errno>,
     ) -> Result<(), Errno> {
         let stat = place.dir.stat(&place.name)?;
         let copied = match file_type(&stat) {
-            FileType::RegularFile => open().and_then(|old| self.copy_file_away(old, (to, name))),
+            FileType::RegularFile => {
+                open().and_then(|(old, meta)| self.copy_file_away(old, meta, to, name))
+            }
             FileType::Symlink => to
                 .make_symlink(name, &place.dir.read_link(&place.name)?)
                 .and_then(|()| self.give(place, On::Link(to, name))),
@@ -155,14 +161,10 @@ impl Inner {
         })
     }
 
-    fn copy_file_away(
-        &self,
-        (old, meta): (OwnedFd, Meta),
-        (to, name): (&Dir, &Name),
-    ) -> Result<(), Errno> {
+    fn copy_file_away(&self, old: OwnedFd, meta: Meta, to: &Dir, name: &Name) -> Result<(), Errno> {
         let stat = fs::fstat(&old)?;
         let copy = to.create(name)?;
-        let _ = self.fill(&meta, (&old, &stat), &copy)?;
+        let _ = self.fill(&meta, &old, &stat, &copy)?;
         let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
         let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
@@ -172,7 +174,8 @@ impl Inner {
     fn fill(
         &self,
         meta: &Meta,
-        (old, stat): (&OwnedFd, &Stat),
+        old: &OwnedFd,
+        stat: &Stat,
         copy: &OwnedFd,
     ) -> Result<Unset, Errno> {
         let from = End { file: old.as_fd(), device: stat.st_dev };
@@ -215,8 +218,9 @@ impl Inner {
         let acls = self.see.acls || old.access_acl().is_some();
         let xattrs = see.xattrs != XattrScope::Nothing;
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let ways = (see, &Filter::default(), self.root.bounds());
-        Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
+        let filter = &Filter::default();
+        let rules = AttributeRules { keep, see, filter, bounds: self.root.bounds() };
+        Attrs::of_new(old, rules, NewMode::replacing(None, self.makes.umask)).set(on)
     }
 
     /// Returns the mode of a copy that keeps the owner it was created with. Under another user or group than the
@@ -238,7 +242,7 @@ struct OldVersion<'a> {
     goes: Goes,
     stat: Stat,
     /// Device and inode number of the entry to keep. Any other entry was put there by another run.
-    inode: (u64, u64),
+    inode: Inode,
 }
 
 impl<'a> OldVersion<'a> {
@@ -249,7 +253,7 @@ impl<'a> OldVersion<'a> {
     }
 
     /// Expects the inode `was`, if set, instead of the inode found.
-    fn expecting(self, was: Option<(u64, u64)>) -> Self {
+    fn expecting(self, was: Option<Inode>) -> Self {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
@@ -268,7 +272,7 @@ impl<'a> OldVersion<'a> {
             if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
                 return Ok(None);
             }
-            let way = backup.make_way(root, (self.place, &spot));
+            let way = backup.make_way(root, self.place, &spot);
             match way.and_then(|over| self.put(&spot, over)) {
                 Err(Errno::EXIST) => {}
                 Err(Errno::STALE) => return Err(conflict()),
@@ -315,8 +319,8 @@ impl<'a> OldVersion<'a> {
             return if over { Err(Errno::NOSYS) } else { link() };
         };
         let name = new_name(&place.path);
-        place.link_to((&dir, &name), self.inode)?;
-        let linked = spot.take((&dir, &name), over);
+        place.link_to(&dir, &name, self.inode)?;
+        let linked = spot.take(&dir, &name, over);
         // The temporary name remains if `spot` was a name of the same file: then a rename does nothing.
         let _ = dir.remove_file(&name);
         linked
@@ -326,21 +330,20 @@ impl<'a> OldVersion<'a> {
     /// replaced at once.
     fn copy(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
         let (dir, own) = (spot.dir(), new_name(&self.place.path));
-        self.store.copy_away(self.place, (dir, &own))?;
-        self.take(spot, (dir, &own), over).map(|()| Kept::Too).inspect_err(|_| {
+        self.store.copy_away(self.place, dir, &own)?;
+        self.take(spot, dir, &own, over).map(|()| Kept::Too).inspect_err(|_| {
             let _ = dir.remove_file(&own);
         })
     }
 
     fn move_away(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
-        let from = (&*self.place.dir, &self.place.name);
-        self.take(spot, from, over).map(|()| Kept::Alone)
+        self.take(spot, &self.place.dir, &self.place.name, over).map(|()| Kept::Alone)
     }
 
-    /// Renames `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
-    fn take(&self, spot: &Spot<'_>, from: (&Dir, &Name), over: bool) -> Result<(), Errno> {
+    /// Renames `name` of `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
+    fn take(&self, spot: &Spot<'_>, from: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
         match self.is_in_place()? {
-            true => spot.take(from, over),
+            true => spot.take(from, name, over),
             false => Err(Errno::STALE),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use deltic_core::packed::StringSlot;
 use deltic_core::{PackedStrings, Put, Reader};
+use deltic_tree::meta::Inode;
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
@@ -22,7 +23,7 @@ pub(crate) struct Finished {
     pub(crate) home: RelPath,
     pub(crate) whose: Whose,
     pub(crate) name: Name,
-    pub(crate) inode: (u64, u64),
+    pub(crate) inode: Inode,
     /// True if the file has a log.
     pub(crate) is_noted: bool,
     /// The intended metadata, if a packed entry can hold it: a plain file with one name, without rare metadata.
@@ -93,9 +94,11 @@ impl Finished {
             let numbers = [*len, modified.nanos.into(), (*mode).into(), user, group];
             numbers.into_iter().for_each(|number| to.put_varint(number));
         }
-        [self.inode.0, self.inode.1].into_iter().for_each(|number| to.put_varint(number));
+        [self.inode.device, self.inode.number].into_iter().for_each(|number| to.put_varint(number));
         if let Some(Stamp { inode, len, modified, changed, names }) = version {
-            [inode.0, inode.1, *len, *names].into_iter().for_each(|number| to.put_varint(number));
+            [inode.device, inode.number, *len, *names]
+                .into_iter()
+                .for_each(|number| to.put_varint(number));
             for time in [modified, changed] {
                 to.put_signed(time.secs);
                 to.put_varint(time.nanos.into());
@@ -129,11 +132,11 @@ fn unpacked(bytes: &[u8]) -> Finished {
         let (user, group) = (id(), id());
         Meta { user, group, ..Meta::plain(Kind::File, len, modified, mode) }
     });
-    let inode = (number(&mut from), number(&mut from));
+    let inode = Inode { device: number(&mut from), number: number(&mut from) };
     let expected = match bits & 3 {
         0 => Expected::Nothing,
         1 => {
-            let inode = (number(&mut from), number(&mut from));
+            let inode = Inode { device: number(&mut from), number: number(&mut from) };
             let (len, names) = (number(&mut from), number(&mut from));
             let (modified, changed) = (time(&mut from), time(&mut from));
             Expected::Version(Stamp { inode, len, modified, changed, names })
@@ -170,7 +173,13 @@ mod tests {
         let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
         let (modified, changed) =
             (Timestamp { secs: -7, nanos: 999_999_999 }, Timestamp { secs: 1 << 40, nanos: 1 });
-        let version = Stamp { inode: (3, u64::MAX), len: 1 << 50, modified, changed, names: 2 };
+        let version = Stamp {
+            inode: Inode { device: 3, number: u64::MAX },
+            len: 1 << 50,
+            modified,
+            changed,
+            names: 2,
+        };
         let expected = [
             Expected::Seen(Box::new(seen(1))),
             Expected::Nothing,
@@ -187,7 +196,7 @@ mod tests {
             home: path(["", "dir", "dir", ""][nth]),
             whose: [Whose::Own, Whose::Temp][nth % 2],
             name: Name::new(format!("staged-{nth}").as_bytes()).unwrap(),
-            inode: (nth as u64, u64::MAX),
+            inode: Inode { device: nth as u64, number: u64::MAX },
             is_noted: nth > 1,
             meta: [None, Some(plain(None)), Some(plain(Some(0))), Some(plain(Some(u32::MAX)))][nth]
                 .clone(),

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::RelPath;
+use deltic_tree::meta::Inode;
 use deltic_tree::meta::LENDING_BITS;
 use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -357,7 +358,7 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
 /// Files of several names whose content or metadata a run changes in place. The run may do so under several of the
 /// names, and replace other names.
 #[derive(Debug, Default)]
-pub(crate) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
+pub(crate) struct LeftFiles(Mutex<HashMap<Inode, Turn>>);
 
 /// State of a file, locked while the file changes.
 type Turn = Arc<Mutex<Left>>;
@@ -372,7 +373,7 @@ pub(crate) struct Left {
 
 impl LeftFiles {
     /// Returns the state of the file of this device and inode; `None` if the limit of files is reached.
-    pub(crate) fn of(&self, inode: (u64, u64)) -> Option<Turn> {
+    pub(crate) fn of(&self, inode: Inode) -> Option<Turn> {
         let mut known = lock(&self.0);
         if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
             return None;
@@ -381,7 +382,7 @@ impl LeftFiles {
     }
 
     /// Returns the state of the file of this device and inode, if the run has changed it.
-    pub(crate) fn known(&self, inode: (u64, u64)) -> Option<Turn> {
+    pub(crate) fn known(&self, inode: Inode) -> Option<Turn> {
         lock(&self.0).get(&inode).cloned()
     }
 }
@@ -405,9 +406,10 @@ mod tests {
     #[test]
     fn no_more_files_of_several_names_are_known_than_there_is_room_for() {
         let left = LeftFiles::default();
-        assert!((0..MAX_LEFT as u64).all(|inode| left.of((1, inode)).is_some()));
-        assert!(left.of((2, 0)).is_none());
-        let again = [left.of((1, 7)), left.of((1, 7))].map(Option::unwrap);
+        let inode = |device, number| Inode { device, number };
+        assert!((0..MAX_LEFT as u64).all(|number| left.of(inode(1, number)).is_some()));
+        assert!(left.of(inode(2, 0)).is_none());
+        let again = [left.of(inode(1, 7)), left.of(inode(1, 7))].map(Option::unwrap);
         assert!(Arc::ptr_eq(&again[0], &again[1]));
         assert_eq!(lock(&left.0).len(), MAX_LEFT);
     }

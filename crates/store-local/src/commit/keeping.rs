@@ -1,6 +1,7 @@
 //! Keeps a version of a file before a store replaces or removes the file.
 
 use deltic_store::StoreError;
+use deltic_tree::meta::Inode;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
@@ -24,7 +25,7 @@ impl Inner {
     pub(crate) fn keep_version(
         &self,
         place: &Place,
-        was: Option<(u64, u64)>,
+        was: Option<Inode>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(versions) = &self.old.versions else { return then() };
@@ -39,7 +40,7 @@ impl Inner {
         let mut tries = 0;
         let (dir, mut ids) = loop {
             tries += 1;
-            match self.add_version(versions, (place, &old), &path) {
+            match self.add_version(versions, place, &old, &path) {
                 Err(Errno::NOENT) if tries < 3 => {}
                 Err(Errno::STALE | Errno::BUSY) => {
                     return Err(StoreError::Conflict { path: place.path.clone() });
@@ -64,7 +65,8 @@ impl Inner {
     fn add_version(
         &self,
         versions: &OldVersions,
-        (place, old): (&Place, &Stat),
+        place: &Place,
+        old: &Stat,
         path: &RelPath,
     ) -> Result<(Dir, Vec<VersionId>), Errno> {
         let dir = versions.make(path)?;
@@ -73,12 +75,12 @@ impl Inner {
         let now = versions.history.clock.naming(Clocks::now());
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let id = VersionId(now.max(newest));
-        match place.link_to((&dir, &id.name()), inode_of(old)) {
+        match place.link_to(&dir, &id.name(), inode_of(old)) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
                 // A complete copy gets the version's name.
                 let own = new_name(path);
-                let copied = self.copy_away(place, (&dir, &own));
+                let copied = self.copy_away(place, &dir, &own);
                 copied.and_then(|()| dir.rename_new(&own, &dir, &id.name())).inspect_err(|_| {
                     let _ = dir.remove_file(&own);
                 })?;

@@ -29,7 +29,8 @@ use crate::staging::stage::{Whose, new_name};
 pub(crate) fn link_waiting(
     store: &Inner,
     path: &RelPath,
-    (leader, seen): (&RelPath, Option<&Meta>),
+    leader: &RelPath,
+    seen: Option<&Meta>,
 ) -> Result<bool, StoreError> {
     const LINK: &str = "link";
     let waiting = lock(&store.commits.delayed).leader(leader);
@@ -145,7 +146,7 @@ impl Finished {
                 store.stages(self.whose).discard_in(&self.home, &self.name);
                 // The partial file is gone, but the version in place can be matched against.
                 let _ = store.hide_partial(place, self.inode);
-                store.settle(place, (self.whose, &self.home));
+                store.settle(place, self.whose, &self.home);
                 Ok(())
             }
             landed => landed.map(drop),
@@ -170,8 +171,8 @@ impl Finished {
             landed_as = landed.at(COMMIT, &self.path)?;
             Ok(())
         };
-        store.back_up(&turn, (Goes::Replaced, was), land).inspect_err(|_| {
-            store.show_partial(place, (&dir, &self.name), Other::Goes);
+        store.back_up(&turn, Goes::Replaced, was, land).inspect_err(|_| {
+            store.show_partial(place, &dir, &self.name, Other::Goes);
         })?;
         drop(turn);
         store.space.ledger.landed(self.inode);
@@ -182,7 +183,7 @@ impl Finished {
         if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
             store.touched.add(&staging);
         }
-        store.settle(place, (self.whose, &self.home));
+        store.settle(place, self.whose, &self.home);
         store.commits.changes.tell(&self.path, Became::Put);
         Ok(landed_as)
     }
@@ -211,7 +212,7 @@ impl Inner {
         }
         let Place { path, dir_path, .. } = place.clone();
         let original = Place { path, dir: Arc::clone(from), dir_path, name: staged.clone() };
-        self.copy_staged(&original, (&beside, staged))?;
+        self.copy_staged(&original, &beside, staged)?;
         rename(&beside, staged).inspect_err(|_| {
             // The sweep removes the copy if this fails.
             let _ = beside.remove_file(staged);
@@ -259,7 +260,7 @@ pub(crate) fn link(
                 place.turn().at(LINK, path).and_then(|turn| {
                     let was = replaces.check(&place, store)?.as_ref().map(inode_of);
                     let land = || place.land(dir, &name).at(LINK, path);
-                    store.back_up(&turn, (Goes::Replaced, was), land)
+                    store.back_up(&turn, Goes::Replaced, was, land)
                 })
             }
             Ok(_) => Err(StoreError::Changed { path: path.clone() }),

@@ -6,6 +6,7 @@
 //! the partial directory to a file that is in place.
 
 use deltic_tree::Name;
+use deltic_tree::meta::Inode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -29,25 +30,20 @@ pub(crate) enum Other {
 impl Inner {
     /// Links the file `staged` of `from`, the new version for `place`, into the partial directory, if the run has
     /// one. Errors are ignored: the staged file is kept in any case.
-    pub(crate) fn show_partial(&self, place: &Place, staged: (&Dir, &Name), other: Other) {
+    pub(crate) fn show_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
-            let _ = partial.show(place, staged, other);
+            let _ = partial.show(place, from, staged, other);
         }
     }
 
     /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run.
-    pub(crate) fn hide_partial(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
+    pub(crate) fn hide_partial(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
         self.writing.partial_dir.as_ref().map_or(Ok(()), |partial| partial.hide(place, staged))
     }
 }
 
 impl PartialDir {
-    fn show(
-        &self,
-        place: &Place,
-        (from, staged): (&Dir, &Name),
-        other: Other,
-    ) -> Result<(), Errno> {
+    fn show(&self, place: &Place, from: &Dir, staged: &Name, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             Err(Errno::NOENT) => {
                 self.make(place)?;
@@ -66,7 +62,7 @@ impl PartialDir {
 
     /// Removes the name for `place`, and the partial directory if that is beside `place` and empty. Fails if `staged`
     /// keeps the name. Another file may keep the name: that file does no harm, and can be matched against.
-    fn hide(&self, place: &Place, staged: (u64, u64)) -> Result<(), Errno> {
+    fn hide(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
         let dir = match self.open(place) {
             // No file was linked if the directory is missing or inaccessible.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
@@ -85,7 +81,7 @@ impl PartialDir {
     }
 
     /// Returns device and inode of the file for `place` in the partial directory.
-    pub(crate) fn inode(&self, place: &Place) -> Option<(u64, u64)> {
+    pub(crate) fn inode(&self, place: &Place) -> Option<Inode> {
         self.open(place).and_then(|dir| dir.stat(&place.name)).ok().map(|stat| inode_of(&stat))
     }
 

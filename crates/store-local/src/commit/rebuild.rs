@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, RelPath};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
@@ -38,7 +39,7 @@ pub struct LocalRebuild {
     store: Arc<Inner>,
     path: RelPath,
     staged: Staged,
-    inode: (u64, u64),
+    inode: Inode,
     len: u64,
     log: Mutex<Log>,
     room: Room,
@@ -183,7 +184,7 @@ impl LocalRebuild {
             && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
             && let Ok(dir) = self.stages().dir(&self.staged.home)
         {
-            self.store.show_partial(&place, (&dir, &self.staged.name), other);
+            self.store.show_partial(&place, &dir, &self.staged.name, other);
         }
     }
 
@@ -228,16 +229,16 @@ impl LocalRebuild {
     fn finish(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
-        (place, old): (&Place, Option<Stat>),
+        place: &Place,
+        old: Option<Stat>,
     ) -> Result<Unset, StoreError> {
         let file = &self.staged.file;
         let old_mode = old.filter(|stat| file_type(stat).is_file());
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
-        let keep = (commit.keep, self.store.ways());
+        let rules = self.store.attribute_rules(commit.keep);
         let heritage = self.store.makes.heritage(place).at(COMMIT, &self.path)?;
         let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
-        let attrs = Attrs::of_new(commit.meta, keep, mode);
-        let unset = attrs.set(On::Open(file.as_fd()));
+        let unset = Attrs::of_new(commit.meta, rules, mode).set(On::Open(file.as_fd()));
         let flushed = self.store.touched.flush_file(file).at("flush", &self.path);
         flushed.inspect_err(|_| self.doom(Fate::Spoiled))?;
         Ok(unset)
@@ -276,15 +277,15 @@ impl LocalRebuild {
         let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
         let away = std::mem::replace(&mut self.staged, staged);
         *lock(&self.log) = Log::Unwritten;
-        let from = End { file: away.file.as_fd(), device: self.inode.0 };
+        let from = End { file: away.file.as_fd(), device: self.inode.device };
         self.inode = inode;
-        let to = End { file: self.staged.file.as_fd(), device: inode.0 };
+        let to = End { file: self.staged.file.as_fd(), device: inode.device };
         fs::ftruncate(to.file, self.len).at("create", &self.path)?;
         if self.store.writing.preallocate {
             reserve_all(to.file, 0, self.len).at("allocate", &self.path)?;
         }
         let moved = if self.store.writing.sparse {
-            copy_sparse(from.file, self.len, (to.file, self.under))
+            copy_sparse(from.file, self.len, to.file, self.under)
         } else {
             self.store.copier.copy(from, 0..self.len, to, 0)
         };
@@ -303,7 +304,8 @@ impl LocalRebuild {
         &self,
         changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
-        (place, expected): (&Place, &Expected),
+        place: &Place,
+        expected: &Expected,
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
             let old = expected.check(place, &self.store)?;
@@ -361,7 +363,7 @@ impl LocalRebuild {
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;
         }
-        let staged = (&self.staged.file, self.inode.0);
+        let staged = (&self.staged.file, self.inode.device);
         let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
         let lasts = self.store.touched.is_durable();
         // The new time says that the file is complete, and so must not reach the disk before the content.
@@ -371,9 +373,9 @@ impl LocalRebuild {
             changing.mark_torn();
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
-        let keep = (commit.keep, self.store.ways());
+        let rules = self.store.attribute_rules(commit.keep);
         let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
-        let attrs = Attrs::of_new(commit.meta, keep, mode);
+        let attrs = Attrs::of_new(commit.meta, rules, mode);
         self.store.space.gone(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
         unset.add("backup's", backup);
@@ -382,7 +384,7 @@ impl LocalRebuild {
         }
         self.stages().discard_in(&self.staged.home, &self.staged.name);
         self.doom(Fate::Gone);
-        self.store.settle(place, (self.staged.whose, &self.staged.home));
+        self.store.settle(place, self.staged.whose, &self.staged.home);
         unset.of(&self.path)
     }
 
@@ -406,7 +408,7 @@ impl Resumable for LocalRebuild {
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let Staged { file, home, name, .. } = &self.staged;
         let dir = || self.stages().dir(home);
-        let noted = lock(&self.log).append(dir, (file, name), bytes);
+        let noted = lock(&self.log).append(dir, file, name, bytes);
         noted.at("note what is written of", &self.path)
     }
 
@@ -451,7 +453,7 @@ impl Rebuild for LocalRebuild {
         }
         let (start, new_end) = (old.start, new_start + (old.end - old.start));
         let source = End { file: from.as_fd(), device: from.stamp().device() };
-        let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        let to = End { file: self.staged.file.as_fd(), device: self.inode.device };
         self.room.reserve(&self.staged.file, new_start..new_end);
         let copied = || {
             let runs = match &self.changing {
@@ -529,7 +531,7 @@ impl Rebuild for LocalRebuild {
         if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
             return true;
         }
-        let devices = (from.stamp().device(), self.inode.0);
+        let devices = (from.stamp().device(), self.inode.device);
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 
@@ -539,7 +541,7 @@ impl Rebuild for LocalRebuild {
         self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
         if let Some(changing) = self.changing.take() {
             // Writes of other programs do not show in the file's times, which are set last: no version is known.
-            let changed = self.take_turn(&changing, &commit, (&place, &expected));
+            let changed = self.take_turn(&changing, &commit, &place, &expected);
             std::mem::take(&mut self.reserved).keep_if(&changed);
             self.store.tell_if_put(&self.path, &changed);
             return changed.map(|()| None);
@@ -549,7 +551,7 @@ impl Rebuild for LocalRebuild {
             expected.check_way(&place)?;
         }
         self.bring_home(&place)?;
-        let unset = self.finish(&commit, (&place, old))?;
+        let unset = self.finish(&commit, &place, old)?;
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);

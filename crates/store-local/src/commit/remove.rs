@@ -99,9 +99,8 @@ pub(crate) fn remove_version(
     let place = Place::of(&store.root, REMOVE, path)?;
     let turn = place.turn().at(REMOVE, path)?;
     let was = Expected::Version(version).check_alone(&place, store.see)?;
-    let goes = (Goes::Removed, was.as_ref().map(inode_of));
     let remove = || place.dir.remove_file(&place.name).at(REMOVE, path);
-    store.back_up(&turn, goes, remove)?;
+    store.back_up(&turn, Goes::Removed, was.as_ref().map(inode_of), remove)?;
     drop(turn);
     store.touched.add(&place.dir_path);
     store.commits.changes.tell(path, Became::Gone);
@@ -151,7 +150,8 @@ impl Site {
 /// removed name are reused.
 pub(crate) fn remove_after(
     store: &Inner,
-    (path, going): (&RelPath, Going),
+    path: &RelPath,
+    going: Going,
     last: &mut Option<Site>,
 ) -> Result<Removed, StoreError> {
     let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
@@ -215,7 +215,7 @@ impl Removal {
                 return;
             }
             let step = match frame.next() {
-                Some((name, item)) => self.take_entry(store, &mut held, (name, item)),
+                Some((name, item)) => self.take_entry(store, &mut held, name, item),
                 None => self.leave(store, &mut held),
             };
             self.note(step);
@@ -240,7 +240,8 @@ impl Removal {
         &mut self,
         store: &Inner,
         held: &mut Held,
-        (name, item): (Name, EntryType),
+        name: Name,
+        item: EntryType,
     ) -> Result<(), StoreError> {
         let is_spent = self.is_spent();
         let frame = self.frames.last_mut().expect("it is an entry of one");
@@ -288,7 +289,7 @@ impl Removal {
             if store.old.keeps_old() || store.space.counts() {
                 let place = Place::of(&store.root, REMOVE, path)?;
                 let turn = place.turn().at(REMOVE, path)?;
-                store.back_up(&turn, (Goes::Removed, None), remove)?;
+                store.back_up(&turn, Goes::Removed, None, remove)?;
             } else {
                 remove()?;
             }

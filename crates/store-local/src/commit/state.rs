@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use deltic_store::filter::Scopes;
-use deltic_store::{StoreError, Version};
+use deltic_store::{Keep, StoreError, Version};
 use deltic_tree::{Meta, MetaMask, RelPath};
 
-use crate::attributes::attrs::Ways;
+use crate::attributes::attrs::AttributeRules;
 use crate::attributes::more::{Reach, look_again};
 use crate::attributes::new_entries::NewEntries;
 use crate::bytes::copy::Copier;
@@ -100,7 +100,7 @@ impl Inner {
     }
 
     /// Removes the remains of earlier attempts, once the new version is at `place`.
-    pub(crate) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+    pub(crate) fn settle(&self, place: &Place, whose: Whose, home: &RelPath) {
         self.stages(whose).clear(&place.path, home);
         // The file may have grown in `--temp-dir` and been copied to the root's staging directory first.
         if let (Some(temp), Whose::Own) = (&self.temp, whose) {
@@ -120,9 +120,10 @@ impl Inner {
         Ok(found)
     }
 
-    /// Returns the metadata that the store looks at, and the rules for attributes to change.
-    pub(crate) fn ways(&self) -> Ways<'_> {
-        (self.see, self.scopes.filter(), self.root.bounds())
+    /// Returns the metadata that the store looks at, and the rules for attributes to change, where the run keeps `keep`.
+    pub(crate) fn attribute_rules(&self, keep: Keep) -> AttributeRules<'_> {
+        let filter = self.scopes.filter();
+        AttributeRules { keep, see: self.see, filter, bounds: self.root.bounds() }
     }
 
     /// Returns the metadata without the attributes that the rules exclude.

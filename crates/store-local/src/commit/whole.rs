@@ -48,20 +48,23 @@ pub(crate) struct NewFile {
 pub(crate) fn begin(
     store: &Inner,
     place: Place,
-    (file, keep): (&Whole<'_>, Keep),
+    file: &Whole<'_>,
+    keep: Keep,
 ) -> Result<Begun, StoreError> {
     let heritage = store.makes.heritage(&place).at(COMMIT, &place.path)?;
-    let attrs =
-        Attrs::of_new(file.meta, (keep, store.ways()), NewMode::below(heritage, store.makes.umask));
-    let what = (file.bytes, &attrs);
+    let attrs = Attrs::of_new(
+        file.meta,
+        store.attribute_rules(keep),
+        NewMode::below(heritage, store.makes.umask),
+    );
     let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
-    if let Some(put) = put_nameless(store, &place, what) {
+    if let Some(put) = put_nameless(store, &place, file.bytes, &attrs) {
         reserved.keep_if(&put);
         store.tell_if_put(&place.path, &put);
         return Ok(Begun::Ended(put));
     }
     let staged = store.stages.create_as(&place, attrs.birth_mode(store.makes.owner))?;
-    match fill(&place, &staged.file, what) {
+    match fill(&place, &staged.file, file.bytes, &attrs) {
         Ok(unset) => Ok(Begun::Staged(NewFile { place, staged, reserved, unset })),
         Err(error) => {
             remove(store, &staged);
@@ -113,25 +116,26 @@ fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
 fn put_nameless(
     store: &Inner,
     place: &Place,
-    what: (&[u8], &Attrs<'_>),
+    bytes: &[u8],
+    attrs: &Attrs<'_>,
 ) -> Option<Result<Option<Version>, StoreError>> {
     if store.touched.is_durable() {
         return None;
     }
-    let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.makes.owner))?;
-    let unset = match fill(place, &file, what) {
+    let (file, home) = store.stages.create_nameless(place, attrs.birth_mode(store.makes.owner))?;
+    let unset = match fill(place, &file, bytes, attrs) {
         Ok(unset) => unset,
         Err(error) => return Some(Err(error)),
     };
     match place.dir.put(&file, &place.name) {
         Ok(()) => {
-            store.settle(place, (Whose::Own, &home));
+            store.settle(place, Whose::Own, &home);
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
         // Creates the file again in a staging directory beside the place.
         Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
-            put_nameless(store, place, what)
+            put_nameless(store, place, bytes, attrs)
         }
         // A nameless file may be unsupported; if not, the rename of a named file will report the error.
         Err(_) => {
@@ -145,7 +149,8 @@ fn put_nameless(
 fn fill(
     Place { path, .. }: &Place,
     file: &OwnedFd,
-    (bytes, attrs): (&[u8], &Attrs<'_>),
+    bytes: &[u8],
+    attrs: &Attrs<'_>,
 ) -> Result<Unset, StoreError> {
     let born = fs::fstat(file).at("create", path)?;
     if !bytes.is_empty() {
@@ -171,6 +176,6 @@ fn land(
     if let Ok(staging) = store.stages.path(home) {
         store.touched.add(&staging);
     }
-    store.settle(place, (Whose::Own, home));
+    store.settle(place, Whose::Own, home);
     Ok(landed)
 }

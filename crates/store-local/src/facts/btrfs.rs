@@ -36,7 +36,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<E
         identify(&mut search, &mut items, before.transaction)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
-            return Ok(parts(&items, (Extents::new(history), len), holes(file, by)).ok());
+            return Ok(parts(&items, Extents::new(history), len, holes(file, by)).ok());
         }
     }
     Ok(None)
@@ -258,7 +258,8 @@ const MAX_GAPS: u32 = 1 << 16;
 /// confirms a hole.
 fn parts(
     items: &[Item],
-    (mut extents, len): (Extents, u64),
+    mut extents: Extents,
+    len: u64,
     mut is_hole: impl FnMut(&Range<u64>) -> bool,
 ) -> Result<Extents, TooMany> {
     let mut gap = |extents: &mut Extents, end: u64| {
@@ -332,7 +333,7 @@ mod tests {
                 item.is = Place::Identified(Is::Id { id, from });
             }
         }
-        let parts = parts(&items, (Extents::new([0; 32]), len), is_hole).ok()?;
+        let parts = parts(&items, Extents::new([0; 32]), len, is_hole).ok()?;
         Some(parts.parts().map(|(range, is)| (range.end - range.start, is)).collect())
     }
 

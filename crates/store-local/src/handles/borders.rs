@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+use deltic_tree::meta::Inode;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Stat};
 use rustix::io::Errno;
@@ -31,7 +32,7 @@ pub(crate) struct TreeBorders {
     one_file_system: bool,
     keeps: KeepLinks,
     /// Device and inode of each directory that was looked at under its own name, if symlinks are kept.
-    looked_at: Mutex<HashSet<(u64, u64)>>,
+    looked_at: Mutex<HashSet<Inode>>,
 }
 
 impl TreeBorders {

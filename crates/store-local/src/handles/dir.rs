@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_store::StoreError;
+use deltic_tree::meta::Inode;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{
     self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags,
@@ -36,6 +37,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::handles::shared::SharedState;
+use crate::handles::stat::inode_of;
 use crate::kernel::lock;
 
 pub(crate) use bounds::PathBounds;
@@ -74,8 +76,8 @@ pub(crate) struct KeptLinks {
 
 impl KeptLinks {
     /// Returns the number of links to this directory.
-    fn lead_to(&self, dir: (u64, u64)) -> usize {
-        let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
+    fn lead_to(&self, dir: Inode) -> usize {
+        let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode_of(&stat) == dir);
         lock(&self.behind).values().filter(is_it).count()
     }
 
@@ -95,10 +97,6 @@ impl KeptLinks {
             (at, _) = at.split_last()?;
         }
     }
-}
-
-const fn inode(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 /// Method of resolving paths below a handle.
@@ -449,8 +447,7 @@ impl Dir {
             Err(Errno::PERM | Errno::NOSYS) => return Err(Errno::OPNOTSUPP),
             linked => linked?,
         }
-        let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
-        if inode(self.stat(name)?) != inode(dir.stat(new_name)?) {
+        if inode_of(&self.stat(name)?) != inode_of(&dir.stat(new_name)?) {
             // Another program has just put a file at the old name, which stays.
             return Err(Errno::BUSY);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, Name, RelPath};
 use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
@@ -67,7 +68,7 @@ impl Place {
     /// Waits for the right to change the entry at this place.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, Errno> {
         static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
-        let (_, number) = inode_of(&fs::fstat(&self.dir)?);
+        let number = inode_of(&fs::fstat(&self.dir)?).number;
         let hash = (self.name.as_bytes().iter())
             .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
         let guard = lock(&TURNS[(hash % TURNS.len() as u64) as usize]);
@@ -80,11 +81,7 @@ impl Place {
     /// - `STALE` if another file is here by now.
     /// - `OPNOTSUPP` if each hard link of a file has its own inode number, as on some FUSE file systems: the number
     ///   does not show which file has the new name.
-    pub(crate) fn link_to(
-        &self,
-        (dir, name): (&Dir, &Name),
-        inode: (u64, u64),
-    ) -> Result<(), Errno> {
+    pub(crate) fn link_to(&self, dir: &Dir, name: &Name, inode: Inode) -> Result<(), Errno> {
         self.dir.link(&self.name, dir, name)?;
         let has = |dir: &Dir, name| Ok(dir.find(name)?.is_some_and(|is| inode_of(&is) == inode));
         if has(dir, name)? {

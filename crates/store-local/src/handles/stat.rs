@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use deltic_tree::Timestamp;
+use deltic_tree::meta::Inode;
 use rustix::fs::{self, FileType, Stat};
 
 use crate::kernel::system::System;
@@ -11,7 +12,7 @@ use deltic_store::{Version, VersionToken};
 /// Identifies a version of a file without reading the file. Includes ctime, since a program can set mtime back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    pub(crate) inode: (u64, u64),
+    pub(crate) inode: Inode,
     pub(crate) len: u64,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
@@ -21,7 +22,7 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Returns the version to report outside of this crate, without the number of names.
     pub(crate) fn version(self) -> Version {
-        let Self { inode: (device, number), len, modified, changed, .. } = self;
+        let Self { inode: Inode { device, number }, len, modified, changed, .. } = self;
         let mut token = [0; 32];
         token[..8].copy_from_slice(&device.to_le_bytes());
         token[8..16].copy_from_slice(&number.to_le_bytes());
@@ -29,7 +30,7 @@ impl Stamp {
     }
 
     pub(crate) fn device(self) -> u64 {
-        self.inode.0
+        self.inode.device
     }
 
     /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
@@ -52,7 +53,7 @@ impl Stamp {
     }
 
     /// Returns device and inode number.
-    pub(crate) const fn inode(self) -> (u64, u64) {
+    pub(crate) const fn inode(self) -> Inode {
         self.inode
     }
 
@@ -78,8 +79,8 @@ impl Stamp {
 }
 
 /// Returns device and inode number.
-pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
+pub(crate) fn inode_of(stat: &Stat) -> Inode {
+    Inode { device: stat.st_dev, number: stat.st_ino }
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {

@@ -172,7 +172,7 @@ impl Backup {
     ) -> Result<Option<Spot<'a>>, Errno> {
         let tree = match &self.dir {
             // Old versions of the entries of a directory of that name are kept below this path.
-            Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
+            Some(_) if !self.suffix.is_empty() && leads_on(root, place, above, &name)? => {
                 return Ok(None);
             }
             Some(dir) => match self.mirror(
@@ -210,7 +210,7 @@ impl Backup {
             let join = |dir: &RelPath| dir.join(&name).map_err(|_| Errno::NAMETOOLONG);
             at = join(&at)?;
             like = if n == further { join(&RelPath::root())? } else { join(&like)? };
-            if !self.clear_way((&held, &name), &at, taken)? {
+            if !self.clear_way(&held, &name, &at, taken)? {
                 return Ok(None);
             }
             let made = match held.make_dir(&name, Mode::RWXU) {
@@ -229,7 +229,8 @@ impl Backup {
     /// True if `name` of `dir`, at `path` in the tree, is a directory, or free to become one now.
     fn clear_way(
         &self,
-        (dir, name): (&Dir, &Name),
+        dir: &Dir,
+        name: &Name,
         path: &RelPath,
         taken: &Taken<'_>,
     ) -> Result<bool, Errno> {
@@ -286,11 +287,12 @@ impl Backup {
     pub(crate) fn put<T>(
         &self,
         root: &Dir,
-        (place, spot): (&Place, &Spot<'_>),
+        place: &Place,
+        spot: &Spot<'_>,
         put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
-        if self.make_way(root, (place, spot))? {
+        if self.make_way(root, place, spot)? {
             dir.remove_file(name)?;
         }
         put(dir, name)
@@ -300,12 +302,13 @@ impl Backup {
     pub(crate) fn make_way(
         &self,
         root: &Dir,
-        (place, spot): (&Place, &Spot<'_>),
+        place: &Place,
+        spot: &Spot<'_>,
     ) -> Result<bool, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
             Some(stat) if !file_type(&stat).is_dir() => Ok(true),
-            Some(_) if self.is_apart() => remove_all(dir, name, (root, &place.dir)).map(|()| false),
+            Some(_) if self.is_apart() => remove_all(dir, name, root, &place.dir).map(|()| false),
             Some(_) => Err(Errno::EXIST),
             None => Ok(false),
         }
@@ -326,7 +329,7 @@ impl Spot<'_> {
     }
 
     /// Moves the file `from` to this place; `over` tells whether an older file may be replaced.
-    pub(crate) fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
+    pub(crate) fn take(&self, dir: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
         match over {
             true => dir.rename(name, self.dir(), &self.name),
             false => dir.rename_new(name, self.dir(), &self.name),
@@ -366,7 +369,7 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
 }
 
 /// True if `name` is in the directory of `place` and is a directory there.
-fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Result<bool, Errno> {
+fn leads_on(root: &Dir, place: &Place, above: &RelPath, name: &Name) -> Result<bool, Errno> {
     if *above != place.dir_path {
         return Ok(false);
     }
@@ -377,7 +380,7 @@ fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Resu
 
 /// Removes the directory `name` of `dir`, which holds older backups, with all entries below. Fails if the directory
 /// holds `root` or a mount point, or is on another device than `old`.
-fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
+fn remove_all(dir: &Dir, name: &Name, root: &Dir, old: &Dir) -> Result<(), Errno> {
     let root = inode_of(&fs::fstat(root)?);
     let (mut dirs, mut files) =
         (vec![RelPath::parse(name.as_bytes()).map_err(|_| Errno::INVAL)?], Vec::new());
@@ -390,7 +393,7 @@ fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), E
         next += 1;
         let held = dir.dir(&path, Use::Read)?;
         let inode = inode_of(&fs::fstat(&held)?);
-        if inode == root || inode.0 != device {
+        if inode == root || inode.device != device {
             return Err(Errno::BUSY);
         }
         let mut names = Vec::new();

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deltic_store::{Durability, StoreError, VERSIONS_NAME};
+use deltic_tree::meta::Inode;
 use deltic_tree::{MetaMask, Name, RelPath};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
@@ -145,7 +146,7 @@ impl OldVersions {
         };
         let mut ids = ids(&dir).at(LIST, file)?;
         ids.reverse();
-        let open = |id: VersionId| match self.open_in(&dir, (file, id)) {
+        let open = |id: VersionId| match self.open_in(&dir, file, id) {
             Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
             opened => Some(opened.map(|snapshot| OldVersion { id, snapshot })),
         };
@@ -165,13 +166,14 @@ impl OldVersions {
     pub fn open(&self, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, StoreError> {
         let path = self.path(file).at(OPEN, file)?;
         let dir = self.all().and_then(|all| all.dir(&path, Use::Pass)).at(OPEN, file)?;
-        self.open_in(&dir, (file, id))
+        self.open_in(&dir, file, id)
     }
 
     fn open_in(
         &self,
         dir: &Dir,
-        (file, id): (&RelPath, VersionId),
+        file: &RelPath,
+        id: VersionId,
     ) -> Result<LocalSnapshot, StoreError> {
         LocalSnapshot::open(dir, &id.name(), file, MetaMask::default())
             .map(LocalSnapshot::while_it_gets_names)
@@ -223,7 +225,7 @@ impl OldVersions {
     }
 
     /// Returns device and inode of the entry at `path` in the volume.
-    fn present(&self, path: &RelPath) -> Option<(u64, u64)> {
+    fn present(&self, path: &RelPath) -> Option<Inode> {
         let (above, name) = path.split_last()?;
         let dir = self.volume.dir(&above, Use::Pass).ok()?;
         dir.find(&name).ok()?.as_ref().map(inode_of)

@@ -8,6 +8,7 @@
 use std::iter::successors;
 
 use deltic_tree::links::leaves_root;
+use deltic_tree::meta::Inode;
 use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
@@ -39,8 +40,10 @@ enum Behind {
 /// Returns the metadata of the entry that `name` of `dir`, at `path`, stands for; `see` tells the parts to look at.
 pub(crate) fn look(
     dir: &Dir,
-    (name, path): (&Name, &RelPath),
-    (follow, see): (Follow, MetaMask),
+    name: &Name,
+    path: &RelPath,
+    follow: Follow,
+    see: MetaMask,
 ) -> Result<Meta, Errno> {
     let meta = look_at(dir, name, see)?;
     let Some(taken) = behind(follow, &meta, path) else { return Ok(meta) };
@@ -64,7 +67,7 @@ pub(crate) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> b
 /// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that contains the symlink:
 /// `dir`, a directory on the path to `dir`, or a directory above the root. A walk that follows such a symlink never
 /// ends.
-pub(crate) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name) -> bool {
+pub(crate) fn leads_back(root: &Dir, dir: &Dir, path: &RelPath, name: &Name) -> bool {
     let is_link = dir.stat(name).is_ok_and(|stat| file_type(&stat).is_symlink());
     is_link
         && dir.stat_behind(name).is_ok_and(|behind| {
@@ -73,11 +76,8 @@ pub(crate) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name)
         })
 }
 
-/// Device and inode of a directory.
-type DeviceAndInode = (u64, u64);
-
 /// Returns the directory `path` below `root`, and each directory on the path.
-fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode> {
+fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = Inode> {
     let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
     paths.filter_map(|path| {
         let stat = fstat(root.dir(&path, Use::Pass).ok()?).ok()?;
@@ -86,12 +86,11 @@ fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode
 }
 
 /// Returns the directories above `root`, up to the root of the system.
-fn above(root: &Dir) -> impl Iterator<Item = DeviceAndInode> {
+fn above(root: &Dir) -> impl Iterator<Item = Inode> {
     let up = move |times: usize| {
         let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;
         Some((times, inode_of(&stat)))
     };
-    let next =
-        move |(times, is): &(usize, DeviceAndInode)| up(times + 1).filter(|(_, above)| above != is);
+    let next = move |(times, is): &(usize, Inode)| up(times + 1).filter(|(_, above)| above != is);
     successors(up(1), next).map(|(_, is)| is)
 }

@@ -167,7 +167,7 @@ impl Look<'_> {
     fn leads_back(self, name: &Name, meta: &Meta) -> bool {
         self.follow != Follow::Never
             && meta.is_dir()
-            && follow::leads_back(self.root, (self.dir, self.path), name)
+            && follow::leads_back(self.root, self.dir, self.path, name)
     }
 
     /// Returns the path of `name`, or the path of the directory if the path of `name` is too long.
@@ -190,7 +190,7 @@ impl Look<'_> {
             Follow::Never => look_at(self.dir, name, self.see),
             follow => {
                 let path = self.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-                follow::look(self.dir, (name, &path), (follow, self.see))
+                follow::look(self.dir, name, &path, follow, self.see)
             }
         };
         Ok((meta?, None))
@@ -226,7 +226,7 @@ pub(crate) fn names_for(
         return None;
     }
     let mut names = UnsortedNames::default();
-    dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
+    dirs.iter().for_each(|dir| pile_up(dir, path, keep, &mut names, listing));
     Some(Box::new(names.in_order()))
 }
 
@@ -243,7 +243,8 @@ pub(crate) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<Sorte
 
 /// Adds the names in `dir` that `keep` does not admit.
 fn pile_up(
-    (dir, path): (&Dir, &RelPath),
+    dir: &Dir,
+    path: &RelPath,
     keep: &dyn Fn(&Name) -> bool,
     names: &mut UnsortedNames,
     listing: &mut Listing,

@@ -93,7 +93,7 @@ impl LocalSnapshot {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
             let target = || read_target(&snapshot.file);
-            noted::look((&at, &stat), &mut snapshot.meta, see.plain(), target).at("open", path)?;
+            noted::look(&at, &stat, &mut snapshot.meta, see.plain(), target).at("open", path)?;
         }
         if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }

@@ -82,7 +82,7 @@ pub struct SourceOptions {
 
 impl SourceOptions {
     /// Returns the parameters for looking at entries of `dir`, at `path` below `root`.
-    fn look<'a>(&self, root: &'a Dir, (dir, path): (&'a Dir, &'a RelPath)) -> Look<'a> {
+    fn look<'a>(&self, root: &'a Dir, dir: &'a Dir, path: &'a RelPath) -> Look<'a> {
         Look { root, dir, path, follow: self.follow, see: self.see }
     }
 }
@@ -243,8 +243,9 @@ impl Sources {
         let mut names = source.path.components();
         let (name, None, None) = (names.next()?, names.next(), there.next()) else { return None };
         let name = Name::new(name).ok()?;
-        let how = (self.options.follow, self.options.see.plain());
-        let meta = follow::look(source.base.dir.as_ref().ok()?, (&name, &source.path), how).ok()?;
+        let SourceOptions { follow, see, .. } = &self.options;
+        let dir = source.base.dir.as_ref().ok()?;
+        let meta = follow::look(dir, &name, &source.path, *follow, see.plain()).ok()?;
         let is_bare = self.options.dirs && !self.options.recursive && !source.contents;
         (!meta.is_dir() || is_bare).then_some(name)
     }
@@ -500,8 +501,8 @@ impl Tree for Sources {
                 (path.clone(), io::Error::other("it is at the destination itself"));
             return Err(StoreError::Io { action: "remove", path, source });
         }
-        let how = (self.options.follow, self.options.see.plain());
-        match follow::look(&place.dir, (&place.name, path), how) {
+        let see = self.options.see.plain();
+        match follow::look(&place.dir, &place.name, path, self.options.follow, see) {
             // The symlink's target was removed under its own name.
             Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
             found => place.remove_unchanged(is, found),

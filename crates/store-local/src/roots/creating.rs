@@ -22,7 +22,7 @@ pub fn create_root(
     durability: Durability,
     quotas: &[Arc<Quota>],
 ) -> Result<bool, StoreError> {
-    create(dir, Mode::RWXU, (durability, quotas))
+    create(dir, Mode::RWXU, durability, quotas)
 }
 
 /// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if it was
@@ -35,13 +35,14 @@ pub fn create_above(
     durability: Durability,
     quotas: &[Arc<Quota>],
 ) -> Result<bool, StoreError> {
-    create(dir, Mode::from_raw_mode(0o777), (durability, quotas))
+    create(dir, Mode::from_raw_mode(0o777), durability, quotas)
 }
 
 fn create(
     dir: &NamedDir,
     mode: Mode,
-    (durability, quotas): (Durability, &[Arc<Quota>]),
+    durability: Durability,
+    quotas: &[Arc<Quota>],
 ) -> Result<bool, StoreError> {
     // Another session may have created the directory meanwhile.
     let reserved = match dir.open() {

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use deltic_store::{Cause, PrivateDir, StoreError};
+use deltic_tree::meta::Inode;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
@@ -127,7 +128,7 @@ pub(crate) struct SpaceLedger {
     /// Disks by device.
     disks: Mutex<HashMap<u64, Arc<Disk>>>,
     /// Unfinished files without a writer, by device and inode, with reservations.
-    left: Mutex<HashMap<(u64, u64), Left>>,
+    left: Mutex<HashMap<Inode, Left>>,
 }
 
 impl SpaceLedger {
@@ -170,7 +171,7 @@ impl SpaceLedger {
     }
 
     /// Notes the reservation of `usage` for the unfinished file `inode`.
-    fn leave(&self, inode: (u64, u64), usage: Usage, quota: Arc<Quota>) {
+    fn leave(&self, inode: Inode, usage: Usage, quota: Arc<Quota>) {
         let mut all = lock(&self.left);
         let left = all.entry(inode).or_default();
         (left.bytes, left.names) = (usage.bytes, usage.files);
@@ -178,7 +179,7 @@ impl SpaceLedger {
     }
 
     /// Returns the reservation of the unfinished file `inode`, if there is one.
-    fn take(&self, inode: (u64, u64)) -> Option<Reserved> {
+    fn take(&self, inode: Inode) -> Option<Reserved> {
         lock(&self.left).remove(&inode).map(Left::take)
     }
 
@@ -193,7 +194,7 @@ impl SpaceLedger {
     }
 
     /// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
-    pub(crate) fn landed(&self, inode: (u64, u64)) {
+    pub(crate) fn landed(&self, inode: Inode) {
         if let Some(reserved) = self.take(inode) {
             reserved.keep();
         }
@@ -246,7 +247,7 @@ impl Quota {
         limits: QuotaLimits,
         whose: Whose,
         disk: Arc<Disk>,
-    ) -> (Arc<Self>, HashMap<(u64, u64), u64>) {
+    ) -> (Arc<Self>, HashMap<Inode, u64>) {
         let counted = Mutex::new(Instant::now());
         let quota = Arc::new(Self { root, whose, counted, limits, used: Mutex::default(), disk });
         if !quota.counts() {
@@ -384,7 +385,7 @@ impl Quota {
     }
 
     /// Counts all entries in place. Returns their space, and the lengths of unfinished files by device and inode.
-    fn count(&self) -> (Usage, HashMap<(u64, u64), u64>) {
+    fn count(&self) -> (Usage, HashMap<Inode, u64>) {
         let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
         let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
         while let Some((path, within)) = dirs.pop() {
@@ -519,7 +520,7 @@ impl Reserved {
     }
 
     /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
-    pub(crate) fn leave(mut self, inode: (u64, u64), ledger: &SpaceLedger) {
+    pub(crate) fn leave(mut self, inode: Inode, ledger: &SpaceLedger) {
         for share in self.0.drain(..) {
             let quota = Arc::clone(&share.quota);
             if quota.counts() {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use deltic_core::Fingerprint;
 use deltic_tree::Name;
+use deltic_tree::meta::Inode;
 use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -42,7 +43,8 @@ impl Log {
     pub(crate) fn append(
         &mut self,
         dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
-        (staged, name): (&OwnedFd, &Name),
+        staged: &OwnedFd,
+        name: &Name,
         note: &[u8],
     ) -> Result<(), Errno> {
         if let Self::Unwritten = self {
@@ -69,7 +71,8 @@ impl Log {
     /// there is no log, no note, or a log that is not valid for this file and boot.
     pub(crate) fn resume(
         dir: &Dir,
-        (staged, name): (&OwnedFd, &Name),
+        staged: &OwnedFd,
+        name: &Name,
     ) -> Result<Option<(Self, Notes)>, Errno> {
         let (Some(boot), stat) = (boot(), fs::fstat(staged)?) else { return Ok(None) };
         let file = match dir.open(&log_name(name), OFlags::RDWR) {
@@ -155,8 +158,8 @@ fn sum_of(note: &[u8]) -> [u8; SUM_BYTES] {
 
 /// Returns the first note of a log, which identifies the boot and the staged file.
 fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
-    let (device, inode) = inode_of(staged);
-    let numbers = [device, inode, staged.st_size as u64].map(u64::to_le_bytes);
+    let Inode { device, number } = inode_of(staged);
+    let numbers = [device, number, staged.st_size as u64].map(u64::to_le_bytes);
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 

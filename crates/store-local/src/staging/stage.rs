@@ -26,6 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use deltic_core::Fingerprint;
+use deltic_tree::meta::Inode;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FlockOperation, Mode, Stat};
 use rustix::io::Errno;
@@ -340,12 +341,12 @@ impl Stages {
         &self,
         place: &Place,
         len: u64,
-        shown: Option<(u64, u64)>,
+        shown: Option<Inode>,
     ) -> Result<Option<Logged>, StoreError> {
         for home in self.homes(place)? {
             let resumed = self.with_known(place, &home, |dir, known| {
                 for at in 0..known.len().min(MAX_LEFTOVERS) {
-                    let found = resume(dir, &known[at].name, (len, shown));
+                    let found = resume(dir, &known[at].name, len, shown);
                     if let Some((file, log, notes)) = found.at("resume", &place.path)? {
                         let name = known.remove(at).name;
                         let staged = Staged { file, home: home.clone(), whose: self.whose, name };
@@ -496,15 +497,15 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
 /// left to them then.
 fn lock_dir(
     open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
-    (lock, tries): (FlockOperation, u64),
+    lock: LockTries,
 ) -> Result<Option<(Name, Dir)>, Errno> {
-    for attempt in 0..tries {
+    for attempt in 0..lock.tries {
         let (name, dir) = match open() {
             Err(Errno::AGAIN) => continue,
             Ok(Some(found)) => found,
             none_or_error => return none_or_error,
         };
-        if fs::flock(&dir, lock) == Err(Errno::WOULDBLOCK) {
+        if fs::flock(&dir, lock.operation) == Err(Errno::WOULDBLOCK) {
             thread::sleep(Duration::from_millis(attempt));
         } else if fs::fstat(&dir)?.st_nlink > 0 {
             return Ok(Some((name, dir)));
@@ -559,8 +560,17 @@ const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove t
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
-/// Kinds of lock on a staging directory, with the number of attempts, at growing intervals. A sweep takes about a
-/// second at worst. A writer keeps its lock until the end of the run, and sweeps then.
-const TO_MAKE: (FlockOperation, u64) = (FlockOperation::NonBlockingLockShared, 45);
-const TO_SWEEP: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 10);
-const TO_TIDY: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 1);
+/// Kind of lock on a staging directory, with the number of attempts, at growing intervals. A sweep takes about a second
+/// at worst. A writer keeps its lock until the end of the run, and sweeps then.
+#[derive(Clone, Copy)]
+struct LockTries {
+    operation: FlockOperation,
+    tries: u64,
+}
+
+const TO_MAKE: LockTries =
+    LockTries { operation: FlockOperation::NonBlockingLockShared, tries: 45 };
+const TO_SWEEP: LockTries =
+    LockTries { operation: FlockOperation::NonBlockingLockExclusive, tries: 10 };
+const TO_TIDY: LockTries =
+    LockTries { operation: FlockOperation::NonBlockingLockExclusive, tries: 1 };

@@ -8,7 +8,7 @@ use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use super::{LocalStore, UnfinishedDir};
-use crate::attributes::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
+use crate::attributes::attrs::{Attrs, EntryOwner, NewMode, On, open_to_owner, set_mode};
 use crate::attributes::heritage::Heritage;
 use crate::commit::changes::Became;
 use crate::commit::finished::Expected;
@@ -43,11 +43,12 @@ impl LocalStore {
         let above = self.0.makes.heritage(&place);
         let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
         let above = above.unwrap_or_default();
-        let owner = (self.0.makes.owner.0, above.group.unwrap_or(self.0.makes.owner.1));
+        let own = self.0.makes.owner;
+        let owner = EntryOwner { group: above.group.unwrap_or(own.group), ..own };
         let shown = shown(will);
         let of_new = |meta| {
             let mode = NewMode::replacing(None, above.umask(self.0.makes.umask));
-            Attrs::of_new(meta, (Keep::default(), self.0.ways()), mode)
+            Attrs::of_new(meta, self.0.attribute_rules(Keep::default()), mode)
         };
         let shown = shown.as_ref().map(of_new);
         let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
@@ -97,7 +98,7 @@ impl LocalStore {
         keep: Keep,
     ) -> Result<(), StoreError> {
         let dir = self.0.root.dir(path, Use::Pass).at(MAKE, path)?;
-        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
+        let attrs = Attrs::of_existing(meta, self.0.attribute_rules(keep));
         let (unset, withheld) = attrs.set_early(On::Handle(dir.as_fd()));
         if withheld != 0 {
             lock(&self.0.makes.withheld).insert(path, withheld);
@@ -125,7 +126,7 @@ impl LocalStore {
     /// reported when the other attributes are set.
     fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
         let Some((meta, keep)) = will else { return };
-        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
+        let attrs = Attrs::of_existing(meta, self.0.attribute_rules(keep));
         let dir = self.0.root.dir(path, Use::Pass);
         let _ = dir.and_then(|dir| attrs.set_first(On::Handle(dir.as_fd())));
         self.0.makes.heritages.clear();
@@ -145,7 +146,7 @@ impl LocalStore {
     fn show_root(&self, will: Option<(&Meta, Keep)>) {
         let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
         let umask = self.heritage_of_root().umask(self.0.makes.umask);
-        let what = (Keep::default(), self.0.ways());
+        let what = self.0.attribute_rules(Keep::default());
         let attrs = Attrs::of_new(&meta, what, NewMode::replacing(None, umask));
         let _ = self.show(&RelPath::root(), attrs);
     }
@@ -189,7 +190,7 @@ impl LocalStore {
             Err(errno) => Err(store_error(MAKE, &place.path, errno)),
         };
         let turn = place.turn().at(MAKE, &place.path)?;
-        self.0.back_up(&turn, (Goes::Replaced, None), remove).map(|()| false)
+        self.0.back_up(&turn, Goes::Replaced, None, remove).map(|()| false)
     }
 }
 

@@ -408,7 +408,7 @@ impl Posix for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.ways());
+            let what = self.0.attribute_rules(keep);
             let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Link(dir, name)))
         })
@@ -424,7 +424,7 @@ impl Posix for LocalStore {
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.ways());
+            let what = self.0.attribute_rules(keep);
             let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Handle(held.as_fd())))
         })
@@ -459,7 +459,7 @@ impl Posix for LocalStore {
         leader: &RelPath,
         seen: Option<&Meta>,
     ) -> Result<bool, StoreError> {
-        link_waiting(&self.0, path, (leader, seen))
+        link_waiting(&self.0, path, leader, seen)
     }
 
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
@@ -516,7 +516,7 @@ impl Store for LocalStore {
                 return Ok(Begun::Ended(self.replace(file, keep)));
             }
             let place = self.place_after("create", file.path, &mut last)?;
-            begin(&self.0, last.insert(place).clone(), (file, keep))
+            begin(&self.0, last.insert(place).clone(), file, keep)
         };
         finish_all(&self.0, files.iter().map(&mut begun).collect())
     }
@@ -552,7 +552,7 @@ impl Store for LocalStore {
             _ if attrs.is_empty() => Ok(()),
             Kind::Dir => {
                 self.0.root.check_path(SET_META, path)?;
-                self.set_dir(path, meta, (keep, made))
+                self.set_dir(path, meta, keep, made)
             }
             Kind::File => self.set_file(&place()?, &attrs),
             _ if self.0.see.fake_super => self.set_file(&place()?, &attrs),
@@ -566,12 +566,12 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
-        remove_after(&self.0, (path, going), &mut None)
+        remove_after(&self.0, path, going, &mut None)
     }
 
     fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
         let mut last = None;
-        names.iter().map(|(path, going)| remove_after(&self.0, (path, *going), &mut last)).collect()
+        names.iter().map(|(path, going)| remove_after(&self.0, path, *going, &mut last)).collect()
     }
 
     fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {

@@ -26,7 +26,8 @@ impl LocalStore {
         &self,
         path: &RelPath,
         meta: &Meta,
-        (keep, made): (Keep, Option<Option<u32>>),
+        keep: Keep,
+        made: Option<Option<u32>>,
     ) -> Result<(), StoreError> {
         // The directory has already inherited from its parent. But the parent's default ACL also replaces the umask.
         let above = match (made, keep.modes) {
@@ -40,7 +41,7 @@ impl LocalStore {
         let umask = above.umask(self.0.makes.umask);
         let withheld = lock(&self.0.makes.withheld).remove(path).unwrap_or_default();
         let set = |on: On<'_>, dir: &Dir| {
-            let what = (keep, self.0.ways());
+            let what = self.0.attribute_rules(keep);
             let attrs = match made {
                 Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, umask)),
                 None => Attrs::of_existing(meta, what),
@@ -119,7 +120,7 @@ impl LocalStore {
         self.make_at((action, path), make, |dir, name, heritage| {
             let file = dir.open(name, OFlags::RDONLY)?;
             let mode = NewMode::below(heritage, self.0.makes.umask);
-            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), mode);
+            let attrs = Attrs::of_new(meta, self.0.attribute_rules(keep), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
             // Without the note, the file would be an ordinary file.
             unset
@@ -164,7 +165,7 @@ impl LocalStore {
         keep: Keep,
         made: Option<Option<u32>>,
     ) -> Attrs<'a> {
-        let what = (keep, self.0.ways());
+        let what = self.0.attribute_rules(keep);
         match made {
             Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, self.0.makes.umask)),
             None => Attrs::of_existing(meta, what),
@@ -187,7 +188,7 @@ impl LocalStore {
             let rename = |dir: &Dir, name: &Name| place.land(dir, name);
             let land = || self.0.land(&place, (&dir, &name), rename).map(drop).at(action, path);
             let turn = place.turn().at(action, path)?;
-            self.0.back_up(&turn, (Goes::Replaced, None), land).map(|()| unset)
+            self.0.back_up(&turn, Goes::Replaced, None, land).map(|()| unset)
         });
         if landed.is_err() {
             // A file that cannot be removed is left for the sweep.

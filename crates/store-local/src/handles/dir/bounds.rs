@@ -20,11 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_store::{PrivateDir, StoreError, is_staging_name};
+use deltic_tree::meta::Inode;
 use deltic_tree::meta::LENDING_BITS;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
+use crate::handles::stat::inode_of;
 use crate::kernel::clock::AgeClock;
 use crate::kernel::errno::LEADS_OUT;
 
@@ -32,7 +34,7 @@ use crate::kernel::errno::LEADS_OUT;
 #[derive(Debug)]
 pub(crate) struct Jail {
     pub(super) dir: OwnedFd,
-    inode: (u64, u64),
+    inode: Inode,
     /// Prefix of absolute paths into the directory: the real path without symlinks, or `/VOLUME`.
     pub(super) path: PathBuf,
     /// Policy for old versions; `None` if old versions are not kept.
@@ -42,7 +44,7 @@ pub(crate) struct Jail {
 impl Jail {
     pub(super) fn of(dir: OwnedFd, path: PathBuf, versions: Option<History>) -> io::Result<Self> {
         let stat = fs::fstat(&dir)?;
-        Ok(Self { inode: (stat.st_dev, stat.st_ino), dir, path, versions })
+        Ok(Self { inode: inode_of(&stat), dir, path, versions })
     }
 
     pub(super) fn held(&self) -> Result<OwnedFd, Errno> {
@@ -215,7 +217,7 @@ impl PathBounds {
         &self,
         dir: BorrowedFd<'_>,
         name: &OsStr,
-        top: (u64, u64),
+        top: Inode,
     ) -> Result<(), Errno> {
         match name.as_bytes() {
             b".." => self.check_above(dir, top),
@@ -224,14 +226,14 @@ impl PathBounds {
     }
 
     /// Fails if `..` of `dir` would lead out.
-    fn check_above(&self, dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
+    fn check_above(&self, dir: BorrowedFd<'_>, top: Inode) -> Result<(), Errno> {
         let (jails, top) = match self {
             Self::System => return Ok(()),
             Self::One(jail) => (std::slice::from_ref(jail), None),
             Self::Volumes(jails) => (&**jails, Some(top)),
         };
         let stat = fs::fstat(dir)?;
-        let is = (stat.st_dev, stat.st_ino);
+        let is = inode_of(&stat);
         let is_top = top == Some(is) || jails.iter().any(|jail| jail.inode == is);
         if is_top { Err(LEADS_OUT) } else { Ok(()) }
     }

@@ -6,11 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use deltic_tree::meta::Inode;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, KeptLinks, Led, Trust, Use, Way, inode, open_so};
+use super::{Dir, KeptLinks, Led, Trust, Use, Way, open_so};
+use crate::handles::stat::inode_of;
 use crate::kernel::lock;
 
 impl Dir {
@@ -46,14 +48,14 @@ impl Dir {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         let link = Path::new(OsStr::from_bytes(name.as_bytes()));
         let walked = match self.dir(&above, Use::Pass)?.led_to(link, Trust::Ours) {
-            Ok(Led::To(dir)) => inode(&fs::fstat(&dir)?),
+            Ok(Led::To(dir)) => inode_of(&fs::fstat(&dir)?),
             Ok(Led::Stranger(_)) => return Err(Errno::PERM),
             // The link leads to a file, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno),
         };
         let Some(kept) = self.keep_link(path)? else { return Ok(None) };
-        if inode(&fs::fstat(&kept)?) == walked {
+        if inode_of(&fs::fstat(&kept)?) == walked {
             return Ok(Some(kept));
         }
         // Another link was put there meanwhile.
@@ -101,21 +103,21 @@ impl Dir {
         else {
             return false;
         };
-        dir.stat(name).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+        dir.stat(name).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
     }
 
     /// True if a kept symlink leads to this directory itself.
     pub(crate) fn is_led_to(&self) -> bool {
         let Some(links) = &self.links else { return false };
-        fs::fstat(self).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
+        fs::fstat(self).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
     }
 
     /// Returns the directory that the kept symlink at `path` leads to, by device and inode number, and the number of
     /// kept symlinks that lead there.
-    pub(crate) fn behind_link(&self, path: &RelPath) -> Option<((u64, u64), usize)> {
+    pub(crate) fn behind_link(&self, path: &RelPath) -> Option<(Inode, usize)> {
         let links = self.links.as_ref()?;
         let behind = lock(&links.behind).get(path).map(Arc::clone)?;
-        let behind = inode(&fs::fstat(&behind).ok()?);
+        let behind = inode_of(&fs::fstat(&behind).ok()?);
         Some((behind, links.lead_to(behind)))
     }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Use, inode};
+use super::{Dir, Use};
+use crate::handles::stat::inode_of;
 use crate::kernel::errno::LEADS_OUT;
 
 /// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
@@ -118,7 +119,7 @@ impl Dir {
             };
         put(&mut held, &mut at, &mut ahead, way, false)?;
         // A path that must stay below its start has no symlink to another start.
-        let top = inode(&fs::fstat(&held)?);
+        let top = inode_of(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
             bounds.check_step(held.as_fd(), &name, top)?;
             let is_last = ahead.is_empty();

@@ -61,7 +61,7 @@ impl Sources {
                 let names: Vec<Name> = (&mut rest).take(portion.next()).collect();
                 let before = entries.len();
                 for (at, held, judge) in &mut judged {
-                    let look = self.options.look(self.root_of(*at, held), (held, dir));
+                    let look = self.options.look(self.root_of(*at, held), held, dir);
                     let found = look.list_names(judge, &names);
                     all.errors.extend(found.errors);
                     entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
@@ -71,7 +71,7 @@ impl Sources {
             all.rest = left_of(&dirs, rest);
         } else {
             for (at, held, mut judge) in self.judged(dir, held, &mut all) {
-                let look = self.options.look(self.root_of(at, held), (held, dir));
+                let look = self.options.look(self.root_of(at, held), held, dir);
                 let found = look.list(&mut judge, Part::All);
                 all.errors.extend(found.errors);
                 entries.extend(found.entries.into_iter().map(|entry| (at, entry)));

@@ -149,8 +149,7 @@ impl<'a> Source<'a> {
             Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
                 let (above, name) = self.path.split_last()?;
                 let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
-                let how = (options.follow, MetaMask::default());
-                follow::look(&held, (&name, &self.path), how).err()
+                follow::look(&held, &name, &self.path, options.follow, MetaMask::default()).err()
             }
             Ok(_) => None,
         }
@@ -166,8 +165,7 @@ impl<'a> Source<'a> {
             return false;
         };
         let held = dir.dir(&above, Use::Pass);
-        let look =
-            |dir| follow::look(&dir, (&name, &self.path), (options.follow, options.see.plain()));
+        let look = |dir| follow::look(&dir, &name, &self.path, options.follow, options.see.plain());
         held.and_then(look)
             .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
@@ -191,7 +189,7 @@ impl<'a> Source<'a> {
         let root = self.held("list", dir)?;
         let mut judge = self.base.scopes.judge(dir, root)?;
         let held = root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(options.look(root, (&held, dir)).list(&mut judge, part))
+        Ok(options.look(root, &held, dir).list(&mut judge, part))
     }
 
     /// Lists the directory that the argument starts in.
@@ -203,7 +201,7 @@ impl<'a> Source<'a> {
         let (dir, root) = (self.hold()?, RelPath::root());
         let held = self.held("list", &root)?;
         let mut judge = self.base.scopes.judge(&root, held)?;
-        Ok(options.look(held, (&dir, &root)).list(&mut judge, part))
+        Ok(options.look(held, &dir, &root).list(&mut judge, part))
     }
 
     /// Opens the directory that the argument starts in, to read.
@@ -227,9 +225,8 @@ impl<'a> Source<'a> {
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let unseen = |errno| self.unseen(errno, options);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let look = options.look(dir, (&held, at));
-        let how = (options.follow, options.see);
-        let mut meta = match follow::look(&held, (name, &path), how) {
+        let look = options.look(dir, &held, at);
+        let mut meta = match follow::look(&held, name, &path, options.follow, options.see) {
             Ok(meta) => meta,
             Err(errno) if !dangles(&held, name, errno) => return Err(unseen(errno)),
             // An excluded symlink may lead nowhere, unless all symlinks are followed.

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use deltic_store::StoreError;
 use deltic_tree::Name;
+use deltic_tree::meta::Inode;
 use rustix::fs::{self, FlockOperation, OFlags};
 use rustix::io::Errno;
 
@@ -68,7 +69,8 @@ pub(super) fn take(
 pub(super) fn resume(
     dir: &Dir,
     name: &Name,
-    (len, shown): (u64, Option<(u64, u64)>),
+    len: u64,
+    shown: Option<Inode>,
 ) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
@@ -81,7 +83,7 @@ pub(super) fn resume(
     let most_names = 1 + u64::from(shown == Some(inode_of(&stat)));
     if stat.st_size as u64 == len
         && names(stat.st_nlink) <= most_names
-        && let Ok(Some((log, notes))) = Log::resume(dir, (&file, name))
+        && let Ok(Some((log, notes))) = Log::resume(dir, &file, name)
     {
         return Ok(Some((file, log, notes)));
     }
