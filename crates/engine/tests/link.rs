@@ -11,7 +11,7 @@ use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
-use deltic_protocol::sender::{Answer, Listed, Opened, Sender, Work};
+use deltic_protocol::sender::{Answer, FileWork, Listed, Opened, Sender, Work};
 use deltic_protocol::{FileNo, PeerError, ToSender};
 use deltic_tree::{Entry, Kind, Meta, Name, Timestamp};
 
@@ -71,7 +71,7 @@ fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
                 session.answered(id, Answer::Opened(Ok(opened)));
             }
             // The answer can wait.
-            Work::Sum { summing, .. } => chunkers.push(summing.chunker),
+            Work::File(FileWork::Sum { summing, .. }) => chunkers.push(summing.chunker),
             other => panic!("{other:?}"),
         }
     }

@@ -934,13 +934,18 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         let mut hashed = 0;
         while let Some((id, work)) = victim.machine.poll_work() {
             let answer = match work {
-                receiver::Work::SumOld { .. } => {
-                    receiver::Answer::Summed(Ok(Summed::Chunks(olds.clone(), true)))
+                receiver::Work::Old(receiver::OldVersionWork::SumOld { .. }) => {
+                    receiver::Answer::Old(receiver::OldVersionAnswer::Summed(Ok(Summed::Chunks(
+                        olds.clone(),
+                        true,
+                    ))))
                 }
-                receiver::Work::HashOld { strong, spans, .. } => {
+                receiver::Work::Old(receiver::OldVersionWork::HashOld {
+                    strong, spans, ..
+                }) => {
                     hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
                     let sums = vec![strong.of(None, b"old"); spans.len()];
-                    receiver::Answer::Hashed(Ok(sums))
+                    receiver::Answer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums)))
                 }
                 other => panic!("{other:?}"),
             };
@@ -990,10 +995,16 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
                 ranges.flatten().for_each(|chunk| named[chunk as usize] += 1);
             }
             let Some((id, work)) = batches.pop() else { break };
-            let receiver::Work::HashOld { strong, spans, .. } = work else { panic!("{work:?}") };
+            let receiver::Work::Old(receiver::OldVersionWork::HashOld { strong, spans, .. }) = work
+            else {
+                panic!("{work:?}")
+            };
             hashed += spans.len();
             let sums = vec![strong.of(None, b"old"); spans.len()];
-            victim.machine.answer(id, receiver::Answer::Hashed(Ok(sums))).unwrap();
+            victim
+                .machine
+                .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums))))
+                .unwrap();
         }
         assert!(named.iter().all(|times| *times == 1), "{name}");
         assert!(hashed <= CHUNKS / 20, "{name}: {hashed} of {CHUNKS}");
@@ -1882,7 +1893,9 @@ fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
     while guessed.is_none() {
         let (id, work) = victim.machine.poll_work().expect("it goes on without Start");
         match work {
-            receiver::Work::Index { spec: by, .. } if by != spec => guessed = Some((id, work)),
+            receiver::Work::Old(receiver::OldVersionWork::Index { spec: by, .. }) if by != spec => {
+                guessed = Some((id, work))
+            }
             work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
         }
     }
@@ -2335,7 +2348,7 @@ fn a_recipe_of_too_many_groups_is_given_up_in_time() {
 
 /// A file of 2^40 bytes whose every minimal chunk is a group.
 fn endless(work: sender::Work) -> sender::Answer {
-    use sender::{Answer, Listed, Opened, Work};
+    use sender::{Answer, FileAnswer, FileWork, Listed, Opened, Work};
     let meta = file_of(1 << 40);
     let chunk = Chunk { len: 512, fingerprint: Fingerprint::from_bytes([0; 32]) };
     match work {
@@ -2346,9 +2359,13 @@ fn endless(work: sender::Work) -> sender::Answer {
         Work::Open { .. } => {
             Answer::Opened(Ok(Opened { meta, body: None, known: Known::default() }))
         }
-        Work::Scan { segment, .. } => {
+        Work::File(FileWork::Scan { segment, .. }) => {
             let minimal = ChunkerSpec::Fixed(FixedLen::new(512).unwrap()).build();
-            Answer::Scanned(Ok(segment.cut(&minimal, &vec![0; segment.read_len()], |_| chunk)))
+            Answer::File(FileAnswer::Scanned(Ok(segment.cut(
+                &minimal,
+                &vec![0; segment.read_len()],
+                |_| chunk,
+            ))))
         }
         _ => Answer::Closed,
     }
@@ -2435,13 +2452,19 @@ fn an_early_end_waits_for_what_reads_old() {
         let start = ToReceiver::Start { file: A, meta, how: How::Strategy, spec };
         victim.machine.handle(start).unwrap();
         let (id, sum) = victim.machine.poll_work().unwrap();
-        assert!(matches!(sum, receiver::Work::SumOld { .. }), "{sum:?}");
+        assert!(
+            matches!(sum, receiver::Work::Old(receiver::OldVersionWork::SumOld { .. })),
+            "{sum:?}"
+        );
         victim.machine.handle(end()).unwrap();
         let early = victim.machine.poll_work();
         assert!(early.is_none(), "{name}: {early:?}");
         victim.machine.answer(id, victim.hands.perform(sum)).unwrap();
         let (_, commit) = victim.machine.poll_work().unwrap();
-        assert!(matches!(commit, receiver::Work::Commit { .. }), "{name}: {commit:?}");
+        assert!(
+            matches!(commit, receiver::Work::Settle(receiver::SettleWork::Commit { .. })),
+            "{name}: {commit:?}"
+        );
     }
 }
 
@@ -2454,21 +2477,33 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
     victim.machine.answer(id, victim.hands.perform(look)).unwrap();
     let (id, _) = victim.machine.poll_work().unwrap();
     let lens = receiver::OldLens { in_place: Some(100 << 20), ..receiver::OldLens::default() };
-    victim.machine.answer(id, receiver::Answer::Opened(Ok(Box::new(lens)))).unwrap();
+    victim
+        .machine
+        .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Opened(Ok(Box::new(lens)))))
+        .unwrap();
     victim.machine.handle(start(0)).unwrap();
     let reads: Vec<_> = std::iter::from_fn(|| victim.machine.poll_work()).collect();
     assert!(
         reads.len() > 1
-            && reads.iter().all(|(_, read)| matches!(read, receiver::Work::Index { .. }))
+            && reads.iter().all(|(_, read)| matches!(
+                read,
+                receiver::Work::Old(receiver::OldVersionWork::Index { .. })
+            ))
     );
     victim.machine.handle(end()).unwrap();
     for (id, _) in reads {
         let early = victim.machine.poll_work();
         assert!(early.is_none(), "{early:?}");
-        victim.machine.answer(id, receiver::Answer::Indexed(Err(setback(0)))).unwrap();
+        victim
+            .machine
+            .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Indexed(Err(setback(0)))))
+            .unwrap();
     }
     let (_, commit) = victim.machine.poll_work().unwrap();
-    assert!(matches!(commit, receiver::Work::Commit { .. }), "{commit:?}");
+    assert!(
+        matches!(commit, receiver::Work::Settle(receiver::SettleWork::Commit { .. })),
+        "{commit:?}"
+    );
 }
 
 #[test]
@@ -2478,7 +2513,15 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let (id, _) = machine.poll_work().unwrap();
     assert!(machine.answer(id, receiver::Answer::Asked(true)).is_err());
     assert!(
-        machine.answer(id, receiver::Answer::Looked(Vec::new(), (Vec::new(), Vec::new()))).is_err()
+        machine
+            .answer(
+                id,
+                receiver::Answer::Lookup(receiver::LookupAnswer::Looked(
+                    Vec::new(),
+                    (Vec::new(), Vec::new())
+                ))
+            )
+            .is_err()
     );
 }
 
@@ -2676,64 +2719,85 @@ fn any_kept(luck: u8) -> receiver::Kept {
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
-    use receiver::{Answer, Charted, Kinship, OldLens, Unseen, Work};
+    use receiver::{
+        Answer, Charted, EntryWork, Kinship, LookupAnswer, LookupWork, NewVersionAnswer,
+        NewVersionWork, OldLens, OldVersionAnswer, OldVersionWork, SettleWork, Unseen, Work,
+    };
     let fails = luck.is_multiple_of(5);
     let work = match work {
-        Work::Roll { .. } if fails => return Answer::Rolled(Err(setback(luck))),
-        Work::Roll { search, .. } => {
+        Work::Old(OldVersionWork::Roll { .. }) if fails => {
+            return Answer::Old(OldVersionAnswer::Rolled(Err(setback(luck))));
+        }
+        Work::Old(OldVersionWork::Roll { search, .. }) => {
             let (mut searcher, mut found) = (search.searcher(None), Vec::new());
             let bytes = vec![luck % 2; 3000];
             let consumed = searcher.search(&bytes, AtEnd::Yes, |op| found.push(op)) as u64;
-            return Answer::Rolled(Ok(receiver::Rolled {
+            return Answer::Old(OldVersionAnswer::Rolled(Ok(receiver::Rolled {
                 found,
                 consumed,
                 at_end: true,
                 searcher,
-            }));
+            })));
         }
         other => other,
     };
     let work = &work;
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
-        Work::Look { paths, .. } | Work::LookMissing { paths, .. } => {
+        Work::Lookup(LookupWork::Look { paths, .. })
+        | Work::Lookup(LookupWork::LookMissing { paths, .. }) => {
             let metas =
                 [None, Some(file_of(3000)), Some(file_of(5)), Some(dir()), Some(file_of(0))];
             let look = |n: usize| match (luck as usize + n) % 7 {
                 n @ 0..5 => Ok(metas[n].clone()),
                 _ => Err(trouble(TroubleKind::Failed)),
             };
-            Answer::Looked((0..paths.len()).map(look).collect(), (Vec::new(), Vec::new()))
+            Answer::Lookup(LookupAnswer::Looked(
+                (0..paths.len()).map(look).collect(),
+                (Vec::new(), Vec::new()),
+            ))
         }
-        Work::Compare { .. } if fails => Answer::Compared(None),
-        Work::Compare { .. } => {
+        Work::Lookup(LookupWork::Compare { .. }) if fails => {
+            Answer::Lookup(LookupAnswer::Compared(None))
+        }
+        Work::Lookup(LookupWork::Compare { .. }) => {
             let mut alike = receiver::Alike::default();
             alike.add(&name("a"), &file_of(u64::from(luck)));
             alike.add(&name("b"), &Meta { mode: [0o755, 0][usize::from(luck % 2)], ..dir() });
-            Answer::Compared(Some(Box::new(alike)))
+            Answer::Lookup(LookupAnswer::Compared(Some(Box::new(alike))))
         }
-        Work::Digest { paths } => {
+        Work::Lookup(LookupWork::Digest { paths }) => {
             let digest = |n: usize| {
                 let luck = (luck as usize + n) % 4;
                 (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
             };
-            Answer::Digested((0..paths.len()).map(digest).collect())
+            Answer::Lookup(LookupAnswer::Digested((0..paths.len()).map(digest).collect()))
         }
-        Work::LookBeside { .. } => {
+        Work::Lookup(LookupWork::LookBeside { .. }) => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
-            Answer::Beside((0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect())
+            Answer::Lookup(LookupAnswer::Beside(
+                (0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect(),
+            ))
         }
-        Work::Extra { .. } if fails => Answer::Extra(Err(trouble(TroubleKind::Failed))),
-        Work::Extra { .. } => {
+        Work::Lookup(LookupWork::Extra { .. }) if fails => {
+            Answer::Lookup(LookupAnswer::Extra(Err(trouble(TroubleKind::Failed))))
+        }
+        Work::Lookup(LookupWork::Extra { .. }) => {
             let (name, names) = (name("z"), u64::from(luck));
             let extra = deltic_protocol::receiver::Extra { name, names };
             let warnings = vec![trouble(TroubleKind::Warned)];
             let extras = vec![extra];
-            Answer::Extra(Ok(receiver::Unlisted { extras, rest: None, warnings }))
+            Answer::Lookup(LookupAnswer::Extra(Ok(receiver::Unlisted {
+                extras,
+                rest: None,
+                warnings,
+            })))
         }
-        Work::Count { .. } => Answer::Counted(u64::from(luck)),
-        Work::CountMoved { new, .. } => {
-            Answer::CountedMoved { files: u64::from(luck), new: new.clone() }
+        Work::Lookup(LookupWork::Count { .. }) => {
+            Answer::Lookup(LookupAnswer::Counted(u64::from(luck)))
+        }
+        Work::Lookup(LookupWork::CountMoved { new, .. }) => {
+            Answer::Lookup(LookupAnswer::CountedMoved { files: u64::from(luck), new: new.clone() })
         }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Land if fails => {
@@ -2750,51 +2814,80 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Removed(receiver::Removed { gone, troubles, goes_on: luck % 7 == 1 })
         }
         Work::Ask(_) => Answer::Asked(luck > 100),
-        Work::Chart { names, .. } => {
+        Work::Lookup(LookupWork::Chart { names, .. }) => {
             let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
             let has_files = luck > 20;
-            Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
+            Answer::Lookup(LookupAnswer::Charted(Charted {
+                names: names * u64::from(luck),
+                unseen,
+                has_files,
+            }))
         }
-        Work::OpenMore { .. } => Answer::OpenedMore((!fails).then_some(3000)),
-        Work::View { .. } if fails => Answer::Viewed(Err(setback(luck))),
-        Work::View { .. } => Answer::Viewed(Ok(vec![1000; luck as usize % 3])),
-        Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
-        Work::OpenOld { .. } => Answer::Opened(Ok(Box::new(OldLens {
-            has_other_names: luck > 90,
-            has_holes: luck % 7 == 1,
-            base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
-            in_place: [None, Some(0), Some(3000)][luck as usize % 3],
-            beside: [None, Some(3000)][luck as usize / 3 % 2],
-            similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
-                path: path(["a", "d/b"][luck as usize / 12 % 2]),
-                len: 3000,
-                kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)][luck as usize / 24 % 3],
-            }),
-            leftovers: vec![3000; luck as usize % 2],
-            kept: (luck % 4 == 3).then(|| any_kept(luck)),
-            recipe: (luck % 3 == 1).then(|| any_kept(luck)),
-            keeps: BlockSumSpec::new(SumKind::Blake2b, 512 << (luck % 9)),
-        }))),
-        Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
-        Work::Index { spec, segment, .. } => {
+        Work::Old(OldVersionWork::OpenMore { .. }) => {
+            Answer::Old(OldVersionAnswer::OpenedMore((!fails).then_some(3000)))
+        }
+        Work::Old(OldVersionWork::View { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Viewed(Err(setback(luck))))
+        }
+        Work::Old(OldVersionWork::View { .. }) => {
+            Answer::Old(OldVersionAnswer::Viewed(Ok(vec![1000; luck as usize % 3])))
+        }
+        Work::Old(OldVersionWork::OpenOld { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Opened(Err(setback(luck))))
+        }
+        Work::Old(OldVersionWork::OpenOld { .. }) => {
+            Answer::Old(OldVersionAnswer::Opened(Ok(Box::new(OldLens {
+                has_other_names: luck > 90,
+                has_holes: luck % 7 == 1,
+                base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
+                in_place: [None, Some(0), Some(3000)][luck as usize % 3],
+                beside: [None, Some(3000)][luck as usize / 3 % 2],
+                similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                    path: path(["a", "d/b"][luck as usize / 12 % 2]),
+                    len: 3000,
+                    kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)]
+                        [luck as usize / 24 % 3],
+                }),
+                leftovers: vec![3000; luck as usize % 2],
+                kept: (luck % 4 == 3).then(|| any_kept(luck)),
+                recipe: (luck % 3 == 1).then(|| any_kept(luck)),
+                keeps: BlockSumSpec::new(SumKind::Blake2b, 512 << (luck % 9)),
+            }))))
+        }
+        Work::Old(OldVersionWork::Index { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Indexed(Err(setback(luck))))
+        }
+        Work::Old(OldVersionWork::Index { spec, segment, .. }) => {
             let bytes = vec![luck % 2; segment.read_len()];
-            Answer::Indexed(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
+            Answer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
+                &spec.build(),
+                &bytes,
+                Chunk::of,
+            ))))
         }
-        Work::SumOld { .. } if fails => Answer::Summed(Err(setback(luck))),
-        Work::SumOld { summing, portion, .. } => {
-            Answer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2)))
+        Work::Old(OldVersionWork::SumOld { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Summed(Err(setback(luck))))
         }
-        Work::HashOld { .. } if fails => Answer::Hashed(Err(setback(luck))),
-        Work::HashOld { strong, spans, .. } => {
-            Answer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()]))
+        Work::Old(OldVersionWork::SumOld { summing, portion, .. }) => {
+            Answer::Old(OldVersionAnswer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2))))
         }
-        Work::Survey { .. } if fails => Answer::Surveyed(Err(setback(luck))),
-        Work::Survey { gaps, .. } => {
+        Work::Old(OldVersionWork::HashOld { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Hashed(Err(setback(luck))))
+        }
+        Work::Old(OldVersionWork::HashOld { strong, spans, .. }) => {
+            Answer::Old(OldVersionAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
+        }
+        Work::Old(OldVersionWork::Survey { .. }) if fails => {
+            Answer::Old(OldVersionAnswer::Surveyed(Err(setback(luck))))
+        }
+        Work::Old(OldVersionWork::Survey { gaps, .. }) => {
             let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
-            Answer::Surveyed(Ok(vec![sums; gaps.len()]))
+            Answer::Old(OldVersionAnswer::Surveyed(Ok(vec![sums; gaps.len()])))
         }
-        Work::Mend { .. } if fails => Answer::Mended(Err(setback(luck))),
-        Work::Mend { gaps, .. } => {
+        Work::New(NewVersionWork::Mend { .. }) if fails => {
+            Answer::New(NewVersionAnswer::Mended(Err(setback(luck))))
+        }
+        Work::New(NewVersionWork::Mend { gaps, .. }) => {
             let mend = |patch: &receiver::Patch| {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
@@ -2802,29 +2895,34 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 let fingerprints = vec![fingerprint; patch.pieces.len()];
                 receiver::Mended { fingerprints, literal: if wrong { 0 } else { len / 2 } }
             };
-            Answer::Mended(Ok(gaps.iter().map(mend).collect()))
+            Answer::New(NewVersionAnswer::Mended(Ok(gaps.iter().map(mend).collect())))
         }
-        Work::Copy { .. } | Work::Repeat { .. } => Answer::Copied(done(luck)),
-        Work::Write { pieces, .. } => {
+        Work::New(NewVersionWork::Copy { .. }) | Work::New(NewVersionWork::Repeat { .. }) => {
+            Answer::New(NewVersionAnswer::Copied(done(luck)))
+        }
+        Work::New(NewVersionWork::Write { pieces, .. }) => {
             let fingerprint = |_: &receiver::Piece| Chunk::of(&[luck]).fingerprint;
-            Answer::Written(done(luck).map(|()| pieces.iter().map(fingerprint).collect()))
+            Answer::New(NewVersionAnswer::Written(
+                done(luck).map(|()| pieces.iter().map(fingerprint).collect()),
+            ))
         }
-        Work::Commit { proof, .. } | Work::Confirm { proof, .. } => {
+        Work::Settle(SettleWork::Commit { proof, .. })
+        | Work::Settle(SettleWork::Confirm { proof, .. }) => {
             _ = proof.holds(|| Ok::<_, ()>(digest_of([])));
             Answer::Done(done(luck))
         }
-        Work::LinkBeside { .. }
-        | Work::CopyBeside { .. }
-        | Work::Link { .. }
-        | Work::MakeDir { .. }
-        | Work::MakeSymlink { .. }
-        | Work::MakeSpecial { .. }
-        | Work::SetMeta { .. }
-        | Work::Replace(_)
-        | Work::Abandon { .. }
+        Work::Entry(EntryWork::LinkBeside { .. })
+        | Work::Entry(EntryWork::CopyBeside { .. })
+        | Work::Entry(EntryWork::Link { .. })
+        | Work::Entry(EntryWork::MakeDir { .. })
+        | Work::Entry(EntryWork::MakeSymlink { .. })
+        | Work::Entry(EntryWork::MakeSpecial { .. })
+        | Work::Entry(EntryWork::SetMeta { .. })
+        | Work::Settle(SettleWork::Replace(_))
+        | Work::Settle(SettleWork::Abandon { .. })
         | Work::Sweep
         | Work::Flush => Answer::Done(done(luck)),
-        Work::Roll { .. } => unreachable!("a searcher is answered above"),
+        Work::Old(OldVersionWork::Roll { .. }) => unreachable!("a searcher is answered above"),
     }
 }
 
@@ -2852,14 +2950,21 @@ fn claims_of_length_buy_a_bounded_look_around() {
     let mut hands = Victim::plain().hands;
     while let Some((id, work)) = machine.poll_work() {
         let answer = match work {
-            receiver::Work::Chart { near, names } => {
+            receiver::Work::Lookup(receiver::LookupWork::Chart { near, names }) => {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
                 let unseen = receiver::Unseen::Far;
-                receiver::Answer::Charted(receiver::Charted { names, unseen, has_files: true })
+                receiver::Answer::Lookup(receiver::LookupAnswer::Charted(receiver::Charted {
+                    names,
+                    unseen,
+                    has_files: true,
+                }))
             }
             work => {
-                opened += u32::from(matches!(work, receiver::Work::OpenOld { .. }));
+                opened += u32::from(matches!(
+                    work,
+                    receiver::Work::Old(receiver::OldVersionWork::OpenOld { .. })
+                ));
                 hands.perform(work)
             }
         };
@@ -3167,7 +3272,7 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
 }
 
 fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, Listed, Opened, Sealing, Searched, Work};
+    use sender::{Answer, Body, FileAnswer, FileWork, Listed, Opened, Sealing, Searched, Work};
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
@@ -3199,43 +3304,57 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
                 (meta.len == 5).then(|| Body { payload: plain(5), sealed: digest_of([]).into() });
             Answer::Opened(Ok(Opened { meta, body, known: Known::default() }))
         }
-        Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
-        Work::Scan { spec, segment, .. } => {
+        Work::File(FileWork::Scan { .. }) if fails => Answer::File(FileAnswer::Scanned(Err(sad()))),
+        Work::File(FileWork::Scan { spec, segment, .. }) => {
             let bytes = vec![luck; segment.read_len().min(1 << 20)];
-            Answer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of)))
+            Answer::File(FileAnswer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of))))
         }
-        Work::Seal { .. } if fails => Answer::Sealed(Err(sad())),
-        Work::Seal { proof: Sealing::Chunks(chunks), .. } => {
-            Answer::Sealed(Ok(digest_of(chunks.iter()).into()))
+        Work::File(FileWork::Seal { .. }) if fails => Answer::File(FileAnswer::Sealed(Err(sad()))),
+        Work::File(FileWork::Seal { proof: Sealing::Chunks(chunks), .. }) => {
+            Answer::File(FileAnswer::Sealed(Ok(digest_of(chunks.iter()).into())))
         }
-        Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest.into())),
-        Work::Seal { proof: Sealing::Changes(base, moved, blocks), .. } => {
-            Answer::Sealed(Ok(digest_of_changes(&base, 3000, &moved, &*blocks).into()))
+        Work::File(FileWork::Seal { proof: Sealing::Bytes(digest), .. }) => {
+            Answer::File(FileAnswer::Sealed(Ok(digest.into())))
         }
-        Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
-        Work::Sum { summing, digest, portion, .. } => {
-            Answer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest)))
+        Work::File(FileWork::Seal { proof: Sealing::Changes(base, moved, blocks), .. }) => {
+            Answer::File(FileAnswer::Sealed(Ok(
+                digest_of_changes(&base, 3000, &moved, &*blocks).into()
+            )))
         }
-        Work::Hash { .. } if fails => Answer::Hashed(Err(sad())),
-        Work::Hash { strong, spans, .. } => {
-            Answer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()]))
+        Work::File(FileWork::Sum { .. }) if fails => Answer::File(FileAnswer::Summed(Err(sad()))),
+        Work::File(FileWork::Sum { summing, digest, portion, .. }) => {
+            Answer::File(FileAnswer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest))))
         }
-        Work::Search { .. } if fails => Answer::Searched(Err(sad())),
-        Work::Search { search, digest, .. } => {
+        Work::File(FileWork::Hash { .. }) if fails => Answer::File(FileAnswer::Hashed(Err(sad()))),
+        Work::File(FileWork::Hash { strong, spans, .. }) => {
+            Answer::File(FileAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
+        }
+        Work::File(FileWork::Search { .. }) if fails => {
+            Answer::File(FileAnswer::Searched(Err(sad())))
+        }
+        Work::File(FileWork::Search { search, digest, .. }) => {
             let patches = vec![(vec![PatchStep::Literal(3000)], plain(3000))];
             let (searcher, at_end) = (search.searcher(None), !luck.is_multiple_of(3));
-            Answer::Searched(Ok(Searched { patches, consumed: 3000, at_end, searcher, digest }))
+            Answer::File(FileAnswer::Searched(Ok(Searched {
+                patches,
+                consumed: 3000,
+                at_end,
+                searcher,
+                digest,
+            })))
         }
-        Work::Find { .. } | Work::Join { .. } => unreachable!("no file is long and told"),
-        Work::Read { .. } if fails => Answer::Read(Err(sad())),
-        Work::Read { spans, .. } => {
+        Work::File(FileWork::Find { .. }) | Work::File(FileWork::Join { .. }) => {
+            unreachable!("no file is long and told")
+        }
+        Work::File(FileWork::Read { .. }) if fails => Answer::File(FileAnswer::Read(Err(sad()))),
+        Work::File(FileWork::Read { spans, .. }) => {
             let len = spans.iter().map(|span| span.len as usize).sum();
-            Answer::Read(Ok((plain(len), vec![Chunk::of(&[luck])])))
+            Answer::File(FileAnswer::Read(Ok((plain(len), vec![Chunk::of(&[luck])]))))
         }
-        Work::Mend { .. } if fails => Answer::Mended(Err(sad())),
-        Work::Mend { gaps, .. } => {
+        Work::File(FileWork::Mend { .. }) if fails => Answer::File(FileAnswer::Mended(Err(sad()))),
+        Work::File(FileWork::Mend { gaps, .. }) => {
             let (payload, bytes) = (plain(gaps.len()), gaps.len() as u32);
-            Answer::Mended(Ok(Deltas { payload, bytes, compared: 0 }))
+            Answer::File(FileAnswer::Mended(Ok(Deltas { payload, bytes, compared: 0 })))
         }
         Work::Digest { paths } => {
             let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));

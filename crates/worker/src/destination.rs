@@ -16,7 +16,10 @@ use deltic_core::Key;
 use deltic_core::strategy::Conversation;
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
+use deltic_protocol::receiver::{
+    self, Answer, Carries, EntryWork, LookupAnswer, LookupWork, New, NewVersionAnswer,
+    NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, Removed, SettleWork, Work,
+};
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Link, Store, StoreError};
@@ -90,22 +93,32 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
 
     fn cost(&self, work: &Work) -> WorkCost {
         match work {
-            Work::Copy { .. } | Work::Repeat { .. } | Work::CopyBeside { .. } => WorkCost::Copy,
-            Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
+            Work::Lookup(LookupWork::Digest { .. }) => WorkCost::Heavy,
+            // Listing this many names takes long.
+            Work::Lookup(LookupWork::Chart { .. }) => WorkCost::Heavy,
+            Work::Entry(EntryWork::CopyBeside { .. }) => WorkCost::Copy,
+            Work::Old(OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. }) => {
+                WorkCost::Light
+            }
+            Work::Old(_) => WorkCost::Heavy,
+            Work::New(NewVersionWork::Copy { .. } | NewVersionWork::Repeat { .. }) => {
+                WorkCost::Copy
+            }
+            Work::New(NewVersionWork::Write { .. } | NewVersionWork::Mend { .. }) => {
                 WorkCost::Heavy
             }
             Work::Ask(_) => WorkCost::Ask,
-            // Listing this many names takes long.
-            Work::Chart { .. } => WorkCost::Heavy,
-            Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => WorkCost::Heavy,
-            Work::Digest { .. } | Work::View { .. } => WorkCost::Heavy,
             // These steps wait for the disk only if the store makes changes durable.
-            Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
+            Work::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_))
+            | Work::Entry(EntryWork::SetMeta { .. })
+            | Work::Flush
                 if self.options.durable =>
             {
                 WorkCost::Flush
             }
-            _ => WorkCost::Light,
+            Work::Lookup(_) | Work::Entry(_) | Work::Settle(_) => WorkCost::Light,
+            Work::SetDirs { .. } | Work::Remove { .. } => WorkCost::Light,
+            Work::Land | Work::Sweep | Work::Flush => WorkCost::Light,
         }
     }
 
@@ -115,47 +128,24 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
 
     fn stage(work: &Work) -> Stage {
         match work {
-            Work::Index { .. } | Work::SumOld { .. } => Stage::Scan,
-            Work::Survey { .. } | Work::HashOld { .. } | Work::Confirm { .. } => Stage::Sum,
-            Work::Digest { .. } => Stage::Sum,
-            Work::Roll { .. } => Stage::Search,
-            Work::Copy { .. }
-            | Work::Repeat { .. }
-            | Work::CopyBeside { .. }
-            | Work::Write { .. }
-            | Work::Mend { .. }
-            | Work::Commit { .. }
-            | Work::Replace(_)
-            | Work::Flush => Stage::Write,
-            Work::Look { .. }
-            | Work::LookMissing { .. }
-            | Work::Compare { .. }
-            | Work::LookBeside { .. }
-            | Work::LinkBeside { .. }
-            | Work::Link { .. }
-            | Work::Extra { .. }
-            | Work::Count { .. }
-            | Work::CountMoved { .. }
-            | Work::MakeDir { .. }
-            | Work::MakeSymlink { .. }
-            | Work::MakeSpecial { .. }
-            | Work::SetMeta { .. }
-            | Work::SetDirs { .. }
-            | Work::Remove { .. }
-            | Work::Ask(_)
-            | Work::Chart { .. }
-            | Work::Land
-            | Work::OpenOld { .. }
-            | Work::OpenMore { .. }
-            | Work::View { .. }
-            | Work::Abandon { .. }
-            | Work::Sweep => Stage::Other,
+            Work::Lookup(LookupWork::Digest { .. }) => Stage::Sum,
+            Work::Entry(EntryWork::CopyBeside { .. }) => Stage::Write,
+            Work::Old(work) => stage_of_old(work),
+            Work::New(_) => Stage::Write,
+            Work::Settle(SettleWork::Confirm { .. }) => Stage::Sum,
+            Work::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_)) => Stage::Write,
+            Work::Flush => Stage::Write,
+            Work::Lookup(_) | Work::Entry(_) | Work::Settle(SettleWork::Abandon { .. }) => {
+                Stage::Other
+            }
+            Work::SetDirs { .. } | Work::Remove { .. } | Work::Ask(_) => Stage::Other,
+            Work::Land | Work::Sweep => Stage::Other,
         }
     }
 
     fn may_join(work: &Work, next: &Work) -> bool {
         match (work, next) {
-            (Work::Replace(_), Work::Replace(_)) => true,
+            (Work::Settle(SettleWork::Replace(_)), Work::Settle(SettleWork::Replace(_))) => true,
             (
                 Work::Remove { gives_way: false, dry_run: one, .. },
                 Work::Remove { gives_way: false, dry_run: next, .. },
@@ -165,43 +155,36 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
-        let (mut small, mut names) = (Vec::new(), Vec::new());
+        let (mut small, mut names, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for work in works {
             match work {
-                Work::Replace(file) => small.push(file),
+                Work::Settle(SettleWork::Replace(file)) => small.push(file),
                 Work::Remove { path, gives_way, dry_run, most } => {
                     names.push((path, Going { gives_way, dry_run, most }));
                 }
-                other => unreachable!("{other:?} may not join"),
+                alone => answers.push(self.perform(alone)),
             }
         }
-        // Works that may join are of the same kind, so one of both lists is empty.
-        let replaced = self.replace_all(&small).into_iter().map(Answer::Done);
+        // Works that may join are of the same kind, so all but one of these lists are empty.
+        answers.extend(self.replace_all(&small).into_iter().map(Answer::Done));
         let gone = self.store.remove_all(&names).into_iter();
-        replaced.chain(gone.map(|gone| Answer::Removed(removed(gone)))).collect()
+        answers.extend(gone.map(|gone| Answer::Removed(removed(gone))));
+        answers
     }
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { .. }
-            | Work::LookMissing { .. }
-            | Work::Compare { .. }
-            | Work::Digest { .. }
-            | Work::LookBeside { .. }
-            | Work::Extra { .. }
-            | Work::Count { .. }
-            | Work::CountMoved { .. }
-            | Work::Chart { .. } => self.see(work),
-            Work::LinkBeside { .. }
-            | Work::Link { .. }
-            | Work::CopyBeside { .. }
-            | Work::MakeDir { .. }
-            | Work::MakeSymlink { .. }
-            | Work::MakeSpecial { .. }
-            | Work::SetMeta { .. }
-            | Work::SetDirs { .. }
-            | Work::Remove { .. } => self.change(work),
+            Work::Lookup(work) => Answer::Lookup(self.look_up(work)),
+            Work::Entry(work) => done(self.change_entry(work)),
+            Work::SetDirs { dirs, carries } => Answer::SetDirs(self.set_dirs(&dirs, carries)),
+            Work::Remove { path, gives_way, dry_run, most } => {
+                let going = Going { gives_way, dry_run, most };
+                Answer::Removed(removed(self.store.remove(&path, going)))
+            }
             Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
+            Work::Old(work) => Answer::Old(self.read_old(work)),
+            Work::New(work) => Answer::New(self.write_new(work)),
+            Work::Settle(work) => Answer::Done(self.settle(work)),
             Work::Land => {
                 let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
                 let failures = self.store.land(&is_same).into_iter();
@@ -209,8 +192,19 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             }
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
-            content => self.fill_in(content),
         }
+    }
+}
+
+/// Returns the stage to which work on old versions is charged.
+const fn stage_of_old(work: &OldVersionWork) -> Stage {
+    match work {
+        OldVersionWork::Index { .. } | OldVersionWork::SumOld { .. } => Stage::Scan,
+        OldVersionWork::Survey { .. } | OldVersionWork::HashOld { .. } => Stage::Sum,
+        OldVersionWork::Roll { .. } => Stage::Search,
+        OldVersionWork::OpenOld { .. }
+        | OldVersionWork::OpenMore { .. }
+        | OldVersionWork::View { .. } => Stage::Other,
     }
 }
 
@@ -296,146 +290,155 @@ impl<S: Store> DestinationWorker<S> {
         Self { user, ..self }
     }
 
-    /// Does work that only looks at names and contents.
-    fn see(&self, work: Work) -> Answer {
+    /// Looks at names and contents.
+    fn look_up(&self, work: LookupWork) -> LookupAnswer {
         match work {
-            Work::Look { paths, dirs, alike, users, groups } => {
+            LookupWork::Look { paths, dirs, alike, users, groups } => {
                 let mut found = self.look(&paths, &dirs);
                 self.refuse_alike(&paths, &alike, &mut found);
-                Answer::Looked(found, self.owners.ours(&users, &groups))
+                LookupAnswer::Looked(found, self.owners.ours(&users, &groups))
             }
-            Work::LookMissing { paths, listed } => {
+            LookupWork::LookMissing { paths, listed } => {
                 let mut found = self.look(&paths, &HashSet::new());
                 self.spare_listed(&paths, &listed, &mut found);
-                Answer::Looked(found, Default::default())
+                LookupAnswer::Looked(found, Default::default())
             }
-            Work::Compare { dir, tally, owners } => {
-                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
+            LookupWork::Compare { dir, tally, owners } => {
+                LookupAnswer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
-            Work::Digest { paths } => {
-                Answer::Digested(self.kept.digests.of(&self.store, &paths, &self.buffers))
+            LookupWork::Digest { paths } => {
+                LookupAnswer::Digested(self.kept.digests.of(&self.store, &paths, &self.buffers))
             }
-            Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
-            Work::Extra { dir, keep, rest } => {
-                Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
+            LookupWork::LookBeside { path } => LookupAnswer::Beside(self.alternates.look(&path)),
+            LookupWork::Extra { dir, keep, rest } => {
+                LookupAnswer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
-            Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
-            Work::CountMoved { paths, mut new } => {
+            LookupWork::Count { path, gives_way } => {
+                LookupAnswer::Counted(self.count(&path, gives_way))
+            }
+            LookupWork::CountMoved { paths, mut new } => {
                 let files = self.count_moved(paths, &mut new);
-                Answer::CountedMoved { files, new }
+                LookupAnswer::CountedMoved { files, new }
             }
-            Work::Chart { near, names } => {
-                Answer::Charted(self.moves.draw(&self.store, near, names))
+            LookupWork::Chart { near, names } => {
+                LookupAnswer::Charted(self.moves.draw(&self.store, near, names))
             }
-            other => unreachable!("{other:?} is not looked at"),
         }
     }
 
-    /// Does work that changes names or metadata.
-    fn change(&self, work: Work) -> Answer {
+    /// Makes, links, copies or changes an entry.
+    fn change_entry(&self, work: EntryWork) -> Result<(), StoreError> {
         match work {
-            Work::LinkBeside { path, alternate, is, seen } => {
+            EntryWork::LinkBeside { path, alternate, is, seen } => {
                 let expected = (&is, seen.as_ref());
-                done(self.alternates.link(&self.store, (&path, alternate), expected))
+                self.alternates.link(&self.store, (&path, alternate), expected)
             }
-            Work::Link { path, leader, kind, seen } => {
+            EntryWork::Link { path, leader, kind, seen } => {
                 let linked = self.link(&path, (&leader, &kind), seen.as_ref());
-                done(self.unless(linked, || self.are_one(&path, &leader)))
+                self.unless(linked, || self.are_one(&path, &leader))
             }
-            Work::CopyBeside { path, alternate, is, meta, seen } => {
+            EntryWork::CopyBeside { path, alternate, is, meta, seen } => {
                 let seen = seen.as_ref();
                 let beside = Beside { path: &path, alternate, is: &is, meta: &meta, seen };
                 let copy = || self.alternates.copy(&self.store, &beside, self.keep);
-                done(self.drops.with_room(copy))
+                self.drops.with_room(copy)
             }
-            Work::MakeDir { path, meta, carries } => {
-                done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
+            EntryWork::MakeDir { path, meta, carries } => {
+                self.store.make_dir(&path, Some((&meta, self.kept(carries))))
             }
-            Work::MakeSymlink { path, target, meta } => {
+            EntryWork::MakeSymlink { path, target, meta } => {
                 let made = self.store.make_symlink(&path, &target, &meta, self.keep);
-                done(self.unless(made, || self.is_there(&path, &meta)))
+                self.unless(made, || self.is_there(&path, &meta))
             }
-            Work::MakeSpecial { path, meta } => {
+            EntryWork::MakeSpecial { path, meta } => {
                 let made = self.store.make_special(&path, &meta, self.keep);
-                done(self.unless(made, || self.is_there(&path, &meta)))
+                self.unless(made, || self.is_there(&path, &meta))
             }
-            Work::SetMeta { path, meta } => done(self.set_meta(&path, &meta)),
-            Work::SetDirs { dirs, carries } => {
-                let keep = self.kept(carries);
-                let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
-                let pairs = dirs.iter().map(|(path, meta)| (path, meta));
-                Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
-            }
-            Work::Remove { path, gives_way, dry_run, most } => {
-                let going = Going { gives_way, dry_run, most };
-                Answer::Removed(removed(self.store.remove(&path, going)))
-            }
-            other => unreachable!("{other:?} changes no name"),
+            EntryWork::SetMeta { path, meta } => self.set_meta(&path, &meta),
         }
     }
 
-    /// Does work that reads old versions or fills new ones.
-    fn fill_in(&self, work: Work) -> Answer {
+    /// Sets the metadata of directories in this order. Returns the troubles with directories that could not be set.
+    fn set_dirs(&self, dirs: &[(RelPath, Meta)], carries: Carries) -> Vec<Trouble> {
+        let keep = self.kept(carries);
+        let errors =
+            dirs.iter().filter_map(|(path, meta)| self.store.set_meta(path, meta, keep).err());
+        errors.map(|error| failed(&error)).collect()
+    }
+
+    /// Opens or reads old versions.
+    fn read_old(&self, work: OldVersionWork) -> OldVersionAnswer {
         match work {
-            Work::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
+            OldVersionWork::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
                 let sought = Sought { path: &path, elsewhere, most, goes_on, recipe, base };
                 let opened = self.open_old(handle, &sought);
-                Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
+                OldVersionAnswer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
             }
-            Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
-            Work::View { handle, map } => {
+            OldVersionWork::OpenMore { handle, other } => {
+                OldVersionAnswer::OpenedMore(self.open_more(handle, &other))
+            }
+            OldVersionWork::View { handle, map } => {
                 let lens = self.slot(handle).view_as(&map);
-                Answer::Viewed(lens.map_err(|error| setback(&error)))
+                OldVersionAnswer::Viewed(lens.map_err(|error| setback(&error)))
             }
-            Work::Index { handle, part, segment, spec } => {
+            OldVersionWork::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
                 let by = (&spec, self.names(&slot));
                 let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
                 let run = cut_segment(&self.buffers, read, by, &segment);
                 let run = run.map_err(|error| setback(&error));
-                Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
+                OldVersionAnswer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }
-            Work::Copy { handle, path, new, runs, chunks } => Answer::Copied(
-                self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
+            OldVersionWork::Survey { handle, gaps } => OldVersionAnswer::Surveyed(
+                self.block_sums(handle, &gaps).map_err(|error| setback(&error)),
             ),
-            Work::Repeat { handle, path, new, runs } => {
-                Answer::Copied(self.fill((handle, &path, new), |site| self.repeat(site, &runs)))
+            OldVersionWork::SumOld { handle, part, portion, summing } => {
+                OldVersionAnswer::Summed(self.sum_old(handle, (part, portion), summing))
             }
-            Work::Write { handle, path, new, pieces, payload, between } => {
-                Answer::Written(self.fill((handle, &path, new), |site| {
-                    self.write(site, &path, (&pieces, payload, &between))
-                }))
+            OldVersionWork::HashOld { handle, strong, spans } => {
+                OldVersionAnswer::Hashed(self.hash_old(handle, strong, &spans))
             }
-            Work::Survey { handle, gaps } => {
-                Answer::Surveyed(self.block_sums(handle, &gaps).map_err(|error| setback(&error)))
-            }
-            Work::Mend { handle, path, new, gaps, bytes, payload } => {
-                Answer::Mended(self.fill((handle, &path, new), |site| {
-                    self.mend(site, &path, (&gaps, bytes, payload))
-                }))
-            }
-            Work::SumOld { handle, part, portion, summing } => {
-                Answer::Summed(self.sum_old(handle, (part, portion), summing))
-            }
-            Work::HashOld { handle, strong, spans } => {
-                Answer::Hashed(self.hash_old(handle, strong, &spans))
-            }
-            Work::Roll { handle, part, start, search } => Answer::Rolled(
+            OldVersionWork::Roll { handle, part, start, search } => OldVersionAnswer::Rolled(
                 (self.roll(handle, (part, start), search.searcher(Some(self.agreed.key))))
                     .map_err(|error| setback(&error)),
             ),
-            Work::Commit { handle, path, meta, seen, proof } => {
-                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), proof))
+        }
+    }
+
+    /// Writes parts of a new version.
+    fn write_new(&self, work: NewVersionWork) -> NewVersionAnswer {
+        match work {
+            NewVersionWork::Copy { handle, path, new, runs, chunks } => NewVersionAnswer::Copied(
+                self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
+            ),
+            NewVersionWork::Repeat { handle, path, new, runs } => NewVersionAnswer::Copied(
+                self.fill((handle, &path, new), |site| self.repeat(site, &runs)),
+            ),
+            NewVersionWork::Write { handle, path, new, pieces, payload, between } => {
+                NewVersionAnswer::Written(self.fill((handle, &path, new), |site| {
+                    self.write(site, &path, (&pieces, payload, &between))
+                }))
             }
-            Work::Replace(small) => {
+            NewVersionWork::Mend { handle, path, new, gaps, bytes, payload } => {
+                NewVersionAnswer::Mended(self.fill((handle, &path, new), |site| {
+                    self.mend(site, &path, (&gaps, bytes, payload))
+                }))
+            }
+        }
+    }
+
+    /// Ends an attempt at a file.
+    fn settle(&self, work: SettleWork) -> Result<(), Setback> {
+        match work {
+            SettleWork::Commit { handle, path, meta, seen, proof } => {
+                self.commit(handle, &path, (&meta, seen.as_ref()), proof)
+            }
+            SettleWork::Replace(small) => {
                 let mut done = self.replace_all(&[small]);
-                Answer::Done(done.pop().expect("one answer for one file"))
+                done.pop().expect("one answer for one file")
             }
-            Work::Confirm { handle, path, proof } => {
-                Answer::Done(self.confirm(handle, &path, &proof))
-            }
-            Work::Abandon { handle } => done(self.abandon(handle)),
-            other => unreachable!("{other:?} is of no file's content"),
+            SettleWork::Confirm { handle, path, proof } => self.confirm(handle, &path, &proof),
+            SettleWork::Abandon { handle } => self.abandon(handle).map_err(|error| setback(&error)),
         }
     }
 

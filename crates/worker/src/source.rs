@@ -15,7 +15,7 @@ use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Bears, Body, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
+    Answer, Bears, Body, FileAnswer, FileWork, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
 };
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
@@ -99,12 +99,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 
     fn cost(&self, work: &Work) -> WorkCost {
         match work {
-            Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
-                WorkCost::Heavy
-            }
-            Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => WorkCost::Heavy,
-            Work::Find { .. } | Work::Join { .. } => WorkCost::Heavy,
-            Work::Digest { .. } => WorkCost::Heavy,
+            Work::File(_) | Work::Digest { .. } => WorkCost::Heavy,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
@@ -119,12 +114,16 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 
     fn stage(work: &Work) -> Stage {
         match work {
-            Work::Scan { .. } => Stage::Scan,
-            Work::Read { .. } => Stage::Read,
-            Work::Mend { .. } | Work::Search { .. } => Stage::Search,
-            Work::Find { .. } | Work::Join { .. } => Stage::Search,
-            Work::Sum { .. } => Stage::Scan,
-            Work::Seal { .. } | Work::Hash { .. } | Work::Digest { .. } => Stage::Sum,
+            Work::File(FileWork::Scan { .. } | FileWork::Sum { .. }) => Stage::Scan,
+            Work::File(FileWork::Read { .. }) => Stage::Read,
+            Work::File(
+                FileWork::Mend { .. }
+                | FileWork::Search { .. }
+                | FileWork::Find { .. }
+                | FileWork::Join { .. },
+            ) => Stage::Search,
+            Work::File(FileWork::Seal { .. } | FileWork::Hash { .. }) => Stage::Sum,
+            Work::Digest { .. } => Stage::Sum,
             Work::List { .. }
             | Work::Open { .. }
             | Work::RemoveSource { .. }
@@ -138,17 +137,22 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     }
 
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
-        let (mut paths, mut rest) = (Vec::new(), Vec::new());
+        let (mut paths, mut openings, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for work in works {
-            let Work::Open { handle, path, how, zstd, key, bears, base } = work else {
-                unreachable!("{work:?} may not join")
-            };
-            paths.push(path);
-            rest.push(Opening { handle, how, zstd, key, bears, base });
+            match work {
+                Work::Open { handle, path, how, zstd, key, bears, base } => {
+                    paths.push(path);
+                    openings.push(Opening { handle, how, zstd, key, bears, base });
+                }
+                alone => answers.push(self.perform(alone)),
+            }
         }
+        // Works that may join are of the same kind, so either list is empty.
         let opened = self.tree.open_all(&paths);
-        let openings = rest.iter().zip(&paths).zip(opened);
-        openings.map(|((opening, path), opened)| self.opened(opening, path, opened)).collect()
+        let openings = openings.iter().zip(&paths).zip(opened);
+        answers
+            .extend(openings.map(|((opening, path), opened)| self.opened(opening, path, opened)));
+        answers
     }
 
     fn perform(&self, work: Work) -> Answer {
@@ -158,43 +162,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 let opened = self.tree.open(&path);
                 self.opened(&Opening { handle, how, zstd, key, bears, base }, &path, opened)
             }
-            Work::Scan { handle, spec, segment } => {
-                let (snapshot, names) = (self.snapshot(handle), self.names(handle));
-                let read = |at, into: &mut [u8]| snapshot.read_packed(at, into);
-                let run = cut_segment(&self.buffers, read, (&spec, &names), &segment);
-                let run = run.map_err(|error| trouble(&error));
-                Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
-            }
-            Work::Seal { handle, proof, bears } => {
-                let sealed = self.seal(handle, &proof, bears);
-                Answer::Sealed(sealed.map_err(|error| trouble(&error)))
-            }
-            Work::Read { handle, spans, sums, zstd } => {
-                Answer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
-            }
-            Work::Mend { handle, gaps, zstd } => {
-                Answer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
-            }
-            Work::Sum { handle, summing, portion, digest } => {
-                Answer::Summed(self.sum(handle, summing, (portion, digest)))
-            }
-            Work::Hash { handle, strong, spans } => {
-                Answer::Hashed(self.hash(handle, strong, &spans))
-            }
-            Work::Search { handle, start, search, digest, zstd } => {
-                let searcher = search.searcher(Some(self.agreed().key));
-                let searched = self.search((handle, start), (searcher, None), (digest, zstd));
-                Answer::Searched(searched.map_err(|error| trouble(&error)))
-            }
-            Work::Join { handle, start, searcher, region, digest, zstd } => {
-                let by = (searcher, Some(region));
-                let searched = self.search((handle, start), by, (digest, zstd));
-                Answer::Searched(searched.map_err(|error| trouble(&error)))
-            }
-            Work::Find { handle, region, blocks } => {
-                let found = self.find(handle, region, &blocks);
-                Answer::Found(found.map_err(|error| trouble(&error)))
-            }
+            Work::File(work) => Answer::File(self.read_file(work)),
             Work::Digest { paths } => {
                 Answer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
             }
@@ -314,6 +282,49 @@ impl<T: Tree> SourceWorker<T> {
 
     fn terms_and_packer(&self) -> &(Agreed, Packer) {
         self.agreed.get().expect("no file is wanted before the greeting is over")
+    }
+
+    /// Performs work on an open file.
+    fn read_file(&self, work: FileWork) -> FileAnswer {
+        match work {
+            FileWork::Scan { handle, spec, segment } => {
+                let (snapshot, names) = (self.snapshot(handle), self.names(handle));
+                let read = |at, into: &mut [u8]| snapshot.read_packed(at, into);
+                let run = cut_segment(&self.buffers, read, (&spec, &names), &segment);
+                let run = run.map_err(|error| trouble(&error));
+                FileAnswer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
+            }
+            FileWork::Seal { handle, proof, bears } => {
+                let sealed = self.seal(handle, &proof, bears);
+                FileAnswer::Sealed(sealed.map_err(|error| trouble(&error)))
+            }
+            FileWork::Read { handle, spans, sums, zstd } => {
+                FileAnswer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
+            }
+            FileWork::Mend { handle, gaps, zstd } => {
+                FileAnswer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
+            }
+            FileWork::Sum { handle, summing, portion, digest } => {
+                FileAnswer::Summed(self.sum(handle, summing, (portion, digest)))
+            }
+            FileWork::Hash { handle, strong, spans } => {
+                FileAnswer::Hashed(self.hash(handle, strong, &spans))
+            }
+            FileWork::Search { handle, start, search, digest, zstd } => {
+                let searcher = search.searcher(Some(self.agreed().key));
+                let searched = self.search((handle, start), (searcher, None), (digest, zstd));
+                FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
+            }
+            FileWork::Join { handle, start, searcher, region, digest, zstd } => {
+                let by = (searcher, Some(region));
+                let searched = self.search((handle, start), by, (digest, zstd));
+                FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
+            }
+            FileWork::Find { handle, region, blocks } => {
+                let found = self.find(handle, region, &blocks);
+                FileAnswer::Found(found.map_err(|error| trouble(&error)))
+            }
+        }
     }
 
     /// Returns the compression level for literals that may be compressed.

@@ -22,41 +22,72 @@ fn total<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
 pub(super) fn of_source(work: &sender::Work) -> usize {
     use sender::Work;
     let content = match work {
-        Work::Scan { segment, .. } => segment.read_len(),
-        Work::Read { spans, .. } | Work::Hash { spans, .. } => total(spans),
-        Work::Mend { gaps, .. } => total(gaps.iter().map(|gap| &gap.span)),
-        Work::Sum { .. } | Work::Search { .. } | Work::Digest { .. } => PORTION,
-        Work::Find { region, .. } => (region.end - region.start) as usize,
-        Work::Join { region, .. } => (region.range().end - region.range().start) as usize,
         Work::Open { how: How::Whole, .. } => SHORT_FILE,
-        _ => 0,
+        Work::File(work) => of_file(work),
+        Work::Digest { .. } => PORTION,
+        Work::List { .. }
+        | Work::Open { .. }
+        | Work::RemoveSource { .. }
+        | Work::Ask(_)
+        | Work::Close { .. } => 0,
     };
     content + LITTLE
 }
 
+fn of_file(work: &sender::FileWork) -> usize {
+    use sender::FileWork;
+    match work {
+        FileWork::Scan { segment, .. } => segment.read_len(),
+        FileWork::Read { spans, .. } | FileWork::Hash { spans, .. } => total(spans),
+        FileWork::Mend { gaps, .. } => total(gaps.iter().map(|gap| &gap.span)),
+        FileWork::Sum { .. } | FileWork::Search { .. } => PORTION,
+        FileWork::Find { region, .. } => (region.end - region.start) as usize,
+        FileWork::Join { region, .. } => (region.range().end - region.range().start) as usize,
+        FileWork::Seal { .. } => 0,
+    }
+}
+
 /// Returns the bytes that a piece of the receiver's work handles.
 pub(super) fn of_destination(work: &receiver::Work) -> usize {
-    use receiver::Work;
+    use receiver::{EntryWork, LookupWork, SettleWork, Work};
     let content = match work {
-        Work::Index { segment, .. } => segment.read_len(),
-        Work::Copy { runs, .. } | Work::Repeat { runs, .. } => {
+        Work::Lookup(LookupWork::Digest { .. }) => PORTION,
+        Work::Entry(EntryWork::CopyBeside { .. }) => PORTION,
+        Work::Old(work) => of_old_version(work),
+        Work::New(work) => of_new_version(work),
+        Work::Settle(SettleWork::Replace(small)) => small.payload.travelling() as usize,
+        Work::Lookup(_) | Work::Entry(_) | Work::Settle(_) => 0,
+        Work::SetDirs { .. } | Work::Remove { .. } | Work::Ask(_) => 0,
+        Work::Land | Work::Sweep | Work::Flush => 0,
+    };
+    content + LITTLE
+}
+
+fn of_old_version(work: &receiver::OldVersionWork) -> usize {
+    use receiver::OldVersionWork;
+    match work {
+        OldVersionWork::Index { segment, .. } => segment.read_len(),
+        OldVersionWork::Survey { gaps, .. } => total(gaps.iter().flat_map(|gap| &gap.old)),
+        OldVersionWork::HashOld { spans, .. } => total(spans),
+        OldVersionWork::View { .. }
+        | OldVersionWork::SumOld { .. }
+        | OldVersionWork::Roll { .. } => PORTION,
+        OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. } => 0,
+    }
+}
+
+fn of_new_version(work: &receiver::NewVersionWork) -> usize {
+    use receiver::NewVersionWork;
+    match work {
+        NewVersionWork::Copy { runs, .. } | NewVersionWork::Repeat { runs, .. } => {
             total(runs.iter().map(|run| &run.old)).min(COPY_BUFFER)
         }
-        Work::Write { pieces, payload, .. } => {
+        NewVersionWork::Write { pieces, payload, .. } => {
             total(pieces.iter().map(|piece| &piece.span)) + payload.travelling() as usize
         }
-        Work::Survey { gaps, .. } => total(gaps.iter().flat_map(|gap| &gap.old)),
-        Work::Mend { gaps, bytes, payload, .. } => {
+        NewVersionWork::Mend { gaps, bytes, payload, .. } => {
             let old = total(gaps.iter().flat_map(|gap| &gap.old));
             old + *bytes as usize + payload.travelling() as usize
         }
-        Work::HashOld { spans, .. } => total(spans),
-        Work::View { .. } => PORTION,
-        Work::SumOld { .. } | Work::Roll { .. } | Work::Digest { .. } | Work::CopyBeside { .. } => {
-            PORTION
-        }
-        Work::Replace(small) => small.payload.travelling() as usize,
-        _ => 0,
-    };
-    content + LITTLE
+    }
 }

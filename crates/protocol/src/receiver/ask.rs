@@ -1,27 +1,30 @@
 //! The work that the receiver asks of the driver, and the answers.
 
+mod answer;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use deltic_core::GapSums;
-use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
+use deltic_core::chunk::{ChunkerSpec, Segment};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{
-    BlockSumSpec, ChunkPrefix, Chunks, DataMap, DeltaOp, Fingerprint, Key, Searcher, Span,
-    StrongKind, StrongSum,
-};
+use deltic_core::{ChunkPrefix, DataMap, Span, StrongKind};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
 use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;
-use crate::report::{EntryType, Question, Trouble};
-use crate::summing::{Portion, Summed};
+use crate::report::Question;
+use crate::summing::Portion;
 use crate::sums::{Search, Summing};
-use crate::work::{Handle, Setback};
+use crate::work::Handle;
 
 use super::transfer::proof::Proof;
 use super::tree::new_files::NewFiles;
+
+pub use answer::{
+    Alike, Answer, Charted, Extra, Kept, LookupAnswer, Mended, NewVersionAnswer, OldLens,
+    OldVersionAnswer, Ours, Removed, Rolled, Similar, Unlisted, Unseen,
+};
 
 /// The share of the sender's metadata that directories get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,53 +41,10 @@ pub enum Carries {
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// Look at `paths`, and map the sender's users and groups to local ones. From now on, a symlink to a directory at
-    /// a path in `dirs` counts as that directory. If the file system takes the two names of an `alike` pair for one
-    /// name, the later name fails. Answer with [`Answer::Looked`].
-    Look {
-        paths: Vec<RelPath>,
-        dirs: HashSet<RelPath>,
-        alike: Vec<AlikeNames>,
-        users: Vec<NameLine>,
-        groups: Vec<NameLine>,
-    },
-    /// Look at the paths of missing sources. If the file system takes the two paths of a `listed` pair for one path,
-    /// answer for the missing source as if there were no entry. Answer with [`Answer::Looked`].
-    LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
-    /// Return the digest of all bytes of each file, known or computed; answer with [`Answer::Digested`].
-    Digest { paths: Vec<RelPath> },
-    /// List a directory as deletions see it, and compare its tally with `tally`; `owners` has the sender's names of
-    /// users and groups. Answer with [`Answer::Compared`].
-    Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
-    /// Look at this path in every alternate; answer with [`Answer::Beside`].
-    LookBeside { path: RelPath },
-    /// Hard-link `path`, where `seen` stands, to the entry `is` of alternate `alternate` at this path. Answer with
-    /// [`Answer::Done`].
-    LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
-    /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
-    /// `meta`. Answer with [`Answer::Done`].
-    CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
-    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`Answer::Done`].
-    Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// List some or all names of a directory that are not in `keep`, or continue with the names in `rest`. A missing
-    /// directory has no names. Answer with [`Answer::Extra`].
-    Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
-    /// Count all names that [`Work::Remove`] would remove by the current rules, as far as the number is known. With
-    /// `gives_way`, `path` itself always counts. Answer with [`Answer::Counted`].
-    Count { path: RelPath, gives_way: bool },
-    /// Count the files at and below these paths that match one of the `new` files. Answer with
-    /// [`Answer::CountedMoved`].
-    CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
-    /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
-    /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
-    /// attributes and ACLs. Answer with [`Answer::Done`].
-    MakeDir { path: RelPath, meta: Meta, carries: Carries },
-    /// Make a symbolic link; answer with [`Answer::Done`].
-    MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
-    /// Make a FIFO, a socket name or a device node; answer with [`Answer::Done`].
-    MakeSpecial { path: RelPath, meta: Meta },
-    /// Set the part of this metadata that the options carry over; answer with [`Answer::Done`].
-    SetMeta { path: RelPath, meta: Meta },
+    /// Look at names or contents.
+    Lookup(LookupWork),
+    /// Make, link, copy or change an entry; answer with [`Answer::Done`].
+    Entry(EntryWork),
     /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
     /// directories get their mode alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
@@ -95,15 +55,92 @@ pub enum Work {
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
     /// Ask the user at this end; the answer may take any time. Answer with [`Answer::Asked`].
     Ask(Question),
+    /// Open or read old versions of a file.
+    Old(OldVersionWork),
+    /// Write parts of a new version.
+    New(NewVersionWork),
+    /// End an attempt at a file; answer with [`Answer::Done`].
+    Settle(SettleWork),
+    /// Give the final names to all new versions with delayed commits; answer with [`Answer::Landed`].
+    Land,
+    /// Remove the files that killed runs left; answer with [`Answer::Done`].
+    Sweep,
+    /// Flush every change to the disk; answer with [`Answer::Done`].
+    Flush,
+}
+
+/// Work that only looks at names and contents of the destination.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum LookupWork {
+    /// Look at `paths`, and map the sender's users and groups to local ones. From now on, a symlink to a directory at
+    /// a path in `dirs` counts as that directory. If the file system takes the two names of an `alike` pair for one
+    /// name, the later name fails. Answer with [`LookupAnswer::Looked`].
+    Look {
+        paths: Vec<RelPath>,
+        dirs: HashSet<RelPath>,
+        alike: Vec<AlikeNames>,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    },
+    /// Look at the paths of missing sources. If the file system takes the two paths of a `listed` pair for one path,
+    /// answer for the missing source as if there were no entry. Answer with [`LookupAnswer::Looked`].
+    LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
+    /// Look at this path in every alternate; answer with [`LookupAnswer::Beside`].
+    LookBeside { path: RelPath },
+    /// List a directory as deletions see it, and compare its tally with `tally`; `owners` has the sender's names of
+    /// users and groups. Answer with [`LookupAnswer::Compared`].
+    Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
+    /// Return the digest of all bytes of each file, known or computed; answer with [`LookupAnswer::Digested`].
+    Digest { paths: Vec<RelPath> },
+    /// List some or all names of a directory that are not in `keep`, or continue with the names in `rest`. A missing
+    /// directory has no names. Answer with [`LookupAnswer::Extra`].
+    Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
+    /// Count all names that [`Work::Remove`] would remove by the current rules, as far as the number is known. With
+    /// `gives_way`, `path` itself always counts. Answer with [`LookupAnswer::Counted`].
+    Count { path: RelPath, gives_way: bool },
+    /// Count the files at and below these paths that match one of the `new` files. Answer with
+    /// [`LookupAnswer::CountedMoved`].
+    CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
     /// Look at about `names` more names of the destination, and note where regular files are. Names below the
-    /// directories `near` come first; each of these directories is named once. Answer with [`Answer::Charted`].
+    /// directories `near` come first; each of these directories is named once. Answer with [`LookupAnswer::Charted`].
     Chart { near: Vec<RelPath>, names: u64 },
+}
+
+/// Work on one entry: its name or its metadata. The answer is [`Answer::Done`].
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum EntryWork {
+    /// Hard-link `path`, where `seen` stands, to the entry `is` of alternate `alternate` at this path. Answer with
+    /// [`Answer::Done`].
+    LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
+    /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
+    /// `meta`. Answer with [`Answer::Done`].
+    CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
+    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`Answer::Done`].
+    Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
+    /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
+    /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
+    /// attributes and ACLs. Answer with [`Answer::Done`].
+    MakeDir { path: RelPath, meta: Meta, carries: Carries },
+    /// Make a symbolic link; answer with [`Answer::Done`].
+    MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
+    /// Make a FIFO, a socket name or a device node; answer with [`Answer::Done`].
+    MakeSpecial { path: RelPath, meta: Meta },
+    /// Set the part of this metadata that the options carry over; answer with [`Answer::Done`].
+    SetMeta { path: RelPath, meta: Meta },
+}
+
+/// Work on the old versions of a file, which are open under a handle.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum OldVersionWork {
     /// Open every old version of a file: first the version in place, then the versions that killed runs left, up to
     /// `most` bytes each. An interrupted transfer of the version `goes_on` with a record of its written chunks is no
     /// old version: the new version grows in its file. If there is no version in place, open old versions from
     /// `elsewhere`. If the store knows the recipe of the version in place by the chunker `recipe`, that recipe
     /// replaces cutting. With `base`, also return the base of the version in place, if known. Answer with
-    /// [`Answer::Opened`].
+    /// [`OldVersionAnswer::Opened`].
     OpenOld {
         handle: Handle,
         path: RelPath,
@@ -113,24 +150,39 @@ pub enum Work {
         base: bool,
         elsewhere: Elsewhere,
     },
+    /// Open the file at `other`, which arrived in this run, as the last of the old versions. Answer with
+    /// [`OldVersionAnswer::OpenedMore`].
+    OpenMore { handle: Handle, other: RelPath },
     /// From now on, read the old versions of a file in the order of new data in `map`: of each old version, first the
     /// bytes in the places of new data, then its other data. Bytes that are zeros in the old version and in a hole of
-    /// `map` are left out. Answer with [`Answer::Viewed`].
+    /// `map` are left out. Answer with [`OldVersionAnswer::Viewed`].
     View { handle: Handle, map: Arc<DataMap> },
-    /// Open the file at `other`, which arrived in this run, as the last of the old versions. Answer with
-    /// [`Answer::OpenedMore`].
-    OpenMore { handle: Handle, other: RelPath },
     /// Read, cut and sum a segment of old version `part` (counted from 0 in the order of [`OldLens`]); answer with
-    /// [`Answer::Indexed`].
+    /// [`OldVersionAnswer::Indexed`].
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
+    /// Read these places of the old versions and compute the sums of the blocks there; answer with
+    /// [`OldVersionAnswer::Surveyed`].
+    Survey { handle: Handle, gaps: Vec<Facing> },
+    /// Read, cut and sum a portion of old version `part`; answer with [`OldVersionAnswer::Summed`].
+    SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
+    /// Read these spans of the old versions and compute the strong sum of each; answer with [`OldVersionAnswer::Hashed`].
+    HashOld { handle: Handle, strong: StrongKind, spans: Vec<Span> },
+    /// Search around a segment of old version `part` from `start`; answer with [`OldVersionAnswer::Rolled`].
+    Roll { handle: Handle, part: usize, start: u64, search: Search },
+}
+
+/// Work that writes parts of a new version.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum NewVersionWork {
     /// Copy runs of the old versions (laid end to end) into the new version, where they form `chunks`; answer with
-    /// [`Answer::Copied`].
+    /// [`NewVersionAnswer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
     /// Copy runs of the new version, which are all written, to the places where they repeat; answer with
-    /// [`Answer::Copied`].
+    /// [`NewVersionAnswer::Copied`].
     Repeat { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them. Before each chunk, make the copies of `between` that lie
-    /// before the chunk in the new version. Answer with [`Answer::Written`].
+    /// before the chunk in the new version. Answer with [`NewVersionAnswer::Written`].
     Write {
         handle: Handle,
         path: RelPath,
@@ -139,18 +191,15 @@ pub enum Work {
         payload: Payload,
         between: Vec<CopyRun>,
     },
-    /// Read these places of the old versions and compute the sums of the blocks there; answer with
-    /// [`Answer::Surveyed`].
-    Survey { handle: Handle, gaps: Vec<Facing> },
     /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the gap's
-    /// chunks and write them. Answer with [`Answer::Mended`].
+    /// chunks and write them. Answer with [`NewVersionAnswer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
-    /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
-    SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
-    /// Read these spans of the old versions and compute the strong sum of each; answer with [`Answer::Hashed`].
-    HashOld { handle: Handle, strong: StrongKind, spans: Vec<Span> },
-    /// Search around a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
-    Roll { handle: Handle, part: usize, start: u64, search: Search },
+}
+
+/// Work that ends an attempt at a file. The answer is [`Answer::Done`].
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum SettleWork {
     /// Check the proof and that the old versions did not change. Put the new version in the place where `seen` stood,
     /// or prepare it for `Land` if the options delay commits. Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
@@ -163,12 +212,6 @@ pub enum Work {
     /// Close all that `handle` holds, and drop any bytes written; answer with [`Answer::Done`]. Always the last work
     /// of its handle. A file that was committed, or confirmed and touched, needs no such work.
     Abandon { handle: Handle },
-    /// Give the final names to all new versions with delayed commits; answer with [`Answer::Landed`].
-    Land,
-    /// Remove the files that killed runs left; answer with [`Answer::Done`].
-    Sweep,
-    /// Flush every change to the disk; answer with [`Answer::Done`].
-    Flush,
 }
 
 /// Two listed names of a directory that some file systems treat as the same name.
@@ -232,28 +275,6 @@ pub enum Kinship {
     Kin,
 }
 
-/// The part of a destination that was looked at so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charted {
-    /// Number of names.
-    pub names: u64,
-    /// The place of the names that were not looked at.
-    pub unseen: Unseen,
-    /// True once the chart holds a file that another file may be matched against.
-    pub has_files: bool,
-}
-
-/// The place of names that were not looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unseen {
-    /// Below the directories given as `near`.
-    Near,
-    /// Elsewhere in the destination.
-    Far,
-    /// Nowhere, or no more names can be noted.
-    Nothing,
-}
-
 /// The new version and its chunker. An interrupted transfer resumes in another session only if all fields are the
 /// same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,19 +297,6 @@ impl New {
     pub fn told_len(&self) -> u64 {
         self.map.as_ref().map_or(self.len, |map| map.data_len())
     }
-}
-
-/// Chunks known from an earlier session, with the key and chunker that this file uses again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// The key of the chunks' names.
-    pub key: Key,
-    /// The chunker.
-    pub spec: ChunkerSpec,
-    /// Data map for the places, if places count through packed data.
-    pub map: Option<Arc<DataMap>>,
-    /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
-    pub chunks: Chunks,
 }
 
 /// A chunk, and its place in a version.
@@ -346,208 +354,4 @@ pub struct Patch {
     pub old: OldGap,
     /// The chunks of the new version in the gap, in order.
     pub pieces: Vec<Piece>,
-}
-
-/// A rebuilt gap, of which the right chunks were written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mended {
-    /// Names of the gap's chunks, in order; `None` for a chunk that differs from the announced chunk and was not
-    /// written.
-    pub fingerprints: Vec<Option<Fingerprint>>,
-    /// Literal bytes among the written bytes; the other bytes came from the old versions.
-    pub literal: u64,
-}
-
-/// The contents of a directory with the same digest as the sender's directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Alike {
-    /// The subdirectories, in any order.
-    pub dirs: Vec<(Name, Meta)>,
-    /// Number of regular files.
-    pub files: u64,
-    /// Number of symbolic links.
-    pub links: u64,
-    /// Number of FIFOs and sockets.
-    pub specials: u64,
-    /// Length of the files, in bytes.
-    pub file_bytes: u64,
-    /// Length of the targets of symbolic links, in bytes.
-    pub link_bytes: u64,
-}
-
-impl Alike {
-    /// Counts an entry.
-    pub fn add(&mut self, name: &Name, meta: &Meta) {
-        match &meta.kind {
-            Kind::Dir => self.dirs.push((name.clone(), meta.clone())),
-            Kind::File => {
-                self.files += 1;
-                self.file_bytes = self.file_bytes.saturating_add(meta.len);
-            }
-            Kind::Symlink(target) => {
-                self.links += 1;
-                self.link_bytes = self.link_bytes.saturating_add(target.len() as u64);
-            }
-            Kind::Fifo | Kind::Socket => self.specials += 1,
-            // A sender tells no tally of a directory that holds a device.
-            Kind::Device(_) => {}
-        }
-    }
-
-    /// Number of entries.
-    pub(super) fn entries(&self) -> u64 {
-        self.files + self.links + self.specials + self.dirs.len() as u64
-    }
-}
-
-/// A name at the destination that was not asked to be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extra {
-    /// The name.
-    pub name: Name,
-    /// Number of names that would be removed with this name, itself included.
-    pub names: u64,
-}
-
-/// Names in a directory of the destination that are not to be kept.
-#[derive(Debug, Default)]
-pub struct Unlisted {
-    /// The names, in any order.
-    pub extras: Vec<Extra>,
-    /// Names that have not been looked at yet.
-    pub rest: Option<Box<SortedNames>>,
-    /// Warnings about the names.
-    pub warnings: Vec<Trouble>,
-}
-
-/// The local user or group for a user or group of the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ours {
-    /// The local number.
-    pub id: u32,
-    /// True if entries may be given to this user or group.
-    pub may_give: bool,
-}
-
-/// Answers of the driver.
-#[derive(Debug)]
-pub enum Answer {
-    /// The entry at each path; then the local user or group for each of the sender's.
-    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
-    /// The contents of the directory, if the tallies are equal.
-    Compared(Option<Box<Alike>>),
-    /// The digest of each file, in order; `None` if the file cannot be read, or changed meanwhile.
-    Digested(Vec<Option<Digest>>),
-    /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
-    Beside(Vec<Option<Meta>>),
-    /// Names of the directory that are not to be kept.
-    Extra(Result<Unlisted, Trouble>),
-    /// Number of names.
-    Counted(u64),
-    /// Names to be deleted that only moved.
-    CountedMoved {
-        /// Number of files that match a new file.
-        files: u64,
-        /// The new files that no file matched.
-        new: Box<NewFiles>,
-    },
-    /// The files that could not be put in place, with the reasons.
-    Landed(Vec<(RelPath, Trouble)>),
-    /// The directories that could not be set, with the reasons.
-    SetDirs(Vec<Trouble>),
-    /// The extent of the chart after more names were looked at.
-    Charted(Charted),
-    /// The old versions.
-    Opened(Result<Box<OldLens>, Setback>),
-    /// The lengths of the old versions in bytes, in the order of reading from now on.
-    Viewed(Result<Vec<u64>, Setback>),
-    /// The length in bytes of one more old version, if that version could be opened.
-    OpenedMore(Option<u64>),
-    /// The chunks of a segment, all of which could be read.
-    Indexed(Result<SegmentChunks<Chunk>, Setback>),
-    /// The copies are written.
-    Copied(Result<(), Setback>),
-    /// The fingerprints of the pieces, in order; each begins with the expected prefix.
-    Written(Result<Vec<Fingerprint>, Setback>),
-    /// The sums of the gaps, in order.
-    Surveyed(Result<Vec<GapSums>, Setback>),
-    /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
-    /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
-    Mended(Result<Vec<Mended>, Setback>),
-    /// The sums of a portion of an old version.
-    Summed(Result<Summed, Setback>),
-    /// The sum of each span, in order.
-    Hashed(Result<Vec<StrongSum>, Setback>),
-    /// The matches of a search.
-    Rolled(Result<Rolled, Setback>),
-    /// The names that were removed; an error if no name was.
-    Removed(Removed),
-    /// True if the user said yes.
-    Asked(bool),
-    /// The end of work without another answer.
-    Done(Result<(), Setback>),
-}
-
-/// The result of removing a name with all below it.
-#[derive(Debug, Default)]
-pub struct Removed {
-    /// Names removed, and the types of the removed entries; a few hundred at most.
-    pub gone: Vec<(RelPath, EntryType)>,
-    /// The reasons why other names were not removed; each name once.
-    pub troubles: Vec<Trouble>,
-    /// True while more names remain to be removed.
-    pub goes_on: bool,
-}
-
-/// The matches of a search through an old version.
-#[derive(Debug)]
-pub struct Rolled {
-    /// Copies from blocks of the new version (`old` in `DeltaOp`) to places in the old version (`new` in `DeltaOp`),
-    /// in the order of these places.
-    pub found: Vec<DeltaOp>,
-    /// Bytes of the old version that are settled; the next search starts after them.
-    pub consumed: u64,
-    /// True once the end of the part is reached.
-    pub at_end: bool,
-    /// The searcher for the next segment.
-    pub searcher: Box<Searcher>,
-}
-
-/// The lengths in bytes of a file's old versions. Copies refer to the versions laid end to end in this order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OldLens {
-    /// The version in place, if it is a regular file.
-    pub in_place: Option<u64>,
-    /// True if the version in place has other hard links.
-    pub has_other_names: bool,
-    /// The version in the reference directory that was asked for.
-    pub beside: Option<u64>,
-    /// The file of another name that serves as an old version.
-    pub similar: Option<Similar>,
-    /// The versions that killed runs left.
-    pub leftovers: Vec<u64>,
-    /// True if an old version has large holes. No old version is cut before the receiver knows where the new version
-    /// has data.
-    pub has_holes: bool,
-    /// The interrupted transfer of the new version that resumes.
-    pub kept: Option<Kept>,
-    /// The whole recipe of the version in place, which then need not be read to be cut. A recipe for another length
-    /// is ignored.
-    pub recipe: Option<Kept>,
-    /// The base that the version in place is, if known.
-    pub base: Option<Digest>,
-    /// The sums that storage keeps of the first old version that is not empty, if a signature may be made of such
-    /// sums.
-    pub keeps: Option<BlockSumSpec>,
-}
-
-/// A file of another name that may serve as an old version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Similar {
-    /// The path of the file.
-    pub path: RelPath,
-    /// Length in bytes.
-    pub len: u64,
-    /// The reason to take the file, if the chart found the file.
-    pub kinship: Option<Kinship>,
 }

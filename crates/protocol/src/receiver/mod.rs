@@ -40,9 +40,10 @@ use pending::ReceiverPending;
 use tree::ReceiverTree;
 
 pub use ask::{
-    Alike, AlikeNames, AlikePaths, Answer, Carries, Charted, CopyRun, Elsewhere, Extra, Facing,
-    Kept, KeptChunk, Kinship, Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled,
-    Similar, Small, Unlisted, Unseen, Work,
+    Alike, AlikeNames, AlikePaths, Answer, Carries, Charted, CopyRun, Elsewhere, EntryWork, Extra,
+    Facing, Kept, KeptChunk, Kinship, LookupAnswer, LookupWork, Mended, New, NewVersionAnswer,
+    NewVersionWork, OldGap, OldLens, OldVersionAnswer, OldVersionWork, Ours, Patch, Piece, Removed,
+    Rolled, SettleWork, Similar, Small, Unlisted, Unseen, Work,
 };
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;

@@ -37,33 +37,8 @@ pub enum Work {
         bears: Bears,
         base: Option<Digest>,
     },
-    /// Read, cut and sum a segment. Answer: [`Answer::Scanned`].
-    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, except for changes that the attempt `bears`, and
-    /// compute the digest. Answer: [`Answer::Sealed`].
-    Seal { handle: Handle, proof: Sealing, bears: Bears },
-    /// Read, cut and sum a portion, and add the bytes to the file's `digest`, if given. Answer: [`Answer::Summed`].
-    Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
-    /// Read these spans and compute the strong sum of each. Answer: [`Answer::Hashed`].
-    Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
-    /// Read about a segment from `start`, search it, and hash the settled bytes. Answer: [`Answer::Searched`].
-    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`Answer::Found`].
-    Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
-    /// Continue a search, as `Search` does, through a region that was already searched. Answer: [`Answer::Searched`].
-    Join {
-        handle: Handle,
-        start: u64,
-        searcher: Box<Searcher>,
-        region: Box<SearchedRegion>,
-        digest: Box<FileDigest>,
-        zstd: bool,
-    },
-    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer:
-    /// [`Answer::Read`].
-    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
-    /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`Answer::Mended`].
-    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    /// Read an open file.
+    File(FileWork),
     /// Compute or look up the digest of the content of each of these files. Answer: [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
     /// Remove a source that has arrived, if it still matches the listed metadata. Answer: [`Answer::Removed`].
@@ -74,14 +49,64 @@ pub enum Work {
     Close { handle: Handle },
 }
 
+/// Work on an open file.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Debug)]
+pub enum FileWork {
+    /// Read, cut and sum a segment. Answer: [`FileAnswer::Scanned`].
+    Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
+    /// Check that the file did not change since it was opened, except for changes that the attempt `bears`, and
+    /// compute the digest. Answer: [`FileAnswer::Sealed`].
+    Seal { handle: Handle, proof: Sealing, bears: Bears },
+    /// Read, cut and sum a portion, and add the bytes to the file's `digest`, if given. Answer: [`FileAnswer::Summed`].
+    Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
+    /// Read these spans and compute the strong sum of each. Answer: [`FileAnswer::Hashed`].
+    Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
+    /// Read about a segment from `start`, search it, and hash the settled bytes. Answer: [`FileAnswer::Searched`].
+    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
+    /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`FileAnswer::Found`].
+    Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
+    /// Continue a search, as `Search` does, through a region that was already searched. Answer: [`FileAnswer::Searched`].
+    Join {
+        handle: Handle,
+        start: u64,
+        searcher: Box<Searcher>,
+        region: Box<SearchedRegion>,
+        digest: Box<FileDigest>,
+        zstd: bool,
+    },
+    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer:
+    /// [`FileAnswer::Read`].
+    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
+    /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`FileAnswer::Mended`].
+    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+}
+
 impl Work {
     /// True if the answer holds literals.
     pub(super) const fn reads_literals(&self) -> bool {
         match self {
             Self::Open { how, .. } => matches!(how, How::Whole),
-            Self::Read { .. } | Self::Mend { .. } => true,
-            Self::Search { .. } | Self::Join { .. } => true,
-            _ => false,
+            Self::File(work) => work.reads_literals(),
+            Self::List { .. }
+            | Self::Digest { .. }
+            | Self::RemoveSource { .. }
+            | Self::Ask(_)
+            | Self::Close { .. } => false,
+        }
+    }
+}
+
+impl FileWork {
+    /// True if the answer holds literals.
+    const fn reads_literals(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Mend { .. } | Self::Search { .. } | Self::Join { .. } => true,
+            Self::Scan { .. }
+            | Self::Seal { .. }
+            | Self::Sum { .. }
+            | Self::Hash { .. }
+            | Self::Find { .. } => false,
         }
     }
 }
@@ -148,6 +173,21 @@ pub enum Answer {
     Listed(Result<Listed, Trouble>),
     /// The new version as opened.
     Opened(Result<Opened, Trouble>),
+    /// The answer to [`Work::File`].
+    File(FileAnswer),
+    /// Digest of each file, in order; `None` if the file cannot be read or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
+    /// Success of the removal, or the reason against it.
+    Removed(Result<(), Trouble>),
+    /// True if the user agreed.
+    Asked(bool),
+    /// The handle is closed.
+    Closed,
+}
+
+/// Answers to [`FileWork`].
+#[derive(Debug)]
+pub enum FileAnswer {
     /// Chunks of a segment that could be read in full.
     Scanned(Result<SegmentChunks<Chunk>, Trouble>),
     /// Digest of the file, if the file is unchanged since its opening or changed in a tolerated way.
@@ -164,14 +204,6 @@ pub enum Answer {
     Found(Result<SearchedRegion, Trouble>),
     /// Matches and literals that a search settled.
     Searched(Result<Searched, Trouble>),
-    /// Digest of each file, in order; `None` if the file cannot be read or changed meanwhile.
-    Digested(Vec<Option<Digest>>),
-    /// Success of the removal, or the reason against it.
-    Removed(Result<(), Trouble>),
-    /// True if the user agreed.
-    Asked(bool),
-    /// The handle is closed.
-    Closed,
 }
 
 /// Gaps encoded as copies from the old version and literals.

@@ -47,7 +47,8 @@ use pending::SenderPending;
 use transfer::{AttemptStart, ReadChunks, ResumedTransfer};
 
 pub use ask::{
-    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
+    Answer, Bears, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealed, Sealing,
+    Searched, Sums, Work,
 };
 
 /// The sender's state machine. Feed in frames and answers; poll frames, work and notices until none is left.
@@ -270,38 +271,41 @@ impl Sender {
             (SenderPending::Open(handle), Answer::Opened(opened)) => {
                 files.opened(cx, handle, opened)
             }
-            (SenderPending::Scan(handle, part), Answer::Scanned(run)) => {
+            (SenderPending::Scan(handle, part), Answer::File(FileAnswer::Scanned(run))) => {
                 files.scanned(cx, handle, part, run);
             }
-            (SenderPending::Seal(handle), Answer::Sealed(sealed)) => {
+            (SenderPending::Seal(handle), Answer::File(FileAnswer::Sealed(sealed))) => {
                 files
                     .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
             }
-            (SenderPending::Sum(handle, step), Answer::Summed(summed))
+            (SenderPending::Sum(handle, step), Answer::File(FileAnswer::Summed(summed)))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
                 files.answer(cx, handle, summed, |transfer, cx, (summed, digest)| {
                     transfer.summed(cx, step, summed, digest)
                 });
             }
-            (SenderPending::Hash(handle), Answer::Hashed(sums)) => {
+            (SenderPending::Hash(handle), Answer::File(FileAnswer::Hashed(sums))) => {
                 files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
             }
-            (SenderPending::Search(handle), Answer::Searched(searched)) => {
+            (SenderPending::Search(handle), Answer::File(FileAnswer::Searched(searched))) => {
                 files.answer(cx, handle, searched, |transfer, cx, searched| {
                     transfer.searched(cx, searched)
                 });
             }
-            (SenderPending::Find(handle, no), Answer::Found(found)) => {
+            (SenderPending::Find(handle, no), Answer::File(FileAnswer::Found(found))) => {
                 files
                     .answer(cx, handle, found, |transfer, cx, found| transfer.found(cx, no, found));
             }
-            (SenderPending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
+            (
+                SenderPending::Read { handle, chunks, bytes },
+                Answer::File(FileAnswer::Read(read)),
+            ) => {
                 files.answer(cx, handle, read, |transfer, cx, (payload, sums)| {
                     transfer.read(cx, ReadChunks { chunks, bytes, payload, sums })
                 });
             }
-            (SenderPending::Mend { handle, gaps }, Answer::Mended(mended)) => {
+            (SenderPending::Mend { handle, gaps }, Answer::File(FileAnswer::Mended(mended))) => {
                 files.mended(cx, handle, gaps, mended);
             }
             (SenderPending::Digest(files), Answer::Digested(digests))

@@ -16,9 +16,10 @@ use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, MAX_BORROWED,
-    Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted,
-    Unseen, Work,
+    Alike, Answer, Charted, CopyRun, Elsewhere, EntryWork, Facing, Kept, KeptChunk, Kinship,
+    LookupAnswer, LookupWork, MAX_BORROWED, Mended, New, NewVersionAnswer, NewVersionWork, OldGap,
+    OldLens, OldVersionAnswer, OldVersionWork, Ours, Patch, Piece, Removed, Rolled, SettleWork,
+    Similar, Small, Unlisted, Unseen, Work,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
@@ -222,54 +223,11 @@ impl Destination {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, dirs, users, groups, .. } => {
-                assert!(dirs.is_empty(), "no case keeps links");
-                // Every number stays what it is.
-                let ours = |line: &NameLine| Ours { id: line.id, may_give: true };
-                let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
-                let found = paths.iter().map(|path| self.look(path)).collect();
-                Answer::Looked(found, (all(users), all(groups)))
-            }
-            Work::LookMissing { paths, .. } => {
-                let found = paths.iter().map(|path| self.look(path)).collect();
-                Answer::Looked(found, Default::default())
-            }
-            Work::Digest { paths } => {
-                let digest = |path: &RelPath| {
-                    let unread = self.fails(self.faults.index).is_err();
-                    let node =
-                        self.tree.0.get(path).filter(|node| node.meta.is_file() && !unread)?;
-                    Some(bytes_digest(&node.bytes))
-                };
-                Answer::Digested(paths.iter().map(digest).collect())
-            }
-            // The cases have no alternates.
-            Work::LookBeside { .. } | Work::LinkBeside { .. } | Work::CopyBeside { .. } => {
-                unreachable!("{work:?}")
-            }
-            Work::Compare { dir, tally, .. } => Answer::Compared(self.compare(&dir, &tally)),
-            Work::Extra { dir, keep, .. } => {
-                let dir_is_real = self.tree.is_dir(&dir);
-                let mut found = Unlisted::default();
-                for entry in self.tree.children(&dir) {
-                    if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
-                    {
-                        let path = dir.join(&entry.name).unwrap();
-                        let names = self.count(&path);
-                        found
-                            .extras
-                            .push(deltic_protocol::receiver::Extra { name: entry.name, names });
-                    }
-                }
-                Answer::Extra(Ok(found))
-            }
-            Work::Count { path, .. } => Answer::Counted(self.count(&path)),
-            Work::CountMoved { paths, mut new } => {
-                let goes = |path: &RelPath| paths.iter().any(|going| path.starts_with(going));
-                let going = self.tree.0.iter().filter(|(path, _)| goes(path));
-                let files = going.filter(|(_, node)| new.take(&node.meta)).count() as u64;
-                Answer::CountedMoved { files, new }
-            }
+            Work::Lookup(work) => Answer::Lookup(self.look_up(work)),
+            Work::Entry(work) => Answer::Done(self.change_entry(work)),
+            Work::Old(work) => Answer::Old(self.read_old(work)),
+            Work::New(work) => Answer::New(self.write_new(work)),
+            Work::Settle(work) => Answer::Done(self.settle(work)),
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),
@@ -319,37 +277,97 @@ impl Destination {
                 dirs.iter().for_each(|(path, meta)| self.set_meta(path, meta));
                 Answer::SetDirs(Vec::new())
             }
-            Work::Link { path, leader, kind, seen } => {
-                self.visible();
-                let luck = self.fails(self.faults.make);
-                let linked = luck.and_then(|()| self.link(&path, (&leader, &kind), seen.as_ref()));
-                Answer::Done(linked)
-            }
-            Work::MakeDir { .. }
-            | Work::MakeSymlink { .. }
-            | Work::MakeSpecial { .. }
-            | Work::SetMeta { .. } => {
-                self.visible();
-                Answer::Done(self.fails(self.faults.make).and_then(|()| self.make(work)))
-            }
-            Work::Chart { names, .. } => Answer::Charted(self.chart(names)),
-            Work::OpenOld { .. }
-            | Work::OpenMore { .. }
-            | Work::View { .. }
-            | Work::SumOld { .. }
-            | Work::HashOld { .. }
-            | Work::Roll { .. }
-            | Work::Survey { .. }
-            | Work::Mend { .. }
-            | Work::Index { .. }
-            | Work::Copy { .. }
-            | Work::Repeat { .. }
-            | Work::Write { .. }
-            | Work::Commit { .. }
-            | Work::Replace(_)
-            | Work::Confirm { .. }
-            | Work::Abandon { .. } => self.rebuild(work),
         }
+    }
+
+    fn look_up(&mut self, work: LookupWork) -> LookupAnswer {
+        match work {
+            LookupWork::Look { paths, dirs, users, groups, .. } => {
+                assert!(dirs.is_empty(), "no case keeps links");
+                // Every number stays what it is.
+                let ours = |line: &NameLine| Ours { id: line.id, may_give: true };
+                let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
+                let found = paths.iter().map(|path| self.look(path)).collect();
+                LookupAnswer::Looked(found, (all(users), all(groups)))
+            }
+            LookupWork::LookMissing { paths, .. } => {
+                let found = paths.iter().map(|path| self.look(path)).collect();
+                LookupAnswer::Looked(found, Default::default())
+            }
+            LookupWork::Digest { paths } => {
+                let digest = |path: &RelPath| {
+                    let unread = self.fails(self.faults.index).is_err();
+                    let node =
+                        self.tree.0.get(path).filter(|node| node.meta.is_file() && !unread)?;
+                    Some(bytes_digest(&node.bytes))
+                };
+                LookupAnswer::Digested(paths.iter().map(digest).collect())
+            }
+            LookupWork::Compare { dir, tally, .. } => {
+                LookupAnswer::Compared(self.compare(&dir, &tally))
+            }
+            LookupWork::Extra { dir, keep, .. } => {
+                let dir_is_real = self.tree.is_dir(&dir);
+                let mut found = Unlisted::default();
+                for entry in self.tree.children(&dir) {
+                    if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
+                    {
+                        let path = dir.join(&entry.name).unwrap();
+                        let names = self.count(&path);
+                        found
+                            .extras
+                            .push(deltic_protocol::receiver::Extra { name: entry.name, names });
+                    }
+                }
+                LookupAnswer::Extra(Ok(found))
+            }
+            LookupWork::Count { path, .. } => LookupAnswer::Counted(self.count(&path)),
+            LookupWork::CountMoved { paths, mut new } => {
+                let goes = |path: &RelPath| paths.iter().any(|going| path.starts_with(going));
+                let going = self.tree.0.iter().filter(|(path, _)| goes(path));
+                let files = going.filter(|(_, node)| new.take(&node.meta)).count() as u64;
+                LookupAnswer::CountedMoved { files, new }
+            }
+            LookupWork::Chart { names, .. } => LookupAnswer::Charted(self.chart(names)),
+            // The cases have no alternates.
+            LookupWork::LookBeside { .. } => unreachable!("{work:?}"),
+        }
+    }
+
+    fn change_entry(&mut self, work: EntryWork) -> Done {
+        self.visible();
+        self.fails(self.faults.make)?;
+        match work {
+            // The cases have no alternates.
+            EntryWork::LinkBeside { .. } | EntryWork::CopyBeside { .. } => unreachable!("{work:?}"),
+            EntryWork::Link { path, leader, kind, seen } => {
+                return self.link(&path, (&leader, &kind), seen.as_ref());
+            }
+            EntryWork::MakeDir { path, .. } => {
+                if !self.tree.is_dir(&path) {
+                    self.put(&path, Node::other(Kind::Dir, NOW, 0o700));
+                }
+            }
+            EntryWork::MakeSymlink { path, target, meta } => {
+                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
+                    return Err(setback("directory not empty", false));
+                }
+                let time = if self.options.times { meta.modified } else { NOW };
+                self.put(&path, Node::other(Kind::Symlink(target), time, 0o777));
+            }
+            EntryWork::MakeSpecial { path, meta } => {
+                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
+                    return Err(setback("directory not empty", false));
+                }
+                let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
+                let time = if self.options.times { meta.modified } else { NOW };
+                let mut meta = Meta { modified: time, mode, ..meta };
+                meta.set_linked(None);
+                self.put(&path, Node { meta, bytes: Arc::default() });
+            }
+            EntryWork::SetMeta { path, meta } => self.set_meta(&path, &meta),
+        }
+        Ok(())
     }
 
     fn compare(&mut self, dir: &RelPath, tally: &DirDigest) -> Option<Box<Alike>> {
@@ -377,36 +395,6 @@ impl Destination {
             return Ok(Some(Meta::plain(Kind::Dir, 0, modified, 0o755)));
         }
         Ok(self.tree.0.get(path).map(|node| node.meta.clone()))
-    }
-
-    fn make(&mut self, work: Work) -> Done {
-        match work {
-            Work::MakeDir { path, .. } => {
-                if !self.tree.is_dir(&path) {
-                    self.put(&path, Node::other(Kind::Dir, NOW, 0o700));
-                }
-            }
-            Work::MakeSymlink { path, target, meta } => {
-                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
-                    return Err(setback("directory not empty", false));
-                }
-                let time = if self.options.times { meta.modified } else { NOW };
-                self.put(&path, Node::other(Kind::Symlink(target), time, 0o777));
-            }
-            Work::MakeSpecial { path, meta } => {
-                if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
-                    return Err(setback("directory not empty", false));
-                }
-                let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
-                let time = if self.options.times { meta.modified } else { NOW };
-                let mut meta = Meta { modified: time, mode, ..meta };
-                meta.set_linked(None);
-                self.put(&path, Node { meta, bytes: Arc::default() });
-            }
-            Work::SetMeta { path, meta } => self.set_meta(&path, &meta),
-            other => unreachable!("{other:?}"),
-        }
-        Ok(())
     }
 
     /// Makes `path` another name of what `leader` is, in place of what was `seen`.
@@ -484,9 +472,9 @@ impl Destination {
         }
     }
 
-    fn rebuild(&mut self, work: Work) -> Answer {
+    fn read_old(&mut self, work: OldVersionWork) -> OldVersionAnswer {
         match work {
-            Work::OpenOld { handle, path, goes_on, recipe, base, elsewhere, .. } => {
+            OldVersionWork::OpenOld { handle, path, goes_on, recipe, base, elsewhere, .. } => {
                 let similar = self.similar(&path, &elsewhere);
                 let known = (goes_on.as_ref(), recipe.as_ref());
                 let opened = self.open(handle, (&path, similar.clone()), known, base);
@@ -495,16 +483,18 @@ impl Destination {
                 {
                     self.similar.push((path, similar));
                 }
-                Answer::Opened(opened.map(Box::new))
+                OldVersionAnswer::Opened(opened.map(Box::new))
             }
-            Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
-            Work::View { handle, map } => {
+            OldVersionWork::OpenMore { handle, other } => {
+                OldVersionAnswer::OpenedMore(self.open_more(handle, &other))
+            }
+            OldVersionWork::View { handle, map } => {
                 let luck = self.fails(self.faults.index);
-                Answer::Viewed(luck.map(|()| self.slot(handle).view_as(&map)))
+                OldVersionAnswer::Viewed(luck.map(|()| self.slot(handle).view_as(&map)))
             }
-            Work::Index { handle, part, segment, spec } => {
+            OldVersionWork::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
-                    return Answer::Indexed(Err(setback));
+                    return OldVersionAnswer::Indexed(Err(setback));
                 }
                 let slot = self.slot(handle);
                 assert!(part > 0 || !slot.is_known, "what is known is not read");
@@ -512,13 +502,69 @@ impl Destination {
                 // What was asked for before the versions were viewed may lie behind their ends.
                 let read = old.get(segment.own.start as usize..segment.read_end as usize);
                 let cut = |read: &[u8]| segment.cut(&spec.build(), read, Chunk::of);
-                Answer::Indexed(read.map(cut).ok_or_else(|| setback("shorter", true)))
+                OldVersionAnswer::Indexed(read.map(cut).ok_or_else(|| setback("shorter", true)))
             }
-            Work::Copy { handle, path, new, runs, chunks } => {
+            OldVersionWork::SumOld { handle, part, portion, summing } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return OldVersionAnswer::Summed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).old[part]);
+                let old = self.sums_of.clone().unwrap_or(old);
+                let summed = sum(summing, &old, &portion, segment(&mut self.dice));
+                OldVersionAnswer::Summed(Ok(summed.expect("old does not change").0))
+            }
+            OldVersionWork::HashOld { handle, strong, spans } => {
+                if let Err(setback) = self.fails(self.faults.survey) {
+                    return OldVersionAnswer::Hashed(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).joined);
+                let sum =
+                    |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
+                let deceived = self.dice.percent(self.faults.deceive);
+                let mut sums: Vec<_> = spans.iter().map(sum).collect();
+                if deceived {
+                    // As if other bytes had the same weak sum.
+                    let at = self.dice.below(sums.len());
+                    sums[at] = strong.of(None, b"other bytes");
+                }
+                OldVersionAnswer::Hashed(Ok(sums))
+            }
+            OldVersionWork::Roll { handle, part, start, search } => {
+                if let Err(setback) = self.fails(self.faults.index) {
+                    return OldVersionAnswer::Rolled(Err(setback));
+                }
+                let old = Arc::clone(&self.slot(handle).old[part]);
+                let mut searcher = search.searcher(None);
+                let end = old.len().min(start as usize + segment(&mut self.dice));
+                let at_end = end == old.len();
+                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
+                let mut found = Vec::new();
+                let piece = &old[start as usize..end];
+                let consumed = searcher.search(piece, place, |op| found.push(op)) as u64;
+                OldVersionAnswer::Rolled(Ok(Rolled { found, consumed, at_end, searcher }))
+            }
+            OldVersionWork::Survey { handle, gaps } => {
+                if let Err(setback) = self.fails(self.faults.survey) {
+                    return OldVersionAnswer::Surveyed(Err(setback));
+                }
+                let joined = Arc::clone(&self.slot(handle).joined);
+                let sums = |gap: &Facing| {
+                    let old = gathered(&joined, &gap.old);
+                    let len = BlockLen::for_gap(old.len() as u64, gap.edits);
+                    GapSums::of(&old, len, GAP_SEED)
+                };
+                OldVersionAnswer::Surveyed(Ok(gaps.iter().map(sums).collect()))
+            }
+        }
+    }
+
+    fn write_new(&mut self, work: NewVersionWork) -> NewVersionAnswer {
+        match work {
+            NewVersionWork::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
                 let luck = self.fails(self.faults.copy);
                 if let Err(setback) = luck.and_then(|()| self.check_unchanged(handle)) {
-                    return Answer::Copied(Err(setback));
+                    return NewVersionAnswer::Copied(Err(setback));
                 }
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
                 self.placed.extend(runs.iter().map(place));
@@ -540,12 +586,12 @@ impl Destination {
                     assert_eq!(told, copied, "a copy is of whole chunks");
                 }
                 stage.kept.extend(chunks);
-                Answer::Copied(Ok(()))
+                NewVersionAnswer::Copied(Ok(()))
             }
-            Work::Repeat { handle, path, new, runs } => {
+            NewVersionWork::Repeat { handle, path, new, runs } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.copy) {
-                    return Answer::Copied(Err(setback));
+                    return NewVersionAnswer::Copied(Err(setback));
                 }
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
                 self.placed.extend(runs.iter().map(place));
@@ -556,9 +602,9 @@ impl Destination {
                     let bytes = stage.bytes[old.start as usize..old.end() as usize].to_vec();
                     stage.write(new_start, &bytes);
                 }
-                Answer::Copied(Ok(()))
+                NewVersionAnswer::Copied(Ok(()))
             }
-            Work::Write { handle, path, new, pieces, payload, between } => {
+            NewVersionWork::Write { handle, path, new, pieces, payload, between } => {
                 self.visible();
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
                 let literals = pieces.iter().map(|piece| (By::Literal, piece.span));
@@ -574,66 +620,15 @@ impl Destination {
                     stage.write(run.new_start, bytes);
                 }
                 self.written += pieces.iter().map(|piece| u64::from(piece.span.len)).sum::<u64>();
-                Answer::Written(
+                NewVersionAnswer::Written(
                     self.fails(self.faults.write)
                         .and_then(|()| self.stage(handle, &path, new).fill(&pieces, payload)),
                 )
             }
-            Work::SumOld { handle, part, portion, summing } => {
-                if let Err(setback) = self.fails(self.faults.index) {
-                    return Answer::Summed(Err(setback));
-                }
-                let old = Arc::clone(&self.slot(handle).old[part]);
-                let old = self.sums_of.clone().unwrap_or(old);
-                let summed = sum(summing, &old, &portion, segment(&mut self.dice));
-                Answer::Summed(Ok(summed.expect("old does not change").0))
-            }
-            Work::HashOld { handle, strong, spans } => {
-                if let Err(setback) = self.fails(self.faults.survey) {
-                    return Answer::Hashed(Err(setback));
-                }
-                let old = Arc::clone(&self.slot(handle).joined);
-                let sum =
-                    |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
-                let deceived = self.dice.percent(self.faults.deceive);
-                let mut sums: Vec<_> = spans.iter().map(sum).collect();
-                if deceived {
-                    // As if other bytes had the same weak sum.
-                    let at = self.dice.below(sums.len());
-                    sums[at] = strong.of(None, b"other bytes");
-                }
-                Answer::Hashed(Ok(sums))
-            }
-            Work::Roll { handle, part, start, search } => {
-                if let Err(setback) = self.fails(self.faults.index) {
-                    return Answer::Rolled(Err(setback));
-                }
-                let old = Arc::clone(&self.slot(handle).old[part]);
-                let mut searcher = search.searcher(None);
-                let end = old.len().min(start as usize + segment(&mut self.dice));
-                let at_end = end == old.len();
-                let place = if at_end { AtEnd::Yes } else { AtEnd::No };
-                let mut found = Vec::new();
-                let piece = &old[start as usize..end];
-                let consumed = searcher.search(piece, place, |op| found.push(op)) as u64;
-                Answer::Rolled(Ok(Rolled { found, consumed, at_end, searcher }))
-            }
-            Work::Survey { handle, gaps } => {
-                if let Err(setback) = self.fails(self.faults.survey) {
-                    return Answer::Surveyed(Err(setback));
-                }
-                let joined = Arc::clone(&self.slot(handle).joined);
-                let sums = |gap: &Facing| {
-                    let old = gathered(&joined, &gap.old);
-                    let len = BlockLen::for_gap(old.len() as u64, gap.edits);
-                    GapSums::of(&old, len, GAP_SEED)
-                };
-                Answer::Surveyed(Ok(gaps.iter().map(sums).collect()))
-            }
-            Work::Mend { handle, path, new, gaps, bytes, payload } => {
+            NewVersionWork::Mend { handle, path, new, gaps, bytes, payload } => {
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.write) {
-                    return Answer::Mended(Err(setback));
+                    return NewVersionAnswer::Mended(Err(setback));
                 }
                 let deltas = unpacked(payload);
                 assert_eq!(deltas.len(), bytes as usize);
@@ -641,12 +636,17 @@ impl Destination {
                 let mended = gaps
                     .iter()
                     .map(|patch| self.mend(handle, (&path, new.clone()), patch, &mut reader));
-                Answer::Mended(mended.collect())
+                NewVersionAnswer::Mended(mended.collect())
             }
-            Work::Commit { handle, path, meta, proof, .. } => {
+        }
+    }
+
+    fn settle(&mut self, work: SettleWork) -> Done {
+        match work {
+            SettleWork::Commit { handle, path, meta, proof, .. } => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
-                Answer::Done(luck.and_then(|()| {
+                luck.and_then(|()| {
                     let deceived = self.dice.percent(self.faults.unproven);
                     let staged = self.slot(handle).stage.as_ref();
                     // Of an empty file nothing was written.
@@ -669,12 +669,12 @@ impl Destination {
                         rest = behind;
                     }
                     self.commit(handle, &path, (&meta, proof.map()))
-                }))
+                })
             }
-            Work::Replace(Small { path, meta, payload, digest, .. }) => {
+            SettleWork::Replace(Small { path, meta, payload, digest, .. }) => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
-                Answer::Done(luck.and_then(|()| {
+                luck.and_then(|()| {
                     let bytes = unpacked(payload);
                     assert_eq!(bytes.len() as u64, meta.len);
                     let chunks: Vec<_> =
@@ -683,24 +683,23 @@ impl Destination {
                         return Err(setback("unproven", true));
                     }
                     self.install(&path, &meta, bytes)
-                }))
+                })
             }
-            Work::Confirm { handle, proof, .. } => {
+            SettleWork::Confirm { handle, proof, .. } => {
                 let luck = self.fails(self.faults.commit);
-                Answer::Done(luck.and_then(|()| {
+                luck.and_then(|()| {
                     let old = Arc::clone(&self.slot(handle).old[0]);
                     if !proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&old)))? {
                         return Err(setback("unproven", true));
                     }
                     self.slots.remove(&handle);
                     Ok(())
-                }))
+                })
             }
-            Work::Abandon { handle } => {
+            SettleWork::Abandon { handle } => {
                 self.end(handle);
-                Answer::Done(Ok(()))
+                Ok(())
             }
-            other => unreachable!("{other:?}"),
         }
     }
 

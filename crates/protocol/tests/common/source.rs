@@ -18,7 +18,7 @@ use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
+    Answer, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Sum, Summing};
@@ -240,28 +240,28 @@ impl Source {
                     Ok(Opened { meta, body, known })
                 }))
             }
-            Work::Scan { handle, spec, segment } => {
+            Work::File(FileWork::Scan { handle, spec, segment }) => {
                 let bytes = self.bytes(handle, self.faults.scan);
-                Answer::Scanned(bytes.and_then(|bytes| {
+                Answer::File(FileAnswer::Scanned(bytes.and_then(|bytes| {
                     let read = bytes.get(segment.own.start as usize..segment.read_end as usize);
                     let read = read.ok_or_else(|| trouble(TroubleKind::Vanished, "shrunk"))?;
                     self.scanned += read.len() as u64;
                     Ok(segment.cut(&spec.build(), read, Chunk::of))
-                }))
+                })))
             }
-            Work::Sum { handle, summing, portion, mut digest } => {
+            Work::File(FileWork::Sum { handle, summing, portion, mut digest }) => {
                 let read = self.bytes(handle, self.faults.scan);
-                Answer::Summed(read.and_then(|bytes| {
+                Answer::File(FileAnswer::Summed(read.and_then(|bytes| {
                     let summed = sum(summing, &bytes, &portion, segment(&mut self.dice));
                     let gone = || trouble(TroubleKind::Vanished, "shrunk");
                     let (summed, settled) = summed.ok_or_else(gone)?;
                     digest.iter_mut().for_each(|digest| digest.push(&bytes[settled.clone()]));
                     Ok((summed, digest))
-                }))
+                })))
             }
-            Work::Hash { handle, strong, spans } => {
+            Work::File(FileWork::Hash { handle, strong, spans }) => {
                 let read = self.bytes(handle, self.faults.read);
-                Answer::Hashed(read.and_then(|bytes| {
+                Answer::File(FileAnswer::Hashed(read.and_then(|bytes| {
                     let sum = |span: &Span| {
                         let piece = bytes.get(span.start as usize..span.end() as usize);
                         let piece =
@@ -269,31 +269,31 @@ impl Source {
                         Ok(strong.of(None, piece))
                     };
                     spans.iter().map(sum).collect()
-                }))
+                })))
             }
-            Work::Search { handle, start, search, digest, zstd } => {
+            Work::File(FileWork::Search { handle, start, search, digest, zstd }) => {
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (search.searcher(None), None);
                 let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
-                Answer::Searched(searched)
+                Answer::File(FileAnswer::Searched(searched))
             }
-            Work::Join { handle, start, searcher, region, digest, zstd } => {
+            Work::File(FileWork::Join { handle, start, searcher, region, digest, zstd }) => {
                 self.joined += 1;
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (searcher, Some(region));
                 let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
-                Answer::Searched(searched)
+                Answer::File(FileAnswer::Searched(searched))
             }
-            Work::Find { handle, region, blocks } => {
+            Work::File(FileWork::Find { handle, region, blocks }) => {
                 let read = self.bytes(handle, self.faults.scan);
-                Answer::Found(read.map(|bytes| {
+                Answer::File(FileAnswer::Found(read.map(|bytes| {
                     let read = blocks.read(&region, bytes.len() as u64);
                     let from = bytes.len().min(read.start as usize);
                     let to = bytes.len().min(read.end as usize).max(from);
                     blocks.find(region, &bytes[from..to], None)
-                }))
+                })))
             }
-            Work::Seal { handle, proof, .. } => {
+            Work::File(FileWork::Seal { handle, proof, .. }) => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
                     let (path, opened) = &self.open[&handle];
                     let same = self.tree.0.get(path).is_some_and(|node| node == opened);
@@ -311,17 +311,21 @@ impl Source {
                     };
                     if same { Ok(digest.into()) } else { Err(changed()) }
                 });
-                Answer::Sealed(sealed)
+                Answer::File(FileAnswer::Sealed(sealed))
             }
-            Work::Read { handle, spans, sums, zstd } => {
+            Work::File(FileWork::Read { handle, spans, sums, zstd }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
-                Answer::Read(read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))))
+                Answer::File(FileAnswer::Read(
+                    read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))),
+                ))
             }
-            Work::Mend { handle, gaps, zstd } => {
+            Work::File(FileWork::Mend { handle, gaps, zstd }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += gaps.iter().map(|gap| u64::from(gap.span.len)).sum::<u64>();
-                Answer::Mended(read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)))
+                Answer::File(FileAnswer::Mended(
+                    read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)),
+                ))
             }
             Work::Close { handle } => {
                 self.open.remove(&handle);

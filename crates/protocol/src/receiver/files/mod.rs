@@ -29,7 +29,7 @@ use crate::report::Trouble;
 use crate::streams::Aside;
 use crate::work::{Handle, Setback, Then, UnknownAnswer};
 
-use super::ask::Answer;
+use super::ask::{Answer, LookupAnswer, NewVersionAnswer, OldVersionAnswer};
 use super::context::Context;
 use super::pending::FilePending;
 use super::transfer::IncomingTransfer;
@@ -313,17 +313,21 @@ impl WantedFiles {
             return Err(UnknownAnswer);
         }
         match (pending, answer) {
-            (FilePending::Chart, Answer::Charted(charted)) => self.moved.charted(charted),
+            (FilePending::Chart, Answer::Lookup(LookupAnswer::Charted(charted))) => {
+                self.moved.charted(charted)
+            }
             (FilePending::Release, _) => {}
             (FilePending::Abandon(file), _) => self.abandoned(cx, file),
-            (FilePending::OpenOld(handle), Answer::Opened(lens)) => {
+            (FilePending::OpenOld(handle), Answer::Old(OldVersionAnswer::Opened(lens))) => {
                 self.opened_old(cx, handle, lens);
                 self.try_settle(cx, handle);
             }
-            (FilePending::OpenMore(handle), Answer::OpenedMore(len)) => {
+            (FilePending::OpenMore(handle), Answer::Old(OldVersionAnswer::OpenedMore(len))) => {
                 self.opened_more(cx, handle, len);
             }
-            (FilePending::View(handle), Answer::Viewed(lens)) => self.viewed(cx, handle, lens),
+            (FilePending::View(handle), Answer::Old(OldVersionAnswer::Viewed(lens))) => {
+                self.viewed(cx, handle, lens)
+            }
             (FilePending::TakeBeside { handle, links }, Answer::Done(done)) => {
                 self.took_beside(cx, handle, links, done);
                 self.try_settle(cx, handle);
@@ -344,7 +348,8 @@ impl WantedFiles {
             transfer.answer(&mut fx, pending, answer);
             fx.take_outcome()
         } else if let Some((expected, mut fx)) = incoming.expected(cx, file)
-            && let (FilePending::Index(_, part), Answer::Indexed(run)) = (pending, answer)
+            && let (FilePending::Index(_, part), Answer::Old(OldVersionAnswer::Indexed(run))) =
+                (pending, answer)
         {
             expected.indexed(&mut fx, part, run);
             fx.take_outcome()
@@ -369,20 +374,20 @@ impl WantedFiles {
 /// True if the answer is of the kind that the work asked for.
 fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
     match (pending, answer) {
-        (FilePending::SumOld { step, .. }, Answer::Summed(summed)) => {
+        (FilePending::SumOld { step, .. }, Answer::Old(OldVersionAnswer::Summed(summed))) => {
             summed.as_ref().map_or(true, |summed| step.fits(summed))
         }
-        (FilePending::Chart, Answer::Charted(_))
-        | (FilePending::OpenOld(_), Answer::Opened(_))
-        | (FilePending::OpenMore(_), Answer::OpenedMore(_))
-        | (FilePending::View(_), Answer::Viewed(_))
-        | (FilePending::Index(..), Answer::Indexed(_))
-        | (FilePending::Copy { .. }, Answer::Copied(_))
-        | (FilePending::Write { .. }, Answer::Written(_))
-        | (FilePending::Survey { .. }, Answer::Surveyed(_))
-        | (FilePending::Mend { .. }, Answer::Mended(_))
-        | (FilePending::HashOld { .. }, Answer::Hashed(_))
-        | (FilePending::Roll(_), Answer::Rolled(_)) => true,
+        (FilePending::Chart, Answer::Lookup(LookupAnswer::Charted(_)))
+        | (FilePending::OpenOld(_), Answer::Old(OldVersionAnswer::Opened(_)))
+        | (FilePending::OpenMore(_), Answer::Old(OldVersionAnswer::OpenedMore(_)))
+        | (FilePending::View(_), Answer::Old(OldVersionAnswer::Viewed(_)))
+        | (FilePending::Index(..), Answer::Old(OldVersionAnswer::Indexed(_)))
+        | (FilePending::Copy { .. }, Answer::New(NewVersionAnswer::Copied(_)))
+        | (FilePending::Write { .. }, Answer::New(NewVersionAnswer::Written(_)))
+        | (FilePending::Survey { .. }, Answer::Old(OldVersionAnswer::Surveyed(_)))
+        | (FilePending::Mend { .. }, Answer::New(NewVersionAnswer::Mended(_)))
+        | (FilePending::HashOld { .. }, Answer::Old(OldVersionAnswer::Hashed(_)))
+        | (FilePending::Roll(_), Answer::Old(OldVersionAnswer::Rolled(_))) => true,
         (
             FilePending::Commit(_)
             | FilePending::Replace { .. }

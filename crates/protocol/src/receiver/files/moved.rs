@@ -19,7 +19,7 @@ use deltic_tree::RelPath;
 use crate::limits::MOVED_ABOVE_BYTES;
 use crate::message::FileNo;
 use crate::options::Options;
-use crate::receiver::ask::{Charted, Kinship, Unseen, Work};
+use crate::receiver::ask::{Charted, Kinship, LookupWork, Unseen, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 
@@ -149,7 +149,10 @@ impl MovedFiles {
         if worthwhile {
             let near = if self.chart == ChartState::Blank { near(cx) } else { Vec::new() };
             self.chart = ChartState::Drawing;
-            cx.ask(Work::Chart { near, names: NAMES_AT_ONCE }, FilePending::Chart);
+            cx.ask(
+                Work::Lookup(LookupWork::Chart { near, names: NAMES_AT_ONCE }),
+                FilePending::Chart,
+            );
             return Vec::new();
         }
         // A first copy finds no files in the chart, and need not search.

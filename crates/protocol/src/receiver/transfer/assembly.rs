@@ -5,7 +5,7 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{Index, Span};
 
 use crate::message::Payload;
-use crate::receiver::ask::{CopyRun, KeptChunk, New, Piece, Work};
+use crate::receiver::ask::{CopyRun, KeptChunk, New, NewVersionWork, Piece, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -163,7 +163,13 @@ impl FileAssembly {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
             let pending = FilePending::Copy { handle, spans, chunks: chunks.len() };
-            let work = Work::Copy { handle, path, new: self.new.clone(), runs, chunks };
+            let work = Work::New(NewVersionWork::Copy {
+                handle,
+                path,
+                new: self.new.clone(),
+                runs,
+                chunks,
+            });
             fx.cx.ask_to_write(self.turn, work, pending);
         }
     }
@@ -174,7 +180,8 @@ impl FileAssembly {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
-            let work = Work::Repeat { handle, path, new: self.new.clone(), runs };
+            let work =
+                Work::New(NewVersionWork::Repeat { handle, path, new: self.new.clone(), runs });
             // The first repeat writes out data held back, which the other repeats read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
             fx.cx.ask_to_write(WorkTurn::Own, work, pending);
@@ -193,7 +200,14 @@ impl FileAssembly {
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
         let (handle, path) = (fx.handle, fx.path.clone());
-        let work = Work::Write { handle, path, new: self.new.clone(), pieces, payload, between };
+        let work = Work::New(NewVersionWork::Write {
+            handle,
+            path,
+            new: self.new.clone(),
+            pieces,
+            payload,
+            between,
+        });
         let pending = FilePending::Write { handle, chunks, spans, payload_bytes: bytes };
         fx.cx.ask_to_write(self.turn, work, pending);
     }

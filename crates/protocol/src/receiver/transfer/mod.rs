@@ -41,7 +41,7 @@ use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::WorkTurn;
 
-use super::ask::{Answer, New, Piece};
+use super::ask::{Answer, New, NewVersionAnswer, Piece};
 use super::context::Context;
 use super::load::LoadShare;
 use super::pending::FilePending;
@@ -486,11 +486,16 @@ impl IncomingTransfer {
         answer: Answer,
     ) {
         match (pending, answer) {
-            (FilePending::Copy { spans, .. }, Answer::Copied(copied)) => match copied {
-                Ok(()) => self.copied(&spans),
-                Err(setback) => fx.fail(setback),
-            },
-            (FilePending::Write { chunks, spans, .. }, Answer::Written(written)) => match written {
+            (FilePending::Copy { spans, .. }, Answer::New(NewVersionAnswer::Copied(copied))) => {
+                match copied {
+                    Ok(()) => self.copied(&spans),
+                    Err(setback) => fx.fail(setback),
+                }
+            }
+            (
+                FilePending::Write { chunks, spans, .. },
+                Answer::New(NewVersionAnswer::Written(written)),
+            ) => match written {
                 Ok(fingerprints) => self.written(fx, &chunks, &spans, fingerprints),
                 Err(setback) => fx.fail(setback),
             },

@@ -11,7 +11,9 @@ use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, ToSender};
-use crate::receiver::ask::{Answer, Mended, Piece, Work};
+use crate::receiver::ask::{
+    Answer, Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, Piece, Work,
+};
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
 use crate::report::{Trouble, TroubleKind};
@@ -172,15 +174,15 @@ impl RecipeReceiver {
         answer: Answer,
     ) {
         match (pending, answer) {
-            (FilePending::Index(_, part), Answer::Indexed(run)) => {
+            (FilePending::Index(_, part), Answer::Old(OldVersionAnswer::Indexed(run))) => {
                 self.indexed(fx, build, part, run);
             }
-            (FilePending::Survey { gaps, .. }, Answer::Surveyed(sums)) => {
+            (FilePending::Survey { gaps, .. }, Answer::Old(OldVersionAnswer::Surveyed(sums))) => {
                 if let Some(sums) = fx.or_fail(sums) {
                     self.surveyed(fx, gaps, sums);
                 }
             }
-            (FilePending::Mend { gaps, .. }, Answer::Mended(mended)) => {
+            (FilePending::Mend { gaps, .. }, Answer::New(NewVersionAnswer::Mended(mended))) => {
                 if let Some(mended) = fx.or_fail(mended) {
                     build.end_job();
                     self.mended(fx, build, gaps, mended);
@@ -518,7 +520,10 @@ impl RecipeReceiver {
         fx.cx.load.take_gaps(gaps.len());
         fx.cx.load.queue_gaps(handle);
         let facing = gaps.iter().map(ChunkGap::facing).collect();
-        fx.cx.ask(Work::Survey { handle, gaps: facing }, FilePending::Survey { handle, gaps });
+        fx.cx.ask(
+            Work::Old(OldVersionWork::Survey { handle, gaps: facing }),
+            FilePending::Survey { handle, gaps },
+        );
     }
 
     /// Takes the sums of surveyed gaps, and requests these gaps.
@@ -544,7 +549,8 @@ impl RecipeReceiver {
         build.begin_job();
         fx.cx.load.mend_gaps(gaps.len());
         let payload_bytes = new_bytes + bytes as usize;
-        let work = Work::Mend { handle, path, new, gaps: patches, bytes, payload };
+        let work =
+            Work::New(NewVersionWork::Mend { handle, path, new, gaps: patches, bytes, payload });
         let pending = FilePending::Mend { handle, gaps, payload_bytes };
         fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         Ok(())

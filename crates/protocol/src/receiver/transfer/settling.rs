@@ -2,7 +2,7 @@
 
 use deltic_core::recipe::Digest;
 
-use crate::receiver::ask::{Small, Work};
+use crate::receiver::ask::{SettleWork, Small, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -26,13 +26,17 @@ impl IncomingTransfer {
         {
             let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
-            let work = Work::Replace(Small { path, meta, seen, payload, digest });
+            let work =
+                Work::Settle(SettleWork::Replace(Small { path, meta, seen, payload, digest }));
             let pending = FilePending::Replace { handle, payload_bytes };
             fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         } else if self.is_identical(fx) {
             let proof = self.prove(digest);
             let path = path.clone();
-            fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
+            fx.cx.ask(
+                Work::Settle(SettleWork::Confirm { handle, path, proof }),
+                FilePending::Confirm(handle),
+            );
         } else {
             // The new version is a prefix of the version in place: the held-back copies are needed after all.
             if self.build.holds() && !matches!(self.method, TransferMethod::Blocks(_)) {
@@ -47,7 +51,7 @@ impl IncomingTransfer {
             debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
             let proof = self.prove(digest);
-            let work = Work::Commit { handle, path, meta, seen, proof };
+            let work = Work::Settle(SettleWork::Commit { handle, path, meta, seen, proof });
             fx.cx.ask(work, FilePending::Commit(handle));
         }
         self.phase = TransferPhase::Settling;

@@ -11,7 +11,9 @@ use super::proof::Proof;
 use super::*;
 use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};
-use crate::receiver::ask::{Small, Work};
+use crate::receiver::ask::{
+    NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, SettleWork, Small, Work,
+};
 use crate::receiver::context::Context;
 use crate::receiver::pending::ReceiverPending;
 use crate::receiver::setting::Setting;
@@ -36,20 +38,26 @@ struct Driver {
 impl Driver {
     fn perform(&mut self, work: Work) -> Answer {
         match work {
-            Work::Index { segment, spec, .. } => {
+            Work::Old(OldVersionWork::Index { segment, spec, .. }) => {
                 let read = &self.old[segment.own.start as usize..segment.read_end as usize];
-                Answer::Indexed(Ok(segment.cut(&spec.build(), read, deltic_core::Chunk::of)))
+                Answer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
+                    &spec.build(),
+                    read,
+                    deltic_core::Chunk::of,
+                ))))
             }
-            Work::Copy { runs, .. } => {
+            Work::New(NewVersionWork::Copy { runs, .. }) => {
                 for run in runs {
                     let from = &self.old[run.old.start as usize..run.old.end() as usize];
                     let to = run.new_start as usize;
                     self.made[to..to + from.len()].copy_from_slice(from);
                     self.copied += from.len() as u64;
                 }
-                Answer::Copied(Ok(()))
+                Answer::New(NewVersionAnswer::Copied(Ok(())))
             }
-            Work::Write { pieces, payload: Payload::Plain(mut bytes), .. } => {
+            Work::New(NewVersionWork::Write {
+                pieces, payload: Payload::Plain(mut bytes), ..
+            }) => {
                 let mut fingerprints = Vec::new();
                 for piece in pieces {
                     let rest = bytes.split_off(piece.span.len as usize);
@@ -58,11 +66,11 @@ impl Driver {
                     fingerprints.push(Fingerprint::of(&bytes));
                     bytes = rest;
                 }
-                Answer::Written(Ok(fingerprints))
+                Answer::New(NewVersionAnswer::Written(Ok(fingerprints)))
             }
-            Work::Commit { proof, .. } => self.settle("committed", &proof),
-            Work::Confirm { proof, .. } => self.settle("confirmed", &proof),
-            Work::Replace(Small { payload: Payload::Plain(bytes), .. }) => {
+            Work::Settle(SettleWork::Commit { proof, .. }) => self.settle("committed", &proof),
+            Work::Settle(SettleWork::Confirm { proof, .. }) => self.settle("confirmed", &proof),
+            Work::Settle(SettleWork::Replace(Small { payload: Payload::Plain(bytes), .. })) => {
                 (self.made, self.settled) = (bytes, Some("replaced"));
                 Answer::Done(Ok(()))
             }

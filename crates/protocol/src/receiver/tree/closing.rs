@@ -4,7 +4,7 @@
 //! Directories are set after the last name in them has changed; otherwise their times would be those of the sync.
 
 use crate::message::ToSender;
-use crate::receiver::ask::{Answer, Work};
+use crate::receiver::ask::{Answer, LookupAnswer, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::report::{Notice, Totals, Trouble, TroubleKind};
@@ -99,11 +99,16 @@ impl ReceiverTree {
         answer: Answer,
     ) -> Result<(), UnknownAnswer> {
         match (pending, answer) {
-            (TreePending::Extra(dir), Answer::Extra(found)) => self.extra(cx, dir, found),
-            (TreePending::CountGoing(names), Answer::Counted(now)) => {
+            (TreePending::Extra(dir), Answer::Lookup(LookupAnswer::Extra(found))) => {
+                self.extra(cx, dir, found)
+            }
+            (TreePending::CountGoing(names), Answer::Lookup(LookupAnswer::Counted(now))) => {
                 self.deleting.recounted(cx, names, now);
             }
-            (TreePending::CountMoved, Answer::CountedMoved { files, new }) => {
+            (
+                TreePending::CountMoved,
+                Answer::Lookup(LookupAnswer::CountedMoved { files, new }),
+            ) => {
                 self.deleting.counted_moved(cx, files, *new);
             }
             (TreePending::Remove(removal), Answer::Removed(removed)) => {

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_ASKED;
 use crate::message::ToSender;
 use crate::options::{Delete, Guard, Options};
-use crate::receiver::ask::{Extra, Removed, Unlisted, Work};
+use crate::receiver::ask::{Extra, LookupWork, Removed, Unlisted, Work};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
@@ -164,7 +164,8 @@ impl PendingDeletions {
             }
         }
         if let Some(rest) = rest {
-            let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
+            let more =
+                Work::Lookup(LookupWork::Extra { dir: dir.clone(), keep: None, rest: Some(rest) });
             cx.ask(more, TreePending::Extra(dir));
         }
     }
@@ -206,7 +207,10 @@ impl PendingDeletions {
             && let Some((path, names)) = extras.see(recounted)
         {
             *out += 1;
-            cx.ask(Work::Count { path, gives_way: false }, TreePending::CountGoing(names));
+            cx.ask(
+                Work::Lookup(LookupWork::Count { path, gives_way: false }),
+                TreePending::CountGoing(names),
+            );
         }
         if *out == 0 {
             self.delete_within_limits(cx);
@@ -275,7 +279,7 @@ impl PendingDeletions {
             return false;
         }
         let new = Box::new(std::mem::take(new));
-        cx.ask(Work::CountMoved { paths, new }, TreePending::CountMoved);
+        cx.ask(Work::Lookup(LookupWork::CountMoved { paths, new }), TreePending::CountMoved);
         true
     }
 

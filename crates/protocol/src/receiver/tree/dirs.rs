@@ -7,7 +7,7 @@ use deltic_tree::meta::OWNER_BITS;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::receiver::ask::{Carries, Work};
+use crate::receiver::ask::{Carries, EntryWork, LookupWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::receiver::setting::Setting;
@@ -123,7 +123,10 @@ impl ListedDirs {
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         let alike = section.alike.clone();
-        cx.ask(Work::Look { paths, dirs, alike, users, groups }, TreePending::Look(no));
+        cx.ask(
+            Work::Lookup(LookupWork::Look { paths, dirs, alike, users, groups }),
+            TreePending::Look(no),
+        );
     }
 
     /// Gives up a section of a lost directory and everything below; the loss was reported already.
@@ -167,7 +170,8 @@ impl ListedDirs {
     }
 
     pub(super) fn ask_extra(&mut self, cx: &mut Context, dir: RelPath, keep: Names) {
-        let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
+        let extra =
+            Work::Lookup(LookupWork::Extra { dir: dir.clone(), keep: Some(keep), rest: None });
         cx.ask(extra, TreePending::Extra(dir));
     }
 
@@ -194,7 +198,10 @@ impl ListedDirs {
         if cx.setting.options.compare.alternates.dirs.is_empty() {
             return self.made_root(cx, &meta, Vec::new());
         }
-        cx.ask(Work::LookBeside { path: RelPath::root() }, TreePending::LookBesideRoot(meta));
+        cx.ask(
+            Work::Lookup(LookupWork::LookBeside { path: RelPath::root() }),
+            TreePending::LookBesideRoot(meta),
+        );
     }
 
     pub(super) fn made_root(&mut self, cx: &mut Context, meta: &Meta, beside: Vec<Option<Meta>>) {
@@ -216,7 +223,11 @@ impl ListedDirs {
         // No window bounds the number of waiting directories: count the path and the work of each.
         let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
         let pending = TreePending::MakeDir { path: path.clone(), bytes };
-        cx.ask_to_write(WorkTurn::Any, Work::MakeDir { path, meta, carries }, pending);
+        cx.ask_to_write(
+            WorkTurn::Any,
+            Work::Entry(EntryWork::MakeDir { path, meta, carries }),
+            pending,
+        );
     }
 
     /// Sets the metadata of existing directories.

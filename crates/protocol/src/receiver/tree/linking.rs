@@ -5,7 +5,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::options::AlternateUse;
-use crate::receiver::ask::Work;
+use crate::receiver::ask::{EntryWork, Work};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{Setback, Then};
@@ -106,7 +106,10 @@ impl UnsettledEntries {
         let Some(leader) = change.facts.linked.clone() else { return };
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
-        tx.cx.ask(Work::Link { path, leader, kind, seen }, TreePending::Link { file, change });
+        tx.cx.ask(
+            Work::Entry(EntryWork::Link { path, leader, kind, seen }),
+            TreePending::Link { file, change },
+        );
         self.links.link(file, name);
     }
 

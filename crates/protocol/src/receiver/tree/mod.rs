@@ -47,7 +47,7 @@ use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::ask::{Answer, Unlisted};
+use super::ask::{Answer, LookupAnswer, Unlisted};
 use super::context::Context;
 use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
@@ -202,29 +202,32 @@ impl ReceiverTree {
     ) -> Result<(), UnknownAnswer> {
         let (entries, tx) = &mut self.split(cx);
         match (pending, answer) {
-            (TreePending::Look(section), Answer::Looked(found, (users, groups))) => {
+            (
+                TreePending::Look(section),
+                Answer::Lookup(LookupAnswer::Looked(found, (users, groups))),
+            ) => {
                 self.looked(cx, section, found, MappedOwners { users, groups });
             }
-            (TreePending::Compare(no), Answer::Compared(alike)) => {
+            (TreePending::Compare(no), Answer::Lookup(LookupAnswer::Compared(alike))) => {
                 tx.dirs.compared_tally(tx.cx, no, alike);
             }
-            (TreePending::Digest(files), Answer::Digested(digests))
+            (TreePending::Digest(files), Answer::Lookup(LookupAnswer::Digested(digests)))
                 if digests.len() == files.len() =>
             {
                 for pair in entries.comparing.digested(files, digests) {
                     entries.compared(tx, pair);
                 }
             }
-            (TreePending::LookMissing(paths), Answer::Looked(found, _)) => {
+            (TreePending::LookMissing(paths), Answer::Lookup(LookupAnswer::Looked(found, _))) => {
                 MissingSources::looked(tx.cx, tx.deleting, paths, found);
             }
-            (TreePending::CountMissing(path), Answer::Counted(names)) => {
+            (TreePending::CountMissing(path), Answer::Lookup(LookupAnswer::Counted(names))) => {
                 MissingSources::counted(tx.cx, tx.deleting, path, names);
             }
-            (TreePending::LookBeside(file), Answer::Beside(found)) => {
+            (TreePending::LookBeside(file), Answer::Lookup(LookupAnswer::Beside(found))) => {
                 entries.looked_beside(tx, file, found);
             }
-            (TreePending::LookBesideRoot(meta), Answer::Beside(found)) => {
+            (TreePending::LookBesideRoot(meta), Answer::Lookup(LookupAnswer::Beside(found))) => {
                 tx.dirs.made_root(tx.cx, &meta, found);
             }
             (TreePending::LinkBeside { file, beside }, Answer::Done(done)) => {
@@ -240,7 +243,10 @@ impl ReceiverTree {
             (TreePending::Make { change } | TreePending::Touch { change }, Answer::Done(done)) => {
                 entries.changed_in_place(tx, change, done);
             }
-            (TreePending::CountBelow { file, path }, Answer::Counted(names)) => {
+            (
+                TreePending::CountBelow { file, path },
+                Answer::Lookup(LookupAnswer::Counted(names)),
+            ) => {
                 entries.counted(tx, file, path, names);
             }
             (TreePending::Clear { file, removal }, Answer::Removed(removed)) => {

@@ -15,7 +15,7 @@ use deltic_tree::{Kind, Meta};
 
 use crate::message::FileNo;
 use crate::options::AlternateUse;
-use crate::receiver::ask::{Removed, Work};
+use crate::receiver::ask::{EntryWork, LookupWork, Removed, Work};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::Setback;
@@ -51,7 +51,7 @@ impl UnsettledEntries {
     /// Looks for an entry in the reference directories.
     pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let (file, path) = (placed.file, placed.path.clone());
-        tx.cx.ask(Work::LookBeside { path }, TreePending::LookBeside(file));
+        tx.cx.ask(Work::Lookup(LookupWork::LookBeside { path }), TreePending::LookBeside(file));
         let file = placed.file;
         self.beside.insert(file, placed);
     }
@@ -140,7 +140,7 @@ impl UnsettledEntries {
         let (path, seen) = (placed.path.clone(), placed.seen.clone());
         let file = placed.file;
         self.beside.insert(file, placed);
-        let work = Work::LinkBeside { path, alternate, is, seen };
+        let work = Work::Entry(EntryWork::LinkBeside { path, alternate, is, seen });
         tx.cx.ask(work, TreePending::LinkBeside { file, beside });
     }
 
@@ -181,13 +181,13 @@ impl UnsettledEntries {
             return tx.cx.changed(change);
         }
         let PlacedEntry { path, meta, seen, .. } = &placed;
-        let work = Work::CopyBeside {
+        let work = Work::Entry(EntryWork::CopyBeside {
             path: path.clone(),
             alternate: beside.alternate,
             is: beside.is,
             meta: meta.clone(),
             seen: seen.clone(),
-        };
+        });
         let file = placed.file;
         self.beside.insert(file, placed);
         tx.cx.ask(work, TreePending::CopyBeside { file, change });

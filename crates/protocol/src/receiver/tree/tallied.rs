@@ -13,7 +13,7 @@ use deltic_tree::{ComparedAttributes, DirDigest, RelPath};
 use crate::error::PeerError;
 use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
 use crate::message::NameLine;
-use crate::receiver::ask::{Alike, Work};
+use crate::receiver::ask::{Alike, LookupWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
@@ -54,7 +54,10 @@ impl ListedDirs {
             .insert(dir.clone(), TalliedDir { state: TallyState::Comparing, named, meta });
         self.digests.comparing.insert(no, dir.clone());
         match self.sender_owners() {
-            Some(owners) => cx.ask(Work::Compare { dir, tally, owners }, TreePending::Compare(no)),
+            Some(owners) => cx.ask(
+                Work::Lookup(LookupWork::Compare { dir, tally, owners }),
+                TreePending::Compare(no),
+            ),
             None => self.compared_tally(cx, no, None),
         }
         Ok(())

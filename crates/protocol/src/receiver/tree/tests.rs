@@ -6,7 +6,7 @@ use super::*;
 use crate::limits::MAX_BATCH;
 use crate::message::Extent;
 use crate::options::{Links, Metadata, Options, Remove, Select, Writing};
-use crate::receiver::ask::Work;
+use crate::receiver::ask::{EntryWork, LookupAnswer, LookupWork, Work};
 use crate::receiver::pending::ReceiverPending;
 use crate::report::TroubleKind;
 use crate::work::{Setback, Then};
@@ -75,10 +75,11 @@ fn answer(work: Work, failures: &mut u32) -> Answer {
     let trouble = Trouble::new(TroubleKind::Failed, "sad");
     let sad = || Answer::Done(Err(Setback { trouble, then: Then::GiveUp }));
     match work {
-        Work::Look { paths, .. } => {
-            Answer::Looked(paths.iter().map(|_| Ok(None)).collect(), Default::default())
-        }
-        Work::MakeSymlink { path, .. } if fails(&path) => sad(),
+        Work::Lookup(LookupWork::Look { paths, .. }) => Answer::Lookup(LookupAnswer::Looked(
+            paths.iter().map(|_| Ok(None)).collect(),
+            Default::default(),
+        )),
+        Work::Entry(EntryWork::MakeSymlink { path, .. }) if fails(&path) => sad(),
         Work::Flush if *failures > 0 => {
             *failures -= 1;
             sad()
@@ -204,8 +205,8 @@ fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
     let mut failures = 0;
     let mut looks = 0;
     while let Some((id, work)) = driver.cx.jobs.poll() {
-        looks += u32::from(matches!(work, Work::Look { .. }));
-        let is_made = matches!(work, Work::MakeDir { .. });
+        looks += u32::from(matches!(work, Work::Lookup(LookupWork::Look { .. })));
+        let is_made = matches!(work, Work::Entry(EntryWork::MakeDir { .. }));
         assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
         let pending = driver.cx.jobs.answered(id).unwrap();
         driver.cx.load.uncount_pending(&pending);

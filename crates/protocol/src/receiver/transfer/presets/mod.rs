@@ -21,7 +21,7 @@ use deltic_core::{BlockSumSpec, Fingerprint, Span, Strategy, StrongKind, StrongS
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::{Extent, How, Payload, ToSender};
-use crate::receiver::ask::{Answer, Rolled, Work};
+use crate::receiver::ask::{Answer, OldVersionAnswer, OldVersionWork, Rolled, Work};
 use crate::receiver::pending::FilePending;
 use crate::summing::{FileSummation, SumStep, Summed};
 use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
@@ -195,15 +195,23 @@ impl PresetState {
         answer: Answer,
     ) {
         match (pending, answer) {
-            (FilePending::SumOld { part, step, .. }, Answer::Summed(summed)) => {
+            (
+                FilePending::SumOld { part, step, .. },
+                Answer::Old(OldVersionAnswer::Summed(summed)),
+            ) => {
                 self.summed_old(fx, build, SummedPortion { part, step, summed });
             }
-            (FilePending::HashOld { needs, tokens, .. }, Answer::Hashed(sums)) => {
+            (
+                FilePending::HashOld { needs, tokens, .. },
+                Answer::Old(OldVersionAnswer::Hashed(sums)),
+            ) => {
                 if let Some(sums) = fx.or_fail(sums) {
                     self.hashed_old(fx, ConfirmBatch { needs, tokens }, &sums);
                 }
             }
-            (FilePending::Roll(_), Answer::Rolled(rolled)) => self.rolled(fx, build, rolled),
+            (FilePending::Roll(_), Answer::Old(OldVersionAnswer::Rolled(rolled))) => {
+                self.rolled(fx, build, rolled)
+            }
             _ => {}
         }
     }
@@ -263,7 +271,7 @@ impl PresetState {
         let Some(VersionSumming { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
         while let Some((step, portion)) = summation.next() {
-            let work = Work::SumOld { handle, part, portion, summing };
+            let work = Work::Old(OldVersionWork::SumOld { handle, part, portion, summing });
             fx.cx.ask(work, FilePending::SumOld { handle, part, step });
         }
     }
@@ -395,7 +403,7 @@ impl PresetState {
             return self.hashed_old(fx, ConfirmBatch { needs, tokens }, &[]);
         }
         let (handle, strong) = (fx.handle, self.config.strong);
-        let work = Work::HashOld { handle, strong, spans };
+        let work = Work::Old(OldVersionWork::HashOld { handle, strong, spans });
         let pending = FilePending::HashOld { handle, needs, tokens };
         fx.cx.jobs.ask_as(self.config.matching_turn(), work, pending.into());
     }
@@ -508,7 +516,10 @@ impl PresetState {
 /// Asks for a search from `start` in the first old version that is not empty.
 fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
     let (handle, part) = (fx.handle, fx.old.first_part());
-    fx.cx.ask(Work::Roll { handle, part, start, search }, FilePending::Roll(handle));
+    fx.cx.ask(
+        Work::Old(OldVersionWork::Roll { handle, part, start, search }),
+        FilePending::Roll(handle),
+    );
 }
 
 /// Returns the offset of an operation's bytes in the new version.

@@ -1,0 +1,278 @@
+//! The answers to the receiver's work.
+
+use std::sync::Arc;
+
+use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
+use deltic_core::recipe::{Chunk, Digest};
+use deltic_core::{
+    BlockSumSpec, Chunks, DataMap, DeltaOp, Fingerprint, GapSums, Key, Searcher, StrongSum,
+};
+use deltic_tree::names::SortedNames;
+use deltic_tree::{Kind, Meta, Name, RelPath};
+
+use crate::report::{EntryType, Trouble};
+use crate::summing::Summed;
+use crate::work::Setback;
+
+use super::super::tree::new_files::NewFiles;
+use super::Kinship;
+
+/// Answers of the driver.
+#[derive(Debug)]
+pub enum Answer {
+    /// The answer to [`Work::Lookup`](super::Work::Lookup).
+    Lookup(LookupAnswer),
+    /// The directories that could not be set, with the reasons.
+    SetDirs(Vec<Trouble>),
+    /// The names that were removed; an error if no name was.
+    Removed(Removed),
+    /// True if the user said yes.
+    Asked(bool),
+    /// The answer to [`Work::Old`](super::Work::Old).
+    Old(OldVersionAnswer),
+    /// The answer to [`Work::New`](super::Work::New).
+    New(NewVersionAnswer),
+    /// The files that could not be put in place, with the reasons.
+    Landed(Vec<(RelPath, Trouble)>),
+    /// The end of work without another answer.
+    Done(Result<(), Setback>),
+}
+
+/// Answers to [`LookupWork`](super::LookupWork).
+#[derive(Debug)]
+pub enum LookupAnswer {
+    /// The entry at each path; then the local user or group for each of the sender's.
+    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
+    /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
+    Beside(Vec<Option<Meta>>),
+    /// The contents of the directory, if the tallies are equal.
+    Compared(Option<Box<Alike>>),
+    /// The digest of each file, in order; `None` if the file cannot be read, or changed meanwhile.
+    Digested(Vec<Option<Digest>>),
+    /// Names of the directory that are not to be kept.
+    Extra(Result<Unlisted, Trouble>),
+    /// Number of names.
+    Counted(u64),
+    /// Names to be deleted that only moved.
+    CountedMoved {
+        /// Number of files that match a new file.
+        files: u64,
+        /// The new files that no file matched.
+        new: Box<NewFiles>,
+    },
+    /// The extent of the chart after more names were looked at.
+    Charted(Charted),
+}
+
+/// Answers to [`OldVersionWork`](super::OldVersionWork).
+#[derive(Debug)]
+pub enum OldVersionAnswer {
+    /// The old versions.
+    Opened(Result<Box<OldLens>, Setback>),
+    /// The length in bytes of one more old version, if that version could be opened.
+    OpenedMore(Option<u64>),
+    /// The lengths of the old versions in bytes, in the order of reading from now on.
+    Viewed(Result<Vec<u64>, Setback>),
+    /// The chunks of a segment, all of which could be read.
+    Indexed(Result<SegmentChunks<Chunk>, Setback>),
+    /// The sums of the gaps, in order.
+    Surveyed(Result<Vec<GapSums>, Setback>),
+    /// The sums of a portion of an old version.
+    Summed(Result<Summed, Setback>),
+    /// The sum of each span, in order.
+    Hashed(Result<Vec<StrongSum>, Setback>),
+    /// The matches of a search.
+    Rolled(Result<Rolled, Setback>),
+}
+
+/// Answers to [`NewVersionWork`](super::NewVersionWork).
+#[derive(Debug)]
+pub enum NewVersionAnswer {
+    /// The copies are written.
+    Copied(Result<(), Setback>),
+    /// The fingerprints of the pieces, in order; each begins with the expected prefix.
+    Written(Result<Vec<Fingerprint>, Setback>),
+    /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
+    /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
+    Mended(Result<Vec<Mended>, Setback>),
+}
+
+/// The local user or group for a user or group of the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// The local number.
+    pub id: u32,
+    /// True if entries may be given to this user or group.
+    pub may_give: bool,
+}
+
+/// The contents of a directory with the same digest as the sender's directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alike {
+    /// The subdirectories, in any order.
+    pub dirs: Vec<(Name, Meta)>,
+    /// Number of regular files.
+    pub files: u64,
+    /// Number of symbolic links.
+    pub links: u64,
+    /// Number of FIFOs and sockets.
+    pub specials: u64,
+    /// Length of the files, in bytes.
+    pub file_bytes: u64,
+    /// Length of the targets of symbolic links, in bytes.
+    pub link_bytes: u64,
+}
+
+impl Alike {
+    /// Counts an entry.
+    pub fn add(&mut self, name: &Name, meta: &Meta) {
+        match &meta.kind {
+            Kind::Dir => self.dirs.push((name.clone(), meta.clone())),
+            Kind::File => {
+                self.files += 1;
+                self.file_bytes = self.file_bytes.saturating_add(meta.len);
+            }
+            Kind::Symlink(target) => {
+                self.links += 1;
+                self.link_bytes = self.link_bytes.saturating_add(target.len() as u64);
+            }
+            Kind::Fifo | Kind::Socket => self.specials += 1,
+            // A sender tells no tally of a directory that holds a device.
+            Kind::Device(_) => {}
+        }
+    }
+
+    /// Number of entries.
+    pub fn entries(&self) -> u64 {
+        self.files + self.links + self.specials + self.dirs.len() as u64
+    }
+}
+
+/// A name at the destination that was not asked to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// The name.
+    pub name: Name,
+    /// Number of names that would be removed with this name, itself included.
+    pub names: u64,
+}
+
+/// Names in a directory of the destination that are not to be kept.
+#[derive(Debug, Default)]
+pub struct Unlisted {
+    /// The names, in any order.
+    pub extras: Vec<Extra>,
+    /// Names that have not been looked at yet.
+    pub rest: Option<Box<SortedNames>>,
+    /// Warnings about the names.
+    pub warnings: Vec<Trouble>,
+}
+
+/// The part of a destination that was looked at so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charted {
+    /// Number of names.
+    pub names: u64,
+    /// The place of the names that were not looked at.
+    pub unseen: Unseen,
+    /// True once the chart holds a file that another file may be matched against.
+    pub has_files: bool,
+}
+
+/// The place of names that were not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// Below the directories given as `near`.
+    Near,
+    /// Elsewhere in the destination.
+    Far,
+    /// Nowhere, or no more names can be noted.
+    Nothing,
+}
+
+/// The result of removing a name with all below it.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// Names removed, and the types of the removed entries; a few hundred at most.
+    pub gone: Vec<(RelPath, EntryType)>,
+    /// The reasons why other names were not removed; each name once.
+    pub troubles: Vec<Trouble>,
+    /// True while more names remain to be removed.
+    pub goes_on: bool,
+}
+
+/// The lengths in bytes of a file's old versions. Copies refer to the versions laid end to end in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldLens {
+    /// The version in place, if it is a regular file.
+    pub in_place: Option<u64>,
+    /// True if the version in place has other hard links.
+    pub has_other_names: bool,
+    /// The version in the reference directory that was asked for.
+    pub beside: Option<u64>,
+    /// The file of another name that serves as an old version.
+    pub similar: Option<Similar>,
+    /// The versions that killed runs left.
+    pub leftovers: Vec<u64>,
+    /// True if an old version has large holes. No old version is cut before the receiver knows where the new version
+    /// has data.
+    pub has_holes: bool,
+    /// The interrupted transfer of the new version that resumes.
+    pub kept: Option<Kept>,
+    /// The whole recipe of the version in place, which then need not be read to be cut. A recipe for another length
+    /// is ignored.
+    pub recipe: Option<Kept>,
+    /// The base that the version in place is, if known.
+    pub base: Option<Digest>,
+    /// The sums that storage keeps of the first old version that is not empty, if a signature may be made of such
+    /// sums.
+    pub keeps: Option<BlockSumSpec>,
+}
+
+/// A file of another name that may serve as an old version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Similar {
+    /// The path of the file.
+    pub path: RelPath,
+    /// Length in bytes.
+    pub len: u64,
+    /// The reason to take the file, if the chart found the file.
+    pub kinship: Option<Kinship>,
+}
+
+/// Chunks known from an earlier session, with the key and chunker that this file uses again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The key of the chunks' names.
+    pub key: Key,
+    /// The chunker.
+    pub spec: ChunkerSpec,
+    /// Data map for the places, if places count through packed data.
+    pub map: Option<Arc<DataMap>>,
+    /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
+    pub chunks: Chunks,
+}
+
+/// A rebuilt gap, of which the right chunks were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mended {
+    /// Names of the gap's chunks, in order; `None` for a chunk that differs from the announced chunk and was not
+    /// written.
+    pub fingerprints: Vec<Option<Fingerprint>>,
+    /// Literal bytes among the written bytes; the other bytes came from the old versions.
+    pub literal: u64,
+}
+
+/// The matches of a search through an old version.
+#[derive(Debug)]
+pub struct Rolled {
+    /// Copies from blocks of the new version (`old` in `DeltaOp`) to places in the old version (`new` in `DeltaOp`),
+    /// in the order of these places.
+    pub found: Vec<DeltaOp>,
+    /// Bytes of the old version that are settled; the next search starts after them.
+    pub consumed: u64,
+    /// True once the end of the part is reached.
+    pub at_end: bool,
+    /// The searcher for the next segment.
+    pub searcher: Box<Searcher>,
+}
