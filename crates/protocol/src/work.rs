@@ -20,16 +20,16 @@ pub struct UnknownAnswer;
 
 /// A failure of a piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setback {
+pub struct WorkError {
     /// Trouble to report.
     pub trouble: Trouble,
     /// Continuation of the machine.
-    pub then: Then,
+    pub then: ErrorAction,
 }
 
 /// Continuation of a machine after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum ErrorAction {
     /// Try the file again: it changed during the run, and a new attempt may succeed.
     Retry,
     /// Wait: the disk had no room, and the file may succeed when nothing else is under way.

@@ -45,7 +45,7 @@ use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Keying, Over, PatchStep, Sum, SumLine, Summing, Token};
-use deltic_protocol::work::{Setback, Then};
+use deltic_protocol::work::{ErrorAction, WorkError};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use deltic_tree::meta::{HardLink, Inode, UnreadReason};
 use deltic_tree::{
@@ -2703,9 +2703,11 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     prop_oneof![4 => about, 1 => frames::to_sender()]
 }
 
-fn setback(luck: u8) -> Setback {
-    let then = [Then::Retry, Then::GiveUp, Then::GoOn, Then::WaitForRoom][usize::from(luck % 4)];
-    Setback { trouble: trouble(TroubleKind::Failed), then }
+fn setback(luck: u8) -> WorkError {
+    let then =
+        [ErrorAction::Retry, ErrorAction::GiveUp, ErrorAction::GoOn, ErrorAction::WaitForRoom]
+            [usize::from(luck % 4)];
+    WorkError { trouble: trouble(TroubleKind::Failed), then }
 }
 
 /// A journal that may be a lie.

@@ -21,7 +21,7 @@ use deltic_protocol::receiver::{
     NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, Removed, SettleWork, Work,
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
-use deltic_protocol::work::{Handle, Setback, Then};
+use deltic_protocol::work::{ErrorAction, Handle, WorkError};
 use deltic_store::{Going, Keep, Link, Store, StoreError};
 use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
@@ -31,7 +31,7 @@ use super::kept::Kept;
 use super::moves::Moves;
 use super::owners::{Accounts, Owners, UnknownAccount};
 use super::steps::cut_segment;
-use super::{Agreed, Buffers, failed, setback, told, weight};
+use super::{Agreed, Buffers, failed, told, weight, work_error};
 use crate::lock::lock;
 use crate::stage::Stage;
 use crate::user::User;
@@ -223,7 +223,7 @@ const fn kept(options: &Options) -> Keep {
 }
 
 fn done(result: Result<(), StoreError>) -> Answer {
-    Answer::Done(result.map_err(|error| setback(&error)))
+    Answer::Done(result.map_err(|error| work_error(&error)))
 }
 
 /// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is no
@@ -372,25 +372,25 @@ impl<S: Store> DestinationWorker<S> {
             OldVersionWork::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
                 let sought = Sought { path: &path, elsewhere, most, goes_on, recipe, base };
                 let opened = self.open_old(handle, &sought);
-                OldVersionAnswer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
+                OldVersionAnswer::Opened(opened.map(Box::new).map_err(|error| work_error(&error)))
             }
             OldVersionWork::OpenMore { handle, other } => {
                 OldVersionAnswer::OpenedMore(self.open_more(handle, &other))
             }
             OldVersionWork::View { handle, map } => {
                 let lens = self.slot(handle).view_as(&map);
-                OldVersionAnswer::Viewed(lens.map_err(|error| setback(&error)))
+                OldVersionAnswer::Viewed(lens.map_err(|error| work_error(&error)))
             }
             OldVersionWork::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
                 let by = (&spec, self.names(&slot));
                 let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
                 let run = cut_segment(&self.buffers, read, by, &segment);
-                let run = run.map_err(|error| setback(&error));
+                let run = run.map_err(|error| work_error(&error));
                 OldVersionAnswer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }
             OldVersionWork::Survey { handle, gaps } => OldVersionAnswer::Surveyed(
-                self.block_sums(handle, &gaps).map_err(|error| setback(&error)),
+                self.block_sums(handle, &gaps).map_err(|error| work_error(&error)),
             ),
             OldVersionWork::SumOld { handle, part, portion, summing } => {
                 OldVersionAnswer::Summed(self.sum_old(handle, (part, portion), summing))
@@ -400,7 +400,7 @@ impl<S: Store> DestinationWorker<S> {
             }
             OldVersionWork::Roll { handle, part, start, search } => OldVersionAnswer::Rolled(
                 (self.roll(handle, (part, start), search.searcher(Some(self.agreed.key))))
-                    .map_err(|error| setback(&error)),
+                    .map_err(|error| work_error(&error)),
             ),
         }
     }
@@ -428,7 +428,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Ends an attempt at a file.
-    fn settle(&self, work: SettleWork) -> Result<(), Setback> {
+    fn settle(&self, work: SettleWork) -> Result<(), WorkError> {
         match work {
             SettleWork::Commit { handle, path, meta, seen, proof } => {
                 self.commit(handle, &path, (&meta, seen.as_ref()), proof)
@@ -438,7 +438,9 @@ impl<S: Store> DestinationWorker<S> {
                 done.pop().expect("one answer for one file")
             }
             SettleWork::Confirm { handle, path, proof } => self.confirm(handle, &path, &proof),
-            SettleWork::Abandon { handle } => self.abandon(handle).map_err(|error| setback(&error)),
+            SettleWork::Abandon { handle } => {
+                self.abandon(handle).map_err(|error| work_error(&error))
+            }
         }
     }
 
@@ -517,20 +519,20 @@ impl<S: Store> DestinationWorker<S> {
     fn fill<T>(
         &self,
         (handle, path, new): (Handle, &RelPath, New),
-        fill: impl FnOnce(Site<'_, S>) -> Result<T, Setback>,
-    ) -> Result<T, Setback> {
-        let growing = self.growing(handle, path, new).map_err(|error| setback(&error))?;
+        fill: impl FnOnce(Site<'_, S>) -> Result<T, WorkError>,
+    ) -> Result<T, WorkError> {
+        let growing = self.growing(handle, path, new).map_err(|error| work_error(&error))?;
         fill((&self.slot(handle), &growing))
     }
 }
 
-fn unproven(path: &RelPath) -> Setback {
+fn unproven(path: &RelPath) -> WorkError {
     let words = |path: &str| format!("cannot write {path}: what arrived is not what was announced");
-    Setback { trouble: Trouble::at(TroubleKind::Failed, path, words), then: Then::Retry }
+    WorkError { trouble: Trouble::at(TroubleKind::Failed, path, words), then: ErrorAction::Retry }
 }
 
 /// Returns the setback for an old version that became shorter since it was opened.
-fn shrunk() -> Setback {
+fn shrunk() -> WorkError {
     let message = "an old version is shorter than it was";
-    Setback { trouble: Trouble::new(TroubleKind::Failed, message), then: Then::Retry }
+    WorkError { trouble: Trouble::new(TroubleKind::Failed, message), then: ErrorAction::Retry }
 }

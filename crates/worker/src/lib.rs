@@ -38,7 +38,7 @@ use deltic_core::{Fingerprinter, Strategy, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
-use deltic_protocol::work::{Setback, Then};
+use deltic_protocol::work::{ErrorAction, WorkError};
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 
@@ -189,16 +189,16 @@ pub(crate) fn warned(message: &str) -> Trouble {
 }
 
 /// Converts a store error at the destination into the setback of an attempt.
-pub(crate) fn setback(error: &StoreError) -> Setback {
+pub(crate) fn work_error(error: &StoreError) -> WorkError {
     let then = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {
-            Then::Retry
+            ErrorAction::Retry
         }
-        StoreError::Unset { .. } => Then::GoOn,
-        error if error.wants_room() => Then::WaitForRoom,
-        _ => Then::GiveUp,
+        StoreError::Unset { .. } => ErrorAction::GoOn,
+        error if error.wants_room() => ErrorAction::WaitForRoom,
+        _ => ErrorAction::GiveUp,
     };
-    Setback { trouble: failed(error), then }
+    WorkError { trouble: failed(error), then }
 }
 
 #[cfg(test)]

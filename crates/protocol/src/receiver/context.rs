@@ -11,7 +11,7 @@ use crate::report::{
     Action, ByteProgress, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver,
     Side, Totals, Trouble, TroubleKind,
 };
-use crate::work::{Setback, Then, WorkQueue, WorkTurn};
+use crate::work::{ErrorAction, WorkError, WorkQueue, WorkTurn};
 
 use super::ask::{Answer, Work};
 use super::credit::GrantedCredit;
@@ -95,7 +95,7 @@ impl Context {
     /// Reports attributes that could not be set, and treats the answer as a success otherwise.
     pub(super) fn report_partial_meta(&mut self, answer: Answer) -> Answer {
         match answer {
-            Answer::Done(Err(Setback { trouble, then: Then::GoOn })) => {
+            Answer::Done(Err(WorkError { trouble, then: ErrorAction::GoOn })) => {
                 self.partial_meta.names += 1;
                 self.partial_meta.is_last = true;
                 self.trouble(trouble);
@@ -112,7 +112,7 @@ impl Context {
     }
 
     /// Takes the result of a step, and reports a failure.
-    pub(super) fn closed(&mut self, done: Result<(), Setback>) {
+    pub(super) fn closed(&mut self, done: Result<(), WorkError>) {
         if let Err(setback) = done {
             self.trouble(setback.trouble);
         }

@@ -22,7 +22,7 @@ use deltic_protocol::receiver::{
     Similar, Small, Unlisted, Unseen, Work,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
-use deltic_protocol::work::{Handle, Setback, Then};
+use deltic_protocol::work::{ErrorAction, Handle, WorkError};
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{DirDigest, Kind, Meta, Name, RelPath};
 
@@ -144,7 +144,7 @@ pub struct Stage {
     goes_on: bool,
 }
 
-type Done = Result<(), Setback>;
+type Done = Result<(), WorkError>;
 
 /// The whole recipe of a version.
 fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
@@ -158,10 +158,10 @@ fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
     Kept { key: Key::from_bytes([9; 32]), spec, map: None, chunks }
 }
 
-fn setback(message: &str, retry: bool) -> Setback {
+fn setback(message: &str, retry: bool) -> WorkError {
     let kind = TroubleKind::Failed;
-    let then = if retry { Then::Retry } else { Then::GiveUp };
-    Setback { trouble: Trouble::new(kind, message), then }
+    let then = if retry { ErrorAction::Retry } else { ErrorAction::GiveUp };
+    WorkError { trouble: Trouble::new(kind, message), then }
 }
 
 impl Destination {
@@ -654,7 +654,7 @@ impl Destination {
                     let mut passes = 0;
                     let holds = proof.holds(|| {
                         passes += 1;
-                        Ok::<_, Setback>(digest_of_bytes(bytes))
+                        Ok::<_, WorkError>(digest_of_bytes(bytes))
                     })?;
                     self.whole_passes += passes;
                     if !holds || deceived {
@@ -689,7 +689,7 @@ impl Destination {
                 let luck = self.fails(self.faults.commit);
                 luck.and_then(|()| {
                     let old = Arc::clone(&self.slot(handle).old[0]);
-                    if !proof.holds(|| Ok::<_, Setback>(digest_of_bytes(&old)))? {
+                    if !proof.holds(|| Ok::<_, WorkError>(digest_of_bytes(&old)))? {
                         return Err(setback("unproven", true));
                     }
                     self.slots.remove(&handle);
@@ -710,7 +710,7 @@ impl Destination {
         (path, new): (&RelPath, New),
         patch: &Patch,
         deltas: &mut Reader<'_>,
-    ) -> Result<Mended, Setback> {
+    ) -> Result<Mended, WorkError> {
         let old = gathered(&self.slot(handle).joined, &patch.old);
         let new_len = patch.pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bad = || setback("not a delta", true);
@@ -803,7 +803,7 @@ impl Destination {
         (path, similar): (&RelPath, Option<(Similar, Node)>),
         (goes_on, recipe): (Option<&Meta>, Option<&ChunkerSpec>),
         base: bool,
-    ) -> Result<OldLens, Setback> {
+    ) -> Result<OldLens, WorkError> {
         self.fails(self.faults.open)?;
         if let Some(stage) = goes_on.and_then(|meta| self.go_on(path, meta)) {
             let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
@@ -991,7 +991,7 @@ impl Stage {
         self.bytes[start as usize..start as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, Setback> {
+    fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, WorkError> {
         let bytes = unpacked(payload);
         let (mut rest, mut chunks) = (&bytes[..], Vec::new());
         for piece in pieces {

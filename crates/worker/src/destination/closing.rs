@@ -9,7 +9,7 @@ use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{New, Proof, Small};
-use deltic_protocol::work::{Handle, Setback};
+use deltic_protocol::work::{Handle, WorkError};
 use deltic_store::{
     Commit, Rebuild, Replaces, Resumable, SettledVersion, Snapshot, Store, StoreError, Version,
     Whole,
@@ -20,9 +20,9 @@ use super::slot::Growing;
 use super::{DestinationWorker, unproven};
 use crate::lock::lock;
 use crate::recipes::Placed;
-use crate::setback;
 use crate::stage::{Stage, within};
 use crate::steps::digest_of_bytes;
+use crate::work_error;
 
 /// Least length in bytes of an old version that takes the kernel noticeable time to free.
 const LARGE_BYTES: u64 = 16 << 20;
@@ -38,7 +38,7 @@ impl<S: Store> DestinationWorker<S> {
         path: &RelPath,
         (meta, seen): (&Meta, Option<&Meta>),
         proof: Proof,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         // Nothing was staged for an empty file.
         let staged = lock(&self.slot(handle).growing).clone();
         let buffer = staged.as_ref().and_then(|growing| growing.buffer.as_ref());
@@ -49,7 +49,7 @@ impl<S: Store> DestinationWorker<S> {
             staged.as_ref().map_or(Ok(0), |growing| growing.rebuild.read_at(start, buffer))
         };
         let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
-        if !holds.map_err(|error| setback(&error))? {
+        if !holds.map_err(|error| work_error(&error))? {
             return Err(unproven(path));
         }
         let digest = match staged.as_deref() {
@@ -60,8 +60,9 @@ impl<S: Store> DestinationWorker<S> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
         let begun = self.kept.now();
-        let (rebuild, new) =
-            self.staged(path, (meta.len, proof.map()), staged).map_err(|error| setback(&error))?;
+        let (rebuild, new) = self
+            .staged(path, (meta.len, proof.map()), staged)
+            .map_err(|error| work_error(&error))?;
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
@@ -71,7 +72,7 @@ impl<S: Store> DestinationWorker<S> {
         self.drops.settle();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
-        let committed = committed.map_err(|error| setback(&error));
+        let committed = committed.map_err(|error| work_error(&error));
         let version = committed.as_ref().ok().copied().flatten();
         let settled = version.and_then(|version| SettledVersion::written(version, begun));
         if let (Some(version), Some(digest)) = (settled, digest) {
@@ -103,7 +104,7 @@ impl<S: Store> DestinationWorker<S> {
         meta: &Meta,
         proof: &Proof,
         growing: &Growing<S>,
-    ) -> Result<Option<Digest>, Setback> {
+    ) -> Result<Option<Digest>, WorkError> {
         if !self.keeps_digests() {
             return Ok(None);
         }
@@ -114,7 +115,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         let read = |start, into: &mut [u8]| growing.rebuild.read_at(start, into);
         let taken = digest_of_bytes(&self.buffers, u64::MAX, read);
-        taken.map(Some).map_err(|error| setback(&error))
+        taken.map(Some).map_err(|error| work_error(&error))
     }
 
     /// Returns the staged file of an attempt and its description. If nothing was written, creates an empty staged
@@ -148,7 +149,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Commits whole small files at once. A file is staged only after all of its bytes are proven.
-    pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), Setback>> {
+    pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), WorkError>> {
         let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
         let files: Vec<_> = (small.iter().zip(&proven))
             .filter_map(|(Small { path, meta, seen, .. }, bytes)| {
@@ -176,7 +177,7 @@ impl<S: Store> DestinationWorker<S> {
         let mut done = done.into_iter();
         let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
             let done = proven.as_ref().and_then(|_| done.next());
-            done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| setback(&e)))
+            done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| work_error(&e)))
         };
         small.iter().zip(&proven).map(result).collect()
     }
@@ -214,14 +215,14 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         path: &RelPath,
         proof: &Proof,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let old = slot.old.first();
         let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
         let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
-        let holds = holds.map_err(|error| setback(&error))?;
+        let holds = holds.map_err(|error| work_error(&error))?;
         if let Some(old) = old {
-            old.check_unchanged().map_err(|error| setback(&error))?;
+            old.check_unchanged().map_err(|error| work_error(&error))?;
         }
         if !holds {
             return Err(unproven(&RelPath::root()));

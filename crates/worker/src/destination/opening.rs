@@ -14,7 +14,7 @@ use deltic_protocol::receiver::{
 use deltic_protocol::report::Trouble;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
-use deltic_protocol::work::{Handle, Setback};
+use deltic_protocol::work::{Handle, WorkError};
 use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
@@ -23,7 +23,7 @@ use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
 use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::{failed, setback, warned};
+use crate::{failed, warned, work_error};
 
 use super::slot::{Growing, Slot, Sought};
 use super::{DestinationWorker, shrunk};
@@ -231,15 +231,15 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         (part, portion): (usize, Portion),
         summing: Summing,
-    ) -> Result<Summed, Setback> {
+    ) -> Result<Summed, WorkError> {
         let slot = self.slot(handle);
         let old = slot.version(part);
         let (key, file_len) = (&self.agreed.key, old.meta().len);
         let stored = stored_sums(&self.options.strategy, old, &portion);
-        let stored = stored.map_err(|error| setback(&error))?;
+        let stored = stored.map_err(|error| work_error(&error))?;
         let portions = PortionSummer { summing, key, file_len, stored };
         let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
-        summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
+        summed.map_err(|error| work_error(&error))?.ok_or_else(shrunk)
     }
 
     pub(super) fn hash_old(
@@ -247,12 +247,12 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         strong: StrongKind,
         spans: &[Span],
-    ) -> Result<Vec<StrongSum>, Setback> {
+    ) -> Result<Vec<StrongSum>, WorkError> {
         let (slot, task) = (self.slot(handle), StrongSums::new(strong, &self.agreed.key, spans));
         let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         });
-        sums.map_err(|error| setback(&error))?.map_err(|FileShrank| shrunk())
+        sums.map_err(|error| work_error(&error))?.map_err(|FileShrank| shrunk())
     }
 
     pub(super) fn roll(

@@ -14,16 +14,16 @@ use deltic_engine::{ContentMismatch, journal};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
-use deltic_protocol::work::{Handle, Setback, Then};
+use deltic_protocol::work::{ErrorAction, Handle, WorkError};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
 use super::slot::{Growing, Site, Slot};
 use super::{DestinationWorker, shrunk, unproven};
 use crate::lock::lock;
-use crate::setback;
 use crate::stage::{Stage, within};
 use crate::steps::perform;
+use crate::work_error;
 
 /// Bytes of buffered literals for incomplete blocks; beyond this, literals are written in small pieces.
 const KEPT_BYTES: usize = 4 << 20;
@@ -85,11 +85,11 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         (slot, growing): Site<'_, S>,
         (runs, chunks): (&[CopyRun], Vec<KeptChunk>),
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         growing.hash_no_more();
         let rebuild = &growing.rebuild;
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
-        write_over(rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
+        write_over(rebuild, &slot.kept, spans).map_err(|error| work_error(&error))?;
         let mut pieces = Vec::with_capacity(runs.len());
         for CopyRun { old, new_start } in runs {
             let (mut at, mut start) = (old.start, *new_start);
@@ -100,7 +100,7 @@ impl<S: Store> DestinationWorker<S> {
                         growing.buffer.is_none() || rebuild.may_share(snapshot, &part, place.start);
                     let from = if shared {
                         let copy = || rebuild.copy(snapshot, part.clone(), place.start);
-                        self.drops.with_room(copy).map_err(|error| setback(&error))?;
+                        self.drops.with_room(copy).map_err(|error| work_error(&error))?;
                         PieceSource::Written(len)
                     } else {
                         PieceSource::Old(Span::new(at, len as u32))
@@ -114,14 +114,14 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Copies ranges within the new version, after writing buffered bytes that the copies may need.
-    pub(super) fn repeat(&self, site: Site<'_, S>, runs: &[CopyRun]) -> Result<(), Setback> {
+    pub(super) fn repeat(&self, site: Site<'_, S>, runs: &[CopyRun]) -> Result<(), WorkError> {
         let (slot, growing) = site;
         if let Some(buffer) = &growing.buffer {
             let known = lock(buffer).take_known();
             self.write_blocks(site, known)?;
         }
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
-        write_over(&growing.rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
+        write_over(&growing.rebuild, &slot.kept, spans).map_err(|error| work_error(&error))?;
         let mut pieces = Vec::with_capacity(runs.len());
         for CopyRun { old, new_start } in runs {
             for from in (0..u64::from(old.len)).step_by(REPEATED_BYTES) {
@@ -146,7 +146,7 @@ impl<S: Store> DestinationWorker<S> {
         (slot, growing): Site<'_, S>,
         path: &RelPath,
         (pieces, payload, between): (&[receiver::Piece], Payload, &[CopyRun]),
-    ) -> Result<Vec<Fingerprint>, Setback> {
+    ) -> Result<Vec<Fingerprint>, WorkError> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bytes = within(Stage::Pack, || unpacked(&payload, len));
         let bytes = bytes.ok_or_else(|| unproven(path))?;
@@ -173,13 +173,13 @@ impl<S: Store> DestinationWorker<S> {
         (slot, growing): Site<'_, S>,
         path: &RelPath,
         (gaps, bytes, payload): (&[Patch], u32, Payload),
-    ) -> Result<Vec<Mended>, Setback> {
+    ) -> Result<Vec<Mended>, WorkError> {
         let deltas = within(Stage::Pack, || unpacked(&payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
         let task = GapRebuild::new(self.names(slot), gaps, &deltas);
         let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
         let rebuilt = perform(&self.buffers, Stage::Sum, task, read);
-        let rebuilt = rebuilt.map_err(|error| setback(&error))?;
+        let rebuilt = rebuilt.map_err(|error| work_error(&error))?;
         let (mended, new) = rebuilt.map_err(|ContentMismatch| unproven(path))?;
         let gaps = gaps.iter().zip(&mended);
         let chunks = gaps.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
@@ -195,7 +195,7 @@ impl<S: Store> DestinationWorker<S> {
         (slot, growing): Site<'_, S>,
         chunks: impl Iterator<Item = (&'a receiver::Piece, &'a Fingerprint)>,
         bytes: &[u8],
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         let (mut rest, mut pieces, mut kept) = (bytes, Vec::<(u64, &[u8])>::new(), Vec::new());
         for (receiver::Piece { span, .. }, fingerprint) in chunks {
             let (chunk, behind) = rest.split_at(span.len as usize);
@@ -215,7 +215,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         let spans = kept.iter().map(|kept| Span::new(kept.start, kept.chunk.len));
         let voided = write_over(&growing.rebuild, &slot.kept, spans);
-        voided.map_err(|error| setback(&error))?;
+        voided.map_err(|error| work_error(&error))?;
         let held =
             (growing.buffer.as_ref()).is_some_and(|buffer| lock(buffer).has_room(bytes.len()));
         let mut gathered = Vec::with_capacity(pieces.len());
@@ -237,7 +237,7 @@ impl<S: Store> DestinationWorker<S> {
         (slot, growing): Site<'_, S>,
         pieces: Vec<WritePiece<'_>>,
         chunks: Vec<KeptChunk>,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         let Some(buffer) = &growing.buffer else {
             self.note((slot, growing), chunks);
             return Ok(());
@@ -253,7 +253,7 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         (slot, growing): Site<'_, S>,
         blocks: Vec<WriteBlock<'_>>,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         for block in blocks {
             self.write_block((slot, growing), &block)?;
             self.note((slot, growing), block.written());
@@ -266,7 +266,7 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         (slot, growing): Site<'_, S>,
         block: &WriteBlock<'_>,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         for run in block.runs() {
             if let Some(bytes) = run.one_sent() {
                 self.write_at(growing, run.start(), bytes)?;
@@ -278,7 +278,7 @@ impl<S: Store> DestinationWorker<S> {
                     read_all(slot, span, &mut bytes[place])?;
                 }
                 let old = run.old().map(|(span, _)| span);
-                slot.check_unchanged(old).map_err(|error| setback(&error))?;
+                slot.check_unchanged(old).map_err(|error| work_error(&error))?;
                 let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
                 let write = || {
                     let put = |at, part: &[u8]| growing.rebuild.write_old(at, part, content);
@@ -290,7 +290,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(())
     }
 
-    fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), Setback> {
+    fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), WorkError> {
         let put = |at, part: &[u8]| growing.rebuild.write(at, part);
         self.written(growing, (start, bytes), || growing.write_parts(start, bytes, put))
     }
@@ -301,9 +301,9 @@ impl<S: Store> DestinationWorker<S> {
         growing: &Growing<S>,
         (start, bytes): (u64, &[u8]),
         write: impl FnMut() -> Result<(), StoreError>,
-    ) -> Result<(), Setback> {
+    ) -> Result<(), WorkError> {
         let write = || self.drops.with_room(write);
-        growing.write_hashed(start, bytes, write).map_err(|error| setback(&error))
+        growing.write_hashed(start, bytes, write).map_err(|error| work_error(&error))
     }
 
     /// Notes in the journal the chunks that are staged.
@@ -328,17 +328,19 @@ impl<S: Store> DestinationWorker<S> {
 }
 
 /// If the new version cannot be read back, the attempt is repeated without copies within the new version.
-fn may_come_whole(error: &StoreError) -> Setback {
+fn may_come_whole(error: &StoreError) -> WorkError {
     match error {
-        StoreError::Unsupported { .. } => Setback { then: Then::Retry, ..setback(error) },
-        _ => setback(error),
+        StoreError::Unsupported { .. } => {
+            WorkError { then: ErrorAction::Retry, ..work_error(error) }
+        }
+        _ => work_error(error),
     }
 }
 
 /// Fills `room` with a span of the old versions.
-fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), Setback> {
+fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), WorkError> {
     let len = room.len();
-    let read = slot.read(&[span], room).map_err(|error| setback(&error))?.len();
+    let read = slot.read(&[span], room).map_err(|error| work_error(&error))?.len();
     if read < len { Err(shrunk()) } else { Ok(()) }
 }
 

@@ -12,7 +12,7 @@ use deltic_tree::{Kind, Meta, Name, RelPath};
 
 use crate::report::{EntryType, Trouble};
 use crate::summing::Summed;
-use crate::work::Setback;
+use crate::work::WorkError;
 
 use super::super::tree::new_files::NewFiles;
 use super::Kinship;
@@ -35,7 +35,7 @@ pub enum Answer {
     /// The files that could not be put in place, with the reasons.
     Landed(Vec<(RelPath, Trouble)>),
     /// The end of work without another answer.
-    Done(Result<(), Setback>),
+    Done(Result<(), WorkError>),
 }
 
 /// Answers to [`LookupWork`](super::LookupWork).
@@ -68,33 +68,33 @@ pub enum LookupAnswer {
 #[derive(Debug)]
 pub enum OldVersionAnswer {
     /// The old versions.
-    Opened(Result<Box<OldLens>, Setback>),
+    Opened(Result<Box<OldLens>, WorkError>),
     /// The length in bytes of one more old version, if that version could be opened.
     OpenedMore(Option<u64>),
     /// The lengths of the old versions in bytes, in the order of reading from now on.
-    Viewed(Result<Vec<u64>, Setback>),
+    Viewed(Result<Vec<u64>, WorkError>),
     /// The chunks of a segment, all of which could be read.
-    Indexed(Result<SegmentChunks<Chunk>, Setback>),
+    Indexed(Result<SegmentChunks<Chunk>, WorkError>),
     /// The sums of the gaps, in order.
-    Surveyed(Result<Vec<GapSums>, Setback>),
+    Surveyed(Result<Vec<GapSums>, WorkError>),
     /// The sums of a portion of an old version.
-    Summed(Result<Summed, Setback>),
+    Summed(Result<Summed, WorkError>),
     /// The sum of each span, in order.
-    Hashed(Result<Vec<StrongSum>, Setback>),
+    Hashed(Result<Vec<StrongSum>, WorkError>),
     /// The matches of a search.
-    Rolled(Result<Rolled, Setback>),
+    Rolled(Result<Rolled, WorkError>),
 }
 
 /// Answers to [`NewVersionWork`](super::NewVersionWork).
 #[derive(Debug)]
 pub enum NewVersionAnswer {
     /// The copies are written.
-    Copied(Result<(), Setback>),
+    Copied(Result<(), WorkError>),
     /// The fingerprints of the pieces, in order; each begins with the expected prefix.
-    Written(Result<Vec<Fingerprint>, Setback>),
+    Written(Result<Vec<Fingerprint>, WorkError>),
     /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
     /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
-    Mended(Result<Vec<Mended>, Setback>),
+    Mended(Result<Vec<Mended>, WorkError>),
 }
 
 /// The local user or group for a user or group of the sender.

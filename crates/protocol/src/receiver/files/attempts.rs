@@ -14,7 +14,7 @@ use crate::receiver::transfer::IncomingTransfer;
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::old::OldIndex;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind};
-use crate::work::{Handle, Setback, Then};
+use crate::work::{ErrorAction, Handle, WorkError};
 
 use super::WantedFiles;
 use super::candidate::{FileCandidate, FileOutcome, SettledFile};
@@ -138,7 +138,7 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         handle: Handle,
-        lens: Result<Box<OldLens>, Setback>,
+        lens: Result<Box<OldLens>, WorkError>,
     ) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         incoming.similar = lens.as_ref().ok().and_then(|lens| lens.similar.clone());
@@ -188,7 +188,7 @@ impl WantedFiles {
             // An old version exists, or nothing would be compared.
             let words = |path: &str| format!("cannot compare {path}: what is there cannot be read");
             let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
-            self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
+            self.fail(cx, handle, WorkError { trouble, then: ErrorAction::GiveUp });
         } else if shares {
             self.ask_for(cx, file, ExpectedTransfer::default());
         } else {
@@ -257,12 +257,12 @@ impl WantedFiles {
     }
 
     /// Fails an attempt. Another attempt may follow, once the work is undone.
-    pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: Setback) {
+    pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: WorkError) {
         self.abandon(cx, handle, Some(setback));
     }
 
     /// Ends an attempt and undoes its work; `why` is `None` for a comparison that found a difference.
-    pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<Setback>) {
+    pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<WorkError>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let similar = incoming.similar.take();
         let over = AttemptStage::Over { was_asked: incoming.is_asked(), why };
@@ -295,14 +295,14 @@ impl WantedFiles {
         };
         let may_try = incoming.tries.count < MAX_ATTEMPTS;
         match why {
-            Some(setback) if setback.then == Then::Retry && may_try => {
+            Some(setback) if setback.then == ErrorAction::Retry && may_try => {
                 incoming.choose_how(&cx.setting.options, &setback);
                 incoming.try_again();
                 self.begin(cx, file);
             }
             // Other files under way may take the room for a while: try once more without them.
             Some(setback)
-                if setback.then == Then::WaitForRoom
+                if setback.then == ErrorAction::WaitForRoom
                     && !incoming.tries.found_no_room
                     && may_try
                     && self.queue.wait_for_room(&incoming.candidate) =>
@@ -312,7 +312,7 @@ impl WantedFiles {
             }
             // Deletions at the end may make room.
             Some(setback)
-                if setback.then == Then::WaitForRoom
+                if setback.then == ErrorAction::WaitForRoom
                     && was_asked
                     && !cx.is_closing
                     && cx.setting.options.deletes_for_room()
@@ -331,10 +331,10 @@ impl WantedFiles {
         }
     }
 
-    fn give_up(&mut self, cx: &mut Context, file: FileNo, Setback { trouble, then }: Setback) {
+    fn give_up(&mut self, cx: &mut Context, file: FileNo, WorkError { trouble, then }: WorkError) {
         cx.totals.failed += 1;
         // The file vanished here, or waits for the room of deleted names: deletions need not wait for the file.
-        let is_excused = trouble.kind == TroubleKind::Vanished || then == Then::WaitForRoom;
+        let is_excused = trouble.kind == TroubleKind::Vanished || then == ErrorAction::WaitForRoom;
         cx.notices.push_back(Notice::Trouble(trouble.clone()));
         self.settle(cx, file, Done::Failed(trouble), is_excused);
     }
@@ -480,7 +480,7 @@ impl IncomingFile {
     /// Chooses how the next attempt transfers the file. The matched data may have caused the failure, so the next
     /// attempt goes without it (law 9). A source that changed is matched again until the last attempt, and a
     /// comparison stays a comparison.
-    fn choose_how(&mut self, options: &Options, setback: &Setback) {
+    fn choose_how(&mut self, options: &Options, setback: &WorkError) {
         let changed = setback.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;
         if !options.dry_run && !again {

@@ -15,7 +15,7 @@ use crate::receiver::transfer::file_context::{FileContext, FilePlace, ReportedBy
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::old::OldVersions;
 use crate::report::Differs;
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, WorkError};
 
 use super::candidate::FileCandidate;
 
@@ -60,7 +60,7 @@ pub(super) enum AttemptStage {
     Over {
         /// True if the sender was asked for the file.
         was_asked: bool,
-        why: Option<Setback>,
+        why: Option<WorkError>,
     },
 }
 

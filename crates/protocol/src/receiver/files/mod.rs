@@ -27,7 +27,7 @@ use crate::message::{ChunkLine, FileNo, GroupLine, ToReceiver};
 use crate::options::Options;
 use crate::report::Trouble;
 use crate::streams::Aside;
-use crate::work::{Handle, Setback, Then, UnknownAnswer};
+use crate::work::{ErrorAction, Handle, UnknownAnswer, WorkError};
 
 use super::ask::{Answer, LookupAnswer, NewVersionAnswer, OldVersionAnswer};
 use super::context::Context;
@@ -296,9 +296,9 @@ impl WantedFiles {
             return Err(PeerError::Unexpected("the failure of a complete file"));
         }
         let vanished = trouble.kind == crate::report::TroubleKind::Vanished;
-        let then = if vanished { Then::Retry } else { Then::GiveUp };
+        let then = if vanished { ErrorAction::Retry } else { ErrorAction::GiveUp };
         let handle = incoming.handle;
-        self.fail(cx, handle, Setback { trouble, then });
+        self.fail(cx, handle, WorkError { trouble, then });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::receiver::pending::FilePending;
 use crate::receiver::tree::beside::ReferenceEntry;
 use crate::receiver::tree::compare::differs_from;
 use crate::report::{Action, Differs};
-use crate::work::{Handle, Setback, Then};
+use crate::work::{ErrorAction, Handle, WorkError};
 
 use super::WantedFiles;
 
@@ -31,7 +31,12 @@ impl WantedFiles {
         cx.ask(Work::Entry(EntryWork::SetMeta { path, meta }), FilePending::TouchFile(handle));
     }
 
-    pub(super) fn touched(&mut self, cx: &mut Context, handle: Handle, done: Result<(), Setback>) {
+    pub(super) fn touched(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        done: Result<(), WorkError>,
+    ) {
         if let Err(setback) = done {
             return self.fail(cx, handle, setback);
         }
@@ -69,7 +74,7 @@ impl WantedFiles {
         cx: &mut Context,
         handle: Handle,
         links: bool,
-        done: Result<(), Setback>,
+        done: Result<(), WorkError>,
     ) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let candidate = &mut incoming.candidate;
@@ -93,7 +98,7 @@ impl WantedFiles {
             }
             Err(setback) => {
                 candidate.beside = None;
-                self.fail(cx, handle, Setback { then: Then::Retry, ..setback });
+                self.fail(cx, handle, WorkError { then: ErrorAction::Retry, ..setback });
             }
         }
     }

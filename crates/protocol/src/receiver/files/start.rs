@@ -14,7 +14,7 @@ use crate::message::{FileNo, How};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::{IncomingTransfer, is_agreed, may_cut};
-use crate::work::{Handle, Setback, Then};
+use crate::work::{ErrorAction, Handle, WorkError};
 
 use super::WantedFiles;
 use super::incoming::{AttemptStage, IncomingFile, UNFIT};
@@ -130,7 +130,7 @@ impl WantedFiles {
         if holds && has_changed || has_other_holes {
             let words = |path: &str| format!("cannot read {path}: it has changed");
             let trouble = cx.vanished(&candidate.path, words);
-            self.fail(cx, handle, Setback { trouble, then: Then::Retry });
+            self.fail(cx, handle, WorkError { trouble, then: ErrorAction::Retry });
             return Ok(());
         }
         let old = &incoming.old;
@@ -182,7 +182,7 @@ impl WantedFiles {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
         let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
         let trouble = cx.vanished(&incoming.candidate.path, words);
-        self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
+        self.fail(cx, handle, WorkError { trouble, then: ErrorAction::GiveUp });
     }
 
     /// Takes the offer of a file. Entries below `listed.end` are listed, and entries below `listed.start` are

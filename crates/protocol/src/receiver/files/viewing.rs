@@ -12,7 +12,7 @@ use crate::message::{DataLine, FileNo};
 use crate::receiver::ask::{OldVersionWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, WorkError};
 
 use super::WantedFiles;
 use super::incoming::{AttemptStage, UNFIT};
@@ -64,7 +64,7 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         handle: Handle,
-        lens: Result<Vec<u64>, Setback>,
+        lens: Result<Vec<u64>, WorkError>,
     ) {
         let lens = match lens {
             Ok(lens) => lens,

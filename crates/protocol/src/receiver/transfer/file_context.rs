@@ -4,7 +4,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::receiver::context::Context;
-use crate::work::{Handle, Setback};
+use crate::work::{Handle, WorkError};
 
 use super::old::OldVersions;
 
@@ -27,7 +27,7 @@ pub(crate) struct FileContext<'a> {
 #[derive(Debug)]
 pub(crate) enum TransferOutcome {
     /// Work of the transfer failed.
-    Failed(Setback),
+    Failed(WorkError),
     /// A dry run found a difference, and needs nothing more.
     Differs,
     /// The version in place proved to equal the new version; the attributes may still differ.
@@ -73,12 +73,12 @@ impl<'a> FileContext<'a> {
     }
 
     /// Ends the transfer because work failed.
-    pub(super) fn fail(&mut self, setback: Setback) {
+    pub(super) fn fail(&mut self, setback: WorkError) {
         self.end(TransferOutcome::Failed(setback));
     }
 
     /// Returns the result of work that succeeded; ends the transfer otherwise.
-    pub(super) fn or_fail<T>(&mut self, result: Result<T, Setback>) -> Option<T> {
+    pub(super) fn or_fail<T>(&mut self, result: Result<T, WorkError>) -> Option<T> {
         result.map_err(|setback| self.fail(setback)).ok()
     }
 

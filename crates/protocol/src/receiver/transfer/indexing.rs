@@ -8,7 +8,7 @@ use deltic_core::recipe::Chunk;
 
 use crate::receiver::ask::{Kept, OldVersionWork, Work};
 use crate::receiver::pending::FilePending;
-use crate::work::Setback;
+use crate::work::WorkError;
 
 use super::file_context::FileContext;
 use super::old::{IndexPart, OldIndex};
@@ -41,7 +41,7 @@ impl ExpectedTransfer {
         &mut self,
         fx: &mut FileContext<'_>,
         part: IndexPart,
-        run: Result<SegmentChunks<Chunk>, Setback>,
+        run: Result<SegmentChunks<Chunk>, WorkError>,
     ) {
         if let Some(old) = &mut self.ahead {
             old.take(part, run, &fx.old.lens);

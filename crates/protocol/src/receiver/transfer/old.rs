@@ -6,7 +6,7 @@ use deltic_core::{BlockSumSpec, Chunks, Index};
 
 use crate::cutting::{CutPart, FileCutting};
 use crate::limits::INDEX_BUDGET_CHUNKS;
-use crate::work::Setback;
+use crate::work::WorkError;
 
 /// Most chunks to reserve memory for; further chunks grow the index as they arrive.
 const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
@@ -123,7 +123,7 @@ impl OldIndex {
     pub(super) fn take(
         &mut self,
         IndexPart { version, spec, view, part }: IndexPart,
-        run: Result<SegmentChunks<Chunk>, Setback>,
+        run: Result<SegmentChunks<Chunk>, WorkError>,
         lens: &[u64],
     ) {
         let Some(indexing) = &mut self.indexing else { return };

@@ -17,7 +17,7 @@ use crate::receiver::ask::{
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
 use crate::report::{Trouble, TroubleKind};
-use crate::work::{Setback, Then, WorkTurn};
+use crate::work::{ErrorAction, WorkError, WorkTurn};
 
 use super::again::RepeatedChunks;
 use super::assembly::FileAssembly;
@@ -198,7 +198,7 @@ impl RecipeReceiver {
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         part: IndexPart,
-        run: Result<SegmentChunks<Chunk>, Setback>,
+        run: Result<SegmentChunks<Chunk>, WorkError>,
     ) {
         self.old.take(part, run, &fx.old.lens);
         self.index_more(fx, build);
@@ -257,7 +257,7 @@ impl RecipeReceiver {
         if fx.cx.load.is_crowded() {
             let message = "receive: more groups under way than can be held";
             let trouble = Trouble::new(TroubleKind::Failed, message);
-            fx.fail(Setback { trouble, then: Then::Retry });
+            fx.fail(WorkError { trouble, then: ErrorAction::Retry });
             return Ok(());
         }
         if self.needs_old() {

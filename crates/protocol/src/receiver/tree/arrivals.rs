@@ -11,7 +11,7 @@ use crate::limits::MAX_BATCH;
 use crate::message::{FileNo, ToSender};
 use crate::options::Options;
 use crate::report::{Notice, Trouble};
-use crate::work::Setback;
+use crate::work::WorkError;
 
 use crate::receiver::ask::Work;
 use crate::receiver::context::Context;
@@ -103,7 +103,7 @@ impl EntryArrivals {
         cx: &mut Context,
         files: Vec<FileNo>,
         upto: FileNo,
-        flushed: Result<(), Setback>,
+        flushed: Result<(), WorkError>,
     ) {
         self.flushing = false;
         match flushed {
@@ -133,7 +133,7 @@ impl EntryArrivals {
     }
 
     /// Takes the result of the last flush; if it failed, no source may be removed.
-    pub(super) fn flushed(&mut self, cx: &mut Context, flushed: Result<(), Setback>) {
+    pub(super) fn flushed(&mut self, cx: &mut Context, flushed: Result<(), WorkError>) {
         if flushed.is_err() {
             self.is_lost = true;
             self.arrived.clear();

@@ -10,7 +10,7 @@ use crate::receiver::ask::{EntryWork, Work};
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
-use crate::work::Setback;
+use crate::work::WorkError;
 
 use super::beside::ReferenceEntry;
 use super::clearing::BlockedEntry;
@@ -198,7 +198,7 @@ impl UnsettledEntries {
         &mut self,
         tx: &mut TreeContext<'_>,
         change: Change,
-        done: Result<(), Setback>,
+        done: Result<(), WorkError>,
     ) {
         let arrived = self.arrivals.take(&change.path);
         match done {

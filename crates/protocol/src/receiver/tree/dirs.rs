@@ -12,7 +12,7 @@ use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::receiver::setting::Setting;
 use crate::report::{Action, Change, Differs, EntryType, Facts};
-use crate::work::{Setback, WorkTurn};
+use crate::work::{WorkError, WorkTurn};
 
 use super::beside::best;
 use super::compare::{attributes, differs_from};
@@ -242,7 +242,12 @@ impl ListedDirs {
         cx.ask_to_write(WorkTurn::Any, work, TreePending::SetDirs { bytes });
     }
 
-    pub(super) fn made_dir(&mut self, cx: &mut Context, path: &RelPath, made: Result<(), Setback>) {
+    pub(super) fn made_dir(
+        &mut self,
+        cx: &mut Context,
+        path: &RelPath,
+        made: Result<(), WorkError>,
+    ) {
         match made {
             Ok(()) => self.release(cx, path),
             Err(setback) => {

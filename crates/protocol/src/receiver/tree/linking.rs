@@ -8,7 +8,7 @@ use crate::options::AlternateUse;
 use crate::receiver::ask::{EntryWork, Work};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
-use crate::work::{Setback, Then};
+use crate::work::{ErrorAction, WorkError};
 
 use super::clearing::BlockedEntry;
 use super::compare::attributes;
@@ -119,7 +119,7 @@ impl UnsettledEntries {
         tx: &mut TreeContext<'_>,
         file: FileNo,
         change: Change,
-        done: Result<(), Setback>,
+        done: Result<(), WorkError>,
     ) {
         let Some(name) = self.links.linked(file) else { return };
         match done {
@@ -129,8 +129,8 @@ impl UnsettledEntries {
                 self.arrivals.note_uncommitted(tx.cx, file, &name.path);
                 tx.cx.changed(change);
             }
-            Err(Setback { trouble, then }) => {
-                if then != Then::Retry {
+            Err(WorkError { trouble, then }) => {
+                if then != ErrorAction::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
                     let kind = TroubleKind::Warned;
                     tx.cx.tell_trouble(Trouble { kind, message, ..trouble });

@@ -18,7 +18,7 @@ use crate::options::AlternateUse;
 use crate::receiver::ask::{EntryWork, LookupWork, Removed, Work};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
-use crate::work::Setback;
+use crate::work::WorkError;
 
 use super::beside::{EntryLikeness, ReferenceEntry, best, is_same};
 use super::clearing::BlockedEntry;
@@ -151,7 +151,7 @@ impl UnsettledEntries {
         tx: &mut TreeContext<'_>,
         file: FileNo,
         beside: ReferenceEntry,
-        done: Result<(), Setback>,
+        done: Result<(), WorkError>,
     ) {
         let Some(placed) = self.beside.remove(&file) else { return };
         let has_old = placed.has_old();
@@ -211,7 +211,7 @@ impl UnsettledEntries {
         tx: &mut TreeContext<'_>,
         file: FileNo,
         change: Change,
-        done: Result<(), Setback>,
+        done: Result<(), WorkError>,
     ) {
         let Some(placed) = self.beside.remove(&file) else { return };
         match done {

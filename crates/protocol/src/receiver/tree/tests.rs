@@ -9,7 +9,7 @@ use crate::options::{Links, Metadata, Options, Remove, Select, Writing};
 use crate::receiver::ask::{EntryWork, LookupAnswer, LookupWork, Work};
 use crate::receiver::pending::ReceiverPending;
 use crate::report::TroubleKind;
-use crate::work::{Setback, Then};
+use crate::work::{ErrorAction, WorkError};
 
 const SECTIONS: u64 = 6;
 const ENTRIES: u64 = MAX_BATCH as u64 / 2;
@@ -73,7 +73,7 @@ fn heard(options: Options, failures: u32) -> Vec<ToSender> {
 
 fn answer(work: Work, failures: &mut u32) -> Answer {
     let trouble = Trouble::new(TroubleKind::Failed, "sad");
-    let sad = || Answer::Done(Err(Setback { trouble, then: Then::GiveUp }));
+    let sad = || Answer::Done(Err(WorkError { trouble, then: ErrorAction::GiveUp }));
     match work {
         Work::Lookup(LookupWork::Look { paths, .. }) => Answer::Lookup(LookupAnswer::Looked(
             paths.iter().map(|_| Ok(None)).collect(),

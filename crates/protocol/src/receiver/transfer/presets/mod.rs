@@ -25,7 +25,7 @@ use crate::receiver::ask::{Answer, OldVersionAnswer, OldVersionWork, Rolled, Wor
 use crate::receiver::pending::FilePending;
 use crate::summing::{FileSummation, SumStep, Summed};
 use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
-use crate::work::{Setback, WorkTurn};
+use crate::work::{WorkError, WorkTurn};
 
 use super::assembly::{FileAssembly, LiteralChunks};
 use super::copies::FoundCopies;
@@ -64,7 +64,7 @@ struct SummedPortion {
     /// Index of the old version.
     part: usize,
     step: SumStep,
-    summed: Result<Summed, Setback>,
+    summed: Result<Summed, WorkError>,
 }
 
 /// The use of the sums.
@@ -454,7 +454,7 @@ impl PresetState {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        rolled: Result<Rolled, Setback>,
+        rolled: Result<Rolled, WorkError>,
     ) {
         let SumUse::Roll(roll) = &mut self.side else { return };
         // An unreadable part of the old version is only not matched against.
