@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use deltic_core::recipe::{Chunk, digest_of};
 use deltic_core::{Digest, Fingerprint, Fingerprinter, Span};
-use deltic_protocol::receiver::Piece;
+use deltic_protocol::receiver::PayloadChunk;
 
 use crate::task::Task;
 
@@ -33,7 +33,7 @@ pub fn small_digest(names: &Fingerprinter, bytes: &[u8]) -> Digest {
 #[must_use]
 pub fn all_proven(
     names: &Fingerprinter,
-    pieces: &[Piece],
+    pieces: &[PayloadChunk],
     bytes: &[u8],
 ) -> Option<Vec<Fingerprint>> {
     proven(names, pieces, bytes).into_iter().collect()
@@ -43,11 +43,11 @@ pub fn all_proven(
 #[must_use]
 pub(crate) fn proven(
     names: &Fingerprinter,
-    pieces: &[Piece],
+    pieces: &[PayloadChunk],
     bytes: &[u8],
 ) -> Vec<Option<Fingerprint>> {
     let mut rest = bytes;
-    let check = |piece: &Piece| {
+    let check = |piece: &PayloadChunk| {
         let (chunk, after) = rest.split_at(piece.span.len as usize);
         rest = after;
         let fingerprint = names.of(chunk);

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
 use deltic_core::{Fingerprinter, Reader, Span};
-use deltic_protocol::receiver::{Facing, Mended, Patch, Piece};
+use deltic_protocol::receiver::{GapPatch, GapSurvey, Mended, PayloadChunk};
 use deltic_protocol::sender::Gap;
 
 use crate::check::proven;
@@ -19,7 +19,7 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
 /// Task of the receiver: computes block sums of the old bytes beside each gap.
 #[derive(Debug)]
 pub struct GapBlockSums<'a> {
-    gaps: &'a [Facing],
+    gaps: &'a [GapSurvey],
     seed: u64,
     sums: Vec<GapSums>,
 }
@@ -27,7 +27,7 @@ pub struct GapBlockSums<'a> {
 impl<'a> GapBlockSums<'a> {
     /// Creates the task for these gaps.
     #[must_use]
-    pub fn new(gaps: &'a [Facing], seed: u64) -> Self {
+    pub fn new(gaps: &'a [GapSurvey], seed: u64) -> Self {
         Self { gaps, seed, sums: Vec::with_capacity(gaps.len()) }
     }
 }
@@ -107,7 +107,7 @@ impl Task for GapDeltas<'_> {
 #[derive(Debug)]
 pub struct GapRebuild<'a> {
     names: &'a Fingerprinter,
-    gaps: &'a [Patch],
+    gaps: &'a [GapPatch],
     deltas: Reader<'a>,
     patched: Vec<Mended>,
     new: Vec<u8>,
@@ -116,7 +116,7 @@ pub struct GapRebuild<'a> {
 impl<'a> GapRebuild<'a> {
     /// Creates the task for these gaps, with their unpacked and concatenated `deltas`.
     #[must_use]
-    pub fn new(names: &'a Fingerprinter, gaps: &'a [Patch], deltas: &'a [u8]) -> Self {
+    pub fn new(names: &'a Fingerprinter, gaps: &'a [GapPatch], deltas: &'a [u8]) -> Self {
         let lens = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
         let (new, patched) = (Vec::with_capacity(lens.sum()), Vec::with_capacity(gaps.len()));
         Self { names, gaps, deltas: Reader::new(deltas), patched, new }
@@ -137,7 +137,7 @@ impl Task for GapRebuild<'_> {
     }
 
     fn take(&mut self, read: &[u8]) -> Result<(), ContentMismatch> {
-        let Patch { old, pieces } = &self.gaps[self.patched.len()];
+        let GapPatch { old, pieces } = &self.gaps[self.patched.len()];
         let lens = || pieces.iter().map(|piece| piece.span.len as usize);
         let delta = GapDelta::decode(&mut self.deltas).map_err(|_| ContentMismatch)?;
         let start = self.new.len();
@@ -165,7 +165,11 @@ impl Task for GapRebuild<'_> {
 }
 
 /// Removes the pieces without `true` from the pieces in `new` from `start` on.
-fn keep<'a>(new: &mut Vec<u8>, start: usize, pieces: impl Iterator<Item = (&'a Piece, bool)>) {
+fn keep<'a>(
+    new: &mut Vec<u8>,
+    start: usize,
+    pieces: impl Iterator<Item = (&'a PayloadChunk, bool)>,
+) {
     let made = new.split_off(start);
     let mut rest = &made[..];
     for (piece, stays) in pieces {

@@ -27,7 +27,7 @@ use deltic_core::{
 };
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES};
-use deltic_protocol::receiver::{Kept, KeptChunk, New};
+use deltic_protocol::receiver::{KeptChunk, KnownChunks, NewVersion};
 use deltic_tree::Meta;
 
 /// True if a file of `len` bytes has a journal. Shorter files transfer too fast to need one.
@@ -38,7 +38,7 @@ pub const fn is_kept(len: u64) -> bool {
 
 /// Returns the first note of a journal of `new`.
 #[must_use]
-pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
+pub fn version(new: &NewVersion, key: &Key, terms: Terms) -> Vec<u8> {
     let mut note = vec![VERSION, form(terms)];
     note.put_bytes(key.as_bytes());
     new.spec.encode(&mut note);
@@ -49,7 +49,7 @@ pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
 }
 
 /// Returns the notes of the data runs, if only the data of `new` is transferred.
-pub fn data(new: &New) -> impl Iterator<Item = Vec<u8>> {
+pub fn data(new: &NewVersion) -> impl Iterator<Item = Vec<u8>> {
     let runs = new.map.as_ref().map(|map| map.runs());
     let none = runs.filter(|runs| runs.is_empty()).map(|_| vec![DATA]);
     let mut end = 0;
@@ -99,7 +99,11 @@ pub fn voids(
 ///
 /// Returns `None` if the journal is invalid, of another version than `meta`, or unusable under these terms.
 #[must_use]
-pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec<Range<u64>>)> {
+pub fn read(
+    notes: Vec<Vec<u8>>,
+    meta: &Meta,
+    terms: Terms,
+) -> Option<(KnownChunks, Vec<Range<u64>>)> {
     let mut notes = notes.into_iter();
     let (key, spec) = read_version(&notes.next()?, meta, terms).ok()??;
     let mut told = JournalNotes::default();
@@ -115,7 +119,7 @@ pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec
     let noted = runs(&told.chunks, &places);
     places.truncate(INDEX_BUDGET_CHUNKS);
     let chunks = told.chunks.pick(&places);
-    Some((Kept { key, spec, map, chunks }, noted))
+    Some((KnownChunks { key, spec, map, chunks }, noted))
 }
 
 /// Returns the byte ranges of these chunks, which ascend. Adjacent ranges are merged.
@@ -282,9 +286,9 @@ pub(crate) mod tests {
         negotiate(&hello, &hello).unwrap()
     }
 
-    fn new() -> New {
+    fn new() -> NewVersion {
         let modified = Timestamp { secs: -5, nanos: 999_999_999 };
-        New { len: LEN, map: None, modified, from: 0, spec: ChunkerSpec::for_len(LEN) }
+        NewVersion { len: LEN, map: None, modified, from: 0, spec: ChunkerSpec::for_len(LEN) }
     }
 
     fn meta() -> Meta {
@@ -323,7 +327,7 @@ pub(crate) mod tests {
         let many = (0..9000).map(|no| no * 3000 + 5..no * 3000 + 2000).collect();
         for runs in [Vec::new(), std::iter::once(0..4096).collect(), many] {
             let map = DataMap::new(runs, LEN).map(Arc::new);
-            let new = New { map: map.clone(), ..new() };
+            let new = NewVersion { map: map.clone(), ..new() };
             let notes = std::iter::once(version(&new, &terms.key, terms)).chain(data(&new));
             let (found, _) = read(notes.collect(), &meta(), terms).unwrap();
             assert!(found.map.is_some() && found.map == map);
@@ -383,8 +387,12 @@ pub(crate) mod tests {
         assert!(read(vec![good.clone()], &other, here).is_none());
         let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
         assert!(
-            read(vec![version(&New { spec: fine, ..new() }, &here.key, here)], &meta(), here)
-                .is_none()
+            read(
+                vec![version(&NewVersion { spec: fine, ..new() }, &here.key, here)],
+                &meta(),
+                here
+            )
+            .is_none()
         );
         for bad in [&[][..], &[7], &[CHUNKS, 1], &[VOID, 1, 0], &[VOID, 0xff, 0xff, 0xff, 0x7f, 1]]
         {

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 
 use deltic_protocol::limits::MOVED_ABOVE_BYTES;
-use deltic_protocol::receiver::Unseen;
+use deltic_protocol::receiver::NotListed;
 use deltic_tree::{Entry, Name, RelPath, Timestamp};
 
 /// Queue of directories to index, nearest to the root first.
@@ -53,11 +53,11 @@ impl DirQueue {
 
     /// Returns which directories are still unlisted.
     #[must_use]
-    pub fn unseen(&self) -> Unseen {
+    pub fn unseen(&self) -> NotListed {
         match (self.near.is_empty(), self.far.is_empty()) {
-            (false, _) => Unseen::Near,
-            (true, false) => Unseen::Far,
-            (true, true) => Unseen::Nothing,
+            (false, _) => NotListed::Near,
+            (true, false) => NotListed::Far,
+            (true, true) => NotListed::Nothing,
         }
     }
 }

@@ -9,13 +9,13 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{Chunks, Key, Put, Reader};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::INDEX_BUDGET_CHUNKS;
-use deltic_protocol::receiver::{Kept, New};
+use deltic_protocol::receiver::{KnownChunks, NewVersion};
 use deltic_tree::Meta;
 
 use crate::journal;
 
 /// True if these chunks make up all of `new` and are few enough to be used.
-pub fn is_usable(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
+pub fn is_usable(new: &NewVersion, chunks: impl Iterator<Item = Chunk>) -> bool {
     let (mut count, mut end) = (0, 0);
     for chunk in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
         (count, end) = (count + 1, end + u64::from(chunk.len));
@@ -25,7 +25,7 @@ pub fn is_usable(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
 
 /// Encodes a recipe in parts, because the recipe of a large file is long.
 pub fn written(
-    new: &New,
+    new: &NewVersion,
     key: &Key,
     terms: Terms,
     mut chunks: impl Iterator<Item = Chunk>,
@@ -51,7 +51,7 @@ const PART_CHUNKS: usize = 2048;
 /// Decodes the result of [`written`]. Returns `None` if the recipe is invalid, of another version than `meta`, or
 /// unusable under these terms.
 #[must_use]
-pub fn read(notes: &[u8], meta: &Meta, terms: Terms) -> Option<Kept> {
+pub fn read(notes: &[u8], meta: &Meta, terms: Terms) -> Option<KnownChunks> {
     let mut from = Reader::new(notes);
     let version = usize::try_from(from.varint().ok()?).ok()?;
     let version = journal::read_version(from.bytes(version).ok()?, meta, terms);
@@ -64,7 +64,7 @@ pub fn read(notes: &[u8], meta: &Meta, terms: Terms) -> Option<Kept> {
         start = start.checked_add(len.into())?;
     }
     let fits = chunks.len() <= INDEX_BUDGET_CHUNKS && start == meta.len;
-    fits.then_some(Kept { key, spec, map: None, chunks })
+    fits.then_some(KnownChunks { key, spec, map: None, chunks })
 }
 
 #[cfg(test)]
@@ -79,8 +79,14 @@ mod tests {
     const MODIFIED: Timestamp = Timestamp { secs: 7, nanos: 8 };
     const KEY: [u8; 32] = [5; 32];
 
-    fn new() -> New {
-        New { len: LEN, map: None, modified: MODIFIED, from: 0, spec: ChunkerSpec::for_len(LEN) }
+    fn new() -> NewVersion {
+        NewVersion {
+            len: LEN,
+            map: None,
+            modified: MODIFIED,
+            from: 0,
+            spec: ChunkerSpec::for_len(LEN),
+        }
     }
 
     fn chunks(terms: Terms) -> Vec<Chunk> {
@@ -100,7 +106,7 @@ mod tests {
             let parts = written(&new, &key, terms_here, told.iter().copied());
             parts.for_each(|part| notes.extend(part));
             let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
-            let Kept { key, spec, chunks, .. } = read(&notes, &meta, terms_here).unwrap();
+            let KnownChunks { key, spec, chunks, .. } = read(&notes, &meta, terms_here).unwrap();
             assert_eq!((key, spec), (Key::from_bytes(KEY), new.spec));
             let (lens, names): (Vec<_>, Vec<_>) =
                 chunks.iter().map(|(span, name)| (u64::from(span.len), name)).unzip();
@@ -118,15 +124,15 @@ mod tests {
     #[test]
     fn a_recipe_of_part_of_a_file_is_not_used() {
         let all = chunks(terms(true));
-        let is_usable = |new: &New, chunks: &[Chunk]| is_usable(new, chunks.iter().copied());
+        let is_usable = |new: &NewVersion, chunks: &[Chunk]| is_usable(new, chunks.iter().copied());
         assert!(is_usable(&new(), &all));
         for part in [&all[1..], &all[..3], &[]] {
             assert!(!is_usable(&new(), part));
         }
         let len = u64::from(all[0].len) * INDEX_BUDGET_CHUNKS as u64;
         let most = vec![all[0]; INDEX_BUDGET_CHUNKS + 1];
-        assert!(is_usable(&New { len, ..new() }, &most[1..]));
+        assert!(is_usable(&NewVersion { len, ..new() }, &most[1..]));
         let len = len + u64::from(all[0].len);
-        assert!(!is_usable(&New { len, ..new() }, &most));
+        assert!(!is_usable(&NewVersion { len, ..new() }, &most));
     }
 }

@@ -5,7 +5,7 @@ use deltic_core::search::SearchedRegion;
 use deltic_core::{AtEnd, DeltaOp, Searcher, Span, StoredSums};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
-use deltic_protocol::receiver::Rolled;
+use deltic_protocol::receiver::OldMatches;
 use deltic_protocol::sender::Searched;
 use deltic_protocol::sums::PatchStep;
 
@@ -56,12 +56,12 @@ impl NewSearch {
 
 /// Searches bytes of the old file.
 #[must_use]
-pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolled {
+pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> OldMatches {
     let mut found = Vec::new();
     let consumed = searcher.search(bytes, at_end, |op| {
         found.extend(Some(op).filter(|op| matches!(op, DeltaOp::Copy { .. })));
     });
-    Rolled { found, consumed: consumed as u64, at_end: at_end == AtEnd::Yes, searcher }
+    OldMatches { found, consumed: consumed as u64, at_end: at_end == AtEnd::Yes, searcher }
 }
 
 /// Groups the steps of a search into patches that fit frames.

@@ -2711,19 +2711,20 @@ fn setback(luck: u8) -> WorkError {
 }
 
 /// A journal that may be a lie.
-fn any_kept(luck: u8) -> receiver::Kept {
+fn any_kept(luck: u8) -> receiver::KnownChunks {
     let spec = ChunkerSpec::for_len(3000);
     let chunks = scan(&spec.build(), &vec![luck % 2; 3000], AtEnd::Yes).chunks;
     let place = |(n, chunk)| (n as u64 * u64::from(luck), chunk);
     let chunks = chunks.into_iter().enumerate().map(place).collect();
-    receiver::Kept { key: Key::from_bytes([luck; 32]), spec, map: None, chunks }
+    receiver::KnownChunks { key: Key::from_bytes([luck; 32]), spec, map: None, chunks }
 }
 
 /// An answer of the right kind and of any content.
 fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     use receiver::{
-        Answer, Charted, EntryWork, Kinship, LookupAnswer, LookupWork, NewVersionAnswer,
-        NewVersionWork, OldLens, OldVersionAnswer, OldVersionWork, SettleWork, Unseen, Work,
+        Answer, EntryWork, FileRelation, LookupAnswer, LookupWork, MoveIndexExtent,
+        NewVersionAnswer, NewVersionWork, NotListed, OldLens, OldVersionAnswer, OldVersionWork,
+        SettleWork, Work,
     };
     let fails = luck.is_multiple_of(5);
     let work = match work {
@@ -2734,7 +2735,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             let (mut searcher, mut found) = (search.searcher(None), Vec::new());
             let bytes = vec![luck % 2; 3000];
             let consumed = searcher.search(&bytes, AtEnd::Yes, |op| found.push(op)) as u64;
-            return Answer::Old(OldVersionAnswer::Rolled(Ok(receiver::Rolled {
+            return Answer::Old(OldVersionAnswer::Rolled(Ok(receiver::OldMatches {
                 found,
                 consumed,
                 at_end: true,
@@ -2763,7 +2764,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Lookup(LookupAnswer::Compared(None))
         }
         Work::Lookup(LookupWork::Compare { .. }) => {
-            let mut alike = receiver::Alike::default();
+            let mut alike = receiver::EqualDir::default();
             alike.add(&name("a"), &file_of(u64::from(luck)));
             alike.add(&name("b"), &Meta { mode: [0o755, 0][usize::from(luck % 2)], ..dir() });
             Answer::Lookup(LookupAnswer::Compared(Some(Box::new(alike))))
@@ -2789,7 +2790,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             let extra = deltic_protocol::receiver::Extra { name, names };
             let warnings = vec![trouble(TroubleKind::Warned)];
             let extras = vec![extra];
-            Answer::Lookup(LookupAnswer::Extra(Ok(receiver::Unlisted {
+            Answer::Lookup(LookupAnswer::Extra(Ok(receiver::UnlistedNames {
                 extras,
                 rest: None,
                 warnings,
@@ -2817,9 +2818,9 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Ask(_) => Answer::Asked(luck > 100),
         Work::Lookup(LookupWork::Chart { names, .. }) => {
-            let unseen = [Unseen::Near, Unseen::Far, Unseen::Nothing][luck as usize % 3];
+            let unseen = [NotListed::Near, NotListed::Far, NotListed::Nothing][luck as usize % 3];
             let has_files = luck > 20;
-            Answer::Lookup(LookupAnswer::Charted(Charted {
+            Answer::Lookup(LookupAnswer::Charted(MoveIndexExtent {
                 names: names * u64::from(luck),
                 unseen,
                 has_files,
@@ -2844,10 +2845,10 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
                 in_place: [None, Some(0), Some(3000)][luck as usize % 3],
                 beside: [None, Some(3000)][luck as usize / 3 % 2],
-                similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
+                similar: (luck / 6 % 2 == 1).then(|| receiver::SimilarFile {
                     path: path(["a", "d/b"][luck as usize / 12 % 2]),
                     len: 3000,
-                    kinship: [None, Some(Kinship::Twin), Some(Kinship::Kin)]
+                    kinship: [None, Some(FileRelation::Twin), Some(FileRelation::Kin)]
                         [luck as usize / 24 % 3],
                 }),
                 leftovers: vec![3000; luck as usize % 2],
@@ -2890,7 +2891,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::New(NewVersionAnswer::Mended(Err(setback(luck))))
         }
         Work::New(NewVersionWork::Mend { gaps, .. }) => {
-            let mend = |patch: &receiver::Patch| {
+            let mend = |patch: &receiver::GapPatch| {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
                 let fingerprint = (!wrong).then_some(Chunk::of(&[luck]).fingerprint);
@@ -2903,7 +2904,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::New(NewVersionAnswer::Copied(done(luck)))
         }
         Work::New(NewVersionWork::Write { pieces, .. }) => {
-            let fingerprint = |_: &receiver::Piece| Chunk::of(&[luck]).fingerprint;
+            let fingerprint = |_: &receiver::PayloadChunk| Chunk::of(&[luck]).fingerprint;
             Answer::New(NewVersionAnswer::Written(
                 done(luck).map(|()| pieces.iter().map(fingerprint).collect()),
             ))
@@ -2955,12 +2956,10 @@ fn claims_of_length_buy_a_bounded_look_around() {
             receiver::Work::Lookup(receiver::LookupWork::Chart { near, names }) => {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
-                let unseen = receiver::Unseen::Far;
-                receiver::Answer::Lookup(receiver::LookupAnswer::Charted(receiver::Charted {
-                    names,
-                    unseen,
-                    has_files: true,
-                }))
+                let unseen = receiver::NotListed::Far;
+                receiver::Answer::Lookup(receiver::LookupAnswer::Charted(
+                    receiver::MoveIndexExtent { names, unseen, has_files: true },
+                ))
             }
             work => {
                 opened += u32::from(matches!(

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_engine::similar::{Candidates, most_similar};
 use deltic_protocol::options::Fuzzy;
-use deltic_protocol::receiver::Elsewhere;
+use deltic_protocol::receiver::OtherPaths;
 use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
@@ -83,7 +83,7 @@ impl<S: Store> Alternates<S> {
         &self,
         store: &S,
         path: &RelPath,
-        elsewhere: &Elsewhere,
+        elsewhere: &OtherPaths,
     ) -> (Option<S::Snapshot>, Named<S>) {
         let of_alternate = |alternate| self.tree(alternate, path).and_then(|tree| tree.open(path));
         let beside = elsewhere.alternate.and_then(|alternate| of_alternate(alternate).ok());
@@ -94,7 +94,7 @@ impl<S: Store> Alternates<S> {
         (beside, similar)
     }
 
-    fn similar(&self, store: &S, path: &RelPath, elsewhere: &Elsewhere) -> Named<S> {
+    fn similar(&self, store: &S, path: &RelPath, elsewhere: &OtherPaths) -> Named<S> {
         let (dir, name) = path.split_last()?;
         let candidates = self.candidates(store, &dir, elsewhere.fuzzy);
         let (len, modified) = elsewhere.new;

@@ -17,7 +17,7 @@ use deltic_core::strategy::Conversation;
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    self, Answer, Carries, EntryWork, LookupAnswer, LookupWork, New, NewVersionAnswer,
+    self, Answer, CarriedMeta, EntryWork, LookupAnswer, LookupWork, NewVersion, NewVersionAnswer,
     NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, Removed, SettleWork, Work,
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
@@ -359,7 +359,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Sets the metadata of directories in this order. Returns the troubles with directories that could not be set.
-    fn set_dirs(&self, dirs: &[(RelPath, Meta)], carries: Carries) -> Vec<Trouble> {
+    fn set_dirs(&self, dirs: &[(RelPath, Meta)], carries: CarriedMeta) -> Vec<Trouble> {
         let keep = self.kept(carries);
         let errors =
             dirs.iter().filter_map(|(path, meta)| self.store.set_meta(path, meta, keep).err());
@@ -503,11 +503,11 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Returns the metadata that entries keep when they carry as much as `carries` says.
-    fn kept(&self, carries: Carries) -> Keep {
+    fn kept(&self, carries: CarriedMeta) -> Keep {
         match carries {
-            Carries::Nothing => Keep::default(),
-            Carries::Late => Keep { acls: false, xattrs: false, ..self.keep },
-            Carries::All => self.keep,
+            CarriedMeta::Nothing => Keep::default(),
+            CarriedMeta::Late => Keep { acls: false, xattrs: false, ..self.keep },
+            CarriedMeta::All => self.keep,
         }
     }
 
@@ -518,7 +518,7 @@ impl<S: Store> DestinationWorker<S> {
     /// Opens the staged file of a new version and calls `fill` to write a part of it.
     fn fill<T>(
         &self,
-        (handle, path, new): (Handle, &RelPath, New),
+        (handle, path, new): (Handle, &RelPath, NewVersion),
         fill: impl FnOnce(Site<'_, S>) -> Result<T, WorkError>,
     ) -> Result<T, WorkError> {
         let growing = self.growing(handle, path, new).map_err(|error| work_error(&error))?;

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use deltic_engine::moves::{DirQueue, MoveIndex, near};
-use deltic_protocol::receiver::{Charted, Kinship, Unseen};
+use deltic_protocol::receiver::{FileRelation, MoveIndexExtent, NotListed};
 use deltic_store::{Snapshot, Store};
 use deltic_tree::{RelPath, Timestamp};
 
@@ -18,7 +18,12 @@ pub(crate) struct Moves {
 
 impl Moves {
     /// Indexes at least `names` more names, and finishes the directory in which that number is reached.
-    pub(super) fn draw<S: Store>(&self, store: &S, near: Vec<RelPath>, names: u64) -> Charted {
+    pub(super) fn draw<S: Store>(
+        &self,
+        store: &S,
+        near: Vec<RelPath>,
+        names: u64,
+    ) -> MoveIndexExtent {
         let mut walk = lock(&self.walk);
         walk.begin(near);
         let mut seen = 0;
@@ -32,7 +37,11 @@ impl Moves {
                 let files = listing.entries.iter().filter(|entry| entry.meta.is_file());
                 let found = files.map(|entry| (&entry.name, entry.meta.len, entry.meta.modified));
                 if !lock(&self.files).add(&dir, found) {
-                    return Charted { names: seen, unseen: Unseen::Nothing, has_files: true };
+                    return MoveIndexExtent {
+                        names: seen,
+                        unseen: NotListed::Nothing,
+                        has_files: true,
+                    };
                 }
                 rest = listing.rest;
                 if rest.is_none() {
@@ -41,7 +50,7 @@ impl Moves {
             }
         }
         let has_files = !lock(&self.files).is_empty();
-        Charted { names: seen, unseen: walk.unseen(), has_files }
+        MoveIndexExtent { names: seen, unseen: walk.unseen(), has_files }
     }
 
     /// Opens the file that is most likely the old version of `path`, given the length in bytes and the time of the
@@ -51,24 +60,24 @@ impl Moves {
         store: &S,
         path: &RelPath,
         (len, modified): (u64, Timestamp),
-        most: Kinship,
-    ) -> Option<(RelPath, S::Snapshot, Kinship)> {
+        most: FileRelation,
+    ) -> Option<(RelPath, S::Snapshot, FileRelation)> {
         let open = |found: RelPath| Some((store.open(&found).ok()?, found));
         let exact = lock(&self.files).exact(path, len, modified);
         let twin = exact.into_iter().filter_map(open).find(|(snapshot, _)| {
             (snapshot.meta().len, snapshot.meta().modified) == (len, modified)
         });
         if let Some((snapshot, found)) = twin {
-            return Some((found, snapshot, Kinship::Twin));
+            return Some((found, snapshot, FileRelation::Twin));
         }
-        if most < Kinship::Kin {
+        if most < FileRelation::Kin {
             return None;
         }
         let kin = lock(&self.files).likely(path, len);
         let mut opened = kin.into_iter().filter_map(open);
         let (snapshot, found) =
             opened.find(|(snapshot, _)| near(len).contains(&snapshot.meta().len))?;
-        Some((found, snapshot, Kinship::Kin))
+        Some((found, snapshot, FileRelation::Kin))
     }
 }
 
@@ -118,7 +127,7 @@ mod tests {
 
     fn charted(store: &MemoryStore) -> Moves {
         let chart = Moves::default();
-        while chart.draw(store, vec![RelPath::root()], 1).unseen != Unseen::Nothing {}
+        while chart.draw(store, vec![RelPath::root()], 1).unseen != NotListed::Nothing {}
         chart
     }
 
@@ -126,10 +135,10 @@ mod tests {
     fn assert_found(
         files: &[(&str, u64, i64)],
         (wanted, len, secs): (&str, u64, i64),
-        expected: Option<(&str, Kinship)>,
+        expected: Option<(&str, FileRelation)>,
     ) {
         let store = store(files);
-        let found = charted(&store).find(&store, &path(wanted), (len, at(secs)), Kinship::Kin);
+        let found = charted(&store).find(&store, &path(wanted), (len, at(secs)), FileRelation::Kin);
         let found = found.map(|(path, _, kinship)| (path, kinship));
         assert_eq!(found, expected.map(|(name, kinship)| (path(name), kinship)));
     }
@@ -138,12 +147,12 @@ mod tests {
     fn length_and_time_tell_more_than_a_name_and_a_name_more_than_a_length() {
         let files =
             [("a/x", 30_000, 1), ("b/y", 40_000, 2), ("c/z", 2 << 20, 3), ("d/w", 2 << 20, 4)];
-        assert_found(&files, ("n/x", 40_000, 2), Some(("b/y", Kinship::Twin)));
-        assert_found(&files, ("n/x", 40_000, 9), Some(("a/x", Kinship::Kin)));
-        assert_found(&files, ("n/w", 2 << 20, 9), Some(("d/w", Kinship::Kin)));
+        assert_found(&files, ("n/x", 40_000, 2), Some(("b/y", FileRelation::Twin)));
+        assert_found(&files, ("n/x", 40_000, 9), Some(("a/x", FileRelation::Kin)));
+        assert_found(&files, ("n/w", 2 << 20, 9), Some(("d/w", FileRelation::Kin)));
         assert_found(&files, ("n/v", 30_000, 9), None);
         let one = [("c/z", 2 << 20, 3)];
-        assert_found(&one, ("n/v", 2 << 20, 9), Some(("c/z", Kinship::Kin)));
+        assert_found(&one, ("n/v", 2 << 20, 9), Some(("c/z", FileRelation::Kin)));
         // Lengths that differ this much are no edit of each other, and short files are not indexed.
         assert_found(&one, ("n/z", 5 << 20, 9), None);
         assert_found(&[("a/x", 16 << 10, 1)], ("n/x", 16 << 10, 1), None);
@@ -155,8 +164,16 @@ mod tests {
         let mut files: Vec<_> =
             all.iter().map(|(name, len, secs)| (&**name, *len, *secs)).collect();
         files.push(("old/77/other", 20_000, 1));
-        assert_found(&files, ("new/77/other", 20_000, 1), Some(("old/77/other", Kinship::Twin)));
-        assert_found(&files, ("new/177/data", 25_000, 9), Some(("old/177/data", Kinship::Kin)));
+        assert_found(
+            &files,
+            ("new/77/other", 20_000, 1),
+            Some(("old/77/other", FileRelation::Twin)),
+        );
+        assert_found(
+            &files,
+            ("new/177/data", 25_000, 9),
+            Some(("old/177/data", FileRelation::Kin)),
+        );
     }
 
     #[test]
@@ -164,7 +181,7 @@ mod tests {
         let store = store(&[("a", 30_000, 1), ("b", 30_000, 1)]);
         let chart = charted(&store);
         let find = |name: &str| {
-            let found = chart.find(&store, &path(name), (30_000, at(1)), Kinship::Twin);
+            let found = chart.find(&store, &path(name), (30_000, at(1)), FileRelation::Twin);
             found.map(|(path, ..)| path)
         };
         assert_eq!(find("a"), Some(path("b")));
@@ -179,13 +196,13 @@ mod tests {
         let chart = Moves::default();
         let mut seen = Vec::new();
         loop {
-            let Charted { names, unseen, .. } = chart.draw(&store, vec![path("near")], 1);
+            let MoveIndexExtent { names, unseen, .. } = chart.draw(&store, vec![path("near")], 1);
             seen.push((names, unseen));
-            if unseen == Unseen::Nothing {
+            if unseen == NotListed::Nothing {
                 break;
             }
         }
-        use Unseen::{Far, Near, Nothing};
+        use NotListed::{Far, Near, Nothing};
         assert_eq!(seen, [(3, Near), (2, Far), (3, Far), (2, Nothing)]);
         assert_eq!(lock(&chart.files).len(), 3);
     }

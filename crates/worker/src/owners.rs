@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use deltic_protocol::message::NameLine;
 use deltic_protocol::options::{Metadata, Powers};
-use deltic_protocol::receiver::Ours;
+use deltic_protocol::receiver::LocalOwner;
 use deltic_tree::Entry;
 use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
@@ -171,11 +171,15 @@ impl Owners {
         self.group_map.back(ours, told)
     }
 
-    pub(crate) fn ours(&self, users: &[NameLine], groups: &[NameLine]) -> (Vec<Ours>, Vec<Ours>) {
-        let user = |line| Ours { id: self.user_map.of(line), may_give: self.is_privileged };
+    pub(crate) fn ours(
+        &self,
+        users: &[NameLine],
+        groups: &[NameLine],
+    ) -> (Vec<LocalOwner>, Vec<LocalOwner>) {
+        let user = |line| LocalOwner { id: self.user_map.of(line), may_give: self.is_privileged };
         let group = |line| {
             let id = self.group_map.of(line);
-            Ours { id, may_give: self.is_privileged || self.own.contains(&id) }
+            LocalOwner { id, may_give: self.is_privileged || self.own.contains(&id) }
         };
         (users.iter().map(user).collect(), groups.iter().map(group).collect())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use deltic_core::{ChunkerSpec, Key};
 use deltic_engine::recipe;
 use deltic_protocol::Terms;
-use deltic_protocol::receiver::{Kept, New, Proof};
+use deltic_protocol::receiver::{KnownChunks, NewVersion, Proof};
 use deltic_store::{FactStore, SettledVersion, Snapshot};
 
 /// The known recipes.
@@ -18,7 +18,7 @@ pub(super) struct Recipes {
 /// A version that was committed.
 pub(super) struct Placed<'a> {
     pub(super) version: &'a SettledVersion,
-    pub(super) new: &'a New,
+    pub(super) new: &'a NewVersion,
     /// Lists the chunks of the version.
     pub(super) proof: &'a Proof,
 }
@@ -35,7 +35,7 @@ impl Recipes {
         old: &impl Snapshot,
         spec: ChunkerSpec,
         terms: Terms,
-    ) -> Option<Kept> {
+    ) -> Option<KnownChunks> {
         if !self.facts.keeps_recipes(old.meta().len) {
             return None;
         }

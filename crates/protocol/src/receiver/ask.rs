@@ -22,13 +22,14 @@ use super::transfer::proof::Proof;
 use super::tree::new_files::NewFiles;
 
 pub use answer::{
-    Alike, Answer, Charted, Extra, Kept, LookupAnswer, Mended, NewVersionAnswer, OldLens,
-    OldVersionAnswer, Ours, Removed, Rolled, Similar, Unlisted, Unseen,
+    Answer, EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, Mended, MoveIndexExtent,
+    NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, Removed, SimilarFile,
+    UnlistedNames,
 };
 
 /// The share of the sender's metadata that directories get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carries {
+pub enum CarriedMeta {
     /// No metadata.
     Nothing,
     /// Metadata that the options carry over, without attributes and ACLs, which the directories have already.
@@ -47,7 +48,7 @@ pub enum Work {
     Entry(EntryWork),
     /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
     /// directories get their mode alone. Answer with [`Answer::SetDirs`].
-    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
+    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: CarriedMeta },
     /// Remove a name and all below it, or a part of that; the next [`Work::Remove`] of the same path continues. If
     /// the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing and
     /// reports the names. At most `most` names go now, not counting a name that gives way. Answer with
@@ -122,7 +123,7 @@ pub enum EntryWork {
     /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
     /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
     /// attributes and ACLs. Answer with [`Answer::Done`].
-    MakeDir { path: RelPath, meta: Meta, carries: Carries },
+    MakeDir { path: RelPath, meta: Meta, carries: CarriedMeta },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Make a FIFO, a socket name or a device node; answer with [`Answer::Done`].
@@ -148,7 +149,7 @@ pub enum OldVersionWork {
         goes_on: Option<Meta>,
         recipe: Option<ChunkerSpec>,
         base: bool,
-        elsewhere: Elsewhere,
+        elsewhere: OtherPaths,
     },
     /// Open the file at `other`, which arrived in this run, as the last of the old versions. Answer with
     /// [`OldVersionAnswer::OpenedMore`].
@@ -162,7 +163,7 @@ pub enum OldVersionWork {
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
     /// Read these places of the old versions and compute the sums of the blocks there; answer with
     /// [`OldVersionAnswer::Surveyed`].
-    Survey { handle: Handle, gaps: Vec<Facing> },
+    Survey { handle: Handle, gaps: Vec<GapSurvey> },
     /// Read, cut and sum a portion of old version `part`; answer with [`OldVersionAnswer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
     /// Read these spans of the old versions and compute the strong sum of each; answer with [`OldVersionAnswer::Hashed`].
@@ -177,23 +178,36 @@ pub enum OldVersionWork {
 pub enum NewVersionWork {
     /// Copy runs of the old versions (laid end to end) into the new version, where they form `chunks`; answer with
     /// [`NewVersionAnswer::Copied`].
-    Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
+    Copy {
+        handle: Handle,
+        path: RelPath,
+        new: NewVersion,
+        runs: Vec<CopyRun>,
+        chunks: Vec<KeptChunk>,
+    },
     /// Copy runs of the new version, which are all written, to the places where they repeat; answer with
     /// [`NewVersionAnswer::Copied`].
-    Repeat { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun> },
+    Repeat { handle: Handle, path: RelPath, new: NewVersion, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them. Before each chunk, make the copies of `between` that lie
     /// before the chunk in the new version. Answer with [`NewVersionAnswer::Written`].
     Write {
         handle: Handle,
         path: RelPath,
-        new: New,
-        pieces: Vec<Piece>,
+        new: NewVersion,
+        pieces: Vec<PayloadChunk>,
         payload: Payload,
         between: Vec<CopyRun>,
     },
     /// Unpack gap deltas of `bytes` bytes in all, rebuild each gap from the old bytes in its place, check the gap's
     /// chunks and write them. Answer with [`NewVersionAnswer::Mended`].
-    Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
+    Mend {
+        handle: Handle,
+        path: RelPath,
+        new: NewVersion,
+        gaps: Vec<GapPatch>,
+        bytes: u32,
+        payload: Payload,
+    },
 }
 
 /// Work that ends an attempt at a file. The answer is [`Answer::Done`].
@@ -205,7 +219,7 @@ pub enum SettleWork {
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file, empty or of a single block, against its digest. Put the file in the place where `seen`
     /// stood. Answer with [`Answer::Done`].
-    Replace(Small),
+    Replace(SmallFile),
     /// Check the proof, and that the old version, which equals the new version, did not change. Answer with
     /// [`Answer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
@@ -236,7 +250,7 @@ pub struct AlikePaths {
 
 /// A whole file: empty, or of a single block.
 #[derive(Debug)]
-pub struct Small {
+pub struct SmallFile {
     /// The path of the file.
     pub path: RelPath,
     /// The metadata that the file gets.
@@ -251,7 +265,7 @@ pub struct Small {
 
 /// Other places where a file may have an old version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct OtherPaths {
     /// Path of a file of the same length that arrived in this run.
     pub repeated: Option<RelPath>,
     /// Index of the reference directory that has the file under the same name.
@@ -259,14 +273,14 @@ pub struct Elsewhere {
     /// The search for similar names in the file's directory.
     pub fuzzy: Fuzzy,
     /// The weakest relation at which any file of the charted destination may be taken; `None` takes no such file.
-    pub moved: Option<Kinship>,
+    pub moved: Option<FileRelation>,
     /// Length in bytes and modification time of the new version, to which other files are compared.
     pub new: (u64, Timestamp),
 }
 
 /// Reasons to take a file of another name as an old version, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kinship {
+pub enum FileRelation {
     /// The file arrived in this run and has the same length.
     Repeat,
     /// Length and modification time are the same: the file was probably moved untouched.
@@ -278,7 +292,7 @@ pub enum Kinship {
 /// The new version and its chunker. An interrupted transfer resumes in another session only if all fields are the
 /// same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct New {
+pub struct NewVersion {
     /// Length in bytes.
     pub len: u64,
     /// Data map of the new version, if holes are not transferred. All places then count through the packed data.
@@ -291,7 +305,7 @@ pub struct New {
     pub spec: ChunkerSpec,
 }
 
-impl New {
+impl NewVersion {
     /// Length in bytes of the transferred content: the whole file, or the packed data.
     #[must_use]
     pub fn told_len(&self) -> u64 {
@@ -327,7 +341,7 @@ pub struct CopyRun {
 
 /// A chunk of a payload and its place; `brief` is the start of the chunk's fingerprint, if a recipe gave a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct PayloadChunk {
     /// Place in the new version.
     pub span: Span,
     /// The prefix to expect.
@@ -340,7 +354,7 @@ pub type OldGap = Vec<Span>;
 
 /// A gap to be sent as a delta against the old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facing {
+pub struct GapSurvey {
     /// The corresponding places in the old versions.
     pub old: OldGap,
     /// Number of places in which the gap probably differs.
@@ -349,9 +363,9 @@ pub struct Facing {
 
 /// A gap that was sent as a delta against the old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patch {
+pub struct GapPatch {
     /// The places in the old versions that the delta refers to.
     pub old: OldGap,
     /// The chunks of the new version in the gap, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<PayloadChunk>,
 }

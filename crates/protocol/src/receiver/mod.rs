@@ -40,10 +40,11 @@ use pending::ReceiverPending;
 use tree::ReceiverTree;
 
 pub use ask::{
-    Alike, AlikeNames, AlikePaths, Answer, Carries, Charted, CopyRun, Elsewhere, EntryWork, Extra,
-    Facing, Kept, KeptChunk, Kinship, LookupAnswer, LookupWork, Mended, New, NewVersionAnswer,
-    NewVersionWork, OldGap, OldLens, OldVersionAnswer, OldVersionWork, Ours, Patch, Piece, Removed,
-    Rolled, SettleWork, Similar, Small, Unlisted, Unseen, Work,
+    AlikeNames, AlikePaths, Answer, CarriedMeta, CopyRun, EntryWork, EqualDir, Extra, FileRelation,
+    GapPatch, GapSurvey, KeptChunk, KnownChunks, LocalOwner, LookupAnswer, LookupWork, Mended,
+    MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens,
+    OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, Removed, SettleWork,
+    SimilarFile, SmallFile, UnlistedNames, Work,
 };
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;

@@ -16,10 +16,11 @@ use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Alike, Answer, Charted, CopyRun, Elsewhere, EntryWork, Facing, Kept, KeptChunk, Kinship,
-    LookupAnswer, LookupWork, MAX_BORROWED, Mended, New, NewVersionAnswer, NewVersionWork, OldGap,
-    OldLens, OldVersionAnswer, OldVersionWork, Ours, Patch, Piece, Removed, Rolled, SettleWork,
-    Similar, Small, Unlisted, Unseen, Work,
+    Answer, CopyRun, EntryWork, EqualDir, FileRelation, GapPatch, GapSurvey, KeptChunk,
+    KnownChunks, LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, Mended, MoveIndexExtent,
+    NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches,
+    OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, Removed, SettleWork, SimilarFile,
+    SmallFile, UnlistedNames, Work,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -71,7 +72,7 @@ pub struct Destination {
     /// Names that were charted: no more are found elsewhere.
     charted: BTreeSet<RelPath>,
     /// What was matched against files of other names, and by what right.
-    pub similar: Vec<(RelPath, Similar)>,
+    pub similar: Vec<(RelPath, SimilarFile)>,
     /// Files of the run that others were matched against.
     pub borrowed: usize,
     slots: BTreeMap<Handle, Slot>,
@@ -134,7 +135,7 @@ impl Slot {
 #[derive(Clone, Debug)]
 pub struct Stage {
     path: RelPath,
-    new: New,
+    new: NewVersion,
     bytes: Vec<u8>,
     cover: WriteCover,
     has_literals: bool,
@@ -147,7 +148,7 @@ pub struct Stage {
 type Done = Result<(), WorkError>;
 
 /// The whole recipe of a version.
-fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
+fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> KnownChunks {
     let mut end = 0;
     let place = |chunk: Chunk| {
         let start = end;
@@ -155,7 +156,7 @@ fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
         (start, chunk)
     };
     let chunks = scan(&spec.build(), bytes, AtEnd::Yes).chunks.into_iter().map(place).collect();
-    Kept { key: Key::from_bytes([9; 32]), spec, map: None, chunks }
+    KnownChunks { key: Key::from_bytes([9; 32]), spec, map: None, chunks }
 }
 
 fn setback(message: &str, retry: bool) -> WorkError {
@@ -285,7 +286,7 @@ impl Destination {
             LookupWork::Look { paths, dirs, users, groups, .. } => {
                 assert!(dirs.is_empty(), "no case keeps links");
                 // Every number stays what it is.
-                let ours = |line: &NameLine| Ours { id: line.id, may_give: true };
+                let ours = |line: &NameLine| LocalOwner { id: line.id, may_give: true };
                 let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
                 let found = paths.iter().map(|path| self.look(path)).collect();
                 LookupAnswer::Looked(found, (all(users), all(groups)))
@@ -308,7 +309,7 @@ impl Destination {
             }
             LookupWork::Extra { dir, keep, .. } => {
                 let dir_is_real = self.tree.is_dir(&dir);
-                let mut found = Unlisted::default();
+                let mut found = UnlistedNames::default();
                 for entry in self.tree.children(&dir) {
                     if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
                     {
@@ -370,11 +371,11 @@ impl Destination {
         Ok(())
     }
 
-    fn compare(&mut self, dir: &RelPath, tally: &DirDigest) -> Option<Box<Alike>> {
+    fn compare(&mut self, dir: &RelPath, tally: &DirDigest) -> Option<Box<EqualDir>> {
         if self.dice.percent(self.faults.look) || !self.tree.is_dir(dir) {
             return None;
         }
-        let (entries, mut alike) = (self.tree.children(dir), Alike::default());
+        let (entries, mut alike) = (self.tree.children(dir), EqualDir::default());
         entries.iter().for_each(|entry| alike.add(&entry.name, &entry.meta));
         let compared = self.options.tallied().expect("tallies are told");
         let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
@@ -541,14 +542,14 @@ impl Destination {
                 let mut found = Vec::new();
                 let piece = &old[start as usize..end];
                 let consumed = searcher.search(piece, place, |op| found.push(op)) as u64;
-                OldVersionAnswer::Rolled(Ok(Rolled { found, consumed, at_end, searcher }))
+                OldVersionAnswer::Rolled(Ok(OldMatches { found, consumed, at_end, searcher }))
             }
             OldVersionWork::Survey { handle, gaps } => {
                 if let Err(setback) = self.fails(self.faults.survey) {
                     return OldVersionAnswer::Surveyed(Err(setback));
                 }
                 let joined = Arc::clone(&self.slot(handle).joined);
-                let sums = |gap: &Facing| {
+                let sums = |gap: &GapSurvey| {
                     let old = gathered(&joined, &gap.old);
                     let len = BlockLen::for_gap(old.len() as u64, gap.edits);
                     GapSums::of(&old, len, GAP_SEED)
@@ -671,7 +672,7 @@ impl Destination {
                     self.commit(handle, &path, (&meta, proof.map()))
                 })
             }
-            SettleWork::Replace(Small { path, meta, payload, digest, .. }) => {
+            SettleWork::Replace(SmallFile { path, meta, payload, digest, .. }) => {
                 self.visible();
                 let luck = self.fails(self.faults.commit);
                 luck.and_then(|()| {
@@ -707,8 +708,8 @@ impl Destination {
     fn mend(
         &mut self,
         handle: Handle,
-        (path, new): (&RelPath, New),
-        patch: &Patch,
+        (path, new): (&RelPath, NewVersion),
+        patch: &GapPatch,
         deltas: &mut Reader<'_>,
     ) -> Result<Mended, WorkError> {
         let old = gathered(&self.slot(handle).joined, &patch.old);
@@ -751,28 +752,28 @@ impl Destination {
     }
 
     /// A portion of the tree, in the order of its names.
-    fn chart(&mut self, names: u64) -> Charted {
+    fn chart(&mut self, names: u64) -> MoveIndexExtent {
         let behind = self.charted.last().map_or(Bound::Unbounded, Bound::Excluded);
         let more = self.tree.0.range((behind, Bound::Unbounded)).map(|(path, _)| path.clone());
         let most = self.dice.between(1, 8).min(names as usize);
         let more: Vec<_> = more.take(most).collect();
         let unseen = match more.len() < most {
-            true => Unseen::Nothing,
-            false if self.dice.percent(70) => Unseen::Near,
-            false => Unseen::Far,
+            true => NotListed::Nothing,
+            false if self.dice.percent(70) => NotListed::Near,
+            false => NotListed::Far,
         };
         let names = more.len() as u64;
         self.charted.extend(more);
-        Charted { names, unseen, has_files: !self.charted.is_empty() }
+        MoveIndexExtent { names, unseen, has_files: !self.charted.is_empty() }
     }
 
     /// A file that is like it, or any other: a guess may be wrong.
-    fn similar(&mut self, path: &RelPath, elsewhere: &Elsewhere) -> Option<(Similar, Node)> {
+    fn similar(&mut self, path: &RelPath, elsewhere: &OtherPaths) -> Option<(SimilarFile, Node)> {
         if let Some(first) = &elsewhere.repeated {
             let node = self.tree.0.get(first).filter(|node| node.meta.is_file());
-            let kinship = Some(Kinship::Repeat);
+            let kinship = Some(FileRelation::Repeat);
             return node.map(|node| {
-                (Similar { path: first.clone(), len: node.meta.len, kinship }, node.clone())
+                (SimilarFile { path: first.clone(), len: node.meta.len, kinship }, node.clone())
             });
         }
         let most = elsewhere.moved?;
@@ -781,12 +782,12 @@ impl Destination {
         let others = self.charted.iter().filter_map(|path| self.tree.0.get_key_value(path));
         let files = others.filter(|(other, node)| *other != path && node.meta.is_file());
         let kinship = |node: &Node| match (node.meta.len, node.meta.modified) == elsewhere.new {
-            true => Kinship::Twin,
-            false => Kinship::Kin,
+            true => FileRelation::Twin,
+            false => FileRelation::Kin,
         };
         let name = |path: &RelPath| path.split_last().map(|(_, name)| name);
         let like = |(other, node): &(&RelPath, &Node)| {
-            kinship(node) == Kinship::Twin || name(other) == name(path) || wild
+            kinship(node) == FileRelation::Twin || name(other) == name(path) || wild
         };
         let (found, node) = files
             .filter(like)
@@ -794,13 +795,13 @@ impl Destination {
             .min_by_key(|(_, node)| kinship(node))?;
         assert!(!self.tree.0.contains_key(path) || !self.tree.0[path].meta.is_file(), "{path}");
         let kinship = Some(kinship(node));
-        Some((Similar { path: found.clone(), len: node.meta.len, kinship }, node.clone()))
+        Some((SimilarFile { path: found.clone(), len: node.meta.len, kinship }, node.clone()))
     }
 
     fn open(
         &mut self,
         handle: Handle,
-        (path, similar): (&RelPath, Option<(Similar, Node)>),
+        (path, similar): (&RelPath, Option<(SimilarFile, Node)>),
         (goes_on, recipe): (Option<&Meta>, Option<&ChunkerSpec>),
         base: bool,
     ) -> Result<OldLens, WorkError> {
@@ -812,7 +813,7 @@ impl Destination {
             let mut chunks: Vec<_> = chunks.collect();
             chunks.sort_unstable_by_key(|(start, _)| *start);
             let (map, chunks) = (stage.new.map.clone(), chunks.into_iter().collect());
-            let kept = Some(Kept { key, spec, map, chunks });
+            let kept = Some(KnownChunks { key, spec, map, chunks });
             let slot = self.slot(handle);
             let other = similar.as_ref().filter(|_| in_place.is_none()).map(|(_, node)| node);
             slot.old = in_place.iter().chain(other).map(|node| node.bytes.clone()).collect();
@@ -897,7 +898,7 @@ impl Destination {
         None
     }
 
-    fn stage(&mut self, handle: Handle, path: &RelPath, new: New) -> &mut Stage {
+    fn stage(&mut self, handle: Handle, path: &RelPath, new: NewVersion) -> &mut Stage {
         let len = new.told_len();
         let stage = || Stage {
             path: path.clone(),
@@ -920,7 +921,7 @@ impl Destination {
         let (len, modified) = (meta.len, meta.modified);
         let map = map.cloned().map(Arc::new);
         // An empty file is staged by its commit.
-        let new = New { len, map, modified, from: 0, spec: ChunkerSpec::for_len(len) };
+        let new = NewVersion { len, map, modified, from: 0, spec: ChunkerSpec::for_len(len) };
         let stage = self.stage(handle, path, new);
         let whole = stage.goes_on || stage.cover.is_complete();
         assert!(whole, "{path} is committed with holes");
@@ -991,7 +992,11 @@ impl Stage {
         self.bytes[start as usize..start as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn fill(&mut self, pieces: &[Piece], payload: Payload) -> Result<Vec<Fingerprint>, WorkError> {
+    fn fill(
+        &mut self,
+        pieces: &[PayloadChunk],
+        payload: Payload,
+    ) -> Result<Vec<Fingerprint>, WorkError> {
         let bytes = unpacked(payload);
         let (mut rest, mut chunks) = (&bytes[..], Vec::new());
         for piece in pieces {

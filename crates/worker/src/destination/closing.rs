@@ -8,7 +8,7 @@ use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{New, Proof, Small};
+use deltic_protocol::receiver::{NewVersion, Proof, SmallFile};
 use deltic_protocol::work::{Handle, WorkError};
 use deltic_store::{
     Commit, Rebuild, Replaces, Resumable, SettledVersion, Snapshot, Store, StoreError, Version,
@@ -125,7 +125,7 @@ impl<S: Store> DestinationWorker<S> {
         path: &RelPath,
         new: (u64, Option<&DataMap>),
         growing: Option<Arc<Growing<S>>>,
-    ) -> Result<(S::Rebuild, Option<New>), StoreError> {
+    ) -> Result<(S::Rebuild, Option<NewVersion>), StoreError> {
         let Some(growing) = growing else {
             return Ok((self.created(path, new)?, None));
         };
@@ -149,10 +149,10 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Commits whole small files at once. A file is staged only after all of its bytes are proven.
-    pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), WorkError>> {
+    pub(super) fn replace_all(&self, small: &[SmallFile]) -> Vec<Result<(), WorkError>> {
         let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
         let files: Vec<_> = (small.iter().zip(&proven))
-            .filter_map(|(Small { path, meta, seen, .. }, bytes)| {
+            .filter_map(|(SmallFile { path, meta, seen, .. }, bytes)| {
                 let bytes = bytes.as_deref()?;
                 Some(Whole { path, bytes, meta, seen: seen.as_ref() })
             })
@@ -175,7 +175,7 @@ impl<S: Store> DestinationWorker<S> {
         let done: Vec<_> = done.into_iter().zip(&files).map(unless).collect();
         self.kept.digests.note_all(&notes);
         let mut done = done.into_iter();
-        let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {
+        let result = |(small, proven): (&SmallFile, &Option<Cow<'_, [u8]>>)| {
             let done = proven.as_ref().and_then(|_| done.next());
             done.map_or_else(|| Err(unproven(&small.path)), |done| done.map_err(|e| work_error(&e)))
         };
@@ -183,7 +183,10 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Returns the bytes of a whole small file, if they match the announced digest.
-    fn proven<'a>(&self, Small { meta, payload, digest, .. }: &'a Small) -> Option<Cow<'a, [u8]>> {
+    fn proven<'a>(
+        &self,
+        SmallFile { meta, payload, digest, .. }: &'a SmallFile,
+    ) -> Option<Cow<'a, [u8]>> {
         let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
         (small_digest(&self.agreed.names, &bytes) == *digest).then_some(bytes)
     }

@@ -9,7 +9,8 @@ use deltic_engine::gap::GapBlockSums;
 use deltic_engine::sums::{PortionSummer, StrongSums};
 use deltic_engine::{FileShrank, journal, search};
 use deltic_protocol::receiver::{
-    Elsewhere, Extra, Facing, Kept, Kinship, New, NewFiles, OldLens, Rolled, Similar, Unlisted,
+    Extra, FileRelation, GapSurvey, KnownChunks, NewFiles, NewVersion, OldLens, OldMatches,
+    OtherPaths, SimilarFile, UnlistedNames,
 };
 use deltic_protocol::report::Trouble;
 use deltic_protocol::summing::{Portion, Summed};
@@ -29,19 +30,19 @@ use super::slot::{Growing, Slot, Sought};
 use super::{DestinationWorker, shrunk};
 
 /// A similar file under another name, and its open snapshot.
-type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
+type Other<S> = Option<(SimilarFile, <S as Tree>::Snapshot)>;
 
 impl<S: Store> DestinationWorker<S> {
     pub(super) fn extra(
         &self,
         dir: &RelPath,
         (keep, rest): (Option<&Names>, Option<Box<SortedNames>>),
-    ) -> Result<Unlisted, Trouble> {
+    ) -> Result<UnlistedNames, Trouble> {
         let listed = match keep {
             Some(keep) => self.list_unlisted(dir, keep),
             None => self.store.list_some(dir, rest),
         };
-        let Some(listing) = if_dir(listed)? else { return Ok(Unlisted::default()) };
+        let Some(listing) = if_dir(listed)? else { return Ok(UnlistedNames::default()) };
         let warnings = listing.warnings.iter().map(|text| warned(text)).collect();
         let extra = |entry: Entry| {
             let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
@@ -49,7 +50,7 @@ impl<S: Store> DestinationWorker<S> {
             Extra { name: entry.name, names }
         };
         let extras = listing.entries.into_iter().map(extra).collect();
-        Ok(Unlisted { extras, rest: listing.rest, warnings })
+        Ok(UnlistedNames { extras, rest: listing.rest, warnings })
     }
 
     /// Counts the names that would be removed with `path`, or 1 if the store cannot count them.
@@ -168,15 +169,16 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Opens old versions outside of `path`: the alternate's version, and a similar file under another name.
-    fn elsewhere(&self, path: &RelPath, elsewhere: &Elsewhere) -> (Option<S::Snapshot>, Other<S>) {
+    fn elsewhere(&self, path: &RelPath, elsewhere: &OtherPaths) -> (Option<S::Snapshot>, Other<S>) {
         let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
         if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
-            let (len, kinship) = (snapshot.meta().len, Some(Kinship::Repeat));
-            return (None, Some((Similar { path, len, kinship }, snapshot)));
+            let (len, kinship) = (snapshot.meta().len, Some(FileRelation::Repeat));
+            return (None, Some((SimilarFile { path, len, kinship }, snapshot)));
         }
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
         // With a similar file at hand, only a twin is better.
-        let most = elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| Kinship::Twin));
+        let most =
+            elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| FileRelation::Twin));
         let find = |most| self.moves.find(&self.store, path, elsewhere.new, most);
         let (path, snapshot, kinship) = match (most.and_then(find), similar) {
             (Some((path, snapshot, kinship)), _) => (path, snapshot, Some(kinship)),
@@ -184,11 +186,15 @@ impl<S: Store> DestinationWorker<S> {
             (None, None) => return (beside, None),
         };
         let len = snapshot.meta().len;
-        (beside, Some((Similar { path, len, kinship }, snapshot)))
+        (beside, Some((SimilarFile { path, len, kinship }, snapshot)))
     }
 
     /// Returns the interrupted transfer of this exact version, if there is one with a readable journal.
-    fn resume(&self, path: &RelPath, meta: &Meta) -> Option<(Growing<S>, Kept, Vec<Range<u64>>)> {
+    fn resume(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+    ) -> Option<(Growing<S>, KnownChunks, Vec<Range<u64>>)> {
         if !journal::is_kept(meta.len) {
             return None;
         }
@@ -196,14 +202,14 @@ impl<S: Store> DestinationWorker<S> {
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
         let (map, spec) = (kept.map.clone(), kept.spec);
-        let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
+        let new = NewVersion { len: meta.len, map, modified: meta.modified, from: 0, spec };
         let growing = Growing { rebuild, new, buffer: None, digest: None };
         growing.resume_with(&noted).ok()?;
         Some((growing, kept, noted))
     }
 
     /// Returns the key and the names of chunks that another session used.
-    fn named(&self, kept: &Kept) -> (Key, Fingerprinter) {
+    fn named(&self, kept: &KnownChunks) -> (Key, Fingerprinter) {
         (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }
 }
@@ -260,7 +266,7 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         (part, start): (usize, u64),
         searcher: Box<Searcher>,
-    ) -> Result<Rolled, StoreError> {
+    ) -> Result<OldMatches, StoreError> {
         let slot = self.slot(handle);
         with_segment(&self.buffers, slot.version(part), start, |bytes, at_end| {
             search::in_old(searcher, bytes, at_end)
@@ -270,7 +276,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn block_sums(
         &self,
         handle: Handle,
-        gaps: &[Facing],
+        gaps: &[GapSurvey],
     ) -> Result<Vec<GapSums>, StoreError> {
         let (slot, task) = (self.slot(handle), GapBlockSums::new(gaps, self.agreed.gap_seed));
         let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use deltic_core::{ChunkerSpec, DataMap, Digest, Fingerprinter, Key, PackedRuns, Span};
 use deltic_engine::assemble::WriteBuffer;
 use deltic_engine::in_order::DigestInOrder;
-use deltic_protocol::receiver::{Elsewhere, MAX_BORROWED, New};
+use deltic_protocol::receiver::{MAX_BORROWED, NewVersion, OtherPaths};
 use deltic_store::{Rebuild, Resumable, Snapshot, Store, StoreError};
 use deltic_tree::{Meta, RelPath};
 
@@ -35,7 +35,7 @@ pub(super) struct Slot<S: Store> {
 /// A new version that is being written.
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
-    pub(super) new: New,
+    pub(super) new: NewVersion,
     /// `None` if the file resumes another session, or appends to an old version, since not all blocks will be
     /// complete then.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
@@ -142,7 +142,7 @@ impl<S: Store> Growing<S> {
 pub(super) struct Sought<'a> {
     pub(super) path: &'a RelPath,
     /// Other places to search if no old version is at `path`.
-    pub(super) elsewhere: Elsewhere,
+    pub(super) elsewhere: OtherPaths,
     /// Longest leftover in bytes.
     pub(super) most: u64,
     /// The version of an interrupted transfer that may be resumed.

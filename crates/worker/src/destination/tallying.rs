@@ -1,7 +1,7 @@
 //! Compares a directory of the destination with the digest that the sender sent.
 
 use deltic_protocol::message::NameLine;
-use deltic_protocol::receiver::Alike;
+use deltic_protocol::receiver::EqualDir;
 use deltic_store::{Store, StoreError};
 use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
@@ -16,10 +16,10 @@ impl<S: Store> DestinationWorker<S> {
         dir: &RelPath,
         tally: &DirDigest,
         [users, groups]: &[Vec<NameLine>; 2],
-    ) -> Option<Alike> {
+    ) -> Option<EqualDir> {
         let (key, compared) = self.tallied;
         let mut hasher = DirHasher::new(&key, compared);
-        let mut alike = Alike::default();
+        let mut alike = EqualDir::default();
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
         let group = |ours| self.owners.group_of(ours, groups);

@@ -13,7 +13,7 @@ use deltic_engine::pack::unpacked;
 use deltic_engine::{ContentMismatch, journal};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
-use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
+use deltic_protocol::receiver::{self, CopyRun, GapPatch, KeptChunk, Mended, NewVersion};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
@@ -38,7 +38,7 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         handle: Handle,
         path: &RelPath,
-        new: New,
+        new: NewVersion,
     ) -> Result<Arc<Growing<S>>, StoreError> {
         let slot = self.slot(handle);
         let mut growing = lock(&slot.growing);
@@ -145,7 +145,7 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         (slot, growing): Site<'_, S>,
         path: &RelPath,
-        (pieces, payload, between): (&[receiver::Piece], Payload, &[CopyRun]),
+        (pieces, payload, between): (&[receiver::PayloadChunk], Payload, &[CopyRun]),
     ) -> Result<Vec<Fingerprint>, WorkError> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bytes = within(Stage::Pack, || unpacked(&payload, len));
@@ -155,7 +155,8 @@ impl<S: Store> DestinationWorker<S> {
         let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
         let (mut done, mut rest) = (0, &bytes[..]);
         for copy in between {
-            let before = |(piece, _): &(&receiver::Piece, _)| piece.span.start < copy.new_start;
+            let before =
+                |(piece, _): &(&receiver::PayloadChunk, _)| piece.span.start < copy.new_start;
             let at = done + named[done..].partition_point(before);
             let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
             let (these, after) = rest.split_at(len);
@@ -172,7 +173,7 @@ impl<S: Store> DestinationWorker<S> {
         &self,
         (slot, growing): Site<'_, S>,
         path: &RelPath,
-        (gaps, bytes, payload): (&[Patch], u32, Payload),
+        (gaps, bytes, payload): (&[GapPatch], u32, Payload),
     ) -> Result<Vec<Mended>, WorkError> {
         let deltas = within(Stage::Pack, || unpacked(&payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
@@ -193,11 +194,11 @@ impl<S: Store> DestinationWorker<S> {
     fn put<'a>(
         &self,
         (slot, growing): Site<'_, S>,
-        chunks: impl Iterator<Item = (&'a receiver::Piece, &'a Fingerprint)>,
+        chunks: impl Iterator<Item = (&'a receiver::PayloadChunk, &'a Fingerprint)>,
         bytes: &[u8],
     ) -> Result<(), WorkError> {
         let (mut rest, mut pieces, mut kept) = (bytes, Vec::<(u64, &[u8])>::new(), Vec::new());
-        for (receiver::Piece { span, .. }, fingerprint) in chunks {
+        for (receiver::PayloadChunk { span, .. }, fingerprint) in chunks {
             let (chunk, behind) = rest.split_at(span.len as usize);
             kept.push(KeptChunk {
                 start: span.start,

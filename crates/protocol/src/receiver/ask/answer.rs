@@ -15,7 +15,7 @@ use crate::summing::Summed;
 use crate::work::WorkError;
 
 use super::super::tree::new_files::NewFiles;
-use super::Kinship;
+use super::FileRelation;
 
 /// Answers of the driver.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ pub enum Answer {
 #[derive(Debug)]
 pub enum LookupAnswer {
     /// The entry at each path; then the local user or group for each of the sender's.
-    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
+    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<LocalOwner>, Vec<LocalOwner>)),
     /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
     Beside(Vec<Option<Meta>>),
     /// The contents of the directory, if the tallies are equal.
-    Compared(Option<Box<Alike>>),
+    Compared(Option<Box<EqualDir>>),
     /// The digest of each file, in order; `None` if the file cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
     /// Names of the directory that are not to be kept.
-    Extra(Result<Unlisted, Trouble>),
+    Extra(Result<UnlistedNames, Trouble>),
     /// Number of names.
     Counted(u64),
     /// Names to be deleted that only moved.
@@ -61,7 +61,7 @@ pub enum LookupAnswer {
         new: Box<NewFiles>,
     },
     /// The extent of the chart after more names were looked at.
-    Charted(Charted),
+    Charted(MoveIndexExtent),
 }
 
 /// Answers to [`OldVersionWork`](super::OldVersionWork).
@@ -82,7 +82,7 @@ pub enum OldVersionAnswer {
     /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, WorkError>),
     /// The matches of a search.
-    Rolled(Result<Rolled, WorkError>),
+    Rolled(Result<OldMatches, WorkError>),
 }
 
 /// Answers to [`NewVersionWork`](super::NewVersionWork).
@@ -99,7 +99,7 @@ pub enum NewVersionAnswer {
 
 /// The local user or group for a user or group of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ours {
+pub struct LocalOwner {
     /// The local number.
     pub id: u32,
     /// True if entries may be given to this user or group.
@@ -108,7 +108,7 @@ pub struct Ours {
 
 /// The contents of a directory with the same digest as the sender's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Alike {
+pub struct EqualDir {
     /// The subdirectories, in any order.
     pub dirs: Vec<(Name, Meta)>,
     /// Number of regular files.
@@ -123,7 +123,7 @@ pub struct Alike {
     pub link_bytes: u64,
 }
 
-impl Alike {
+impl EqualDir {
     /// Counts an entry.
     pub fn add(&mut self, name: &Name, meta: &Meta) {
         match &meta.kind {
@@ -159,7 +159,7 @@ pub struct Extra {
 
 /// Names in a directory of the destination that are not to be kept.
 #[derive(Debug, Default)]
-pub struct Unlisted {
+pub struct UnlistedNames {
     /// The names, in any order.
     pub extras: Vec<Extra>,
     /// Names that have not been looked at yet.
@@ -170,18 +170,18 @@ pub struct Unlisted {
 
 /// The part of a destination that was looked at so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charted {
+pub struct MoveIndexExtent {
     /// Number of names.
     pub names: u64,
     /// The place of the names that were not looked at.
-    pub unseen: Unseen,
+    pub unseen: NotListed,
     /// True once the chart holds a file that another file may be matched against.
     pub has_files: bool,
 }
 
 /// The place of names that were not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unseen {
+pub enum NotListed {
     /// Below the directories given as `near`.
     Near,
     /// Elsewhere in the destination.
@@ -211,17 +211,17 @@ pub struct OldLens {
     /// The version in the reference directory that was asked for.
     pub beside: Option<u64>,
     /// The file of another name that serves as an old version.
-    pub similar: Option<Similar>,
+    pub similar: Option<SimilarFile>,
     /// The versions that killed runs left.
     pub leftovers: Vec<u64>,
     /// True if an old version has large holes. No old version is cut before the receiver knows where the new version
     /// has data.
     pub has_holes: bool,
     /// The interrupted transfer of the new version that resumes.
-    pub kept: Option<Kept>,
+    pub kept: Option<KnownChunks>,
     /// The whole recipe of the version in place, which then need not be read to be cut. A recipe for another length
     /// is ignored.
-    pub recipe: Option<Kept>,
+    pub recipe: Option<KnownChunks>,
     /// The base that the version in place is, if known.
     pub base: Option<Digest>,
     /// The sums that storage keeps of the first old version that is not empty, if a signature may be made of such
@@ -231,18 +231,18 @@ pub struct OldLens {
 
 /// A file of another name that may serve as an old version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Similar {
+pub struct SimilarFile {
     /// The path of the file.
     pub path: RelPath,
     /// Length in bytes.
     pub len: u64,
     /// The reason to take the file, if the chart found the file.
-    pub kinship: Option<Kinship>,
+    pub kinship: Option<FileRelation>,
 }
 
 /// Chunks known from an earlier session, with the key and chunker that this file uses again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KnownChunks {
     /// The key of the chunks' names.
     pub key: Key,
     /// The chunker.
@@ -265,7 +265,7 @@ pub struct Mended {
 
 /// The matches of a search through an old version.
 #[derive(Debug)]
-pub struct Rolled {
+pub struct OldMatches {
     /// Copies from blocks of the new version (`old` in `DeltaOp`) to places in the old version (`new` in `DeltaOp`),
     /// in the order of these places.
     pub found: Vec<DeltaOp>,

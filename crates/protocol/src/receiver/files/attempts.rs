@@ -7,7 +7,7 @@ use deltic_tree::RelPath;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ATTEMPTS, WHOLE_BELOW_BYTES};
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
-use crate::receiver::ask::{Kept, OldLens, OldVersionWork, SettleWork, Work};
+use crate::receiver::ask::{KnownChunks, OldLens, OldVersionWork, SettleWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::{FilePending, ReceiverPending};
 use crate::receiver::transfer::IncomingTransfer;
@@ -37,7 +37,7 @@ struct RecipeCut {
 /// Takes the known recipe of the version in place, if the transfer may continue with that recipe; also returns the
 /// index of the version.
 fn known_recipe(cx: &Context, how: How, lens: &mut OldLens) -> Option<(RecipeCut, OldIndex)> {
-    let Kept { key, spec, chunks, .. } = lens.recipe.take()?;
+    let KnownChunks { key, spec, chunks, .. } = lens.recipe.take()?;
     let fits = how == How::Recipe && cx.setting.limits.admit(&spec);
     let index = OldIndex::of(spec, chunks, lens.in_place.filter(|_| fits)?)?;
     Some((RecipeCut { key, spec }, index))
@@ -424,7 +424,7 @@ impl WantedFiles {
     }
 
     /// Takes a lent path back, and settles files that waited for the path.
-    fn give_back(&mut self, cx: &mut Context, similar: Option<crate::receiver::ask::Similar>) {
+    fn give_back(&mut self, cx: &mut Context, similar: Option<crate::receiver::ask::SimilarFile>) {
         for held in self.lent.take_back(similar) {
             self.try_settle(cx, held);
         }

@@ -8,7 +8,7 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_SUMS};
 use crate::message::{FileNo, How};
 use crate::options::Fuzzy;
-use crate::receiver::ask::{Elsewhere, Kinship, Similar};
+use crate::receiver::ask::{FileRelation, OtherPaths, SimilarFile};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::IncomingTransfer;
 use crate::receiver::transfer::file_context::{FileContext, FilePlace, ReportedBytes};
@@ -29,7 +29,7 @@ pub(super) struct IncomingFile {
     /// The open old versions.
     pub(super) old: OldVersions,
     /// The file of another name that this file is matched against.
-    pub(super) similar: Option<Similar>,
+    pub(super) similar: Option<SimilarFile>,
     pub(super) stage: AttemptStage,
     /// Bytes reported as settled, over all attempts.
     reported: u64,
@@ -201,14 +201,14 @@ impl IncomingFile {
     }
 
     /// Returns other places of old versions: none if a version is in place, or nothing is to be matched.
-    pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
+    pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<FileRelation>) -> OtherPaths {
         let FileCandidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {
-            return Elsewhere::default();
+            return OtherPaths::default();
         }
         let alternate = beside.as_ref().map(|beside| beside.alternate);
         let moved = most.filter(|_| *may_have_moved);
         let (repeated, new) = (repeats.clone(), (meta.len, meta.modified));
-        Elsewhere { repeated, alternate, fuzzy, moved, new }
+        OtherPaths { repeated, alternate, fuzzy, moved, new }
     }
 }

@@ -19,7 +19,7 @@ use deltic_tree::RelPath;
 use crate::limits::MOVED_ABOVE_BYTES;
 use crate::message::FileNo;
 use crate::options::Options;
-use crate::receiver::ask::{Charted, Kinship, LookupWork, Unseen, Work};
+use crate::receiver::ask::{FileRelation, LookupWork, MoveIndexExtent, NotListed, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 
@@ -46,7 +46,7 @@ enum ChartState {
     #[default]
     Blank,
     Drawing,
-    Left(Unseen),
+    Left(NotListed),
 }
 
 /// Numbers of right and wrong guesses.
@@ -83,20 +83,20 @@ impl MovedFiles {
     }
 
     /// Returns the weakest relation by which a file may still be guessed.
-    pub(super) fn weakest_kinship(&self) -> Option<Kinship> {
+    pub(super) fn weakest_kinship(&self) -> Option<FileRelation> {
         match () {
             () if self.twins.is_out() => None,
-            () if self.kin.is_out() => Some(Kinship::Twin),
-            () => Some(Kinship::Kin),
+            () if self.kin.is_out() => Some(FileRelation::Twin),
+            () => Some(FileRelation::Kin),
         }
     }
 
     /// Counts a guess by `kinship` as right or wrong, by the `matched` bytes of a file of `len` bytes.
-    pub(super) fn learn(&mut self, kinship: Kinship, matched: u64, len: u64) {
+    pub(super) fn learn(&mut self, kinship: FileRelation, matched: u64, len: u64) {
         let counts = match kinship {
-            Kinship::Repeat => return,
-            Kinship::Twin => &mut self.twins,
-            Kinship::Kin => &mut self.kin,
+            FileRelation::Repeat => return,
+            FileRelation::Twin => &mut self.twins,
+            FileRelation::Kin => &mut self.kin,
         };
         let count = if matched >= len / HIT_SHARE { &mut counts.hits } else { &mut counts.misses };
         *count = count.saturating_add(1);
@@ -142,9 +142,9 @@ impl MovedFiles {
             return Vec::new();
         }
         let worthwhile = match self.chart {
-            ChartState::Blank | ChartState::Left(Unseen::Near) => true,
-            ChartState::Left(Unseen::Far) => self.names < self.most_far_names(known),
-            ChartState::Left(Unseen::Nothing) | ChartState::Drawing => false,
+            ChartState::Blank | ChartState::Left(NotListed::Near) => true,
+            ChartState::Left(NotListed::Far) => self.names < self.most_far_names(known),
+            ChartState::Left(NotListed::Nothing) | ChartState::Drawing => false,
         };
         if worthwhile {
             let near = if self.chart == ChartState::Blank { near(cx) } else { Vec::new() };
@@ -168,7 +168,10 @@ impl MovedFiles {
     }
 
     /// Takes the names that were looked at.
-    pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
+    pub(super) fn charted(
+        &mut self,
+        MoveIndexExtent { names, unseen, has_files }: MoveIndexExtent,
+    ) {
         self.names = self.names.saturating_add(names);
         self.chart = ChartState::Left(unseen);
         self.has_files = has_files;
@@ -183,14 +186,14 @@ mod tests {
     fn wrong_guesses_end_guessing_and_right_ones_go_on() {
         let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
-            assert_eq!(moved.weakest_kinship(), Some(Kinship::Kin));
-            moved.learn(Kinship::Kin, 0, 100);
+            assert_eq!(moved.weakest_kinship(), Some(FileRelation::Kin));
+            moved.learn(FileRelation::Kin, 0, 100);
         }
-        assert_eq!(moved.weakest_kinship(), Some(Kinship::Twin));
-        moved.learn(Kinship::Kin, 90, 100);
-        assert_eq!(moved.weakest_kinship(), Some(Kinship::Kin));
+        assert_eq!(moved.weakest_kinship(), Some(FileRelation::Twin));
+        moved.learn(FileRelation::Kin, 90, 100);
+        assert_eq!(moved.weakest_kinship(), Some(FileRelation::Kin));
         for _ in 0..=MISSES_BORNE {
-            moved.learn(Kinship::Twin, 0, 100);
+            moved.learn(FileRelation::Twin, 0, 100);
         }
         assert_eq!(moved.weakest_kinship(), None);
     }

@@ -6,7 +6,7 @@ use std::ops::Index;
 use deltic_tree::RelPath;
 
 use crate::message::FileNo;
-use crate::receiver::ask::Similar;
+use crate::receiver::ask::SimilarFile;
 use crate::work::Handle;
 
 use super::incoming::IncomingFile;
@@ -102,7 +102,7 @@ pub(super) struct LentPaths {
 
 impl LentPaths {
     /// Lends the path of a file of another name.
-    pub(super) fn lend(&mut self, similar: &Similar) {
+    pub(super) fn lend(&mut self, similar: &SimilarFile) {
         if similar.kinship.is_some() {
             *self.places.entry(similar.path.clone()).or_default() += 1;
         }
@@ -118,8 +118,10 @@ impl LentPaths {
     }
 
     /// Takes a path back; returns the waiting files that may continue.
-    pub(super) fn take_back(&mut self, similar: Option<Similar>) -> BTreeSet<Handle> {
-        let Some(Similar { path, kinship: Some(_), .. }) = similar else { return BTreeSet::new() };
+    pub(super) fn take_back(&mut self, similar: Option<SimilarFile>) -> BTreeSet<Handle> {
+        let Some(SimilarFile { path, kinship: Some(_), .. }) = similar else {
+            return BTreeSet::new();
+        };
         let Some(count) = self.places.get_mut(&path) else { return BTreeSet::new() };
         *count -= 1;
         if *count > 0 {

@@ -5,7 +5,7 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{Index, Span};
 
 use crate::message::Payload;
-use crate::receiver::ask::{CopyRun, KeptChunk, New, NewVersionWork, Piece, Work};
+use crate::receiver::ask::{CopyRun, KeptChunk, NewVersion, NewVersionWork, PayloadChunk, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -15,7 +15,7 @@ use super::file_context::{FileContext, TransferOutcome};
 /// A new version, as far as assembled.
 #[derive(Debug)]
 pub(super) struct FileAssembly {
-    pub(super) new: New,
+    pub(super) new: NewVersion,
     cover: WriteCover,
     pub(super) matched: MatchedBytes,
     pub(super) literal: u64,
@@ -32,7 +32,7 @@ pub(super) struct FileAssembly {
 pub(super) struct LiteralChunks {
     /// Numbers of the chunks, followed by their places in the new version.
     pub(super) chunks: Vec<u32>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<PayloadChunk>,
     pub(super) payload: Payload,
     /// Length of the chunks in bytes.
     pub(super) bytes: usize,
@@ -60,7 +60,7 @@ impl MatchedBytes {
 
 impl FileAssembly {
     /// Creates a new version without any bytes in place.
-    pub(super) fn new(new: New, turn: WorkTurn) -> Self {
+    pub(super) fn new(new: NewVersion, turn: WorkTurn) -> Self {
         Self {
             cover: WriteCover::new(new.told_len()),
             new,

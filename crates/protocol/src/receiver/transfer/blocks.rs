@@ -8,14 +8,14 @@ use deltic_core::{Chunks, Fingerprint, Span};
 
 use crate::error::PeerError;
 use crate::message::Payload;
-use crate::receiver::ask::{New, Piece};
+use crate::receiver::ask::{NewVersion, PayloadChunk};
 
 use super::table::UNASKED;
 
 /// The blocks of a new version, or of its tail.
 #[derive(Debug)]
 pub(super) struct BlockReceiver {
-    new: New,
+    new: NewVersion,
     /// Length in bytes of the transferred content of the new version.
     len: u64,
     /// Fingerprints by block number; `None` while a block is being written.
@@ -28,7 +28,7 @@ pub(super) struct BlockReceiver {
 }
 
 impl BlockReceiver {
-    pub(super) fn new(new: New, is_whole: bool) -> Self {
+    pub(super) fn new(new: NewVersion, is_whole: bool) -> Self {
         let len = new.told_len();
         Self { new, len, named: HashMap::new(), asked: false, body: None, is_whole }
     }
@@ -77,14 +77,14 @@ impl BlockReceiver {
 
     /// Marks a block as received, and returns the block's place. Errors: `UNASKED` for a block outside the file or
     /// received before.
-    pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
+    pub(super) fn receive(&mut self, block: u32) -> Result<PayloadChunk, PeerError> {
         let most = self.block();
         let start = self.new.from + u64::from(block) * most;
         if start >= self.len || self.named.insert(block, None).is_some() {
             return Err(UNASKED);
         }
         let len = most.min(self.len - start) as u32;
-        Ok(Piece { span: Span::new(start, len), brief: None })
+        Ok(PayloadChunk { span: Span::new(start, len), brief: None })
     }
 
     /// Notes a block that was written.

@@ -10,7 +10,7 @@ use deltic_core::{Fingerprint, Span};
 
 use crate::error::PeerError;
 use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS, MAX_MOVED_RUNS};
-use crate::receiver::ask::Piece;
+use crate::receiver::ask::PayloadChunk;
 
 use super::proof::ProofOf;
 use super::table::UNASKED;
@@ -116,7 +116,7 @@ impl ChangeReceiver {
     }
 
     /// Marks a block as received, and returns the block's place. Blocks arrive in ascending order.
-    pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
+    pub(super) fn receive(&mut self, block: u32) -> Result<PayloadChunk, PeerError> {
         let start = u64::from(block) * BLOCK;
         // A moved run may reach into this block, or begin exactly at it: both are refused.
         let is_free = start >= self.end && start < self.new && self.goes_on(start);
@@ -129,7 +129,7 @@ impl ChangeReceiver {
         }
         self.end = (start + BLOCK).min(self.new);
         self.blocks.push((block, None));
-        Ok(Piece { span: Span::new(start, (self.end - start) as u32), brief: None })
+        Ok(PayloadChunk { span: Span::new(start, (self.end - start) as u32), brief: None })
     }
 
     /// Takes the end: the bytes after the last block are copied from the base. Returns false if the base is too

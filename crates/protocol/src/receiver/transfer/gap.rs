@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
 
 use crate::message::Payload;
-use crate::receiver::ask::{Facing, OldGap};
+use crate::receiver::ask::{GapSurvey, OldGap};
 
 /// A run of unmatched chunks, and the old bytes in the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(crate) struct GapPayload {
 }
 
 impl ChunkGap {
-    pub(super) fn facing(&self) -> Facing {
-        Facing { old: self.old.clone(), edits: self.edits }
+    pub(super) fn facing(&self) -> GapSurvey {
+        GapSurvey { old: self.old.clone(), edits: self.edits }
     }
 
     /// True if `copied` bytes saved more than the block sums of the old bytes cost.

@@ -13,7 +13,7 @@ use deltic_core::{GapSums, Index, Span};
 
 use crate::error::PeerError;
 use crate::message::GapLine;
-use crate::receiver::ask::{Mended, OldGap, Patch};
+use crate::receiver::ask::{GapPatch, Mended, OldGap};
 
 use super::gap::{ChunkGap, bytes_of};
 use super::keeping::KeptChunks;
@@ -188,7 +188,7 @@ impl TransferGaps {
         &mut self,
         table: &mut GroupTable,
         ranges: &[Range<u32>],
-    ) -> Result<(Vec<ChunkGap>, Vec<Patch>, usize), PeerError> {
+    ) -> Result<(Vec<ChunkGap>, Vec<GapPatch>, usize), PeerError> {
         let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
@@ -196,7 +196,7 @@ impl TransferGaps {
             let pieces = gap.chunks.clone().map(|chunk| table.receive(chunk, ArrivalForm::Gap));
             let pieces = pieces.collect::<Result<_, _>>()?;
             bytes += gap.len as usize;
-            patches.push(Patch { old: gap.old.clone(), pieces });
+            patches.push(GapPatch { old: gap.old.clone(), pieces });
             gaps.push(gap);
         }
         if gaps.is_empty() || bytes > table.limits.mended_bytes() as usize {

@@ -6,7 +6,7 @@ use deltic_core::Digest;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::Chunk;
 
-use crate::receiver::ask::{Kept, OldVersionWork, Work};
+use crate::receiver::ask::{KnownChunks, OldVersionWork, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkError;
 
@@ -19,7 +19,7 @@ pub(crate) struct ExpectedTransfer {
     /// The chunker that the sender was asked to use, from an earlier session.
     pub(crate) spec: Option<ChunkerSpec>,
     /// Chunks of an interrupted transfer that resumes.
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) kept: Option<Box<KnownChunks>>,
     /// The index of the old versions, cut by the expected chunker.
     pub(crate) ahead: Option<Box<OldIndex>>,
     /// The base that the sender was told.

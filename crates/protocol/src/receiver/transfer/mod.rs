@@ -41,7 +41,7 @@ use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::WorkTurn;
 
-use super::ask::{Answer, New, NewVersionAnswer, Piece};
+use super::ask::{Answer, NewVersion, NewVersionAnswer, PayloadChunk};
 use super::context::Context;
 use super::load::LoadShare;
 use super::pending::FilePending;
@@ -117,7 +117,7 @@ impl IncomingTransfer {
         map: Option<Arc<DataMap>>,
         cx: &Context,
     ) -> Self {
-        let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
+        let new = NewVersion { len: meta.len, map, modified: meta.modified, from: 0, spec };
         let (method, turn) = match (how, PresetState::new(cx.strategy(), how, spec, meta.len)) {
             (How::Whole | How::Tail, _) => (
                 TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == How::Whole)),
@@ -139,7 +139,7 @@ impl IncomingTransfer {
     /// Begins a transfer of the changes of the version `meta` since a base of `base_len` bytes.
     pub(crate) fn since(meta: Meta, base: Digest, base_len: u64) -> Self {
         let spec = Limits::changed_blocks();
-        let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
+        let new = NewVersion { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
         let method = TransferMethod::Changes(ChangeReceiver::new(base, base_len, meta.len));
         let build = FileAssembly::new(new, WorkTurn::Any);
         Self { meta, build, method, phase: TransferPhase::Coming, is_restless: false }
@@ -304,14 +304,14 @@ impl IncomingTransfer {
     }
 
     /// Marks a chunk as received, and returns the chunk's place.
-    fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+    fn receive(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
         match &mut self.method {
             TransferMethod::Recipe(recipe) => recipe.receive(chunk),
             TransferMethod::Blocks(blocks) => blocks.receive(chunk),
             TransferMethod::Changes(changes) => changes.receive(chunk),
             TransferMethod::Preset(preset) => {
                 let span = preset.receive(chunk).ok_or(UNASKED)?;
-                Ok(Piece { span, brief: None })
+                Ok(PayloadChunk { span, brief: None })
             }
         }
     }

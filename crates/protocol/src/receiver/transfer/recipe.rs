@@ -12,7 +12,8 @@ use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, ToSender};
 use crate::receiver::ask::{
-    Answer, Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, Piece, Work,
+    Answer, Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork,
+    PayloadChunk, Work,
 };
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
@@ -501,7 +502,7 @@ impl RecipeReceiver {
     }
 
     /// Marks a chunk as received, and returns the chunk's place.
-    pub(super) fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+    pub(super) fn receive(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
         self.table.receive(chunk, ArrivalForm::Itself)
     }
 

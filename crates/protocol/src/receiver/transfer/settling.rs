@@ -2,7 +2,7 @@
 
 use deltic_core::recipe::Digest;
 
-use crate::receiver::ask::{SettleWork, Small, Work};
+use crate::receiver::ask::{SettleWork, SmallFile, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -27,7 +27,7 @@ impl IncomingTransfer {
             let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
             let work =
-                Work::Settle(SettleWork::Replace(Small { path, meta, seen, payload, digest }));
+                Work::Settle(SettleWork::Replace(SmallFile { path, meta, seen, payload, digest }));
             let pending = FilePending::Replace { handle, payload_bytes };
             fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         } else if self.is_identical(fx) {

@@ -9,7 +9,7 @@ use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GroupPrefix, Index,
 use crate::error::PeerError;
 use crate::limits::{Limits, MAX_GROUPS};
 use crate::message::{ChunkLine, GroupLine};
-use crate::receiver::ask::Piece;
+use crate::receiver::ask::PayloadChunk;
 
 use super::keeping::KeptChunks;
 use super::proof::{ProofChunks, ProofSource};
@@ -185,7 +185,11 @@ impl GroupTable {
     }
 
     /// Marks a chunk as received, by itself or in a gap, and returns the chunk's place. Errors: `UNASKED`.
-    pub(super) fn receive(&mut self, chunk: u32, by: ArrivalForm) -> Result<Piece, PeerError> {
+    pub(super) fn receive(
+        &mut self,
+        chunk: u32,
+        by: ArrivalForm,
+    ) -> Result<PayloadChunk, PeerError> {
         let slot = self.group_of(chunk).ok_or(UNASKED)?;
         let slot = &mut self.groups[slot];
         let GroupState::Spelled(chunks) = &mut slot.state else { return Err(UNASKED) };
@@ -199,7 +203,7 @@ impl GroupTable {
         *origin = ChunkOrigin::Writing(brief);
         let before: u64 = chunks[..nth].iter().map(|(len, _)| u64::from(*len)).sum();
         self.needed -= 1;
-        Ok(Piece { span: Span::new(slot.start + before, len), brief: Some(brief) })
+        Ok(PayloadChunk { span: Span::new(slot.start + before, len), brief: Some(brief) })
     }
 
     /// Notes a chunk that was written.

@@ -12,7 +12,7 @@ use super::*;
 use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};
 use crate::receiver::ask::{
-    NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, SettleWork, Small, Work,
+    NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, SettleWork, SmallFile, Work,
 };
 use crate::receiver::context::Context;
 use crate::receiver::pending::ReceiverPending;
@@ -70,7 +70,9 @@ impl Driver {
             }
             Work::Settle(SettleWork::Commit { proof, .. }) => self.settle("committed", &proof),
             Work::Settle(SettleWork::Confirm { proof, .. }) => self.settle("confirmed", &proof),
-            Work::Settle(SettleWork::Replace(Small { payload: Payload::Plain(bytes), .. })) => {
+            Work::Settle(SettleWork::Replace(SmallFile {
+                payload: Payload::Plain(bytes), ..
+            })) => {
                 (self.made, self.settled) = (bytes, Some("replaced"));
                 Answer::Done(Ok(()))
             }

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_ASKED;
 use crate::message::ToSender;
 use crate::options::{Delete, Guard, Options};
-use crate::receiver::ask::{Extra, LookupWork, Removed, Unlisted, Work};
+use crate::receiver::ask::{Extra, LookupWork, Removed, UnlistedNames, Work};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
@@ -142,9 +142,9 @@ impl PendingDeletions {
         &mut self,
         cx: &mut Context,
         dir: RelPath,
-        unlisted: Result<Unlisted, Trouble>,
+        unlisted: Result<UnlistedNames, Trouble>,
     ) {
-        let Unlisted { extras, rest, warnings } = match unlisted {
+        let UnlistedNames { extras, rest, warnings } = match unlisted {
             Ok(unlisted) => unlisted,
             Err(trouble) => return cx.trouble(trouble),
         };

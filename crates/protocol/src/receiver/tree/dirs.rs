@@ -7,7 +7,7 @@ use deltic_tree::meta::OWNER_BITS;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::receiver::ask::{Carries, EntryWork, LookupWork, Work};
+use crate::receiver::ask::{CarriedMeta, EntryWork, LookupWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::receiver::setting::Setting;
@@ -217,8 +217,8 @@ impl ListedDirs {
     pub(super) fn make_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta) {
         self.last.push(&path, (&meta).into());
         let (meta, carries) = match meta.is_implied() {
-            true => (temporary_meta(&meta), Carries::Nothing),
-            false => (meta, Carries::All),
+            true => (temporary_meta(&meta), CarriedMeta::Nothing),
+            false => (meta, CarriedMeta::All),
         };
         // No window bounds the number of waiting directories: count the path and the work of each.
         let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
@@ -235,7 +235,7 @@ impl ListedDirs {
         &mut self,
         cx: &mut Context,
         dirs: Vec<(RelPath, Meta)>,
-        carries: Carries,
+        carries: CarriedMeta,
     ) {
         let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
         let work = Work::SetDirs { dirs, carries };
@@ -289,7 +289,7 @@ impl ListedDirs {
             self.last.push(&path, own);
         }
         if sets_now {
-            self.set_dirs_now(cx, vec![(path.clone(), meta)], Carries::All);
+            self.set_dirs_now(cx, vec![(path.clone(), meta)], CarriedMeta::All);
         }
         self.release(cx, &path);
     }

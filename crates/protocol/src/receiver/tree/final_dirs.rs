@@ -4,7 +4,7 @@
 use deltic_core::packed::{StringSlab, StringSlot};
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 
-use crate::receiver::ask::Carries;
+use crate::receiver::ask::CarriedMeta;
 
 /// Most directories set by a piece of work.
 const BATCH: usize = 1024;
@@ -105,10 +105,10 @@ impl FinalDirs {
     }
 
     /// Takes the next directories to set, from the leaves up, and the share of metadata that they get.
-    pub(super) fn pop_batch(&mut self) -> Option<(Vec<(RelPath, Meta)>, Carries)> {
+    pub(super) fn pop_batch(&mut self) -> Option<(Vec<(RelPath, Meta)>, CarriedMeta)> {
         let (dirs, carries) = match self.own.is_empty() {
-            false => (&mut self.own, Carries::Late),
-            true => (&mut self.implied, Carries::Nothing),
+            false => (&mut self.own, CarriedMeta::Late),
+            true => (&mut self.implied, CarriedMeta::Nothing),
         };
         let last = dirs.split_off(dirs.len().saturating_sub(BATCH));
         let mut take = |FinalDir { parent, name, meta }| {
@@ -165,12 +165,12 @@ mod tests {
         assert_eq!(dirs.topmost(), ["a", "a-b", "way"].map(path));
         dirs.sort();
         let (own, carries) = dirs.pop_batch().unwrap();
-        assert!(own.len() == 7 && carries == Carries::Late && own[0].1.mode == 0o750);
+        assert!(own.len() == 7 && carries == CarriedMeta::Late && own[0].1.mode == 0o750);
         for (nth, (dir, _)) in own.iter().enumerate() {
             assert!(!own[nth + 1..].iter().any(|(below, _)| below.starts_with(dir)), "{dir}");
         }
         let (implied, carries) = dirs.pop_batch().unwrap();
-        assert!(implied[0].0 == path("way") && carries == Carries::Nothing && dirs.are_set());
+        assert!(implied[0].0 == path("way") && carries == CarriedMeta::Nothing && dirs.are_set());
         assert!(dirs.pop_batch().is_none());
     }
 

@@ -6,7 +6,7 @@ use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, NameLine};
 use crate::options::Delete;
-use crate::receiver::ask::{AlikeNames, Carries};
+use crate::receiver::ask::{AlikeNames, CarriedMeta};
 use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
@@ -200,7 +200,7 @@ impl ListedDirs {
         if !(has_own || cx.setting.options.dry_run) {
             let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
             let dirs = vec![(RelPath::root(), meta)];
-            self.set_dirs_now(cx, dirs, Carries::Nothing);
+            self.set_dirs_now(cx, dirs, CarriedMeta::Nothing);
         }
     }
 

@@ -47,7 +47,7 @@ use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::ask::{Answer, LookupAnswer, Unlisted};
+use super::ask::{Answer, LookupAnswer, UnlistedNames};
 use super::context::Context;
 use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
@@ -275,7 +275,7 @@ impl ReceiverTree {
         }
     }
 
-    fn extra(&mut self, cx: &mut Context, dir: RelPath, unlisted: Result<Unlisted, Trouble>) {
+    fn extra(&mut self, cx: &mut Context, dir: RelPath, unlisted: Result<UnlistedNames, Trouble>) {
         self.dirs.enter(cx, &dir);
         self.deleting.extra(cx, dir, unlisted);
     }

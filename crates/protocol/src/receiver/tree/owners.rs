@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_OWNER_NAMES;
 use crate::message::NameLine;
 
-use crate::receiver::ask::Ours;
+use crate::receiver::ask::LocalOwner;
 use crate::receiver::context::Context;
 
 use super::sections::DirSection;
@@ -57,15 +57,15 @@ pub(super) struct OwnerIds {
 /// Local users and groups for the numbers of a section, in the order of the numbers.
 #[derive(Debug)]
 pub(super) struct MappedOwners {
-    pub(super) users: Vec<Ours>,
-    pub(super) groups: Vec<Ours>,
+    pub(super) users: Vec<LocalOwner>,
+    pub(super) groups: Vec<LocalOwner>,
 }
 
 /// Local users and groups, by the sender's numbers.
 #[derive(Debug, Default)]
 pub(super) struct LocalOwners {
-    users: BTreeMap<u32, Ours>,
-    groups: BTreeMap<u32, Ours>,
+    users: BTreeMap<u32, LocalOwner>,
+    groups: BTreeMap<u32, LocalOwner>,
 }
 
 /// Checks that an entry has no metadata that was not asked for. Errors: `Unexpected`.
@@ -145,7 +145,7 @@ impl LocalOwners {
 
     /// Maps an entry's owners to local numbers; owners that may not be given here are dropped.
     pub(super) fn translate(&self, meta: &mut Meta) {
-        let ours = |ids: &BTreeMap<u32, Ours>, id: u32| {
+        let ours = |ids: &BTreeMap<u32, LocalOwner>, id: u32| {
             ids.get(&id).filter(|ours| ours.may_give).map(|ours| ours.id)
         };
         meta.user = meta.user.and_then(|id| ours(&self.users, id));

@@ -13,7 +13,7 @@ use deltic_tree::{ComparedAttributes, DirDigest, RelPath};
 use crate::error::PeerError;
 use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
 use crate::message::NameLine;
-use crate::receiver::ask::{Alike, LookupWork, Work};
+use crate::receiver::ask::{EqualDir, LookupWork, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
@@ -87,7 +87,12 @@ impl ListedDirs {
         Some(Arc::clone(known))
     }
 
-    pub(super) fn compared_tally(&mut self, cx: &mut Context, no: u32, alike: Option<Box<Alike>>) {
+    pub(super) fn compared_tally(
+        &mut self,
+        cx: &mut Context,
+        no: u32,
+        alike: Option<Box<EqualDir>>,
+    ) {
         let Some(dir) = self.digests.comparing.remove(&no) else { return };
         let tallied = self.digests.open.get_mut(&dir).expect("what is compared is open");
         tallied.state = if alike.is_some() { TallyState::Alike } else { TallyState::Unlike };
@@ -111,7 +116,7 @@ impl ListedDirs {
     }
 
     /// Counts the entries of a directory that is up to date; the directories below it are still to be told.
-    fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: Alike) {
+    fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: EqualDir) {
         self.list.know(alike.entries());
         cx.totals.files += alike.files;
         cx.totals.dirs += alike.dirs.len() as u64;

@@ -21,7 +21,7 @@ use deltic_core::{BlockSumSpec, Fingerprint, Span, Strategy, StrongKind, StrongS
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::{Extent, How, Payload, ToSender};
-use crate::receiver::ask::{Answer, OldVersionAnswer, OldVersionWork, Rolled, Work};
+use crate::receiver::ask::{Answer, OldMatches, OldVersionAnswer, OldVersionWork, Work};
 use crate::receiver::pending::FilePending;
 use crate::summing::{FileSummation, SumStep, Summed};
 use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
@@ -454,11 +454,11 @@ impl PresetState {
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
-        rolled: Result<Rolled, WorkError>,
+        rolled: Result<OldMatches, WorkError>,
     ) {
         let SumUse::Roll(roll) = &mut self.side else { return };
         // An unreadable part of the old version is only not matched against.
-        if let Ok(Rolled { found, consumed, at_end, searcher }) = rolled {
+        if let Ok(OldMatches { found, consumed, at_end, searcher }) = rolled {
             let start = roll.take(&found, consumed, self.spec.max_len());
             if !at_end {
                 return ask_roll(fx, start, Search::On(searcher));

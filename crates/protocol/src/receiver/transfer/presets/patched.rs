@@ -7,7 +7,7 @@ use deltic_core::chunk::ChunkerSpec;
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, ToSender};
-use crate::receiver::ask::Piece;
+use crate::receiver::ask::PayloadChunk;
 use crate::sums::{PatchStep, Sum, SumEncoder, SumLine};
 
 use super::super::copies::FoundCopies;
@@ -78,7 +78,7 @@ impl PatchedBlocks {
         chunks: &mut PeerChunks,
         steps: &[PatchStep],
         copies: &mut FoundCopies,
-    ) -> Result<Vec<Piece>, PeerError> {
+    ) -> Result<Vec<PayloadChunk>, PeerError> {
         let (mut pieces, mut blocks_left) = (Vec::new(), MAX_SUMS);
         for step in steps {
             match step {
@@ -86,7 +86,7 @@ impl PatchedBlocks {
                     if *len == 0 || u64::from(*len) > chunks.len() - chunks.end {
                         return Err(PeerError::Limit("bytes of a patch"));
                     }
-                    pieces.push(Piece { span: Span::new(chunks.end, *len), brief: None });
+                    pieces.push(PayloadChunk { span: Span::new(chunks.end, *len), brief: None });
                     chunks.end += u64::from(*len);
                 }
                 PatchStep::Copy(blocks) => {
