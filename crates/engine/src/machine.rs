@@ -82,8 +82,8 @@ pub trait Machine {
 
 impl Machine for Sender {
     const SIDE: Side = Side::Sender;
-    type Work = sender::Work;
-    type Answer = sender::Answer;
+    type Work = sender::SenderWork;
+    type Answer = sender::SenderAnswer;
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
         Self::handle(self, ToSender::decode(kind, payload)?)
@@ -157,8 +157,8 @@ impl Machine for Sender {
 
 impl Machine for Receiver {
     const SIDE: Side = Side::Receiver;
-    type Work = receiver::Work;
-    type Answer = receiver::Answer;
+    type Work = receiver::ReceiverWork;
+    type Answer = receiver::ReceiverAnswer;
 
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
         match Aside::decode(kind, payload)? {

@@ -11,7 +11,7 @@ use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{How, Payload};
 use deltic_protocol::options::Options;
-use deltic_protocol::sender::{Answer, FileWork, Listed, Opened, Sender, Work};
+use deltic_protocol::sender::{FileWork, Listed, Opened, Sender, SenderAnswer, SenderWork};
 use deltic_protocol::{FileNo, PeerError, ToSender};
 use deltic_tree::{Entry, Kind, Meta, Name, Timestamp};
 
@@ -24,7 +24,7 @@ impl SessionDriver<Sender> for Alone {
     fn can_send(&self, _: Lane) -> bool {
         true
     }
-    fn can_start(&self, _: &Work) -> bool {
+    fn can_start(&self, _: &SenderWork) -> bool {
         true
     }
 }
@@ -58,20 +58,22 @@ fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
     while let Some(step) = session.poll(&Alone) {
         let SessionStep::Work(id, work) = step else { continue };
         match work {
-            Work::List { .. } => {
+            SenderWork::List { .. } => {
                 let names = [b"a", b"b", b"c"].map(|name| Name::new(name).expect("it is a name"));
                 let file = |name| Entry { name, meta: meta(Kind::File, LEN) };
                 let (own, entries) = (Some(meta(Kind::Dir, 0)), Vec::from(names.map(file)));
-                session
-                    .answered(id, Answer::Listed(Ok(Listed { own, entries, ..Listed::default() })));
+                session.answered(
+                    id,
+                    SenderAnswer::Listed(Ok(Listed { own, entries, ..Listed::default() })),
+                );
             }
-            Work::Open { .. } => {
+            SenderWork::Open { .. } => {
                 let known = deltic_protocol::known::Known::default();
                 let opened = Opened { meta: meta(Kind::File, LEN), body: None, known };
-                session.answered(id, Answer::Opened(Ok(opened)));
+                session.answered(id, SenderAnswer::Opened(Ok(opened)));
             }
             // The answer can wait.
-            Work::File(FileWork::Sum { summing, .. }) => chunkers.push(summing.chunker),
+            SenderWork::File(FileWork::Sum { summing, .. }) => chunkers.push(summing.chunker),
             other => panic!("{other:?}"),
         }
     }

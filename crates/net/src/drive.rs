@@ -418,23 +418,23 @@ mod tests {
     use deltic_protocol::frame::{HEADER_BYTES, Header};
     use deltic_protocol::hello::{Abort, AbortCause, Alive};
     use deltic_protocol::options::Options;
-    use deltic_protocol::receiver::{Answer, Receiver, Setting, Work};
+    use deltic_protocol::receiver::{Receiver, ReceiverAnswer, ReceiverWork, Setting};
     use deltic_worker::WorkCost;
 
     /// A worker for a receiver that gets no work.
     struct Idle;
 
     impl Worker<Receiver> for Idle {
-        fn cost(&self, _: &Work) -> WorkCost {
+        fn cost(&self, _: &ReceiverWork) -> WorkCost {
             WorkCost::Light
         }
-        fn bytes(_: &Work) -> usize {
+        fn bytes(_: &ReceiverWork) -> usize {
             0
         }
-        fn stage(_: &Work) -> Stage {
+        fn stage(_: &ReceiverWork) -> Stage {
             Stage::Decide
         }
-        fn perform(&self, work: Work) -> Answer {
+        fn perform(&self, work: ReceiverWork) -> ReceiverAnswer {
             unreachable!("nothing asks for {work:?}")
         }
     }

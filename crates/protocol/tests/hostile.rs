@@ -934,18 +934,19 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
         let mut hashed = 0;
         while let Some((id, work)) = victim.machine.poll_work() {
             let answer = match work {
-                receiver::Work::Old(receiver::OldVersionWork::SumOld { .. }) => {
-                    receiver::Answer::Old(receiver::OldVersionAnswer::Summed(Ok(Summed::Chunks(
-                        olds.clone(),
-                        true,
-                    ))))
+                receiver::ReceiverWork::Old(receiver::OldVersionWork::SumOld { .. }) => {
+                    receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Summed(Ok(
+                        Summed::Chunks(olds.clone(), true),
+                    )))
                 }
-                receiver::Work::Old(receiver::OldVersionWork::HashOld {
-                    strong, spans, ..
+                receiver::ReceiverWork::Old(receiver::OldVersionWork::HashOld {
+                    strong,
+                    spans,
+                    ..
                 }) => {
                     hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
                     let sums = vec![strong.of(None, b"old"); spans.len()];
-                    receiver::Answer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums)))
+                    receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums)))
                 }
                 other => panic!("{other:?}"),
             };
@@ -995,7 +996,11 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
                 ranges.flatten().for_each(|chunk| named[chunk as usize] += 1);
             }
             let Some((id, work)) = batches.pop() else { break };
-            let receiver::Work::Old(receiver::OldVersionWork::HashOld { strong, spans, .. }) = work
+            let receiver::ReceiverWork::Old(receiver::OldVersionWork::HashOld {
+                strong,
+                spans,
+                ..
+            }) = work
             else {
                 panic!("{work:?}")
             };
@@ -1003,7 +1008,10 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
             let sums = vec![strong.of(None, b"old"); spans.len()];
             victim
                 .machine
-                .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums))))
+                .answer(
+                    id,
+                    receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums))),
+                )
                 .unwrap();
         }
         assert!(named.iter().all(|times| *times == 1), "{name}");
@@ -1893,7 +1901,9 @@ fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
     while guessed.is_none() {
         let (id, work) = victim.machine.poll_work().expect("it goes on without Start");
         match work {
-            receiver::Work::Old(receiver::OldVersionWork::Index { spec: by, .. }) if by != spec => {
+            receiver::ReceiverWork::Old(receiver::OldVersionWork::Index { spec: by, .. })
+                if by != spec =>
+            {
                 guessed = Some((id, work))
             }
             work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
@@ -2347,27 +2357,27 @@ fn a_recipe_of_too_many_groups_is_given_up_in_time() {
 }
 
 /// A file of 2^40 bytes whose every minimal chunk is a group.
-fn endless(work: sender::Work) -> sender::Answer {
-    use sender::{Answer, FileAnswer, FileWork, Listed, Opened, Work};
+fn endless(work: sender::SenderWork) -> sender::SenderAnswer {
+    use sender::{FileAnswer, FileWork, Listed, Opened, SenderAnswer, SenderWork};
     let meta = file_of(1 << 40);
     let chunk = Chunk { len: 512, fingerprint: Fingerprint::from_bytes([0; 32]) };
     match work {
-        Work::List { .. } => {
+        SenderWork::List { .. } => {
             let entries = vec![Entry { name: name("a"), meta }];
-            Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
+            SenderAnswer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
-        Work::Open { .. } => {
-            Answer::Opened(Ok(Opened { meta, body: None, known: Known::default() }))
+        SenderWork::Open { .. } => {
+            SenderAnswer::Opened(Ok(Opened { meta, body: None, known: Known::default() }))
         }
-        Work::File(FileWork::Scan { segment, .. }) => {
+        SenderWork::File(FileWork::Scan { segment, .. }) => {
             let minimal = ChunkerSpec::Fixed(FixedLen::new(512).unwrap()).build();
-            Answer::File(FileAnswer::Scanned(Ok(segment.cut(
+            SenderAnswer::File(FileAnswer::Scanned(Ok(segment.cut(
                 &minimal,
                 &vec![0; segment.read_len()],
                 |_| chunk,
             ))))
         }
-        _ => Answer::Closed,
+        _ => SenderAnswer::Closed,
     }
 }
 
@@ -2453,7 +2463,7 @@ fn an_early_end_waits_for_what_reads_old() {
         victim.machine.handle(start).unwrap();
         let (id, sum) = victim.machine.poll_work().unwrap();
         assert!(
-            matches!(sum, receiver::Work::Old(receiver::OldVersionWork::SumOld { .. })),
+            matches!(sum, receiver::ReceiverWork::Old(receiver::OldVersionWork::SumOld { .. })),
             "{sum:?}"
         );
         victim.machine.handle(end()).unwrap();
@@ -2462,7 +2472,7 @@ fn an_early_end_waits_for_what_reads_old() {
         victim.machine.answer(id, victim.hands.perform(sum)).unwrap();
         let (_, commit) = victim.machine.poll_work().unwrap();
         assert!(
-            matches!(commit, receiver::Work::Settle(receiver::SettleWork::Commit { .. })),
+            matches!(commit, receiver::ReceiverWork::Settle(receiver::SettleWork::Commit { .. })),
             "{name}: {commit:?}"
         );
     }
@@ -2479,7 +2489,10 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
     let lens = receiver::OldLens { in_place: Some(100 << 20), ..receiver::OldLens::default() };
     victim
         .machine
-        .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Opened(Ok(Box::new(lens)))))
+        .answer(
+            id,
+            receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Opened(Ok(Box::new(lens)))),
+        )
         .unwrap();
     victim.machine.handle(start(0)).unwrap();
     let reads: Vec<_> = std::iter::from_fn(|| victim.machine.poll_work()).collect();
@@ -2487,7 +2500,7 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
         reads.len() > 1
             && reads.iter().all(|(_, read)| matches!(
                 read,
-                receiver::Work::Old(receiver::OldVersionWork::Index { .. })
+                receiver::ReceiverWork::Old(receiver::OldVersionWork::Index { .. })
             ))
     );
     victim.machine.handle(end()).unwrap();
@@ -2496,12 +2509,15 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
         assert!(early.is_none(), "{early:?}");
         victim
             .machine
-            .answer(id, receiver::Answer::Old(receiver::OldVersionAnswer::Indexed(Err(setback(0)))))
+            .answer(
+                id,
+                receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Indexed(Err(setback(0)))),
+            )
             .unwrap();
     }
     let (_, commit) = victim.machine.poll_work().unwrap();
     assert!(
-        matches!(commit, receiver::Work::Settle(receiver::SettleWork::Commit { .. })),
+        matches!(commit, receiver::ReceiverWork::Settle(receiver::SettleWork::Commit { .. })),
         "{commit:?}"
     );
 }
@@ -2511,12 +2527,12 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
     let mut machine = Receiver::new(Setting { options: options(), ..Setting::default() });
     machine.handle(listing("", &[("b", file_of(1))], Extent::Last)).unwrap();
     let (id, _) = machine.poll_work().unwrap();
-    assert!(machine.answer(id, receiver::Answer::Asked(true)).is_err());
+    assert!(machine.answer(id, receiver::ReceiverAnswer::Asked(true)).is_err());
     assert!(
         machine
             .answer(
                 id,
-                receiver::Answer::Lookup(receiver::LookupAnswer::Looked(
+                receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::Looked(
                     Vec::new(),
                     (Vec::new(), Vec::new())
                 ))
@@ -2720,22 +2736,22 @@ fn any_kept(luck: u8) -> receiver::KnownChunks {
 }
 
 /// An answer of the right kind and of any content.
-fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
+fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::ReceiverAnswer {
     use receiver::{
-        Answer, EntryWork, FileRelation, LookupAnswer, LookupWork, MoveIndexExtent,
-        NewVersionAnswer, NewVersionWork, NotListed, OldLens, OldVersionAnswer, OldVersionWork,
-        SettleWork, Work,
+        EntryWork, FileRelation, LookupAnswer, LookupWork, MoveIndexExtent, NewVersionAnswer,
+        NewVersionWork, NotListed, OldLens, OldVersionAnswer, OldVersionWork, ReceiverAnswer,
+        ReceiverWork, SettleWork,
     };
     let fails = luck.is_multiple_of(5);
     let work = match work {
-        Work::Old(OldVersionWork::Roll { .. }) if fails => {
-            return Answer::Old(OldVersionAnswer::Rolled(Err(setback(luck))));
+        ReceiverWork::Old(OldVersionWork::Roll { .. }) if fails => {
+            return ReceiverAnswer::Old(OldVersionAnswer::Rolled(Err(setback(luck))));
         }
-        Work::Old(OldVersionWork::Roll { search, .. }) => {
+        ReceiverWork::Old(OldVersionWork::Roll { search, .. }) => {
             let (mut searcher, mut found) = (search.searcher(None), Vec::new());
             let bytes = vec![luck % 2; 3000];
             let consumed = searcher.search(&bytes, AtEnd::Yes, |op| found.push(op)) as u64;
-            return Answer::Old(OldVersionAnswer::Rolled(Ok(receiver::OldMatches {
+            return ReceiverAnswer::Old(OldVersionAnswer::Rolled(Ok(receiver::OldMatches {
                 found,
                 consumed,
                 at_end: true,
@@ -2747,99 +2763,102 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
     let work = &work;
     let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
     match work {
-        Work::Lookup(LookupWork::Look { paths, .. })
-        | Work::Lookup(LookupWork::LookMissing { paths, .. }) => {
+        ReceiverWork::Lookup(LookupWork::Look { paths, .. })
+        | ReceiverWork::Lookup(LookupWork::LookMissing { paths, .. }) => {
             let metas =
                 [None, Some(file_of(3000)), Some(file_of(5)), Some(dir()), Some(file_of(0))];
             let look = |n: usize| match (luck as usize + n) % 7 {
                 n @ 0..5 => Ok(metas[n].clone()),
                 _ => Err(trouble(TroubleKind::Failed)),
             };
-            Answer::Lookup(LookupAnswer::Looked(
+            ReceiverAnswer::Lookup(LookupAnswer::Looked(
                 (0..paths.len()).map(look).collect(),
                 (Vec::new(), Vec::new()),
             ))
         }
-        Work::Lookup(LookupWork::Compare { .. }) if fails => {
-            Answer::Lookup(LookupAnswer::Compared(None))
+        ReceiverWork::Lookup(LookupWork::Compare { .. }) if fails => {
+            ReceiverAnswer::Lookup(LookupAnswer::Compared(None))
         }
-        Work::Lookup(LookupWork::Compare { .. }) => {
+        ReceiverWork::Lookup(LookupWork::Compare { .. }) => {
             let mut alike = receiver::EqualDir::default();
             alike.add(&name("a"), &file_of(u64::from(luck)));
             alike.add(&name("b"), &Meta { mode: [0o755, 0][usize::from(luck % 2)], ..dir() });
-            Answer::Lookup(LookupAnswer::Compared(Some(Box::new(alike))))
+            ReceiverAnswer::Lookup(LookupAnswer::Compared(Some(Box::new(alike))))
         }
-        Work::Lookup(LookupWork::Digest { paths }) => {
+        ReceiverWork::Lookup(LookupWork::Digest { paths }) => {
             let digest = |n: usize| {
                 let luck = (luck as usize + n) % 4;
                 (luck > 0).then(|| Digest::from_bytes([luck as u8 / 2; 32]))
             };
-            Answer::Lookup(LookupAnswer::Digested((0..paths.len()).map(digest).collect()))
+            ReceiverAnswer::Lookup(LookupAnswer::Digested((0..paths.len()).map(digest).collect()))
         }
-        Work::Lookup(LookupWork::LookBeside { .. }) => {
+        ReceiverWork::Lookup(LookupWork::LookBeside { .. }) => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
-            Answer::Lookup(LookupAnswer::Beside(
+            ReceiverAnswer::Lookup(LookupAnswer::Beside(
                 (0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect(),
             ))
         }
-        Work::Lookup(LookupWork::Extra { .. }) if fails => {
-            Answer::Lookup(LookupAnswer::Extra(Err(trouble(TroubleKind::Failed))))
+        ReceiverWork::Lookup(LookupWork::Extra { .. }) if fails => {
+            ReceiverAnswer::Lookup(LookupAnswer::Extra(Err(trouble(TroubleKind::Failed))))
         }
-        Work::Lookup(LookupWork::Extra { .. }) => {
+        ReceiverWork::Lookup(LookupWork::Extra { .. }) => {
             let (name, names) = (name("z"), u64::from(luck));
             let extra = deltic_protocol::receiver::Extra { name, names };
             let warnings = vec![trouble(TroubleKind::Warned)];
             let extras = vec![extra];
-            Answer::Lookup(LookupAnswer::Extra(Ok(receiver::UnlistedNames {
+            ReceiverAnswer::Lookup(LookupAnswer::Extra(Ok(receiver::UnlistedNames {
                 extras,
                 rest: None,
                 warnings,
             })))
         }
-        Work::Lookup(LookupWork::Count { .. }) => {
-            Answer::Lookup(LookupAnswer::Counted(u64::from(luck)))
+        ReceiverWork::Lookup(LookupWork::Count { .. }) => {
+            ReceiverAnswer::Lookup(LookupAnswer::Counted(u64::from(luck)))
         }
-        Work::Lookup(LookupWork::CountMoved { new, .. }) => {
-            Answer::Lookup(LookupAnswer::CountedMoved { files: u64::from(luck), new: new.clone() })
+        ReceiverWork::Lookup(LookupWork::CountMoved { new, .. }) => {
+            ReceiverAnswer::Lookup(LookupAnswer::CountedMoved {
+                files: u64::from(luck),
+                new: new.clone(),
+            })
         }
-        Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
-        Work::Land if fails => {
+        ReceiverWork::SetDirs { .. } => ReceiverAnswer::SetDirs(Vec::new()),
+        ReceiverWork::Land if fails => {
             let trouble = trouble(TroubleKind::Failed);
-            Answer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
+            ReceiverAnswer::Landed(vec![(path("a"), trouble.clone()), (path("none"), trouble)])
         }
-        Work::Land => Answer::Landed(Vec::new()),
-        Work::Remove { path, .. } => {
+        ReceiverWork::Land => ReceiverAnswer::Landed(Vec::new()),
+        ReceiverWork::Remove { path, .. } => {
             let gone = vec![(path.clone(), EntryType::File); usize::from(luck % 3)];
             let troubles = match fails {
                 true => vec![trouble(TroubleKind::Failed); usize::from(luck % 4)],
                 false => vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)],
             };
-            Answer::Removed(receiver::Removed { gone, troubles, goes_on: luck % 7 == 1 })
+            ReceiverAnswer::Removed(receiver::Removed { gone, troubles, goes_on: luck % 7 == 1 })
         }
-        Work::Ask(_) => Answer::Asked(luck > 100),
-        Work::Lookup(LookupWork::Chart { names, .. }) => {
+        ReceiverWork::Ask(_) => ReceiverAnswer::Asked(luck > 100),
+        ReceiverWork::Lookup(LookupWork::Chart { names, .. }) => {
             let unseen = [NotListed::Near, NotListed::Far, NotListed::Nothing][luck as usize % 3];
             let has_files = luck > 20;
-            Answer::Lookup(LookupAnswer::Charted(MoveIndexExtent {
+            ReceiverAnswer::Lookup(LookupAnswer::Charted(MoveIndexExtent {
                 names: names * u64::from(luck),
                 unseen,
                 has_files,
             }))
         }
-        Work::Old(OldVersionWork::OpenMore { .. }) => {
-            Answer::Old(OldVersionAnswer::OpenedMore((!fails).then_some(3000)))
+        ReceiverWork::Old(OldVersionWork::OpenMore { .. }) => {
+            ReceiverAnswer::Old(OldVersionAnswer::OpenedMore((!fails).then_some(3000)))
         }
-        Work::Old(OldVersionWork::View { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Viewed(Err(setback(luck))))
+        ReceiverWork::Old(OldVersionWork::View { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Viewed(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::View { .. }) => {
-            Answer::Old(OldVersionAnswer::Viewed(Ok(vec![1000; luck as usize % 3])))
+        ReceiverWork::Old(OldVersionWork::View { .. }) => {
+            ReceiverAnswer::Old(OldVersionAnswer::Viewed(Ok(vec![1000; luck as usize % 3])))
         }
-        Work::Old(OldVersionWork::OpenOld { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Opened(Err(setback(luck))))
+        ReceiverWork::Old(OldVersionWork::OpenOld { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Opened(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::OpenOld { .. }) => {
-            Answer::Old(OldVersionAnswer::Opened(Ok(Box::new(OldLens {
+        ReceiverWork::Old(OldVersionWork::OpenOld { .. }) => {
+            ReceiverAnswer::Old(OldVersionAnswer::Opened(Ok(Box::new(OldLens {
                 has_other_names: luck > 90,
                 has_holes: luck % 7 == 1,
                 base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
@@ -2857,40 +2876,43 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 keeps: BlockSumSpec::new(SumKind::Blake2b, 512 << (luck % 9)),
             }))))
         }
-        Work::Old(OldVersionWork::Index { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Indexed(Err(setback(luck))))
+        ReceiverWork::Old(OldVersionWork::Index { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Indexed(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::Index { spec, segment, .. }) => {
+        ReceiverWork::Old(OldVersionWork::Index { spec, segment, .. }) => {
             let bytes = vec![luck % 2; segment.read_len()];
-            Answer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
+            ReceiverAnswer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
                 &spec.build(),
                 &bytes,
                 Chunk::of,
             ))))
         }
-        Work::Old(OldVersionWork::SumOld { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Summed(Err(setback(luck))))
+        ReceiverWork::Old(OldVersionWork::SumOld { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Summed(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::SumOld { summing, portion, .. }) => {
-            Answer::Old(OldVersionAnswer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2))))
+        ReceiverWork::Old(OldVersionWork::SumOld { summing, portion, .. }) => ReceiverAnswer::Old(
+            OldVersionAnswer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2))),
+        ),
+        ReceiverWork::Old(OldVersionWork::HashOld { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Hashed(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::HashOld { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Hashed(Err(setback(luck))))
+        ReceiverWork::Old(OldVersionWork::HashOld { strong, spans, .. }) => {
+            ReceiverAnswer::Old(OldVersionAnswer::Hashed(Ok(vec![
+                strong.of(None, &[luck]);
+                spans.len()
+            ])))
         }
-        Work::Old(OldVersionWork::HashOld { strong, spans, .. }) => {
-            Answer::Old(OldVersionAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
+        ReceiverWork::Old(OldVersionWork::Survey { .. }) if fails => {
+            ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Err(setback(luck))))
         }
-        Work::Old(OldVersionWork::Survey { .. }) if fails => {
-            Answer::Old(OldVersionAnswer::Surveyed(Err(setback(luck))))
-        }
-        Work::Old(OldVersionWork::Survey { gaps, .. }) => {
+        ReceiverWork::Old(OldVersionWork::Survey { gaps, .. }) => {
             let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
-            Answer::Old(OldVersionAnswer::Surveyed(Ok(vec![sums; gaps.len()])))
+            ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Ok(vec![sums; gaps.len()])))
         }
-        Work::New(NewVersionWork::Mend { .. }) if fails => {
-            Answer::New(NewVersionAnswer::Mended(Err(setback(luck))))
+        ReceiverWork::New(NewVersionWork::Mend { .. }) if fails => {
+            ReceiverAnswer::New(NewVersionAnswer::Mended(Err(setback(luck))))
         }
-        Work::New(NewVersionWork::Mend { gaps, .. }) => {
+        ReceiverWork::New(NewVersionWork::Mend { gaps, .. }) => {
             let mend = |patch: &receiver::GapPatch| {
                 let len: u64 = patch.pieces.iter().map(|piece| u64::from(piece.span.len)).sum();
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
@@ -2898,34 +2920,37 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
                 let fingerprints = vec![fingerprint; patch.pieces.len()];
                 receiver::Mended { fingerprints, literal: if wrong { 0 } else { len / 2 } }
             };
-            Answer::New(NewVersionAnswer::Mended(Ok(gaps.iter().map(mend).collect())))
+            ReceiverAnswer::New(NewVersionAnswer::Mended(Ok(gaps.iter().map(mend).collect())))
         }
-        Work::New(NewVersionWork::Copy { .. }) | Work::New(NewVersionWork::Repeat { .. }) => {
-            Answer::New(NewVersionAnswer::Copied(done(luck)))
+        ReceiverWork::New(NewVersionWork::Copy { .. })
+        | ReceiverWork::New(NewVersionWork::Repeat { .. }) => {
+            ReceiverAnswer::New(NewVersionAnswer::Copied(done(luck)))
         }
-        Work::New(NewVersionWork::Write { pieces, .. }) => {
+        ReceiverWork::New(NewVersionWork::Write { pieces, .. }) => {
             let fingerprint = |_: &receiver::PayloadChunk| Chunk::of(&[luck]).fingerprint;
-            Answer::New(NewVersionAnswer::Written(
+            ReceiverAnswer::New(NewVersionAnswer::Written(
                 done(luck).map(|()| pieces.iter().map(fingerprint).collect()),
             ))
         }
-        Work::Settle(SettleWork::Commit { proof, .. })
-        | Work::Settle(SettleWork::Confirm { proof, .. }) => {
+        ReceiverWork::Settle(SettleWork::Commit { proof, .. })
+        | ReceiverWork::Settle(SettleWork::Confirm { proof, .. }) => {
             _ = proof.holds(|| Ok::<_, ()>(digest_of([])));
-            Answer::Done(done(luck))
+            ReceiverAnswer::Done(done(luck))
         }
-        Work::Entry(EntryWork::LinkBeside { .. })
-        | Work::Entry(EntryWork::CopyBeside { .. })
-        | Work::Entry(EntryWork::Link { .. })
-        | Work::Entry(EntryWork::MakeDir { .. })
-        | Work::Entry(EntryWork::MakeSymlink { .. })
-        | Work::Entry(EntryWork::MakeSpecial { .. })
-        | Work::Entry(EntryWork::SetMeta { .. })
-        | Work::Settle(SettleWork::Replace(_))
-        | Work::Settle(SettleWork::Abandon { .. })
-        | Work::Sweep
-        | Work::Flush => Answer::Done(done(luck)),
-        Work::Old(OldVersionWork::Roll { .. }) => unreachable!("a searcher is answered above"),
+        ReceiverWork::Entry(EntryWork::LinkBeside { .. })
+        | ReceiverWork::Entry(EntryWork::CopyBeside { .. })
+        | ReceiverWork::Entry(EntryWork::Link { .. })
+        | ReceiverWork::Entry(EntryWork::MakeDir { .. })
+        | ReceiverWork::Entry(EntryWork::MakeSymlink { .. })
+        | ReceiverWork::Entry(EntryWork::MakeSpecial { .. })
+        | ReceiverWork::Entry(EntryWork::SetMeta { .. })
+        | ReceiverWork::Settle(SettleWork::Replace(_))
+        | ReceiverWork::Settle(SettleWork::Abandon { .. })
+        | ReceiverWork::Sweep
+        | ReceiverWork::Flush => ReceiverAnswer::Done(done(luck)),
+        ReceiverWork::Old(OldVersionWork::Roll { .. }) => {
+            unreachable!("a searcher is answered above")
+        }
     }
 }
 
@@ -2953,18 +2978,18 @@ fn claims_of_length_buy_a_bounded_look_around() {
     let mut hands = Victim::plain().hands;
     while let Some((id, work)) = machine.poll_work() {
         let answer = match work {
-            receiver::Work::Lookup(receiver::LookupWork::Chart { near, names }) => {
+            receiver::ReceiverWork::Lookup(receiver::LookupWork::Chart { near, names }) => {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
                 let unseen = receiver::NotListed::Far;
-                receiver::Answer::Lookup(receiver::LookupAnswer::Charted(
+                receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::Charted(
                     receiver::MoveIndexExtent { names, unseen, has_files: true },
                 ))
             }
             work => {
                 opened += u32::from(matches!(
                     work,
-                    receiver::Work::Old(receiver::OldVersionWork::OpenOld { .. })
+                    receiver::ReceiverWork::Old(receiver::OldVersionWork::OpenOld { .. })
                 ));
                 hands.perform(work)
             }
@@ -3272,16 +3297,18 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     common::source::sum(summing, &bytes, &portion, 1 << 20).expect("all bytes are there").0
 }
 
-fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
-    use sender::{Answer, Body, FileAnswer, FileWork, Listed, Opened, Sealing, Searched, Work};
+fn sender_answer(work: sender::SenderWork, luck: u8) -> sender::SenderAnswer {
+    use sender::{
+        Body, FileAnswer, FileWork, Listed, Opened, Sealing, Searched, SenderAnswer, SenderWork,
+    };
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
     };
     let fails = luck.is_multiple_of(7);
     let plain = |len: usize| Payload::Plain(vec![0; len]);
     match work {
-        Work::List { .. } if fails => Answer::Listed(Err(sad())),
-        Work::List { dir: at, tally, .. } => {
+        SenderWork::List { .. } if fails => SenderAnswer::Listed(Err(sad())),
+        SenderWork::List { dir: at, tally, .. } => {
             let meta = [file_of(3000), file_of(5), file_of(600_000), file_of(i64::MAX as u64)];
             let entry = |n: usize| Entry {
                 name: name(&n.to_string()),
@@ -3296,47 +3323,60 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
                 entries.push(Entry { name: name("d"), meta: dir() });
             }
             let tally = tally.then(|| tally_of(&entries, ComparedAttributes::default(), |_| None));
-            Answer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
+            SenderAnswer::Listed(Ok(Listed { entries, tally, ..Listed::default() }))
         }
-        Work::Open { .. } if fails => Answer::Opened(Err(sad())),
-        Work::Open { .. } => {
+        SenderWork::Open { .. } if fails => SenderAnswer::Opened(Err(sad())),
+        SenderWork::Open { .. } => {
             let meta = file_of([0, 5, 3000, i64::MAX as u64][luck as usize % 4]);
             let body =
                 (meta.len == 5).then(|| Body { payload: plain(5), sealed: digest_of([]).into() });
-            Answer::Opened(Ok(Opened { meta, body, known: Known::default() }))
+            SenderAnswer::Opened(Ok(Opened { meta, body, known: Known::default() }))
         }
-        Work::File(FileWork::Scan { .. }) if fails => Answer::File(FileAnswer::Scanned(Err(sad()))),
-        Work::File(FileWork::Scan { spec, segment, .. }) => {
+        SenderWork::File(FileWork::Scan { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Scanned(Err(sad())))
+        }
+        SenderWork::File(FileWork::Scan { spec, segment, .. }) => {
             let bytes = vec![luck; segment.read_len().min(1 << 20)];
-            Answer::File(FileAnswer::Scanned(Ok(segment.cut(&spec.build(), &bytes, Chunk::of))))
+            SenderAnswer::File(FileAnswer::Scanned(Ok(segment.cut(
+                &spec.build(),
+                &bytes,
+                Chunk::of,
+            ))))
         }
-        Work::File(FileWork::Seal { .. }) if fails => Answer::File(FileAnswer::Sealed(Err(sad()))),
-        Work::File(FileWork::Seal { proof: Sealing::Chunks(chunks), .. }) => {
-            Answer::File(FileAnswer::Sealed(Ok(digest_of(chunks.iter()).into())))
+        SenderWork::File(FileWork::Seal { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Sealed(Err(sad())))
         }
-        Work::File(FileWork::Seal { proof: Sealing::Bytes(digest), .. }) => {
-            Answer::File(FileAnswer::Sealed(Ok(digest.into())))
+        SenderWork::File(FileWork::Seal { proof: Sealing::Chunks(chunks), .. }) => {
+            SenderAnswer::File(FileAnswer::Sealed(Ok(digest_of(chunks.iter()).into())))
         }
-        Work::File(FileWork::Seal { proof: Sealing::Changes(base, moved, blocks), .. }) => {
-            Answer::File(FileAnswer::Sealed(Ok(
-                digest_of_changes(&base, 3000, &moved, &*blocks).into()
-            )))
+        SenderWork::File(FileWork::Seal { proof: Sealing::Bytes(digest), .. }) => {
+            SenderAnswer::File(FileAnswer::Sealed(Ok(digest.into())))
         }
-        Work::File(FileWork::Sum { .. }) if fails => Answer::File(FileAnswer::Summed(Err(sad()))),
-        Work::File(FileWork::Sum { summing, digest, portion, .. }) => {
-            Answer::File(FileAnswer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest))))
+        SenderWork::File(FileWork::Seal {
+            proof: Sealing::Changes(base, moved, blocks), ..
+        }) => SenderAnswer::File(FileAnswer::Sealed(Ok(digest_of_changes(
+            &base, 3000, &moved, &*blocks,
+        )
+        .into()))),
+        SenderWork::File(FileWork::Sum { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Summed(Err(sad())))
         }
-        Work::File(FileWork::Hash { .. }) if fails => Answer::File(FileAnswer::Hashed(Err(sad()))),
-        Work::File(FileWork::Hash { strong, spans, .. }) => {
-            Answer::File(FileAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
+        SenderWork::File(FileWork::Sum { summing, digest, portion, .. }) => SenderAnswer::File(
+            FileAnswer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest))),
+        ),
+        SenderWork::File(FileWork::Hash { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Hashed(Err(sad())))
         }
-        Work::File(FileWork::Search { .. }) if fails => {
-            Answer::File(FileAnswer::Searched(Err(sad())))
+        SenderWork::File(FileWork::Hash { strong, spans, .. }) => {
+            SenderAnswer::File(FileAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
         }
-        Work::File(FileWork::Search { search, digest, .. }) => {
+        SenderWork::File(FileWork::Search { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Searched(Err(sad())))
+        }
+        SenderWork::File(FileWork::Search { search, digest, .. }) => {
             let patches = vec![(vec![PatchStep::Literal(3000)], plain(3000))];
             let (searcher, at_end) = (search.searcher(None), !luck.is_multiple_of(3));
-            Answer::File(FileAnswer::Searched(Ok(Searched {
+            SenderAnswer::File(FileAnswer::Searched(Ok(Searched {
                 patches,
                 consumed: 3000,
                 at_end,
@@ -3344,27 +3384,31 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
                 digest,
             })))
         }
-        Work::File(FileWork::Find { .. }) | Work::File(FileWork::Join { .. }) => {
+        SenderWork::File(FileWork::Find { .. }) | SenderWork::File(FileWork::Join { .. }) => {
             unreachable!("no file is long and told")
         }
-        Work::File(FileWork::Read { .. }) if fails => Answer::File(FileAnswer::Read(Err(sad()))),
-        Work::File(FileWork::Read { spans, .. }) => {
+        SenderWork::File(FileWork::Read { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Read(Err(sad())))
+        }
+        SenderWork::File(FileWork::Read { spans, .. }) => {
             let len = spans.iter().map(|span| span.len as usize).sum();
-            Answer::File(FileAnswer::Read(Ok((plain(len), vec![Chunk::of(&[luck])]))))
+            SenderAnswer::File(FileAnswer::Read(Ok((plain(len), vec![Chunk::of(&[luck])]))))
         }
-        Work::File(FileWork::Mend { .. }) if fails => Answer::File(FileAnswer::Mended(Err(sad()))),
-        Work::File(FileWork::Mend { gaps, .. }) => {
+        SenderWork::File(FileWork::Mend { .. }) if fails => {
+            SenderAnswer::File(FileAnswer::Mended(Err(sad())))
+        }
+        SenderWork::File(FileWork::Mend { gaps, .. }) => {
             let (payload, bytes) = (plain(gaps.len()), gaps.len() as u32);
-            Answer::File(FileAnswer::Mended(Ok(Deltas { payload, bytes, compared: 0 })))
+            SenderAnswer::File(FileAnswer::Mended(Ok(Deltas { payload, bytes, compared: 0 })))
         }
-        Work::Digest { paths } => {
+        SenderWork::Digest { paths } => {
             let digest = (!fails).then(|| Digest::from_bytes([luck; 32]));
-            Answer::Digested(vec![digest; paths.len()])
+            SenderAnswer::Digested(vec![digest; paths.len()])
         }
-        Work::RemoveSource { .. } if fails => Answer::Removed(Err(sad())),
-        Work::RemoveSource { .. } => Answer::Removed(Ok(())),
-        Work::Ask(_) => Answer::Asked(luck > 100),
-        Work::Close { .. } => Answer::Closed,
+        SenderWork::RemoveSource { .. } if fails => SenderAnswer::Removed(Err(sad())),
+        SenderWork::RemoveSource { .. } => SenderAnswer::Removed(Ok(())),
+        SenderWork::Ask(_) => SenderAnswer::Asked(luck > 100),
+        SenderWork::Close { .. } => SenderAnswer::Closed,
     }
 }
 

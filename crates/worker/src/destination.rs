@@ -17,8 +17,9 @@ use deltic_core::strategy::Conversation;
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    self, Answer, CarriedMeta, EntryWork, LookupAnswer, LookupWork, NewVersion, NewVersionAnswer,
-    NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, Removed, SettleWork, Work,
+    self, CarriedMeta, EntryWork, LookupAnswer, LookupWork, NewVersion, NewVersionAnswer,
+    NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, ReceiverAnswer, ReceiverWork,
+    Removed, SettleWork,
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -91,107 +92,120 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
         Some(self.agreed.terms)
     }
 
-    fn cost(&self, work: &Work) -> WorkCost {
+    fn cost(&self, work: &ReceiverWork) -> WorkCost {
         match work {
-            Work::Lookup(LookupWork::Digest { .. }) => WorkCost::Heavy,
+            ReceiverWork::Lookup(LookupWork::Digest { .. }) => WorkCost::Heavy,
             // Listing this many names takes long.
-            Work::Lookup(LookupWork::Chart { .. }) => WorkCost::Heavy,
-            Work::Entry(EntryWork::CopyBeside { .. }) => WorkCost::Copy,
-            Work::Old(OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. }) => {
+            ReceiverWork::Lookup(LookupWork::Chart { .. }) => WorkCost::Heavy,
+            ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => WorkCost::Copy,
+            ReceiverWork::Old(OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. }) => {
                 WorkCost::Light
             }
-            Work::Old(_) => WorkCost::Heavy,
-            Work::New(NewVersionWork::Copy { .. } | NewVersionWork::Repeat { .. }) => {
+            ReceiverWork::Old(_) => WorkCost::Heavy,
+            ReceiverWork::New(NewVersionWork::Copy { .. } | NewVersionWork::Repeat { .. }) => {
                 WorkCost::Copy
             }
-            Work::New(NewVersionWork::Write { .. } | NewVersionWork::Mend { .. }) => {
+            ReceiverWork::New(NewVersionWork::Write { .. } | NewVersionWork::Mend { .. }) => {
                 WorkCost::Heavy
             }
-            Work::Ask(_) => WorkCost::Ask,
+            ReceiverWork::Ask(_) => WorkCost::Ask,
             // These steps wait for the disk only if the store makes changes durable.
-            Work::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_))
-            | Work::Entry(EntryWork::SetMeta { .. })
-            | Work::Flush
+            ReceiverWork::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_))
+            | ReceiverWork::Entry(EntryWork::SetMeta { .. })
+            | ReceiverWork::Flush
                 if self.options.durable =>
             {
                 WorkCost::Flush
             }
-            Work::Lookup(_) | Work::Entry(_) | Work::Settle(_) => WorkCost::Light,
-            Work::SetDirs { .. } | Work::Remove { .. } => WorkCost::Light,
-            Work::Land | Work::Sweep | Work::Flush => WorkCost::Light,
+            ReceiverWork::Lookup(_) | ReceiverWork::Entry(_) | ReceiverWork::Settle(_) => {
+                WorkCost::Light
+            }
+            ReceiverWork::SetDirs { .. } | ReceiverWork::Remove { .. } => WorkCost::Light,
+            ReceiverWork::Land | ReceiverWork::Sweep | ReceiverWork::Flush => WorkCost::Light,
         }
     }
 
-    fn bytes(work: &Work) -> usize {
+    fn bytes(work: &ReceiverWork) -> usize {
         weight::of_destination(work)
     }
 
-    fn stage(work: &Work) -> Stage {
+    fn stage(work: &ReceiverWork) -> Stage {
         match work {
-            Work::Lookup(LookupWork::Digest { .. }) => Stage::Sum,
-            Work::Entry(EntryWork::CopyBeside { .. }) => Stage::Write,
-            Work::Old(work) => stage_of_old(work),
-            Work::New(_) => Stage::Write,
-            Work::Settle(SettleWork::Confirm { .. }) => Stage::Sum,
-            Work::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_)) => Stage::Write,
-            Work::Flush => Stage::Write,
-            Work::Lookup(_) | Work::Entry(_) | Work::Settle(SettleWork::Abandon { .. }) => {
+            ReceiverWork::Lookup(LookupWork::Digest { .. }) => Stage::Sum,
+            ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => Stage::Write,
+            ReceiverWork::Old(work) => stage_of_old(work),
+            ReceiverWork::New(_) => Stage::Write,
+            ReceiverWork::Settle(SettleWork::Confirm { .. }) => Stage::Sum,
+            ReceiverWork::Settle(SettleWork::Commit { .. } | SettleWork::Replace(_)) => {
+                Stage::Write
+            }
+            ReceiverWork::Flush => Stage::Write,
+            ReceiverWork::Lookup(_)
+            | ReceiverWork::Entry(_)
+            | ReceiverWork::Settle(SettleWork::Abandon { .. }) => Stage::Other,
+            ReceiverWork::SetDirs { .. } | ReceiverWork::Remove { .. } | ReceiverWork::Ask(_) => {
                 Stage::Other
             }
-            Work::SetDirs { .. } | Work::Remove { .. } | Work::Ask(_) => Stage::Other,
-            Work::Land | Work::Sweep => Stage::Other,
+            ReceiverWork::Land | ReceiverWork::Sweep => Stage::Other,
         }
     }
 
-    fn may_join(work: &Work, next: &Work) -> bool {
+    fn may_join(work: &ReceiverWork, next: &ReceiverWork) -> bool {
         match (work, next) {
-            (Work::Settle(SettleWork::Replace(_)), Work::Settle(SettleWork::Replace(_))) => true,
             (
-                Work::Remove { gives_way: false, dry_run: one, .. },
-                Work::Remove { gives_way: false, dry_run: next, .. },
+                ReceiverWork::Settle(SettleWork::Replace(_)),
+                ReceiverWork::Settle(SettleWork::Replace(_)),
+            ) => true,
+            (
+                ReceiverWork::Remove { gives_way: false, dry_run: one, .. },
+                ReceiverWork::Remove { gives_way: false, dry_run: next, .. },
             ) => one == next,
             _ => false,
         }
     }
 
-    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+    fn perform_together(&self, works: Vec<ReceiverWork>) -> Vec<ReceiverAnswer> {
         let (mut small, mut names, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for work in works {
             match work {
-                Work::Settle(SettleWork::Replace(file)) => small.push(file),
-                Work::Remove { path, gives_way, dry_run, most } => {
+                ReceiverWork::Settle(SettleWork::Replace(file)) => small.push(file),
+                ReceiverWork::Remove { path, gives_way, dry_run, most } => {
                     names.push((path, Going { gives_way, dry_run, most }));
                 }
                 alone => answers.push(self.perform(alone)),
             }
         }
         // Works that may join are of the same kind, so all but one of these lists are empty.
-        answers.extend(self.replace_all(&small).into_iter().map(Answer::Done));
+        answers.extend(self.replace_all(&small).into_iter().map(ReceiverAnswer::Done));
         let gone = self.store.remove_all(&names).into_iter();
-        answers.extend(gone.map(|gone| Answer::Removed(removed(gone))));
+        answers.extend(gone.map(|gone| ReceiverAnswer::Removed(removed(gone))));
         answers
     }
 
-    fn perform(&self, work: Work) -> Answer {
+    fn perform(&self, work: ReceiverWork) -> ReceiverAnswer {
         match work {
-            Work::Lookup(work) => Answer::Lookup(self.look_up(work)),
-            Work::Entry(work) => done(self.change_entry(work)),
-            Work::SetDirs { dirs, carries } => Answer::SetDirs(self.set_dirs(&dirs, carries)),
-            Work::Remove { path, gives_way, dry_run, most } => {
-                let going = Going { gives_way, dry_run, most };
-                Answer::Removed(removed(self.store.remove(&path, going)))
+            ReceiverWork::Lookup(work) => ReceiverAnswer::Lookup(self.look_up(work)),
+            ReceiverWork::Entry(work) => done(self.change_entry(work)),
+            ReceiverWork::SetDirs { dirs, carries } => {
+                ReceiverAnswer::SetDirs(self.set_dirs(&dirs, carries))
             }
-            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
-            Work::Old(work) => Answer::Old(self.read_old(work)),
-            Work::New(work) => Answer::New(self.write_new(work)),
-            Work::Settle(work) => Answer::Done(self.settle(work)),
-            Work::Land => {
+            ReceiverWork::Remove { path, gives_way, dry_run, most } => {
+                let going = Going { gives_way, dry_run, most };
+                ReceiverAnswer::Removed(removed(self.store.remove(&path, going)))
+            }
+            ReceiverWork::Ask(question) => ReceiverAnswer::Asked(self.user.allows(&question)),
+            ReceiverWork::Old(work) => ReceiverAnswer::Old(self.read_old(work)),
+            ReceiverWork::New(work) => ReceiverAnswer::New(self.write_new(work)),
+            ReceiverWork::Settle(work) => ReceiverAnswer::Done(self.settle(work)),
+            ReceiverWork::Land => {
                 let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
                 let failures = self.store.land(&is_same).into_iter();
-                Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
+                ReceiverAnswer::Landed(
+                    failures.map(|(path, error)| (path, failed(&error))).collect(),
+                )
             }
-            Work::Sweep => done(self.store.sweep().map(|_| ())),
-            Work::Flush => done(self.store.flush()),
+            ReceiverWork::Sweep => done(self.store.sweep().map(|_| ())),
+            ReceiverWork::Flush => done(self.store.flush()),
         }
     }
 }
@@ -222,8 +236,8 @@ const fn kept(options: &Options) -> Keep {
     }
 }
 
-fn done(result: Result<(), StoreError>) -> Answer {
-    Answer::Done(result.map_err(|error| work_error(&error)))
+fn done(result: Result<(), StoreError>) -> ReceiverAnswer {
+    ReceiverAnswer::Done(result.map_err(|error| work_error(&error)))
 }
 
 /// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is no
@@ -531,7 +545,7 @@ fn unproven(path: &RelPath) -> WorkError {
     WorkError { trouble: Trouble::at(TroubleKind::Failed, path, words), then: ErrorAction::Retry }
 }
 
-/// Returns the setback for an old version that became shorter since it was opened.
+/// Returns the error for an old version that became shorter since it was opened.
 fn shrunk() -> WorkError {
     let message = "an old version is shorter than it was";
     WorkError { trouble: Trouble::new(TroubleKind::Failed, message), then: ErrorAction::Retry }

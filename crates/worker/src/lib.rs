@@ -188,7 +188,7 @@ pub(crate) fn warned(message: &str) -> Trouble {
     Trouble::new(TroubleKind::Warned, message)
 }
 
-/// Converts a store error at the destination into the setback of an attempt.
+/// Converts a store error at the destination into the error of an attempt.
 pub(crate) fn work_error(error: &StoreError) -> WorkError {
     let then = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {
@@ -213,16 +213,16 @@ mod tests {
     struct Below(Option<Terms>);
 
     impl Worker<Receiver> for Below {
-        fn cost(&self, _: &receiver::Work) -> WorkCost {
+        fn cost(&self, _: &receiver::ReceiverWork) -> WorkCost {
             WorkCost::Light
         }
-        fn bytes(_: &receiver::Work) -> usize {
+        fn bytes(_: &receiver::ReceiverWork) -> usize {
             0
         }
-        fn stage(_: &receiver::Work) -> Stage {
+        fn stage(_: &receiver::ReceiverWork) -> Stage {
             Stage::Other
         }
-        fn perform(&self, work: receiver::Work) -> receiver::Answer {
+        fn perform(&self, work: receiver::ReceiverWork) -> receiver::ReceiverAnswer {
             unreachable!("nothing asks for {work:?}")
         }
         fn full_path(&self, path: &RelPath) -> Option<PathBuf> {

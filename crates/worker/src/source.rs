@@ -15,7 +15,8 @@ use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Bears, Body, FileAnswer, FileWork, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
+    Bears, Body, FileAnswer, FileWork, Listed, Opened, Sealed, Sealing, Sender, SenderAnswer,
+    SenderWork, Sums,
 };
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
@@ -97,50 +98,50 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         *lock(&self.link) = Some(link);
     }
 
-    fn cost(&self, work: &Work) -> WorkCost {
+    fn cost(&self, work: &SenderWork) -> WorkCost {
         match work {
-            Work::File(_) | Work::Digest { .. } => WorkCost::Heavy,
-            Work::List { .. }
-            | Work::Open { .. }
-            | Work::RemoveSource { .. }
-            | Work::Ask(_)
-            | Work::Close { .. } => WorkCost::Light,
+            SenderWork::File(_) | SenderWork::Digest { .. } => WorkCost::Heavy,
+            SenderWork::List { .. }
+            | SenderWork::Open { .. }
+            | SenderWork::RemoveSource { .. }
+            | SenderWork::Ask(_)
+            | SenderWork::Close { .. } => WorkCost::Light,
         }
     }
 
-    fn bytes(work: &Work) -> usize {
+    fn bytes(work: &SenderWork) -> usize {
         weight::of_source(work)
     }
 
-    fn stage(work: &Work) -> Stage {
+    fn stage(work: &SenderWork) -> Stage {
         match work {
-            Work::File(FileWork::Scan { .. } | FileWork::Sum { .. }) => Stage::Scan,
-            Work::File(FileWork::Read { .. }) => Stage::Read,
-            Work::File(
+            SenderWork::File(FileWork::Scan { .. } | FileWork::Sum { .. }) => Stage::Scan,
+            SenderWork::File(FileWork::Read { .. }) => Stage::Read,
+            SenderWork::File(
                 FileWork::Mend { .. }
                 | FileWork::Search { .. }
                 | FileWork::Find { .. }
                 | FileWork::Join { .. },
             ) => Stage::Search,
-            Work::File(FileWork::Seal { .. } | FileWork::Hash { .. }) => Stage::Sum,
-            Work::Digest { .. } => Stage::Sum,
-            Work::List { .. }
-            | Work::Open { .. }
-            | Work::RemoveSource { .. }
-            | Work::Ask(_)
-            | Work::Close { .. } => Stage::Other,
+            SenderWork::File(FileWork::Seal { .. } | FileWork::Hash { .. }) => Stage::Sum,
+            SenderWork::Digest { .. } => Stage::Sum,
+            SenderWork::List { .. }
+            | SenderWork::Open { .. }
+            | SenderWork::RemoveSource { .. }
+            | SenderWork::Ask(_)
+            | SenderWork::Close { .. } => Stage::Other,
         }
     }
 
-    fn may_join(work: &Work, next: &Work) -> bool {
-        matches!((work, next), (Work::Open { .. }, Work::Open { .. }))
+    fn may_join(work: &SenderWork, next: &SenderWork) -> bool {
+        matches!((work, next), (SenderWork::Open { .. }, SenderWork::Open { .. }))
     }
 
-    fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
+    fn perform_together(&self, works: Vec<SenderWork>) -> Vec<SenderAnswer> {
         let (mut paths, mut openings, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for work in works {
             match work {
-                Work::Open { handle, path, how, zstd, key, bears, base } => {
+                SenderWork::Open { handle, path, how, zstd, key, bears, base } => {
                     paths.push(path);
                     openings.push(Opening { handle, how, zstd, key, bears, base });
                 }
@@ -155,21 +156,23 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         answers
     }
 
-    fn perform(&self, work: Work) -> Answer {
+    fn perform(&self, work: SenderWork) -> SenderAnswer {
         match work {
-            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, key, bears, base } => {
+            SenderWork::List { dir, tally, rest } => {
+                SenderAnswer::Listed(self.list(&dir, tally, rest))
+            }
+            SenderWork::Open { handle, path, how, zstd, key, bears, base } => {
                 let opened = self.tree.open(&path);
                 self.opened(&Opening { handle, how, zstd, key, bears, base }, &path, opened)
             }
-            Work::File(work) => Answer::File(self.read_file(work)),
-            Work::Digest { paths } => {
-                Answer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
+            SenderWork::File(work) => SenderAnswer::File(self.read_file(work)),
+            SenderWork::Digest { paths } => {
+                SenderAnswer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
             }
-            Work::RemoveSource { path, meta } => {
+            SenderWork::RemoveSource { path, meta } => {
                 self.moved.note(&path, &meta);
                 let removed = self.tree.remove_source(&path, &meta);
-                Answer::Removed(removed.map_err(|error| match error {
+                SenderAnswer::Removed(removed.map_err(|error| match error {
                     StoreError::Changed { path } => {
                         Trouble::at(TroubleKind::Vanished, &path, |path| {
                             format!("{path} has changed since it was sent: it stays")
@@ -178,13 +181,13 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                     error => super::failed(&error),
                 }))
             }
-            Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
-            Work::Close { handle } => {
+            SenderWork::Ask(question) => SenderAnswer::Asked(self.user.allows(&question)),
+            SenderWork::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
                 self.kept.digests.drop_sending(handle);
                 self.kept.bases.drop_sending(handle);
-                Answer::Closed
+                SenderAnswer::Closed
             }
         }
     }
@@ -395,14 +398,14 @@ impl<T: Tree> SourceWorker<T> {
         opening: &Opening,
         path: &RelPath,
         snapshot: Result<T::Snapshot, StoreError>,
-    ) -> Answer {
+    ) -> SenderAnswer {
         if let Some(key) = &opening.key {
             let names = self.agreed().terms.fingerprinter_with(key);
             lock(&self.resumed).insert(opening.handle, names);
         }
         let snapshot = snapshot.and_then(|snapshot| rested(&self.tree, path, snapshot));
         let opened = snapshot.and_then(|snapshot| self.hold(opening, path, snapshot));
-        Answer::Opened(opened.map_err(|error| trouble(&error)))
+        SenderAnswer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
     /// Keeps a file open, or reads all of a short file.

@@ -19,17 +19,17 @@ fn total<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
 }
 
 /// Returns the bytes that a piece of the sender's work handles.
-pub(super) fn of_source(work: &sender::Work) -> usize {
-    use sender::Work;
+pub(super) fn of_source(work: &sender::SenderWork) -> usize {
+    use sender::SenderWork;
     let content = match work {
-        Work::Open { how: How::Whole, .. } => SHORT_FILE,
-        Work::File(work) => of_file(work),
-        Work::Digest { .. } => PORTION,
-        Work::List { .. }
-        | Work::Open { .. }
-        | Work::RemoveSource { .. }
-        | Work::Ask(_)
-        | Work::Close { .. } => 0,
+        SenderWork::Open { how: How::Whole, .. } => SHORT_FILE,
+        SenderWork::File(work) => of_file(work),
+        SenderWork::Digest { .. } => PORTION,
+        SenderWork::List { .. }
+        | SenderWork::Open { .. }
+        | SenderWork::RemoveSource { .. }
+        | SenderWork::Ask(_)
+        | SenderWork::Close { .. } => 0,
     };
     content + LITTLE
 }
@@ -48,17 +48,17 @@ fn of_file(work: &sender::FileWork) -> usize {
 }
 
 /// Returns the bytes that a piece of the receiver's work handles.
-pub(super) fn of_destination(work: &receiver::Work) -> usize {
-    use receiver::{EntryWork, LookupWork, SettleWork, Work};
+pub(super) fn of_destination(work: &receiver::ReceiverWork) -> usize {
+    use receiver::{EntryWork, LookupWork, ReceiverWork, SettleWork};
     let content = match work {
-        Work::Lookup(LookupWork::Digest { .. }) => PORTION,
-        Work::Entry(EntryWork::CopyBeside { .. }) => PORTION,
-        Work::Old(work) => of_old_version(work),
-        Work::New(work) => of_new_version(work),
-        Work::Settle(SettleWork::Replace(small)) => small.payload.travelling() as usize,
-        Work::Lookup(_) | Work::Entry(_) | Work::Settle(_) => 0,
-        Work::SetDirs { .. } | Work::Remove { .. } | Work::Ask(_) => 0,
-        Work::Land | Work::Sweep | Work::Flush => 0,
+        ReceiverWork::Lookup(LookupWork::Digest { .. }) => PORTION,
+        ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => PORTION,
+        ReceiverWork::Old(work) => of_old_version(work),
+        ReceiverWork::New(work) => of_new_version(work),
+        ReceiverWork::Settle(SettleWork::Replace(small)) => small.payload.travelling() as usize,
+        ReceiverWork::Lookup(_) | ReceiverWork::Entry(_) | ReceiverWork::Settle(_) => 0,
+        ReceiverWork::SetDirs { .. } | ReceiverWork::Remove { .. } | ReceiverWork::Ask(_) => 0,
+        ReceiverWork::Land | ReceiverWork::Sweep | ReceiverWork::Flush => 0,
     };
     content + LITTLE
 }

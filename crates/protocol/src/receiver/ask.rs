@@ -22,9 +22,9 @@ use super::transfer::proof::Proof;
 use super::tree::new_files::NewFiles;
 
 pub use answer::{
-    Answer, EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, Mended, MoveIndexExtent,
-    NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, Removed, SimilarFile,
-    UnlistedNames,
+    EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, Mended, MoveIndexExtent,
+    NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, ReceiverAnswer, Removed,
+    SimilarFile, UnlistedNames,
 };
 
 /// The share of the sender's metadata that directories get.
@@ -41,32 +41,32 @@ pub enum CarriedMeta {
 /// Work for the driver. Paths are below the destination's root.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
-pub enum Work {
+pub enum ReceiverWork {
     /// Look at names or contents.
     Lookup(LookupWork),
-    /// Make, link, copy or change an entry; answer with [`Answer::Done`].
+    /// Make, link, copy or change an entry; answer with [`ReceiverAnswer::Done`].
     Entry(EntryWork),
     /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
-    /// directories get their mode alone. Answer with [`Answer::SetDirs`].
+    /// directories get their mode alone. Answer with [`ReceiverAnswer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: CarriedMeta },
-    /// Remove a name and all below it, or a part of that; the next [`Work::Remove`] of the same path continues. If
+    /// Remove a name and all below it, or a part of that; the next [`ReceiverWork::Remove`] of the same path continues. If
     /// the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing and
     /// reports the names. At most `most` names go now, not counting a name that gives way. Answer with
-    /// [`Answer::Removed`].
+    /// [`ReceiverAnswer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
-    /// Ask the user at this end; the answer may take any time. Answer with [`Answer::Asked`].
+    /// Ask the user at this end; the answer may take any time. Answer with [`ReceiverAnswer::Asked`].
     Ask(Question),
     /// Open or read old versions of a file.
     Old(OldVersionWork),
     /// Write parts of a new version.
     New(NewVersionWork),
-    /// End an attempt at a file; answer with [`Answer::Done`].
+    /// End an attempt at a file; answer with [`ReceiverAnswer::Done`].
     Settle(SettleWork),
-    /// Give the final names to all new versions with delayed commits; answer with [`Answer::Landed`].
+    /// Give the final names to all new versions with delayed commits; answer with [`ReceiverAnswer::Landed`].
     Land,
-    /// Remove the files that killed runs left; answer with [`Answer::Done`].
+    /// Remove the files that killed runs left; answer with [`ReceiverAnswer::Done`].
     Sweep,
-    /// Flush every change to the disk; answer with [`Answer::Done`].
+    /// Flush every change to the disk; answer with [`ReceiverAnswer::Done`].
     Flush,
 }
 
@@ -97,7 +97,7 @@ pub enum LookupWork {
     /// List some or all names of a directory that are not in `keep`, or continue with the names in `rest`. A missing
     /// directory has no names. Answer with [`LookupAnswer::Extra`].
     Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
-    /// Count all names that [`Work::Remove`] would remove by the current rules, as far as the number is known. With
+    /// Count all names that [`ReceiverWork::Remove`] would remove by the current rules, as far as the number is known. With
     /// `gives_way`, `path` itself always counts. Answer with [`LookupAnswer::Counted`].
     Count { path: RelPath, gives_way: bool },
     /// Count the files at and below these paths that match one of the `new` files. Answer with
@@ -108,27 +108,27 @@ pub enum LookupWork {
     Chart { near: Vec<RelPath>, names: u64 },
 }
 
-/// Work on one entry: its name or its metadata. The answer is [`Answer::Done`].
+/// Work on one entry: its name or its metadata. The answer is [`ReceiverAnswer::Done`].
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum EntryWork {
     /// Hard-link `path`, where `seen` stands, to the entry `is` of alternate `alternate` at this path. Answer with
-    /// [`Answer::Done`].
+    /// [`ReceiverAnswer::Done`].
     LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
     /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
-    /// `meta`. Answer with [`Answer::Done`].
+    /// `meta`. Answer with [`ReceiverAnswer::Done`].
     CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
-    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`Answer::Done`].
+    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`ReceiverAnswer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
     /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
-    /// attributes and ACLs. Answer with [`Answer::Done`].
+    /// attributes and ACLs. Answer with [`ReceiverAnswer::Done`].
     MakeDir { path: RelPath, meta: Meta, carries: CarriedMeta },
-    /// Make a symbolic link; answer with [`Answer::Done`].
+    /// Make a symbolic link; answer with [`ReceiverAnswer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
-    /// Make a FIFO, a socket name or a device node; answer with [`Answer::Done`].
+    /// Make a FIFO, a socket name or a device node; answer with [`ReceiverAnswer::Done`].
     MakeSpecial { path: RelPath, meta: Meta },
-    /// Set the part of this metadata that the options carry over; answer with [`Answer::Done`].
+    /// Set the part of this metadata that the options carry over; answer with [`ReceiverAnswer::Done`].
     SetMeta { path: RelPath, meta: Meta },
 }
 
@@ -210,20 +210,20 @@ pub enum NewVersionWork {
     },
 }
 
-/// Work that ends an attempt at a file. The answer is [`Answer::Done`].
+/// Work that ends an attempt at a file. The answer is [`ReceiverAnswer::Done`].
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum SettleWork {
     /// Check the proof and that the old versions did not change. Put the new version in the place where `seen` stood,
-    /// or prepare it for `Land` if the options delay commits. Answer with [`Answer::Done`].
+    /// or prepare it for `Land` if the options delay commits. Answer with [`ReceiverAnswer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file, empty or of a single block, against its digest. Put the file in the place where `seen`
-    /// stood. Answer with [`Answer::Done`].
+    /// stood. Answer with [`ReceiverAnswer::Done`].
     Replace(SmallFile),
     /// Check the proof, and that the old version, which equals the new version, did not change. Answer with
-    /// [`Answer::Done`].
+    /// [`ReceiverAnswer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
-    /// Close all that `handle` holds, and drop any bytes written; answer with [`Answer::Done`]. Always the last work
+    /// Close all that `handle` holds, and drop any bytes written; answer with [`ReceiverAnswer::Done`]. Always the last work
     /// of its handle. A file that was committed, or confirmed and touched, needs no such work.
     Abandon { handle: Handle },
 }

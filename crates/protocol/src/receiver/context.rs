@@ -13,7 +13,7 @@ use crate::report::{
 };
 use crate::work::{ErrorAction, WorkError, WorkQueue, WorkTurn};
 
-use super::ask::{Answer, Work};
+use super::ask::{ReceiverAnswer, ReceiverWork};
 use super::credit::GrantedCredit;
 use super::load::TransferLoad;
 use super::pending::ReceiverPending;
@@ -24,7 +24,7 @@ use super::sources::RecipeSources;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) setting: Setting,
-    pub(super) jobs: WorkQueue<Work, ReceiverPending>,
+    pub(super) jobs: WorkQueue<ReceiverWork, ReceiverPending>,
     /// Frames that wait to be polled.
     pub(super) frames: VecDeque<ToSender>,
     /// Notices that wait to be polled.
@@ -79,7 +79,7 @@ impl Context {
     pub(super) fn ask_to_write(
         &mut self,
         turn: WorkTurn,
-        work: Work,
+        work: ReceiverWork,
         pending: impl Into<ReceiverPending>,
     ) {
         let pending = pending.into();
@@ -88,18 +88,18 @@ impl Context {
     }
 
     /// Asks the driver for work.
-    pub(super) fn ask(&mut self, work: Work, pending: impl Into<ReceiverPending>) {
+    pub(super) fn ask(&mut self, work: ReceiverWork, pending: impl Into<ReceiverPending>) {
         self.jobs.ask(work, pending.into());
     }
 
     /// Reports attributes that could not be set, and treats the answer as a success otherwise.
-    pub(super) fn report_partial_meta(&mut self, answer: Answer) -> Answer {
+    pub(super) fn report_partial_meta(&mut self, answer: ReceiverAnswer) -> ReceiverAnswer {
         match answer {
-            Answer::Done(Err(WorkError { trouble, then: ErrorAction::GoOn })) => {
+            ReceiverAnswer::Done(Err(WorkError { trouble, then: ErrorAction::GoOn })) => {
                 self.partial_meta.names += 1;
                 self.partial_meta.is_last = true;
                 self.trouble(trouble);
-                Answer::Done(Ok(()))
+                ReceiverAnswer::Done(Ok(()))
             }
             answer => answer,
         }

@@ -40,11 +40,11 @@ use pending::ReceiverPending;
 use tree::ReceiverTree;
 
 pub use ask::{
-    AlikeNames, AlikePaths, Answer, CarriedMeta, CopyRun, EntryWork, EqualDir, Extra, FileRelation,
+    AlikeNames, AlikePaths, CarriedMeta, CopyRun, EntryWork, EqualDir, Extra, FileRelation,
     GapPatch, GapSurvey, KeptChunk, KnownChunks, LocalOwner, LookupAnswer, LookupWork, Mended,
     MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens,
-    OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, Removed, SettleWork,
-    SimilarFile, SmallFile, UnlistedNames, Work,
+    OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer,
+    ReceiverWork, Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;
@@ -84,7 +84,7 @@ impl Receiver {
     }
 
     /// Returns the next piece of work, if any.
-    pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
+    pub fn poll_work(&mut self) -> Option<(WorkId, ReceiverWork)> {
         self.cx.jobs.poll()
     }
 
@@ -177,7 +177,7 @@ impl Receiver {
     /// Takes the answer to a piece of work.
     ///
     /// # Errors [`UnknownAnswer`] if no work of this id is under way.
-    pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
+    pub fn answer(&mut self, id: WorkId, answer: ReceiverAnswer) -> Result<(), UnknownAnswer> {
         let pending = self.cx.jobs.answered(id)?;
         self.cx.load.uncount_pending(&pending);
         let answer = self.cx.report_partial_meta(answer);

@@ -21,13 +21,13 @@ use crate::work::Handle;
 /// Work for the driver.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
-pub enum Work {
+pub enum SenderWork {
     /// List a directory, or continue a listing with the names in `rest`. Compute a tally if `tally` is set and the
-    /// directory fits one part. Answer: [`Answer::Listed`].
+    /// directory fits one part. Answer: [`SenderAnswer::Listed`].
     List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
     /// Open a file under `handle`. If the file is to be sent whole and is a single block, also read it (with `zstd`
     /// as in `Read`) and seal it, as in `Seal`. `key` replaces the session's key for the chunks' fingerprints. `base`
-    /// is the version that the receiver holds. Answer: [`Answer::Opened`].
+    /// is the version that the receiver holds. Answer: [`SenderAnswer::Opened`].
     Open {
         handle: Handle,
         path: RelPath,
@@ -39,13 +39,13 @@ pub enum Work {
     },
     /// Read an open file.
     File(FileWork),
-    /// Compute or look up the digest of the content of each of these files. Answer: [`Answer::Digested`].
+    /// Compute or look up the digest of the content of each of these files. Answer: [`SenderAnswer::Digested`].
     Digest { paths: Vec<RelPath> },
-    /// Remove a source that has arrived, if it still matches the listed metadata. Answer: [`Answer::Removed`].
+    /// Remove a source that has arrived, if it still matches the listed metadata. Answer: [`SenderAnswer::Removed`].
     RemoveSource { path: RelPath, meta: Meta },
-    /// Ask the user; any time may pass. Answer: [`Answer::Asked`].
+    /// Ask the user; any time may pass. Answer: [`SenderAnswer::Asked`].
     Ask(Question),
-    /// Close `handle`, if anything is open; the last work of a handle. Answer: [`Answer::Closed`].
+    /// Close `handle`, if anything is open; the last work of a handle. Answer: [`SenderAnswer::Closed`].
     Close { handle: Handle },
 }
 
@@ -82,7 +82,7 @@ pub enum FileWork {
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
 }
 
-impl Work {
+impl SenderWork {
     /// True if the answer holds literals.
     pub(super) const fn reads_literals(&self) -> bool {
         match self {
@@ -168,12 +168,12 @@ pub enum Sums {
 
 /// Answer of the driver. An error ends the attempt at one file, never the session.
 #[derive(Debug)]
-pub enum Answer {
+pub enum SenderAnswer {
     /// Entries of a directory.
     Listed(Result<Listed, Trouble>),
     /// The new version as opened.
     Opened(Result<Opened, Trouble>),
-    /// The answer to [`Work::File`].
+    /// The answer to [`SenderWork::File`].
     File(FileAnswer),
     /// Digest of each file, in order; `None` if the file cannot be read or changed meanwhile.
     Digested(Vec<Option<Digest>>),

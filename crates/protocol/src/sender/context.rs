@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::report::{ByteProgress, Counts, Notice, Trouble};
 use crate::work::{WorkId, WorkQueue};
 
-use super::ask::Work;
+use super::ask::SenderWork;
 use super::credit::SendCredit;
 use super::listed_file::ListedFile;
 use super::pending::SenderPending;
@@ -21,7 +21,7 @@ use super::pending::SenderPending;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) options: Options,
-    pub(super) jobs: WorkQueue<Work, SenderPending>,
+    pub(super) jobs: WorkQueue<SenderWork, SenderPending>,
     /// Frames waiting to be polled.
     pub(super) frames: VecDeque<ToReceiver>,
     /// Notices waiting to be polled.
@@ -101,7 +101,7 @@ impl Context {
     }
 
     /// Returns the next work; no work that reads literals while other literals wait for credit.
-    pub(super) fn next_work(&mut self) -> Option<(WorkId, Work)> {
+    pub(super) fn next_work(&mut self) -> Option<(WorkId, SenderWork)> {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
         let is_held = !self.credit.has_room(next);
         self.jobs.poll_but(|work| is_held && work.reads_literals())

@@ -6,7 +6,7 @@ use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::message::{DigestLine, FileNo, ToReceiver};
 
-use super::ask::Work;
+use super::ask::SenderWork;
 use super::context::Context;
 use super::listed_file::DigestInquiry;
 use super::pending::SenderPending;
@@ -35,7 +35,7 @@ pub(super) fn inquire(
 /// Requests digests from the driver, until enough batches are under way.
 pub(super) fn go_on(digesting: &mut DigestQueue, cx: &mut Context) {
     while let Some((files, paths)) = digesting.next() {
-        cx.jobs.ask(Work::Digest { paths }, SenderPending::Digest(files));
+        cx.jobs.ask(SenderWork::Digest { paths }, SenderPending::Digest(files));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::report::Trouble;
 use crate::sums::StrategySums;
 use crate::work::Handle;
 
-use super::ask::{Deltas, Opened, Work};
+use super::ask::{Deltas, Opened, SenderWork};
 use super::context::Context;
 use super::listed_file::{DigestInquiry, ListedFile};
 use super::offering::OfferState;
@@ -118,7 +118,7 @@ impl FileTransfers {
         let bears = self.transfers[&file].attempt.bears;
         let base = base.filter(|_| how != How::Tail);
         self.transfers.get_mut(&file).expect("it was started").base = base;
-        let work = Work::Open { handle, path, how, zstd, key, bears, base };
+        let work = SenderWork::Open { handle, path, how, zstd, key, bears, base };
         cx.jobs.ask(work, SenderPending::Open(handle));
         Ok(())
     }
@@ -170,7 +170,8 @@ impl FileTransfers {
         if old.holds_nothing() {
             return;
         }
-        let forgotten = cx.jobs.ask_last(handle, Work::Close { handle }, SenderPending::Close);
+        let forgotten =
+            cx.jobs.ask_last(handle, SenderWork::Close { handle }, SenderPending::Close);
         for pending in forgotten {
             if let SenderPending::Mend { gaps, .. } = pending {
                 cx.gaps_out -= gaps.len() as u64;

@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::message::{FileNo, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
-use super::ask::Work;
+use super::ask::SenderWork;
 use super::context::Context;
 use super::pending::SenderPending;
 
@@ -88,7 +88,7 @@ impl SourceRemoval {
             let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.out += 1;
             let pending = SenderPending::RemoveSource(path.clone());
-            cx.jobs.ask(Work::RemoveSource { path, meta }, pending);
+            cx.jobs.ask(SenderWork::RemoveSource { path, meta }, pending);
         }
         if upto.0 > listed {
             return Err(no_source);

@@ -47,8 +47,8 @@ use pending::SenderPending;
 use transfer::{AttemptStart, ReadChunks, ResumedTransfer};
 
 pub use ask::{
-    Answer, Bears, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealed, Sealing,
-    Searched, Sums, Work,
+    Bears, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealed, Sealing, Searched,
+    SenderAnswer, SenderWork, Sums,
 };
 
 /// The sender's state machine. Feed in frames and answers; poll frames, work and notices until none is left.
@@ -139,7 +139,7 @@ impl Sender {
     }
 
     /// Returns the next piece of work, if any.
-    pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
+    pub fn poll_work(&mut self) -> Option<(WorkId, SenderWork)> {
         self.list.go_on(&mut self.cx, &mut self.leaving);
         self.files.go_on(&mut self.cx);
         digesting::go_on(&mut self.digesting, &mut self.cx);
@@ -261,63 +261,70 @@ impl Sender {
     ///
     /// # Errors
     /// [`UnknownAnswer`] where no such work is under way.
-    pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
+    pub fn answer(&mut self, id: WorkId, answer: SenderAnswer) -> Result<(), UnknownAnswer> {
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match (cx.jobs.answered(id)?, answer) {
-            (SenderPending::List(dir), Answer::Listed(listed)) => {
+            (SenderPending::List(dir), SenderAnswer::Listed(listed)) => {
                 list.listed(cx, leaving, dir, listed);
             }
-            (SenderPending::ListOn, Answer::Listed(listed)) => list.listed_on(cx, leaving, listed),
-            (SenderPending::Open(handle), Answer::Opened(opened)) => {
+            (SenderPending::ListOn, SenderAnswer::Listed(listed)) => {
+                list.listed_on(cx, leaving, listed)
+            }
+            (SenderPending::Open(handle), SenderAnswer::Opened(opened)) => {
                 files.opened(cx, handle, opened)
             }
-            (SenderPending::Scan(handle, part), Answer::File(FileAnswer::Scanned(run))) => {
+            (SenderPending::Scan(handle, part), SenderAnswer::File(FileAnswer::Scanned(run))) => {
                 files.scanned(cx, handle, part, run);
             }
-            (SenderPending::Seal(handle), Answer::File(FileAnswer::Sealed(sealed))) => {
+            (SenderPending::Seal(handle), SenderAnswer::File(FileAnswer::Sealed(sealed))) => {
                 files
                     .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
             }
-            (SenderPending::Sum(handle, step), Answer::File(FileAnswer::Summed(summed)))
+            (SenderPending::Sum(handle, step), SenderAnswer::File(FileAnswer::Summed(summed)))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
                 files.answer(cx, handle, summed, |transfer, cx, (summed, digest)| {
                     transfer.summed(cx, step, summed, digest)
                 });
             }
-            (SenderPending::Hash(handle), Answer::File(FileAnswer::Hashed(sums))) => {
+            (SenderPending::Hash(handle), SenderAnswer::File(FileAnswer::Hashed(sums))) => {
                 files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
             }
-            (SenderPending::Search(handle), Answer::File(FileAnswer::Searched(searched))) => {
+            (SenderPending::Search(handle), SenderAnswer::File(FileAnswer::Searched(searched))) => {
                 files.answer(cx, handle, searched, |transfer, cx, searched| {
                     transfer.searched(cx, searched)
                 });
             }
-            (SenderPending::Find(handle, no), Answer::File(FileAnswer::Found(found))) => {
+            (SenderPending::Find(handle, no), SenderAnswer::File(FileAnswer::Found(found))) => {
                 files
                     .answer(cx, handle, found, |transfer, cx, found| transfer.found(cx, no, found));
             }
             (
                 SenderPending::Read { handle, chunks, bytes },
-                Answer::File(FileAnswer::Read(read)),
+                SenderAnswer::File(FileAnswer::Read(read)),
             ) => {
                 files.answer(cx, handle, read, |transfer, cx, (payload, sums)| {
                     transfer.read(cx, ReadChunks { chunks, bytes, payload, sums })
                 });
             }
-            (SenderPending::Mend { handle, gaps }, Answer::File(FileAnswer::Mended(mended))) => {
+            (
+                SenderPending::Mend { handle, gaps },
+                SenderAnswer::File(FileAnswer::Mended(mended)),
+            ) => {
                 files.mended(cx, handle, gaps, mended);
             }
-            (SenderPending::Digest(files), Answer::Digested(digests))
+            (SenderPending::Digest(files), SenderAnswer::Digested(digests))
                 if digests.len() == files.len() =>
             {
                 digesting::digested(digesting, cx, files, digests);
             }
-            (SenderPending::RemoveSource(path), Answer::Removed(removed)) => {
+            (SenderPending::RemoveSource(path), SenderAnswer::Removed(removed)) => {
                 leaving.removed(cx, path, removed);
             }
-            (SenderPending::Ask, Answer::Asked(allowed)) => cx.send(ToReceiver::Allow(allowed)),
-            (SenderPending::Close, Answer::Closed) => {}
+            (SenderPending::Ask, SenderAnswer::Asked(allowed)) => {
+                cx.send(ToReceiver::Allow(allowed))
+            }
+            (SenderPending::Close, SenderAnswer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
         Ok(())
@@ -335,7 +342,7 @@ impl Sender {
         if !self.cx.options.asks() || std::mem::replace(&mut self.was_asked, true) {
             return Err(PeerError::Unexpected("a question"));
         }
-        self.cx.jobs.ask(Work::Ask(question), SenderPending::Ask);
+        self.cx.jobs.ask(SenderWork::Ask(question), SenderPending::Ask);
         Ok(())
     }
 

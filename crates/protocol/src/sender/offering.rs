@@ -11,7 +11,7 @@ use crate::message::{FileNo, How, ToReceiver};
 use crate::options::{Append, Options};
 use crate::report::Trouble;
 
-use super::ask::{Bears, Work};
+use super::ask::{Bears, SenderWork};
 use super::context::Context;
 use super::files::FileTransfers;
 use super::listed_file::{DigestInquiry, ListedFile};
@@ -30,7 +30,7 @@ impl FileTransfers {
         let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::default());
         let handle = self.start(cx, file, how, AttemptStart::Anew);
         self.offer = OfferState::Sent(file);
-        let work = Work::Open { handle, path, how, zstd: false, key, bears, base: None };
+        let work = SenderWork::Open { handle, path, how, zstd: false, key, bears, base: None };
         cx.jobs.ask(work, SenderPending::Open(handle));
     }
 

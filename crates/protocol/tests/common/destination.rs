@@ -16,11 +16,11 @@ use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Answer, CopyRun, EntryWork, EqualDir, FileRelation, GapPatch, GapSurvey, KeptChunk,
-    KnownChunks, LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, Mended, MoveIndexExtent,
-    NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches,
-    OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, Removed, SettleWork, SimilarFile,
-    SmallFile, UnlistedNames, Work,
+    CopyRun, EntryWork, EqualDir, FileRelation, GapPatch, GapSurvey, KeptChunk, KnownChunks,
+    LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, Mended, MoveIndexExtent, NewVersion,
+    NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches, OldVersionAnswer,
+    OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer, ReceiverWork, Removed, SettleWork,
+    SimilarFile, SmallFile, UnlistedNames,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -222,37 +222,37 @@ impl Destination {
         }
     }
 
-    pub fn perform(&mut self, work: Work) -> Answer {
+    pub fn perform(&mut self, work: ReceiverWork) -> ReceiverAnswer {
         match work {
-            Work::Lookup(work) => Answer::Lookup(self.look_up(work)),
-            Work::Entry(work) => Answer::Done(self.change_entry(work)),
-            Work::Old(work) => Answer::Old(self.read_old(work)),
-            Work::New(work) => Answer::New(self.write_new(work)),
-            Work::Settle(work) => Answer::Done(self.settle(work)),
-            Work::Ask(_) => Answer::Asked(false),
+            ReceiverWork::Lookup(work) => ReceiverAnswer::Lookup(self.look_up(work)),
+            ReceiverWork::Entry(work) => ReceiverAnswer::Done(self.change_entry(work)),
+            ReceiverWork::Old(work) => ReceiverAnswer::Old(self.read_old(work)),
+            ReceiverWork::New(work) => ReceiverAnswer::New(self.write_new(work)),
+            ReceiverWork::Settle(work) => ReceiverAnswer::Done(self.settle(work)),
+            ReceiverWork::Ask(_) => ReceiverAnswer::Asked(false),
             // The cases let no commit wait.
-            Work::Land => unreachable!("{work:?}"),
-            Work::Sweep => {
+            ReceiverWork::Land => unreachable!("{work:?}"),
+            ReceiverWork::Sweep => {
                 self.visible();
                 self.leftovers.clear();
                 self.interrupted.clear();
-                Answer::Done(Ok(()))
+                ReceiverAnswer::Done(Ok(()))
             }
-            Work::Flush => {
+            ReceiverWork::Flush => {
                 self.visible();
-                Answer::Done(Ok(()))
+                ReceiverAnswer::Done(Ok(()))
             }
-            Work::Remove { path, gives_way, dry_run, most } => {
+            ReceiverWork::Remove { path, gives_way, dry_run, most } => {
                 if dry_run {
                     let below = self.tree.0.iter().filter(|(at, _)| at.starts_with(&path));
                     let gone = below.map(|(at, node)| (at.clone(), EntryType::of(&node.meta.kind)));
                     let gone = gone.collect();
-                    return Answer::Removed(Removed { gone, ..Removed::default() });
+                    return ReceiverAnswer::Removed(Removed { gone, ..Removed::default() });
                 }
                 self.visible();
                 if let Err(setback) = self.fails(self.faults.make) {
                     let troubles = vec![setback.trouble];
-                    return Answer::Removed(Removed { troubles, ..Removed::default() });
+                    return ReceiverAnswer::Removed(Removed { troubles, ..Removed::default() });
                 }
                 // A step is one name, and what gives way goes with the last one in it.
                 let mut gone = Vec::new();
@@ -266,9 +266,9 @@ impl Destination {
                 let item = |(path, node): (RelPath, Node)| (path, EntryType::of(&node.meta.kind));
                 let gone = gone.into_iter().map(item).collect();
                 let goes_on = self.tree.count(&path) > 0;
-                Answer::Removed(Removed { gone, troubles: Vec::new(), goes_on })
+                ReceiverAnswer::Removed(Removed { gone, troubles: Vec::new(), goes_on })
             }
-            Work::SetDirs { dirs, .. } => {
+            ReceiverWork::SetDirs { dirs, .. } => {
                 self.visible();
                 let below = |one: &RelPath, other: &RelPath| other.starts_with(one);
                 for (n, (dir, _)) in dirs.iter().enumerate() {
@@ -276,7 +276,7 @@ impl Destination {
                     assert!(!later.clone().any(|(other, _)| below(dir, other)), "{dir} too early");
                 }
                 dirs.iter().for_each(|(path, meta)| self.set_meta(path, meta));
-                Answer::SetDirs(Vec::new())
+                ReceiverAnswer::SetDirs(Vec::new())
             }
         }
     }

@@ -54,8 +54,8 @@ pub struct Session {
     pub signed: Vec<Option<BlockSumSpec>>,
     pub old_sums: u64,
     pub to_sender: VecDeque<Vec<u8>>,
-    sending: Vec<(WorkId, sender::Work)>,
-    receiving: Vec<(WorkId, receiver::Work)>,
+    sending: Vec<(WorkId, sender::SenderWork)>,
+    receiving: Vec<(WorkId, receiver::ReceiverWork)>,
     pub dice: Dice,
     pub steps: usize,
 }

@@ -18,7 +18,8 @@ use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
+    Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealing, Searched, SenderAnswer,
+    SenderWork, Sums,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Sum, Summing};
@@ -208,20 +209,22 @@ impl Source {
         self.open.is_empty()
     }
 
-    pub fn perform(&mut self, work: Work) -> Answer {
+    pub fn perform(&mut self, work: SenderWork) -> SenderAnswer {
         match work {
-            Work::Digest { paths } => {
-                Answer::Digested(paths.iter().map(|path| self.digest(path)).collect())
+            SenderWork::Digest { paths } => {
+                SenderAnswer::Digested(paths.iter().map(|path| self.digest(path)).collect())
             }
             // No case asks for it.
-            Work::RemoveSource { .. } => unreachable!("{work:?}"),
-            Work::Ask(_) => Answer::Asked(false),
-            Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, base, .. } => {
+            SenderWork::RemoveSource { .. } => unreachable!("{work:?}"),
+            SenderWork::Ask(_) => SenderAnswer::Asked(false),
+            SenderWork::List { dir, tally, rest } => {
+                SenderAnswer::Listed(self.list(&dir, tally, rest))
+            }
+            SenderWork::Open { handle, path, how, zstd, base, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
                 let opened = self.open(handle, &path);
-                Answer::Opened(opened.and_then(|meta| {
+                SenderAnswer::Opened(opened.and_then(|meta| {
                     let at_once =
                         how == How::Whole && meta.len <= u64::from(self.limits.block_bytes());
                     let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
@@ -240,18 +243,18 @@ impl Source {
                     Ok(Opened { meta, body, known })
                 }))
             }
-            Work::File(FileWork::Scan { handle, spec, segment }) => {
+            SenderWork::File(FileWork::Scan { handle, spec, segment }) => {
                 let bytes = self.bytes(handle, self.faults.scan);
-                Answer::File(FileAnswer::Scanned(bytes.and_then(|bytes| {
+                SenderAnswer::File(FileAnswer::Scanned(bytes.and_then(|bytes| {
                     let read = bytes.get(segment.own.start as usize..segment.read_end as usize);
                     let read = read.ok_or_else(|| trouble(TroubleKind::Vanished, "shrunk"))?;
                     self.scanned += read.len() as u64;
                     Ok(segment.cut(&spec.build(), read, Chunk::of))
                 })))
             }
-            Work::File(FileWork::Sum { handle, summing, portion, mut digest }) => {
+            SenderWork::File(FileWork::Sum { handle, summing, portion, mut digest }) => {
                 let read = self.bytes(handle, self.faults.scan);
-                Answer::File(FileAnswer::Summed(read.and_then(|bytes| {
+                SenderAnswer::File(FileAnswer::Summed(read.and_then(|bytes| {
                     let summed = sum(summing, &bytes, &portion, segment(&mut self.dice));
                     let gone = || trouble(TroubleKind::Vanished, "shrunk");
                     let (summed, settled) = summed.ok_or_else(gone)?;
@@ -259,9 +262,9 @@ impl Source {
                     Ok((summed, digest))
                 })))
             }
-            Work::File(FileWork::Hash { handle, strong, spans }) => {
+            SenderWork::File(FileWork::Hash { handle, strong, spans }) => {
                 let read = self.bytes(handle, self.faults.read);
-                Answer::File(FileAnswer::Hashed(read.and_then(|bytes| {
+                SenderAnswer::File(FileAnswer::Hashed(read.and_then(|bytes| {
                     let sum = |span: &Span| {
                         let piece = bytes.get(span.start as usize..span.end() as usize);
                         let piece =
@@ -271,29 +274,29 @@ impl Source {
                     spans.iter().map(sum).collect()
                 })))
             }
-            Work::File(FileWork::Search { handle, start, search, digest, zstd }) => {
+            SenderWork::File(FileWork::Search { handle, start, search, digest, zstd }) => {
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (search.searcher(None), None);
                 let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
-                Answer::File(FileAnswer::Searched(searched))
+                SenderAnswer::File(FileAnswer::Searched(searched))
             }
-            Work::File(FileWork::Join { handle, start, searcher, region, digest, zstd }) => {
+            SenderWork::File(FileWork::Join { handle, start, searcher, region, digest, zstd }) => {
                 self.joined += 1;
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (searcher, Some(region));
                 let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
-                Answer::File(FileAnswer::Searched(searched))
+                SenderAnswer::File(FileAnswer::Searched(searched))
             }
-            Work::File(FileWork::Find { handle, region, blocks }) => {
+            SenderWork::File(FileWork::Find { handle, region, blocks }) => {
                 let read = self.bytes(handle, self.faults.scan);
-                Answer::File(FileAnswer::Found(read.map(|bytes| {
+                SenderAnswer::File(FileAnswer::Found(read.map(|bytes| {
                     let read = blocks.read(&region, bytes.len() as u64);
                     let from = bytes.len().min(read.start as usize);
                     let to = bytes.len().min(read.end as usize).max(from);
                     blocks.find(region, &bytes[from..to], None)
                 })))
             }
-            Work::File(FileWork::Seal { handle, proof, .. }) => {
+            SenderWork::File(FileWork::Seal { handle, proof, .. }) => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
                     let (path, opened) = &self.open[&handle];
                     let same = self.tree.0.get(path).is_some_and(|node| node == opened);
@@ -311,27 +314,27 @@ impl Source {
                     };
                     if same { Ok(digest.into()) } else { Err(changed()) }
                 });
-                Answer::File(FileAnswer::Sealed(sealed))
+                SenderAnswer::File(FileAnswer::Sealed(sealed))
             }
-            Work::File(FileWork::Read { handle, spans, sums, zstd }) => {
+            SenderWork::File(FileWork::Read { handle, spans, sums, zstd }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
-                Answer::File(FileAnswer::Read(
+                SenderAnswer::File(FileAnswer::Read(
                     read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))),
                 ))
             }
-            Work::File(FileWork::Mend { handle, gaps, zstd }) => {
+            SenderWork::File(FileWork::Mend { handle, gaps, zstd }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += gaps.iter().map(|gap| u64::from(gap.span.len)).sum::<u64>();
-                Answer::File(FileAnswer::Mended(
+                SenderAnswer::File(FileAnswer::Mended(
                     read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)),
                 ))
             }
-            Work::Close { handle } => {
+            SenderWork::Close { handle } => {
                 self.open.remove(&handle);
                 self.maps.remove(&handle);
                 assert!(self.closed.insert(handle), "closed twice");
-                Answer::Closed
+                SenderAnswer::Closed
             }
         }
     }

@@ -19,8 +19,8 @@ use super::FileRelation;
 
 /// Answers of the driver.
 #[derive(Debug)]
-pub enum Answer {
-    /// The answer to [`Work::Lookup`](super::Work::Lookup).
+pub enum ReceiverAnswer {
+    /// The answer to [`ReceiverWork::Lookup`](super::ReceiverWork::Lookup).
     Lookup(LookupAnswer),
     /// The directories that could not be set, with the reasons.
     SetDirs(Vec<Trouble>),
@@ -28,9 +28,9 @@ pub enum Answer {
     Removed(Removed),
     /// True if the user said yes.
     Asked(bool),
-    /// The answer to [`Work::Old`](super::Work::Old).
+    /// The answer to [`ReceiverWork::Old`](super::ReceiverWork::Old).
     Old(OldVersionAnswer),
-    /// The answer to [`Work::New`](super::Work::New).
+    /// The answer to [`ReceiverWork::New`](super::ReceiverWork::New).
     New(NewVersionAnswer),
     /// The files that could not be put in place, with the reasons.
     Landed(Vec<(RelPath, Trouble)>),

@@ -7,7 +7,7 @@ use deltic_tree::RelPath;
 use crate::limits::{LARGE_FILE_BYTES, MAX_ATTEMPTS, WHOLE_BELOW_BYTES};
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
-use crate::receiver::ask::{KnownChunks, OldLens, OldVersionWork, SettleWork, Work};
+use crate::receiver::ask::{KnownChunks, OldLens, OldVersionWork, ReceiverWork, SettleWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::{FilePending, ReceiverPending};
 use crate::receiver::transfer::IncomingTransfer;
@@ -121,7 +121,7 @@ impl WantedFiles {
         };
         let known = incoming.how == How::Recipe && cx.setting.uses_recipes();
         let recipe = known.then(|| incoming.expected_spec(&strategy));
-        let work = Work::Old(OldVersionWork::OpenOld {
+        let work = ReceiverWork::Old(OldVersionWork::OpenOld {
             handle,
             path,
             most,
@@ -203,7 +203,7 @@ impl WantedFiles {
         let similar = incoming.similar.take();
         self.under_way.close(handle);
         let release = FilePending::Release.into();
-        cx.jobs.ask_last(handle, Work::Settle(SettleWork::Abandon { handle }), release);
+        cx.jobs.ask_last(handle, ReceiverWork::Settle(SettleWork::Abandon { handle }), release);
         self.give_back(cx, similar);
         self.begin(cx, file);
     }
@@ -273,7 +273,7 @@ impl WantedFiles {
         }
         let last: ReceiverPending = FilePending::Abandon(file).into();
         for forgotten in
-            cx.jobs.ask_last(handle, Work::Settle(SettleWork::Abandon { handle }), last)
+            cx.jobs.ask_last(handle, ReceiverWork::Settle(SettleWork::Abandon { handle }), last)
         {
             cx.load.uncount_pending(&forgotten);
         }

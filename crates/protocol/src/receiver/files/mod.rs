@@ -29,7 +29,7 @@ use crate::report::Trouble;
 use crate::streams::Aside;
 use crate::work::{ErrorAction, Handle, UnknownAnswer, WorkError};
 
-use super::ask::{Answer, LookupAnswer, NewVersionAnswer, OldVersionAnswer};
+use super::ask::{LookupAnswer, NewVersionAnswer, OldVersionAnswer, ReceiverAnswer};
 use super::context::Context;
 use super::pending::FilePending;
 use super::transfer::IncomingTransfer;
@@ -307,32 +307,35 @@ impl WantedFiles {
         &mut self,
         cx: &mut Context,
         pending: FilePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) -> Result<(), UnknownAnswer> {
         if !is_of_kind(&pending, &answer) {
             return Err(UnknownAnswer);
         }
         match (pending, answer) {
-            (FilePending::Chart, Answer::Lookup(LookupAnswer::Charted(charted))) => {
+            (FilePending::Chart, ReceiverAnswer::Lookup(LookupAnswer::Charted(charted))) => {
                 self.moved.charted(charted)
             }
             (FilePending::Release, _) => {}
             (FilePending::Abandon(file), _) => self.abandoned(cx, file),
-            (FilePending::OpenOld(handle), Answer::Old(OldVersionAnswer::Opened(lens))) => {
+            (FilePending::OpenOld(handle), ReceiverAnswer::Old(OldVersionAnswer::Opened(lens))) => {
                 self.opened_old(cx, handle, lens);
                 self.try_settle(cx, handle);
             }
-            (FilePending::OpenMore(handle), Answer::Old(OldVersionAnswer::OpenedMore(len))) => {
+            (
+                FilePending::OpenMore(handle),
+                ReceiverAnswer::Old(OldVersionAnswer::OpenedMore(len)),
+            ) => {
                 self.opened_more(cx, handle, len);
             }
-            (FilePending::View(handle), Answer::Old(OldVersionAnswer::Viewed(lens))) => {
+            (FilePending::View(handle), ReceiverAnswer::Old(OldVersionAnswer::Viewed(lens))) => {
                 self.viewed(cx, handle, lens)
             }
-            (FilePending::TakeBeside { handle, links }, Answer::Done(done)) => {
+            (FilePending::TakeBeside { handle, links }, ReceiverAnswer::Done(done)) => {
                 self.took_beside(cx, handle, links, done);
                 self.try_settle(cx, handle);
             }
-            (FilePending::TouchFile(handle), Answer::Done(done)) => {
+            (FilePending::TouchFile(handle), ReceiverAnswer::Done(done)) => {
                 self.touched(cx, handle, done);
             }
             (pending, answer) => self.answer_transfer(cx, pending, answer),
@@ -341,15 +344,17 @@ impl WantedFiles {
     }
 
     /// Takes the answer to work of a transfer, unless the transfer has ended.
-    fn answer_transfer(&mut self, cx: &mut Context, pending: FilePending, answer: Answer) {
+    fn answer_transfer(&mut self, cx: &mut Context, pending: FilePending, answer: ReceiverAnswer) {
         let Some(handle) = pending.handle() else { return };
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let outcome = if let Some((transfer, mut fx)) = incoming.running(cx, file) {
             transfer.answer(&mut fx, pending, answer);
             fx.take_outcome()
         } else if let Some((expected, mut fx)) = incoming.expected(cx, file)
-            && let (FilePending::Index(_, part), Answer::Old(OldVersionAnswer::Indexed(run))) =
-                (pending, answer)
+            && let (
+                FilePending::Index(_, part),
+                ReceiverAnswer::Old(OldVersionAnswer::Indexed(run)),
+            ) = (pending, answer)
         {
             expected.indexed(&mut fx, part, run);
             fx.take_outcome()
@@ -372,22 +377,23 @@ impl WantedFiles {
 }
 
 /// True if the answer is of the kind that the work asked for.
-fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
+fn is_of_kind(pending: &FilePending, answer: &ReceiverAnswer) -> bool {
     match (pending, answer) {
-        (FilePending::SumOld { step, .. }, Answer::Old(OldVersionAnswer::Summed(summed))) => {
-            summed.as_ref().map_or(true, |summed| step.fits(summed))
-        }
-        (FilePending::Chart, Answer::Lookup(LookupAnswer::Charted(_)))
-        | (FilePending::OpenOld(_), Answer::Old(OldVersionAnswer::Opened(_)))
-        | (FilePending::OpenMore(_), Answer::Old(OldVersionAnswer::OpenedMore(_)))
-        | (FilePending::View(_), Answer::Old(OldVersionAnswer::Viewed(_)))
-        | (FilePending::Index(..), Answer::Old(OldVersionAnswer::Indexed(_)))
-        | (FilePending::Copy { .. }, Answer::New(NewVersionAnswer::Copied(_)))
-        | (FilePending::Write { .. }, Answer::New(NewVersionAnswer::Written(_)))
-        | (FilePending::Survey { .. }, Answer::Old(OldVersionAnswer::Surveyed(_)))
-        | (FilePending::Mend { .. }, Answer::New(NewVersionAnswer::Mended(_)))
-        | (FilePending::HashOld { .. }, Answer::Old(OldVersionAnswer::Hashed(_)))
-        | (FilePending::Roll(_), Answer::Old(OldVersionAnswer::Rolled(_))) => true,
+        (
+            FilePending::SumOld { step, .. },
+            ReceiverAnswer::Old(OldVersionAnswer::Summed(summed)),
+        ) => summed.as_ref().map_or(true, |summed| step.fits(summed)),
+        (FilePending::Chart, ReceiverAnswer::Lookup(LookupAnswer::Charted(_)))
+        | (FilePending::OpenOld(_), ReceiverAnswer::Old(OldVersionAnswer::Opened(_)))
+        | (FilePending::OpenMore(_), ReceiverAnswer::Old(OldVersionAnswer::OpenedMore(_)))
+        | (FilePending::View(_), ReceiverAnswer::Old(OldVersionAnswer::Viewed(_)))
+        | (FilePending::Index(..), ReceiverAnswer::Old(OldVersionAnswer::Indexed(_)))
+        | (FilePending::Copy { .. }, ReceiverAnswer::New(NewVersionAnswer::Copied(_)))
+        | (FilePending::Write { .. }, ReceiverAnswer::New(NewVersionAnswer::Written(_)))
+        | (FilePending::Survey { .. }, ReceiverAnswer::Old(OldVersionAnswer::Surveyed(_)))
+        | (FilePending::Mend { .. }, ReceiverAnswer::New(NewVersionAnswer::Mended(_)))
+        | (FilePending::HashOld { .. }, ReceiverAnswer::Old(OldVersionAnswer::Hashed(_)))
+        | (FilePending::Roll(_), ReceiverAnswer::Old(OldVersionAnswer::Rolled(_))) => true,
         (
             FilePending::Commit(_)
             | FilePending::Replace { .. }
@@ -397,7 +403,7 @@ fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
             | FilePending::Abandon(_)
             | FilePending::Release,
             answer,
-        ) => matches!(answer, Answer::Done(_)),
+        ) => matches!(answer, ReceiverAnswer::Done(_)),
         _ => false,
     }
 }

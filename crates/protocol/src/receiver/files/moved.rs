@@ -19,7 +19,7 @@ use deltic_tree::RelPath;
 use crate::limits::MOVED_ABOVE_BYTES;
 use crate::message::FileNo;
 use crate::options::Options;
-use crate::receiver::ask::{FileRelation, LookupWork, MoveIndexExtent, NotListed, Work};
+use crate::receiver::ask::{FileRelation, LookupWork, MoveIndexExtent, NotListed, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 
@@ -150,7 +150,7 @@ impl MovedFiles {
             let near = if self.chart == ChartState::Blank { near(cx) } else { Vec::new() };
             self.chart = ChartState::Drawing;
             cx.ask(
-                Work::Lookup(LookupWork::Chart { near, names: NAMES_AT_ONCE }),
+                ReceiverWork::Lookup(LookupWork::Chart { near, names: NAMES_AT_ONCE }),
                 FilePending::Chart,
             );
             return Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::message::Done;
 use crate::options::AlternateUse;
-use crate::receiver::ask::{EntryWork, Work};
+use crate::receiver::ask::{EntryWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 use crate::receiver::tree::beside::ReferenceEntry;
@@ -28,7 +28,10 @@ impl WantedFiles {
         }
         let Some(transfer) = incoming.transfer() else { return };
         let (path, meta) = (incoming.candidate.path.clone(), transfer.meta().clone());
-        cx.ask(Work::Entry(EntryWork::SetMeta { path, meta }), FilePending::TouchFile(handle));
+        cx.ask(
+            ReceiverWork::Entry(EntryWork::SetMeta { path, meta }),
+            FilePending::TouchFile(handle),
+        );
     }
 
     pub(super) fn touched(
@@ -61,10 +64,16 @@ impl WantedFiles {
         let ReferenceEntry { alternate, is, .. } = beside;
         let (path, seen) = (candidate.path.clone(), candidate.seen.clone());
         let work = if links {
-            Work::Entry(EntryWork::LinkBeside { path, alternate, is, seen })
+            ReceiverWork::Entry(EntryWork::LinkBeside { path, alternate, is, seen })
         } else {
             let meta = incoming.transfer().map_or(&candidate.meta, |transfer| transfer.meta());
-            Work::Entry(EntryWork::CopyBeside { path, alternate, is, meta: meta.clone(), seen })
+            ReceiverWork::Entry(EntryWork::CopyBeside {
+                path,
+                alternate,
+                is,
+                meta: meta.clone(),
+                seen,
+            })
         };
         cx.ask(work, FilePending::TakeBeside { handle, links });
     }

@@ -2,7 +2,7 @@
 //! version (docs/decisions/0036).
 
 use crate::message::How;
-use crate::receiver::ask::{OldVersionWork, Work};
+use crate::receiver::ask::{OldVersionWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 use crate::work::Handle;
@@ -49,7 +49,7 @@ impl WantedFiles {
             };
             match source {
                 Some(other) => {
-                    let work = Work::Old(OldVersionWork::OpenMore { handle, other });
+                    let work = ReceiverWork::Old(OldVersionWork::OpenMore { handle, other });
                     cx.ask(work, FilePending::OpenMore(handle));
                 }
                 None => self.opened_more(cx, handle, None),

@@ -9,7 +9,7 @@ use deltic_core::DataMap;
 use crate::error::PeerError;
 use crate::limits::{MAX_DATA_RUNS, MAX_SMALL_DATA_RUNS};
 use crate::message::{DataLine, FileNo};
-use crate::receiver::ask::{OldVersionWork, Work};
+use crate::receiver::ask::{OldVersionWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
 use crate::work::{Handle, WorkError};
@@ -56,7 +56,7 @@ impl WantedFiles {
     /// Asks the driver to read the old versions of a file in the order of data in `map`.
     pub(super) fn view(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
         let handle = self.under_way[&file].handle;
-        cx.ask(Work::Old(OldVersionWork::View { handle, map }), FilePending::View(handle));
+        cx.ask(ReceiverWork::Old(OldVersionWork::View { handle, map }), FilePending::View(handle));
     }
 
     /// Takes the lengths of the old versions in the new order of reading.

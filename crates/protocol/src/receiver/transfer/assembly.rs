@@ -5,7 +5,9 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{Index, Span};
 
 use crate::message::Payload;
-use crate::receiver::ask::{CopyRun, KeptChunk, NewVersion, NewVersionWork, PayloadChunk, Work};
+use crate::receiver::ask::{
+    CopyRun, KeptChunk, NewVersion, NewVersionWork, PayloadChunk, ReceiverWork,
+};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -163,7 +165,7 @@ impl FileAssembly {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
             let pending = FilePending::Copy { handle, spans, chunks: chunks.len() };
-            let work = Work::New(NewVersionWork::Copy {
+            let work = ReceiverWork::New(NewVersionWork::Copy {
                 handle,
                 path,
                 new: self.new.clone(),
@@ -180,8 +182,12 @@ impl FileAssembly {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
-            let work =
-                Work::New(NewVersionWork::Repeat { handle, path, new: self.new.clone(), runs });
+            let work = ReceiverWork::New(NewVersionWork::Repeat {
+                handle,
+                path,
+                new: self.new.clone(),
+                runs,
+            });
             // The first repeat writes out data held back, which the other repeats read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
             fx.cx.ask_to_write(WorkTurn::Own, work, pending);
@@ -200,7 +206,7 @@ impl FileAssembly {
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
         let (handle, path) = (fx.handle, fx.path.clone());
-        let work = Work::New(NewVersionWork::Write {
+        let work = ReceiverWork::New(NewVersionWork::Write {
             handle,
             path,
             new: self.new.clone(),

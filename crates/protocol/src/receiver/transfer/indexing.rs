@@ -6,7 +6,7 @@ use deltic_core::Digest;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::Chunk;
 
-use crate::receiver::ask::{KnownChunks, OldVersionWork, Work};
+use crate::receiver::ask::{KnownChunks, OldVersionWork, ReceiverWork};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkError;
 
@@ -54,7 +54,7 @@ impl ExpectedTransfer {
 pub(super) fn ask_more(old: &mut OldIndex, fx: &mut FileContext<'_>) {
     let handle = fx.handle;
     for (part, segment) in old.next_segments(&fx.old.lens) {
-        let work = Work::Old(OldVersionWork::Index {
+        let work = ReceiverWork::Old(OldVersionWork::Index {
             handle,
             part: part.version,
             segment,

@@ -41,7 +41,7 @@ use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::WorkTurn;
 
-use super::ask::{Answer, NewVersion, NewVersionAnswer, PayloadChunk};
+use super::ask::{NewVersion, NewVersionAnswer, PayloadChunk, ReceiverAnswer};
 use super::context::Context;
 use super::load::LoadShare;
 use super::pending::FilePending;
@@ -483,26 +483,27 @@ impl IncomingTransfer {
         &mut self,
         fx: &mut FileContext<'_>,
         pending: FilePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) {
         match (pending, answer) {
-            (FilePending::Copy { spans, .. }, Answer::New(NewVersionAnswer::Copied(copied))) => {
-                match copied {
-                    Ok(()) => self.copied(&spans),
-                    Err(setback) => fx.fail(setback),
-                }
-            }
+            (
+                FilePending::Copy { spans, .. },
+                ReceiverAnswer::New(NewVersionAnswer::Copied(copied)),
+            ) => match copied {
+                Ok(()) => self.copied(&spans),
+                Err(setback) => fx.fail(setback),
+            },
             (
                 FilePending::Write { chunks, spans, .. },
-                Answer::New(NewVersionAnswer::Written(written)),
+                ReceiverAnswer::New(NewVersionAnswer::Written(written)),
             ) => match written {
                 Ok(fingerprints) => self.written(fx, &chunks, &spans, fingerprints),
                 Err(setback) => fx.fail(setback),
             },
-            (FilePending::Commit(_) | FilePending::Replace { .. }, Answer::Done(done)) => {
+            (FilePending::Commit(_) | FilePending::Replace { .. }, ReceiverAnswer::Done(done)) => {
                 fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Committed));
             }
-            (FilePending::Confirm(_), Answer::Done(done)) => {
+            (FilePending::Confirm(_), ReceiverAnswer::Done(done)) => {
                 fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Proved));
             }
             (pending, answer) => match &mut self.method {

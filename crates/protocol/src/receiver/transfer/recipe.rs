@@ -12,8 +12,8 @@ use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, ToSender};
 use crate::receiver::ask::{
-    Answer, Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork,
-    PayloadChunk, Work,
+    Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, PayloadChunk,
+    ReceiverAnswer, ReceiverWork,
 };
 use crate::receiver::load::LoadShare;
 use crate::receiver::pending::FilePending;
@@ -172,18 +172,24 @@ impl RecipeReceiver {
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         pending: FilePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) {
         match (pending, answer) {
-            (FilePending::Index(_, part), Answer::Old(OldVersionAnswer::Indexed(run))) => {
+            (FilePending::Index(_, part), ReceiverAnswer::Old(OldVersionAnswer::Indexed(run))) => {
                 self.indexed(fx, build, part, run);
             }
-            (FilePending::Survey { gaps, .. }, Answer::Old(OldVersionAnswer::Surveyed(sums))) => {
+            (
+                FilePending::Survey { gaps, .. },
+                ReceiverAnswer::Old(OldVersionAnswer::Surveyed(sums)),
+            ) => {
                 if let Some(sums) = fx.or_fail(sums) {
                     self.surveyed(fx, gaps, sums);
                 }
             }
-            (FilePending::Mend { gaps, .. }, Answer::New(NewVersionAnswer::Mended(mended))) => {
+            (
+                FilePending::Mend { gaps, .. },
+                ReceiverAnswer::New(NewVersionAnswer::Mended(mended)),
+            ) => {
                 if let Some(mended) = fx.or_fail(mended) {
                     build.end_job();
                     self.mended(fx, build, gaps, mended);
@@ -522,7 +528,7 @@ impl RecipeReceiver {
         fx.cx.load.queue_gaps(handle);
         let facing = gaps.iter().map(ChunkGap::facing).collect();
         fx.cx.ask(
-            Work::Old(OldVersionWork::Survey { handle, gaps: facing }),
+            ReceiverWork::Old(OldVersionWork::Survey { handle, gaps: facing }),
             FilePending::Survey { handle, gaps },
         );
     }
@@ -550,8 +556,14 @@ impl RecipeReceiver {
         build.begin_job();
         fx.cx.load.mend_gaps(gaps.len());
         let payload_bytes = new_bytes + bytes as usize;
-        let work =
-            Work::New(NewVersionWork::Mend { handle, path, new, gaps: patches, bytes, payload });
+        let work = ReceiverWork::New(NewVersionWork::Mend {
+            handle,
+            path,
+            new,
+            gaps: patches,
+            bytes,
+            payload,
+        });
         let pending = FilePending::Mend { handle, gaps, payload_bytes };
         fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         Ok(())

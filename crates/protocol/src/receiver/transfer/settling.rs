@@ -2,7 +2,7 @@
 
 use deltic_core::recipe::Digest;
 
-use crate::receiver::ask::{SettleWork, SmallFile, Work};
+use crate::receiver::ask::{ReceiverWork, SettleWork, SmallFile};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
 
@@ -26,15 +26,20 @@ impl IncomingTransfer {
         {
             let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
-            let work =
-                Work::Settle(SettleWork::Replace(SmallFile { path, meta, seen, payload, digest }));
+            let work = ReceiverWork::Settle(SettleWork::Replace(SmallFile {
+                path,
+                meta,
+                seen,
+                payload,
+                digest,
+            }));
             let pending = FilePending::Replace { handle, payload_bytes };
             fx.cx.ask_to_write(WorkTurn::Any, work, pending);
         } else if self.is_identical(fx) {
             let proof = self.prove(digest);
             let path = path.clone();
             fx.cx.ask(
-                Work::Settle(SettleWork::Confirm { handle, path, proof }),
+                ReceiverWork::Settle(SettleWork::Confirm { handle, path, proof }),
                 FilePending::Confirm(handle),
             );
         } else {
@@ -51,7 +56,7 @@ impl IncomingTransfer {
             debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
             let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
             let proof = self.prove(digest);
-            let work = Work::Settle(SettleWork::Commit { handle, path, meta, seen, proof });
+            let work = ReceiverWork::Settle(SettleWork::Commit { handle, path, meta, seen, proof });
             fx.cx.ask(work, FilePending::Commit(handle));
         }
         self.phase = TransferPhase::Settling;

@@ -12,7 +12,8 @@ use super::*;
 use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};
 use crate::receiver::ask::{
-    NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, SettleWork, SmallFile, Work,
+    NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, ReceiverWork, SettleWork,
+    SmallFile,
 };
 use crate::receiver::context::Context;
 use crate::receiver::pending::ReceiverPending;
@@ -36,27 +37,29 @@ struct Driver {
 }
 
 impl Driver {
-    fn perform(&mut self, work: Work) -> Answer {
+    fn perform(&mut self, work: ReceiverWork) -> ReceiverAnswer {
         match work {
-            Work::Old(OldVersionWork::Index { segment, spec, .. }) => {
+            ReceiverWork::Old(OldVersionWork::Index { segment, spec, .. }) => {
                 let read = &self.old[segment.own.start as usize..segment.read_end as usize];
-                Answer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
+                ReceiverAnswer::Old(OldVersionAnswer::Indexed(Ok(segment.cut(
                     &spec.build(),
                     read,
                     deltic_core::Chunk::of,
                 ))))
             }
-            Work::New(NewVersionWork::Copy { runs, .. }) => {
+            ReceiverWork::New(NewVersionWork::Copy { runs, .. }) => {
                 for run in runs {
                     let from = &self.old[run.old.start as usize..run.old.end() as usize];
                     let to = run.new_start as usize;
                     self.made[to..to + from.len()].copy_from_slice(from);
                     self.copied += from.len() as u64;
                 }
-                Answer::New(NewVersionAnswer::Copied(Ok(())))
+                ReceiverAnswer::New(NewVersionAnswer::Copied(Ok(())))
             }
-            Work::New(NewVersionWork::Write {
-                pieces, payload: Payload::Plain(mut bytes), ..
+            ReceiverWork::New(NewVersionWork::Write {
+                pieces,
+                payload: Payload::Plain(mut bytes),
+                ..
             }) => {
                 let mut fingerprints = Vec::new();
                 for piece in pieces {
@@ -66,24 +69,29 @@ impl Driver {
                     fingerprints.push(Fingerprint::of(&bytes));
                     bytes = rest;
                 }
-                Answer::New(NewVersionAnswer::Written(Ok(fingerprints)))
+                ReceiverAnswer::New(NewVersionAnswer::Written(Ok(fingerprints)))
             }
-            Work::Settle(SettleWork::Commit { proof, .. }) => self.settle("committed", &proof),
-            Work::Settle(SettleWork::Confirm { proof, .. }) => self.settle("confirmed", &proof),
-            Work::Settle(SettleWork::Replace(SmallFile {
-                payload: Payload::Plain(bytes), ..
+            ReceiverWork::Settle(SettleWork::Commit { proof, .. }) => {
+                self.settle("committed", &proof)
+            }
+            ReceiverWork::Settle(SettleWork::Confirm { proof, .. }) => {
+                self.settle("confirmed", &proof)
+            }
+            ReceiverWork::Settle(SettleWork::Replace(SmallFile {
+                payload: Payload::Plain(bytes),
+                ..
             })) => {
                 (self.made, self.settled) = (bytes, Some("replaced"));
-                Answer::Done(Ok(()))
+                ReceiverAnswer::Done(Ok(()))
             }
             other => panic!("{other:?}"),
         }
     }
 
-    fn settle(&mut self, how: &'static str, proof: &Proof) -> Answer {
+    fn settle(&mut self, how: &'static str, proof: &Proof) -> ReceiverAnswer {
         assert_eq!(proof.holds(|| Err(())), Ok(true));
         self.settled = Some(how);
-        Answer::Done(Ok(()))
+        ReceiverAnswer::Done(Ok(()))
     }
 
     /// Does all work that is asked for, and puts the result in place once it is complete.

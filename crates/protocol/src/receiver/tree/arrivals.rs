@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::report::{Notice, Trouble};
 use crate::work::WorkError;
 
-use crate::receiver::ask::Work;
+use crate::receiver::ask::ReceiverWork;
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
@@ -93,7 +93,7 @@ impl EntryArrivals {
         if arrived.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
             self.flushing = true;
             let files = std::mem::take(&mut self.arrived);
-            cx.ask(Work::Flush, TreePending::FlushArrived { files, upto: next });
+            cx.ask(ReceiverWork::Flush, TreePending::FlushArrived { files, upto: next });
         }
     }
 

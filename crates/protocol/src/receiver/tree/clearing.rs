@@ -6,7 +6,7 @@ use deltic_tree::{Meta, RelPath};
 use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
 use crate::options::Delete;
-use crate::receiver::ask::{LookupWork, Removed, Work};
+use crate::receiver::ask::{LookupWork, ReceiverWork, Removed};
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Change, Trouble, TroubleKind};
@@ -34,7 +34,7 @@ impl UnsettledEntries {
         entry: BlockedEntry,
     ) {
         self.clearing.insert(file, entry);
-        let all = Work::Lookup(LookupWork::Count { path: path.clone(), gives_way: true });
+        let all = ReceiverWork::Lookup(LookupWork::Count { path: path.clone(), gives_way: true });
         tx.cx.ask(all, TreePending::CountBelow { file, path });
     }
 

@@ -4,7 +4,7 @@
 //! Directories are set after the last name in them has changed; otherwise their times would be those of the sync.
 
 use crate::message::ToSender;
-use crate::receiver::ask::{Answer, LookupAnswer, Work};
+use crate::receiver::ask::{LookupAnswer, ReceiverAnswer, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::report::{Notice, Totals, Trouble, TroubleKind};
@@ -73,16 +73,16 @@ impl ReceiverTree {
             ClosingStep::Landing => {
                 cx.notices.push_back(Notice::Closing);
                 if cx.setting.options.writing.delay {
-                    ask_to_close(cx, Work::Land, TreePending::Land);
+                    ask_to_close(cx, ReceiverWork::Land, TreePending::Land);
                 }
             }
             ClosingStep::Deleting => {
                 self.missing.look(cx);
                 self.deleting.delete(cx, intact, self.dirs.list.known());
             }
-            ClosingStep::Sweeping => ask_to_close(cx, Work::Sweep, TreePending::Sweep),
+            ClosingStep::Sweeping => ask_to_close(cx, ReceiverWork::Sweep, TreePending::Sweep),
             ClosingStep::SettingDirs => self.dirs.set_more(cx),
-            ClosingStep::Flushing => ask_to_close(cx, Work::Flush, TreePending::Flush),
+            ClosingStep::Flushing => ask_to_close(cx, ReceiverWork::Flush, TreePending::Flush),
             ClosingStep::Arriving => {
                 let listed_count = self.dirs.list.listed_count();
                 self.entries.arrivals.report_all(cx, listed_count);
@@ -96,32 +96,41 @@ impl ReceiverTree {
         &mut self,
         cx: &mut Context,
         pending: TreePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) -> Result<(), UnknownAnswer> {
         match (pending, answer) {
-            (TreePending::Extra(dir), Answer::Lookup(LookupAnswer::Extra(found))) => {
+            (TreePending::Extra(dir), ReceiverAnswer::Lookup(LookupAnswer::Extra(found))) => {
                 self.extra(cx, dir, found)
             }
-            (TreePending::CountGoing(names), Answer::Lookup(LookupAnswer::Counted(now))) => {
+            (
+                TreePending::CountGoing(names),
+                ReceiverAnswer::Lookup(LookupAnswer::Counted(now)),
+            ) => {
                 self.deleting.recounted(cx, names, now);
             }
             (
                 TreePending::CountMoved,
-                Answer::Lookup(LookupAnswer::CountedMoved { files, new }),
+                ReceiverAnswer::Lookup(LookupAnswer::CountedMoved { files, new }),
             ) => {
                 self.deleting.counted_moved(cx, files, *new);
             }
-            (TreePending::Remove(removal), Answer::Removed(removed)) => {
+            (TreePending::Remove(removal), ReceiverAnswer::Removed(removed)) => {
                 self.deleting.removed(cx, removal, removed);
             }
-            (TreePending::Ask, Answer::Asked(allowed)) => self.deleting.answered(cx, allowed),
-            (TreePending::SetDirs { .. }, Answer::SetDirs(troubles)) => {
+            (TreePending::Ask, ReceiverAnswer::Asked(allowed)) => {
+                self.deleting.answered(cx, allowed)
+            }
+            (TreePending::SetDirs { .. }, ReceiverAnswer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| cx.trouble(trouble));
             }
-            (TreePending::Land, Answer::Landed(failed)) => self.entries.arrivals.landed(cx, failed),
-            (TreePending::Sweep, Answer::Done(done)) => cx.closed(done),
-            (TreePending::Flush, Answer::Done(done)) => self.entries.arrivals.flushed(cx, done),
-            (TreePending::FlushArrived { files, upto }, Answer::Done(done)) => {
+            (TreePending::Land, ReceiverAnswer::Landed(failed)) => {
+                self.entries.arrivals.landed(cx, failed)
+            }
+            (TreePending::Sweep, ReceiverAnswer::Done(done)) => cx.closed(done),
+            (TreePending::Flush, ReceiverAnswer::Done(done)) => {
+                self.entries.arrivals.flushed(cx, done)
+            }
+            (TreePending::FlushArrived { files, upto }, ReceiverAnswer::Done(done)) => {
                 self.entries.arrivals.flushed_arrived(cx, files, upto, done);
             }
             _ => return Err(UnknownAnswer),
@@ -130,7 +139,7 @@ impl ReceiverTree {
     }
 }
 
-fn ask_to_close(cx: &mut Context, work: Work, pending: TreePending) {
+fn ask_to_close(cx: &mut Context, work: ReceiverWork, pending: TreePending) {
     if !cx.setting.options.dry_run {
         cx.ask(work, pending);
     }

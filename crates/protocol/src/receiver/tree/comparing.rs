@@ -10,7 +10,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
 use crate::message::{DigestLine, FileNo, ToSender};
 
-use crate::receiver::ask::{LookupWork, Work};
+use crate::receiver::ask::{LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
@@ -107,7 +107,7 @@ impl ComparedFiles {
             cx.frames.push_back(ToSender::Digest(files.to_vec()));
         }
         while let Some((files, paths)) = self.digesting.next() {
-            cx.ask(Work::Lookup(LookupWork::Digest { paths }), TreePending::Digest(files));
+            cx.ask(ReceiverWork::Lookup(LookupWork::Digest { paths }), TreePending::Digest(files));
         }
     }
 

@@ -6,7 +6,7 @@ use deltic_tree::{Kind, Meta};
 
 use crate::message::FileNo;
 use crate::options::{Append, Links, Options};
-use crate::receiver::ask::{EntryWork, Work};
+use crate::receiver::ask::{EntryWork, ReceiverWork};
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
@@ -187,9 +187,9 @@ impl UnsettledEntries {
         let path = change.path.clone();
         let work = match &meta.kind {
             Kind::Symlink(target) => {
-                Work::Entry(EntryWork::MakeSymlink { path, target: target.clone(), meta })
+                ReceiverWork::Entry(EntryWork::MakeSymlink { path, target: target.clone(), meta })
             }
-            _ => Work::Entry(EntryWork::MakeSpecial { path, meta }),
+            _ => ReceiverWork::Entry(EntryWork::MakeSpecial { path, meta }),
         };
         tx.cx.ask(work, TreePending::Make { change });
     }
@@ -302,8 +302,10 @@ impl UnsettledEntries {
             tx.cx.changed(change);
             self.links.note_in_place(file);
         } else {
-            tx.cx
-                .ask(Work::Entry(EntryWork::SetMeta { path, meta }), TreePending::Touch { change });
+            tx.cx.ask(
+                ReceiverWork::Entry(EntryWork::SetMeta { path, meta }),
+                TreePending::Touch { change },
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_ASKED;
 use crate::message::ToSender;
 use crate::options::{Delete, Guard, Options};
-use crate::receiver::ask::{Extra, LookupWork, Removed, UnlistedNames, Work};
+use crate::receiver::ask::{Extra, LookupWork, ReceiverWork, Removed, UnlistedNames};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
@@ -164,8 +164,11 @@ impl PendingDeletions {
             }
         }
         if let Some(rest) = rest {
-            let more =
-                Work::Lookup(LookupWork::Extra { dir: dir.clone(), keep: None, rest: Some(rest) });
+            let more = ReceiverWork::Lookup(LookupWork::Extra {
+                dir: dir.clone(),
+                keep: None,
+                rest: Some(rest),
+            });
             cx.ask(more, TreePending::Extra(dir));
         }
     }
@@ -208,7 +211,7 @@ impl PendingDeletions {
         {
             *out += 1;
             cx.ask(
-                Work::Lookup(LookupWork::Count { path, gives_way: false }),
+                ReceiverWork::Lookup(LookupWork::Count { path, gives_way: false }),
                 TreePending::CountGoing(names),
             );
         }
@@ -279,7 +282,10 @@ impl PendingDeletions {
             return false;
         }
         let new = Box::new(std::mem::take(new));
-        cx.ask(Work::Lookup(LookupWork::CountMoved { paths, new }), TreePending::CountMoved);
+        cx.ask(
+            ReceiverWork::Lookup(LookupWork::CountMoved { paths, new }),
+            TreePending::CountMoved,
+        );
         true
     }
 
@@ -386,7 +392,7 @@ impl PendingDeletions {
         let question = Question { names, of: self.known.saturating_add(names), first };
         self.asked = true;
         if cx.setting.user_is_here {
-            cx.ask(Work::Ask(question), TreePending::Ask);
+            cx.ask(ReceiverWork::Ask(question), TreePending::Ask);
         } else {
             cx.frames.push_back(ToSender::Ask(question));
         }

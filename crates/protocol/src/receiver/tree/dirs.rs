@@ -7,7 +7,7 @@ use deltic_tree::meta::OWNER_BITS;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::receiver::ask::{CarriedMeta, EntryWork, LookupWork, Work};
+use crate::receiver::ask::{CarriedMeta, EntryWork, LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::receiver::setting::Setting;
@@ -124,7 +124,7 @@ impl ListedDirs {
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         let alike = section.alike.clone();
         cx.ask(
-            Work::Lookup(LookupWork::Look { paths, dirs, alike, users, groups }),
+            ReceiverWork::Lookup(LookupWork::Look { paths, dirs, alike, users, groups }),
             TreePending::Look(no),
         );
     }
@@ -170,8 +170,11 @@ impl ListedDirs {
     }
 
     pub(super) fn ask_extra(&mut self, cx: &mut Context, dir: RelPath, keep: Names) {
-        let extra =
-            Work::Lookup(LookupWork::Extra { dir: dir.clone(), keep: Some(keep), rest: None });
+        let extra = ReceiverWork::Lookup(LookupWork::Extra {
+            dir: dir.clone(),
+            keep: Some(keep),
+            rest: None,
+        });
         cx.ask(extra, TreePending::Extra(dir));
     }
 
@@ -199,7 +202,7 @@ impl ListedDirs {
             return self.made_root(cx, &meta, Vec::new());
         }
         cx.ask(
-            Work::Lookup(LookupWork::LookBeside { path: RelPath::root() }),
+            ReceiverWork::Lookup(LookupWork::LookBeside { path: RelPath::root() }),
             TreePending::LookBesideRoot(meta),
         );
     }
@@ -225,7 +228,7 @@ impl ListedDirs {
         let pending = TreePending::MakeDir { path: path.clone(), bytes };
         cx.ask_to_write(
             WorkTurn::Any,
-            Work::Entry(EntryWork::MakeDir { path, meta, carries }),
+            ReceiverWork::Entry(EntryWork::MakeDir { path, meta, carries }),
             pending,
         );
     }
@@ -238,7 +241,7 @@ impl ListedDirs {
         carries: CarriedMeta,
     ) {
         let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
-        let work = Work::SetDirs { dirs, carries };
+        let work = ReceiverWork::SetDirs { dirs, carries };
         cx.ask_to_write(WorkTurn::Any, work, TreePending::SetDirs { bytes });
     }
 

@@ -5,7 +5,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::options::AlternateUse;
-use crate::receiver::ask::{EntryWork, Work};
+use crate::receiver::ask::{EntryWork, ReceiverWork};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{ErrorAction, WorkError};
@@ -107,7 +107,7 @@ impl UnsettledEntries {
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
         tx.cx.ask(
-            Work::Entry(EntryWork::Link { path, leader, kind, seen }),
+            ReceiverWork::Entry(EntryWork::Link { path, leader, kind, seen }),
             TreePending::Link { file, change },
         );
         self.links.link(file, name);

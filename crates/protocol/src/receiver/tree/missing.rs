@@ -8,7 +8,7 @@ use deltic_tree::{Meta, RelPath};
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
 use crate::options::Missing as MissingArgs;
-use crate::receiver::ask::{AlikePaths, LookupWork, Work};
+use crate::receiver::ask::{AlikePaths, LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::report::{Trouble, TroubleKind};
@@ -90,7 +90,8 @@ impl MissingSources {
                     .map(move |listed| AlikePaths { missing: missing.clone(), listed })
             };
             let listed = paths.iter().flat_map(alike).collect();
-            let look = Work::Lookup(LookupWork::LookMissing { paths: paths.clone(), listed });
+            let look =
+                ReceiverWork::Lookup(LookupWork::LookMissing { paths: paths.clone(), listed });
             cx.ask(look, TreePending::LookMissing(paths));
         }
     }
@@ -104,8 +105,10 @@ impl MissingSources {
         for (path, found) in paths.into_iter().zip(found) {
             match found {
                 Ok(Some(meta)) if meta.is_dir() => {
-                    let all =
-                        Work::Lookup(LookupWork::Count { path: path.clone(), gives_way: false });
+                    let all = ReceiverWork::Lookup(LookupWork::Count {
+                        path: path.clone(),
+                        gives_way: false,
+                    });
                     cx.ask(all, TreePending::CountMissing(path));
                 }
                 Ok(Some(_)) => deleting.remove(cx, path, 1),

@@ -47,7 +47,7 @@ use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::ask::{Answer, LookupAnswer, UnlistedNames};
+use super::ask::{LookupAnswer, ReceiverAnswer, UnlistedNames};
 use super::context::Context;
 use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
@@ -198,61 +198,79 @@ impl ReceiverTree {
         &mut self,
         cx: &mut Context,
         pending: TreePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) -> Result<(), UnknownAnswer> {
         let (entries, tx) = &mut self.split(cx);
         match (pending, answer) {
             (
                 TreePending::Look(section),
-                Answer::Lookup(LookupAnswer::Looked(found, (users, groups))),
+                ReceiverAnswer::Lookup(LookupAnswer::Looked(found, (users, groups))),
             ) => {
                 self.looked(cx, section, found, MappedOwners { users, groups });
             }
-            (TreePending::Compare(no), Answer::Lookup(LookupAnswer::Compared(alike))) => {
+            (TreePending::Compare(no), ReceiverAnswer::Lookup(LookupAnswer::Compared(alike))) => {
                 tx.dirs.compared_tally(tx.cx, no, alike);
             }
-            (TreePending::Digest(files), Answer::Lookup(LookupAnswer::Digested(digests)))
-                if digests.len() == files.len() =>
-            {
+            (
+                TreePending::Digest(files),
+                ReceiverAnswer::Lookup(LookupAnswer::Digested(digests)),
+            ) if digests.len() == files.len() => {
                 for pair in entries.comparing.digested(files, digests) {
                     entries.compared(tx, pair);
                 }
             }
-            (TreePending::LookMissing(paths), Answer::Lookup(LookupAnswer::Looked(found, _))) => {
+            (
+                TreePending::LookMissing(paths),
+                ReceiverAnswer::Lookup(LookupAnswer::Looked(found, _)),
+            ) => {
                 MissingSources::looked(tx.cx, tx.deleting, paths, found);
             }
-            (TreePending::CountMissing(path), Answer::Lookup(LookupAnswer::Counted(names))) => {
+            (
+                TreePending::CountMissing(path),
+                ReceiverAnswer::Lookup(LookupAnswer::Counted(names)),
+            ) => {
                 MissingSources::counted(tx.cx, tx.deleting, path, names);
             }
-            (TreePending::LookBeside(file), Answer::Lookup(LookupAnswer::Beside(found))) => {
+            (
+                TreePending::LookBeside(file),
+                ReceiverAnswer::Lookup(LookupAnswer::Beside(found)),
+            ) => {
                 entries.looked_beside(tx, file, found);
             }
-            (TreePending::LookBesideRoot(meta), Answer::Lookup(LookupAnswer::Beside(found))) => {
+            (
+                TreePending::LookBesideRoot(meta),
+                ReceiverAnswer::Lookup(LookupAnswer::Beside(found)),
+            ) => {
                 tx.dirs.made_root(tx.cx, &meta, found);
             }
-            (TreePending::LinkBeside { file, beside }, Answer::Done(done)) => {
+            (TreePending::LinkBeside { file, beside }, ReceiverAnswer::Done(done)) => {
                 entries.linked(tx, file, beside, done);
             }
-            (TreePending::CopyBeside { file, change }, Answer::Done(done)) => {
+            (TreePending::CopyBeside { file, change }, ReceiverAnswer::Done(done)) => {
                 entries.copied_beside(tx, file, change, done);
             }
-            (TreePending::LeaveOut, Answer::Removed(removed)) => entries.left_out(tx, removed),
-            (TreePending::Link { file, change }, Answer::Done(done)) => {
+            (TreePending::LeaveOut, ReceiverAnswer::Removed(removed)) => {
+                entries.left_out(tx, removed)
+            }
+            (TreePending::Link { file, change }, ReceiverAnswer::Done(done)) => {
                 entries.linked_name(tx, file, change, done);
             }
-            (TreePending::Make { change } | TreePending::Touch { change }, Answer::Done(done)) => {
+            (
+                TreePending::Make { change } | TreePending::Touch { change },
+                ReceiverAnswer::Done(done),
+            ) => {
                 entries.changed_in_place(tx, change, done);
             }
             (
                 TreePending::CountBelow { file, path },
-                Answer::Lookup(LookupAnswer::Counted(names)),
+                ReceiverAnswer::Lookup(LookupAnswer::Counted(names)),
             ) => {
                 entries.counted(tx, file, path, names);
             }
-            (TreePending::Clear { file, removal }, Answer::Removed(removed)) => {
+            (TreePending::Clear { file, removal }, ReceiverAnswer::Removed(removed)) => {
                 entries.cleared(tx, file, removal, removed);
             }
-            (TreePending::MakeDir { path, .. }, Answer::Done(made)) => {
+            (TreePending::MakeDir { path, .. }, ReceiverAnswer::Done(made)) => {
                 tx.dirs.made_dir(tx.cx, &path, made);
             }
             (pending, answer) => self.answer_end(cx, pending, answer)?,

@@ -15,7 +15,7 @@ use deltic_tree::{Kind, Meta};
 
 use crate::message::FileNo;
 use crate::options::AlternateUse;
-use crate::receiver::ask::{EntryWork, LookupWork, Removed, Work};
+use crate::receiver::ask::{EntryWork, LookupWork, ReceiverWork, Removed};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::WorkError;
@@ -51,7 +51,10 @@ impl UnsettledEntries {
     /// Looks for an entry in the reference directories.
     pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let (file, path) = (placed.file, placed.path.clone());
-        tx.cx.ask(Work::Lookup(LookupWork::LookBeside { path }), TreePending::LookBeside(file));
+        tx.cx.ask(
+            ReceiverWork::Lookup(LookupWork::LookBeside { path }),
+            TreePending::LookBeside(file),
+        );
         let file = placed.file;
         self.beside.insert(file, placed);
     }
@@ -118,7 +121,7 @@ impl UnsettledEntries {
             }
             Some(_) if !tx.cx.setting.options.dry_run => {
                 tx.cx.report_settled(meta.len);
-                let work = Work::Remove { path, gives_way: false, dry_run: false, most: 1 };
+                let work = ReceiverWork::Remove { path, gives_way: false, dry_run: false, most: 1 };
                 tx.cx.ask(work, TreePending::LeaveOut);
             }
             _ => tx.cx.report_settled(meta.len),
@@ -140,7 +143,7 @@ impl UnsettledEntries {
         let (path, seen) = (placed.path.clone(), placed.seen.clone());
         let file = placed.file;
         self.beside.insert(file, placed);
-        let work = Work::Entry(EntryWork::LinkBeside { path, alternate, is, seen });
+        let work = ReceiverWork::Entry(EntryWork::LinkBeside { path, alternate, is, seen });
         tx.cx.ask(work, TreePending::LinkBeside { file, beside });
     }
 
@@ -181,7 +184,7 @@ impl UnsettledEntries {
             return tx.cx.changed(change);
         }
         let PlacedEntry { path, meta, seen, .. } = &placed;
-        let work = Work::Entry(EntryWork::CopyBeside {
+        let work = ReceiverWork::Entry(EntryWork::CopyBeside {
             path: path.clone(),
             alternate: beside.alternate,
             is: beside.is,

@@ -2,7 +2,7 @@
 
 use deltic_tree::RelPath;
 
-use crate::receiver::ask::{Removed, Work};
+use crate::receiver::ask::{ReceiverWork, Removed};
 use crate::report::{Trouble, TroubleKind};
 
 /// No limit of deletions (`--force-delete`).
@@ -24,8 +24,8 @@ pub(crate) struct NameRemoval {
 
 impl NameRemoval {
     /// Returns the work of the next step, which removes at most `most` names.
-    pub(super) fn work(&self, dry_run: bool, most: u64) -> Work {
-        Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
+    pub(super) fn work(&self, dry_run: bool, most: u64) -> ReceiverWork {
+        ReceiverWork::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
     }
 
     /// Subtracts names that were removed.

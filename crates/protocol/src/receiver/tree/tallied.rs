@@ -13,7 +13,7 @@ use deltic_tree::{ComparedAttributes, DirDigest, RelPath};
 use crate::error::PeerError;
 use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
 use crate::message::NameLine;
-use crate::receiver::ask::{EqualDir, LookupWork, Work};
+use crate::receiver::ask::{EqualDir, LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 
@@ -55,7 +55,7 @@ impl ListedDirs {
         self.digests.comparing.insert(no, dir.clone());
         match self.sender_owners() {
             Some(owners) => cx.ask(
-                Work::Lookup(LookupWork::Compare { dir, tally, owners }),
+                ReceiverWork::Lookup(LookupWork::Compare { dir, tally, owners }),
                 TreePending::Compare(no),
             ),
             None => self.compared_tally(cx, no, None),

@@ -6,7 +6,7 @@ use super::*;
 use crate::limits::MAX_BATCH;
 use crate::message::Extent;
 use crate::options::{Links, Metadata, Options, Remove, Select, Writing};
-use crate::receiver::ask::{EntryWork, LookupAnswer, LookupWork, Work};
+use crate::receiver::ask::{EntryWork, LookupAnswer, LookupWork, ReceiverWork};
 use crate::receiver::pending::ReceiverPending;
 use crate::report::TroubleKind;
 use crate::work::{ErrorAction, WorkError};
@@ -71,22 +71,21 @@ fn heard(options: Options, failures: u32) -> Vec<ToSender> {
     driver.cx.frames.into()
 }
 
-fn answer(work: Work, failures: &mut u32) -> Answer {
+fn answer(work: ReceiverWork, failures: &mut u32) -> ReceiverAnswer {
     let trouble = Trouble::new(TroubleKind::Failed, "sad");
-    let sad = || Answer::Done(Err(WorkError { trouble, then: ErrorAction::GiveUp }));
+    let sad = || ReceiverAnswer::Done(Err(WorkError { trouble, then: ErrorAction::GiveUp }));
     match work {
-        Work::Lookup(LookupWork::Look { paths, .. }) => Answer::Lookup(LookupAnswer::Looked(
-            paths.iter().map(|_| Ok(None)).collect(),
-            Default::default(),
-        )),
-        Work::Entry(EntryWork::MakeSymlink { path, .. }) if fails(&path) => sad(),
-        Work::Flush if *failures > 0 => {
+        ReceiverWork::Lookup(LookupWork::Look { paths, .. }) => ReceiverAnswer::Lookup(
+            LookupAnswer::Looked(paths.iter().map(|_| Ok(None)).collect(), Default::default()),
+        ),
+        ReceiverWork::Entry(EntryWork::MakeSymlink { path, .. }) if fails(&path) => sad(),
+        ReceiverWork::Flush if *failures > 0 => {
             *failures -= 1;
             sad()
         }
-        Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
-        Work::Land => Answer::Landed(Vec::new()),
-        _ => Answer::Done(Ok(())),
+        ReceiverWork::SetDirs { .. } => ReceiverAnswer::SetDirs(Vec::new()),
+        ReceiverWork::Land => ReceiverAnswer::Landed(Vec::new()),
+        _ => ReceiverAnswer::Done(Ok(())),
     }
 }
 
@@ -205,8 +204,8 @@ fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
     let mut failures = 0;
     let mut looks = 0;
     while let Some((id, work)) = driver.cx.jobs.poll() {
-        looks += u32::from(matches!(work, Work::Lookup(LookupWork::Look { .. })));
-        let is_made = matches!(work, Work::Entry(EntryWork::MakeDir { .. }));
+        looks += u32::from(matches!(work, ReceiverWork::Lookup(LookupWork::Look { .. })));
+        let is_made = matches!(work, ReceiverWork::Entry(EntryWork::MakeDir { .. }));
         assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
         let pending = driver.cx.jobs.answered(id).unwrap();
         driver.cx.load.uncount_pending(&pending);

@@ -19,7 +19,7 @@ use crate::message::{FileNo, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
-use super::ask::{Listed, Work};
+use super::ask::{Listed, SenderWork};
 use super::context::Context;
 use super::leaving::SourceRemoval;
 use super::pending::{RequestedDir, SenderPending};
@@ -150,7 +150,7 @@ impl Lister {
             let Some(dir) = ahead.path() else { continue };
             self.lists_out += 1;
             let tally = self.tallies.wants();
-            let work = Work::List { dir: dir.clone(), tally, rest: None };
+            let work = SenderWork::List { dir: dir.clone(), tally, rest: None };
             let requested = RequestedDir { dir, above: ahead.above };
             cx.jobs.ask(work, SenderPending::List(requested));
         }
@@ -246,7 +246,7 @@ impl Lister {
             return;
         }
         if let UnlistedPart::Names(rest) = std::mem::replace(&mut ready.rest, UnlistedPart::Asked) {
-            let work = Work::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
+            let work = SenderWork::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
             cx.jobs.ask(work, SenderPending::ListOn);
         }
     }

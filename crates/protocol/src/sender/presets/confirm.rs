@@ -11,7 +11,7 @@ use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::ToReceiver;
 use crate::sums::{Over, Token};
 
-use super::super::ask::{FileWork, Work};
+use super::super::ask::{FileWork, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::super::transfer::SendAttempt;
@@ -159,7 +159,7 @@ impl PresetSender {
         if let Some(named) = self.named() {
             named.hashing = count;
         }
-        let work = Work::File(FileWork::Hash { handle, strong: self.ways.strong, spans });
+        let work = SenderWork::File(FileWork::Hash { handle, strong: self.ways.strong, spans });
         cx.jobs.ask(work, SenderPending::Hash(handle));
     }
 

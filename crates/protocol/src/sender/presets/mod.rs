@@ -20,7 +20,7 @@ use crate::report::Trouble;
 use crate::summing::{FileSummation, Portion, SumStep, Summed};
 use crate::sums::{StrategySums, Sum, SumEncoder, SumLine, Summing};
 
-use super::ask::{FileWork, Sealed, Sealing, Work};
+use super::ask::{FileWork, Sealed, Sealing, SenderWork};
 use super::context::Context;
 use super::pending::SenderPending;
 use super::transfer::{CHANGED, ChunkTable, NeededChunks, SendAttempt};
@@ -173,7 +173,7 @@ impl PresetSender {
             let Some(summation) = &mut self.summation else { return };
             let Some((step, portion)) = summation.next() else { return };
             let digest = self.digest.take_if(|_| !summation.hashes_apart());
-            let work = Work::File(FileWork::Sum { handle, summing, portion, digest });
+            let work = SenderWork::File(FileWork::Sum { handle, summing, portion, digest });
             cx.jobs.ask(work, SenderPending::Sum(handle, step));
         }
     }
@@ -192,7 +192,7 @@ impl PresetSender {
         {
             self.hashed = portion.end;
             let (portion, digest) = (Portion::Digest(portion), Some(digest));
-            let work = Work::File(FileWork::Sum { handle, summing, portion, digest });
+            let work = SenderWork::File(FileWork::Sum { handle, summing, portion, digest });
             cx.jobs.ask(work, SenderPending::Sum(handle, SumStep::Digest));
         }
     }

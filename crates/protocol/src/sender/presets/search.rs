@@ -12,7 +12,7 @@ use crate::message::{Extent, FileNo, ToReceiver};
 use crate::report::Trouble;
 use crate::sums::{Search, StrategySums, Sum, SumLine, sum_of};
 
-use super::super::ask::{FileWork, Sealing, Searched, Work};
+use super::super::ask::{FileWork, Sealing, Searched, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::super::transfer::{CHANGED, SendAttempt};
@@ -104,7 +104,7 @@ impl PresetSender {
     fn search(&mut self, attempt: &SendAttempt, cx: &mut Context, search: Search) {
         let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
         let digest = self.digest.take().unwrap_or_default();
-        let work = Work::File(FileWork::Search { handle, start, search, digest, zstd });
+        let work = SenderWork::File(FileWork::Search { handle, start, search, digest, zstd });
         cx.jobs.ask(work, SenderPending::Search(handle));
     }
 
@@ -171,11 +171,13 @@ impl PresetSender {
         let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
         if let Some((searcher, region)) = regions.join() {
             let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
-            let work = Work::File(FileWork::Join { handle, start, searcher, region, digest, zstd });
+            let work =
+                SenderWork::File(FileWork::Join { handle, start, searcher, region, digest, zstd });
             cx.jobs.ask(work, SenderPending::Search(handle));
         }
         while let Some((no, region)) = regions.next() {
-            let work = Work::File(FileWork::Find { handle, region, blocks: regions.blocks() });
+            let work =
+                SenderWork::File(FileWork::Find { handle, region, blocks: regions.blocks() });
             cx.jobs.ask(work, SenderPending::Find(handle, no));
         }
     }

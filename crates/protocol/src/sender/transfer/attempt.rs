@@ -7,7 +7,7 @@ use crate::message::{FileNo, How, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::super::ask::{Bears, FileWork, Sealed, Sealing, Work};
+use super::super::ask::{Bears, FileWork, Sealed, Sealing, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 
@@ -59,8 +59,10 @@ impl SendAttempt {
     /// Requests the proof of the bytes that were read.
     pub(crate) fn seal(&self, cx: &mut Context, proof: Sealing) {
         let Self { handle, bears, .. } = *self;
-        cx.jobs
-            .ask(Work::File(FileWork::Seal { handle, proof, bears }), SenderPending::Seal(handle));
+        cx.jobs.ask(
+            SenderWork::File(FileWork::Seal { handle, proof, bears }),
+            SenderPending::Seal(handle),
+        );
     }
 
     /// Sends the end of the file.

@@ -11,7 +11,7 @@ use crate::error::PeerError;
 use crate::message::{Payload, ToReceiver};
 use crate::report::Trouble;
 
-use super::super::ask::{Body, FileWork, Sealing, Sums, Work};
+use super::super::ask::{Body, FileWork, Sealing, SenderWork, Sums};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::attempt::SendAttempt;
@@ -93,7 +93,7 @@ impl BlockSender {
         while self.reading < READS && self.next < self.count {
             let start = self.start + u64::from(self.next) * self.len();
             let len = (attempt.len - start).min(self.len()) as u32;
-            let work = Work::File(FileWork::Read {
+            let work = SenderWork::File(FileWork::Read {
                 handle,
                 spans: vec![Span::new(start, len)],
                 sums,

@@ -12,7 +12,7 @@ use crate::known::Changed;
 use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS, MAX_MOVED_RUNS};
 use crate::message::ToReceiver;
 
-use super::super::ask::{FileWork, Sealing, Sums, Work};
+use super::super::ask::{FileWork, Sealing, SenderWork, Sums};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::attempt::SendAttempt;
@@ -87,7 +87,7 @@ impl ChangeSender {
                 Span::new(start, (attempt.len - start).min(BLOCK) as u32)
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
-            let work = Work::File(FileWork::Read { handle, spans, sums, zstd });
+            let work = SenderWork::File(FileWork::Read { handle, spans, sums, zstd });
             cx.jobs.ask_as(WorkTurn::Own, work, SenderPending::Read { handle, chunks, bytes });
             self.reading += 1;
         }

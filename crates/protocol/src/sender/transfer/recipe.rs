@@ -15,7 +15,7 @@ use crate::known::{Known, KnownRecipe};
 use crate::limits::{GROUP_WINDOW, Limits, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, ChunkLines, FileNo, GapLine, GroupLine, ToReceiver};
 use crate::report::Trouble;
-use crate::sender::ask::{FileWork, Gap, Sealed, Sealing, Work};
+use crate::sender::ask::{FileWork, Gap, Sealed, Sealing, SenderWork};
 use crate::sender::context::Context;
 use crate::sender::pending::SenderPending;
 use crate::work::WorkTurn;
@@ -144,7 +144,7 @@ impl RecipeSender {
         if let RecipeStage::Scanning(scan) = &mut self.stage {
             while let Some((part, segment)) = scan.0.next() {
                 cx.jobs.ask(
-                    Work::File(FileWork::Scan { handle, spec, segment }),
+                    SenderWork::File(FileWork::Scan { handle, spec, segment }),
                     SenderPending::Scan(handle, part),
                 );
             }
@@ -373,8 +373,11 @@ impl RecipeSender {
         for GapLine { chunks, sums } in lines {
             let span = self.gap(attempt, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
-                let work =
-                    Work::File(FileWork::Mend { handle, gaps: std::mem::take(&mut gaps), zstd });
+                let work = SenderWork::File(FileWork::Mend {
+                    handle,
+                    gaps: std::mem::take(&mut gaps),
+                    zstd,
+                });
                 let gaps = std::mem::take(&mut ranges);
                 cx.jobs.ask(work, SenderPending::Mend { handle, gaps });
                 bytes = 0;
@@ -384,7 +387,7 @@ impl RecipeSender {
             ranges.push(chunks);
         }
         cx.jobs.ask(
-            Work::File(FileWork::Mend { handle, gaps, zstd }),
+            SenderWork::File(FileWork::Mend { handle, gaps, zstd }),
             SenderPending::Mend { handle, gaps: ranges },
         );
         Ok(())

@@ -10,7 +10,7 @@ use deltic_core::recipe::{Chunk, Group};
 use crate::limits::Limits;
 use crate::work::WorkTurn;
 
-use super::super::ask::{FileWork, Sums, Work};
+use super::super::ask::{FileWork, SenderWork, Sums};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::attempt::SendAttempt;
@@ -146,7 +146,7 @@ impl NeededChunks {
         while self.bytes >= cx.limits.fill_bytes() || nothing_follows && self.bytes > 0 {
             let (chunks, bytes) = self.take(table, &cx.limits);
             let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
-            let work = Work::File(FileWork::Read { handle, spans, sums, zstd });
+            let work = SenderWork::File(FileWork::Read { handle, spans, sums, zstd });
             cx.jobs.ask_as(self.turn, work, SenderPending::Read { handle, chunks, bytes });
         }
     }

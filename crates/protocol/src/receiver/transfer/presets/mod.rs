@@ -21,7 +21,9 @@ use deltic_core::{BlockSumSpec, Fingerprint, Span, Strategy, StrongKind, StrongS
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::{Extent, How, Payload, ToSender};
-use crate::receiver::ask::{Answer, OldMatches, OldVersionAnswer, OldVersionWork, Work};
+use crate::receiver::ask::{
+    OldMatches, OldVersionAnswer, OldVersionWork, ReceiverAnswer, ReceiverWork,
+};
 use crate::receiver::pending::FilePending;
 use crate::summing::{FileSummation, SumStep, Summed};
 use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
@@ -192,24 +194,24 @@ impl PresetState {
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         pending: FilePending,
-        answer: Answer,
+        answer: ReceiverAnswer,
     ) {
         match (pending, answer) {
             (
                 FilePending::SumOld { part, step, .. },
-                Answer::Old(OldVersionAnswer::Summed(summed)),
+                ReceiverAnswer::Old(OldVersionAnswer::Summed(summed)),
             ) => {
                 self.summed_old(fx, build, SummedPortion { part, step, summed });
             }
             (
                 FilePending::HashOld { needs, tokens, .. },
-                Answer::Old(OldVersionAnswer::Hashed(sums)),
+                ReceiverAnswer::Old(OldVersionAnswer::Hashed(sums)),
             ) => {
                 if let Some(sums) = fx.or_fail(sums) {
                     self.hashed_old(fx, ConfirmBatch { needs, tokens }, &sums);
                 }
             }
-            (FilePending::Roll(_), Answer::Old(OldVersionAnswer::Rolled(rolled))) => {
+            (FilePending::Roll(_), ReceiverAnswer::Old(OldVersionAnswer::Rolled(rolled))) => {
                 self.rolled(fx, build, rolled)
             }
             _ => {}
@@ -271,7 +273,7 @@ impl PresetState {
         let Some(VersionSumming { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
         while let Some((step, portion)) = summation.next() {
-            let work = Work::Old(OldVersionWork::SumOld { handle, part, portion, summing });
+            let work = ReceiverWork::Old(OldVersionWork::SumOld { handle, part, portion, summing });
             fx.cx.ask(work, FilePending::SumOld { handle, part, step });
         }
     }
@@ -403,7 +405,7 @@ impl PresetState {
             return self.hashed_old(fx, ConfirmBatch { needs, tokens }, &[]);
         }
         let (handle, strong) = (fx.handle, self.config.strong);
-        let work = Work::Old(OldVersionWork::HashOld { handle, strong, spans });
+        let work = ReceiverWork::Old(OldVersionWork::HashOld { handle, strong, spans });
         let pending = FilePending::HashOld { handle, needs, tokens };
         fx.cx.jobs.ask_as(self.config.matching_turn(), work, pending.into());
     }
@@ -517,7 +519,7 @@ impl PresetState {
 fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
     let (handle, part) = (fx.handle, fx.old.first_part());
     fx.cx.ask(
-        Work::Old(OldVersionWork::Roll { handle, part, start, search }),
+        ReceiverWork::Old(OldVersionWork::Roll { handle, part, start, search }),
         FilePending::Roll(handle),
     );
 }
