@@ -2534,7 +2534,7 @@ fn a_wrong_kind_of_answer_is_an_error_of_the_driver() {
                 id,
                 receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::Looked(
                     Vec::new(),
-                    (Vec::new(), Vec::new())
+                    receiver::MappedOwners::default()
                 ))
             )
             .is_err()
@@ -2773,7 +2773,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             };
             ReceiverAnswer::Lookup(LookupAnswer::Looked(
                 (0..paths.len()).map(look).collect(),
-                (Vec::new(), Vec::new()),
+                receiver::MappedOwners::default(),
             ))
         }
         ReceiverWork::Lookup(LookupWork::Compare { .. }) if fails => {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use deltic_protocol::message::NameLine;
 use deltic_protocol::options::{Metadata, Powers};
-use deltic_protocol::receiver::LocalOwner;
+use deltic_protocol::receiver::{LocalOwner, MappedOwners};
 use deltic_tree::Entry;
 use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
@@ -171,17 +171,16 @@ impl Owners {
         self.group_map.back(ours, told)
     }
 
-    pub(crate) fn ours(
-        &self,
-        users: &[NameLine],
-        groups: &[NameLine],
-    ) -> (Vec<LocalOwner>, Vec<LocalOwner>) {
+    pub(crate) fn ours(&self, users: &[NameLine], groups: &[NameLine]) -> MappedOwners {
         let user = |line| LocalOwner { id: self.user_map.of(line), may_give: self.is_privileged };
         let group = |line| {
             let id = self.group_map.of(line);
             LocalOwner { id, may_give: self.is_privileged || self.own.contains(&id) }
         };
-        (users.iter().map(user).collect(), groups.iter().map(group).collect())
+        MappedOwners {
+            users: users.iter().map(user).collect(),
+            groups: groups.iter().map(group).collect(),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::transfer::proof::Proof;
 use super::tree::new_files::NewFiles;
 
 pub use answer::{
-    EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, Mended, MoveIndexExtent,
+    EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, MappedOwners, Mended, MoveIndexExtent,
     NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, ReceiverAnswer, Removed,
     SimilarFile, UnlistedNames,
 };

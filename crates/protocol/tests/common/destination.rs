@@ -17,10 +17,10 @@ use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     CopyRun, EntryWork, EqualDir, FileRelation, GapPatch, GapSurvey, KeptChunk, KnownChunks,
-    LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, Mended, MoveIndexExtent, NewVersion,
-    NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches, OldVersionAnswer,
-    OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer, ReceiverWork, Removed, SettleWork,
-    SimilarFile, SmallFile, UnlistedNames,
+    LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, MappedOwners, Mended, MoveIndexExtent,
+    NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches,
+    OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer, ReceiverWork,
+    Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -289,7 +289,8 @@ impl Destination {
                 let ours = |line: &NameLine| LocalOwner { id: line.id, may_give: true };
                 let all = |lines: Vec<NameLine>| lines.iter().map(ours).collect();
                 let found = paths.iter().map(|path| self.look(path)).collect();
-                LookupAnswer::Looked(found, (all(users), all(groups)))
+                let owners = MappedOwners { users: all(users), groups: all(groups) };
+                LookupAnswer::Looked(found, owners)
             }
             LookupWork::LookMissing { paths, .. } => {
                 let found = paths.iter().map(|path| self.look(path)).collect();

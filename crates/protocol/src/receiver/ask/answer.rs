@@ -41,8 +41,8 @@ pub enum ReceiverAnswer {
 /// Answers to [`LookupWork`](super::LookupWork).
 #[derive(Debug)]
 pub enum LookupAnswer {
-    /// The entry at each path; then the local user or group for each of the sender's.
-    Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<LocalOwner>, Vec<LocalOwner>)),
+    /// The entry at each path; then the local owners for the sender's users and groups.
+    Looked(Vec<Result<Option<Meta>, Trouble>>, MappedOwners),
     /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
     Beside(Vec<Option<Meta>>),
     /// The contents of the directory, if the tallies are equal.
@@ -95,6 +95,15 @@ pub enum NewVersionAnswer {
     /// The gaps, in order. Chunks may differ from the announced ones although the delta is valid, because sums of
     /// blocks are short. A differing chunk is an error in a gap that was sent as it is.
     Mended(Result<Vec<Mended>, WorkError>),
+}
+
+/// The local users and groups for the sender's users and groups, in the order of the work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MappedOwners {
+    /// Local users.
+    pub users: Vec<LocalOwner>,
+    /// Local groups.
+    pub groups: Vec<LocalOwner>,
 }
 
 /// The local user or group for a user or group of the sender.

@@ -6,13 +6,13 @@ use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, NameLine};
 use crate::options::Delete;
-use crate::receiver::ask::{AlikeNames, CarriedMeta};
+use crate::receiver::ask::{AlikeNames, CarriedMeta, MappedOwners};
 use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
 use super::dirs::ListedDirs;
 use super::list::ends;
-use super::owners::{LocalOwners, MappedOwners, adopt, check_meta, learn};
+use super::owners::{LocalOwners, adopt, check_meta, learn};
 use super::removal::NO_LIMIT;
 use super::sections::DirSection;
 

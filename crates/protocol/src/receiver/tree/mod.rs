@@ -47,7 +47,7 @@ use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
-use super::ask::{LookupAnswer, ReceiverAnswer, UnlistedNames};
+use super::ask::{LookupAnswer, MappedOwners, ReceiverAnswer, UnlistedNames};
 use super::context::Context;
 use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
@@ -57,7 +57,6 @@ use deleting::PendingDeletions;
 use dirs::ListedDirs;
 use entries::{TreeContext, UnsettledEntries};
 use missing::MissingSources;
-use owners::MappedOwners;
 use sections::DirSection;
 
 /// The tree of a session.
@@ -204,9 +203,9 @@ impl ReceiverTree {
         match (pending, answer) {
             (
                 TreePending::Look(section),
-                ReceiverAnswer::Lookup(LookupAnswer::Looked(found, (users, groups))),
+                ReceiverAnswer::Lookup(LookupAnswer::Looked(found, owners)),
             ) => {
-                self.looked(cx, section, found, MappedOwners { users, groups });
+                self.looked(cx, section, found, owners);
             }
             (TreePending::Compare(no), ReceiverAnswer::Lookup(LookupAnswer::Compared(alike))) => {
                 tx.dirs.compared_tally(tx.cx, no, alike);

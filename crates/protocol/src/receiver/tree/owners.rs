@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_OWNER_NAMES;
 use crate::message::NameLine;
 
-use crate::receiver::ask::LocalOwner;
+use crate::receiver::ask::{LocalOwner, MappedOwners};
 use crate::receiver::context::Context;
 
 use super::sections::DirSection;
@@ -52,13 +52,6 @@ impl OwnerNames {
 pub(super) struct OwnerIds {
     users: BTreeSet<u32>,
     groups: BTreeSet<u32>,
-}
-
-/// Local users and groups for the numbers of a section, in the order of the numbers.
-#[derive(Debug)]
-pub(super) struct MappedOwners {
-    pub(super) users: Vec<LocalOwner>,
-    pub(super) groups: Vec<LocalOwner>,
 }
 
 /// Local users and groups, by the sender's numbers.
