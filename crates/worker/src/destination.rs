@@ -28,7 +28,7 @@ use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::{Alternates, Beside};
 use super::drops::{DropLater, DropNow};
-use super::kept::Kept;
+use super::kept::KeptFacts;
 use super::moves::Moves;
 use super::owners::{Accounts, Owners, UnknownAccount};
 use super::steps::cut_segment;
@@ -68,7 +68,7 @@ pub struct DestinationWorker<S: Store> {
     user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
-    kept: Kept,
+    kept: KeptFacts,
     drops: Arc<dyn DropLater>,
 }
 
@@ -284,13 +284,13 @@ impl<S: Store> DestinationWorker<S> {
             user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
-            kept: Kept::default(),
+            kept: KeptFacts::default(),
             drops: Arc::new(DropNow),
         })
     }
 
     /// Returns this worker with the facts that earlier runs kept about files.
-    pub fn with_kept(self, kept: Kept) -> Self {
+    pub fn with_kept(self, kept: KeptFacts) -> Self {
         Self { kept, ..self }
     }
 

@@ -359,11 +359,11 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use crate::kept::Kept;
+    use crate::kept::KeptFacts;
 
     /// Returns the digests of a session with facts in `dir`, if `options` allow their use.
     fn digests_in(dir: &Path, options: &Options) -> Digests {
-        Kept::new(Arc::new(LocalFacts::in_dir(dir.join("deltic"))), options, None).digests
+        KeptFacts::new(Arc::new(LocalFacts::in_dir(dir.join("deltic"))), options, None).digests
     }
 
     /// Takes the digests of a tree in two runs. Returns the number of cache files.
@@ -426,7 +426,7 @@ mod tests {
         let file = sources.open(&RelPath::parse(b"a").unwrap()).unwrap();
         fs::hard_link(at("a"), at("b")).unwrap();
         assert!(file.check_settled().is_err());
-        let digest = || Kept::default().digests.digest(&file, None, &Buffers::default());
+        let digest = || KeptFacts::default().digests.digest(&file, None, &Buffers::default());
         assert_eq!(digest().unwrap(), Digest::from_bytes(blake3_of(b"content")));
         let settled = |same| is_restless(&file, Bears::default(), || Ok(same));
         assert!(!settled(true).unwrap() && settled(false).is_err());

@@ -15,21 +15,21 @@ use crate::reasons::Reasons;
 
 /// Digests, recipes and bases that are known without reading a file.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptFacts {
     facts: Arc<dyn FactStore>,
     pub(super) digests: Digests,
     pub(super) recipes: Recipes,
     pub(super) bases: Bases,
 }
 
-impl Default for Kept {
+impl Default for KeptFacts {
     /// Returns a value without facts.
     fn default() -> Self {
         Self::new(Arc::new(NoFacts), &Options::default(), None)
     }
 }
 
-impl Kept {
+impl KeptFacts {
     /// Uses `facts` if the options allow that; `old_sums` supplies further bases.
     pub fn new(
         facts: Arc<dyn FactStore>,

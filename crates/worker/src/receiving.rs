@@ -9,7 +9,7 @@ use deltic_tree::Name;
 
 use crate::alternates::Alternates;
 use crate::destination::{Asked, DestinationWorker};
-use crate::kept::Kept;
+use crate::kept::KeptFacts;
 use crate::owners::{Accounts, UnknownAccount};
 
 /// A destination that was opened for a session. Settings that the store itself decides (quotas, backups, places for
@@ -82,7 +82,7 @@ impl<S: Store> OpenDestination<S> {
     pub fn receiver(
         self,
         config: ReceiverConfig,
-        kept: impl FnOnce(&Options) -> Kept,
+        kept: impl FnOnce(&Options) -> KeptFacts,
     ) -> Result<ReceiverEnd<S>, UnknownAccount> {
         let Self { store, rename, made_dirs, root_is_wanted, .. } = self;
         let Self { alternates, warnings, accounts, at_end, .. } = self;

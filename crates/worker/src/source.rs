@@ -30,7 +30,7 @@ mod searching;
 mod summing;
 
 use super::digests::{digest_of_all, list};
-use super::kept::Kept;
+use super::kept::KeptFacts;
 use super::owners::{Accounts, Called};
 use super::packing::Packer;
 use super::rest::{is_restless, rested};
@@ -64,7 +64,7 @@ pub struct SourceWorker<T: Tree> {
     /// Names chunks in attempts that resume the transfer of another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
-    kept: Kept,
+    kept: KeptFacts,
     /// Sources that the run removed.
     moved: ListedAgain,
 }
@@ -221,7 +221,7 @@ impl<T: Tree> SourceWorker<T> {
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
-            kept: Kept::default(),
+            kept: KeptFacts::default(),
             moved: ListedAgain::default(),
         }
     }
@@ -232,7 +232,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Returns this worker with the facts that earlier runs kept about files.
-    pub fn with_kept(self, kept: Kept) -> Self {
+    pub fn with_kept(self, kept: KeptFacts) -> Self {
         Self { kept, ..self }
     }
 

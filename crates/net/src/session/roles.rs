@@ -26,7 +26,7 @@ use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
 use crate::monitor::clock;
 use crate::streams::Joining;
-use deltic_worker::kept::Kept;
+use deltic_worker::kept::KeptFacts;
 use deltic_worker::receiving::{OpenDestination, ReceiverConfig, ReceiverEnd};
 use deltic_worker::source::SourceWorker;
 
@@ -97,9 +97,9 @@ impl Session {
     }
 
     /// Returns the facts that earlier sessions kept.
-    pub(super) fn kept(&self, options: &Options) -> Kept {
+    pub(super) fn kept(&self, options: &Options) -> KeptFacts {
         let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
-        Kept::new(facts.store(), options, old_sums.clone())
+        KeptFacts::new(facts.store(), options, old_sums.clone())
             .explaining(reasons.clone())
             .with_random(random_bytes)
     }

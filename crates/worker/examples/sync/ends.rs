@@ -15,7 +15,7 @@ use deltic_store::memory::MemoryStore;
 use deltic_store::{MemoryFacts, Store};
 use deltic_tree::RelPath;
 use deltic_worker::inline::{InlineError, InlineSession};
-use deltic_worker::kept::Kept;
+use deltic_worker::kept::KeptFacts;
 use deltic_worker::owners::UnknownAccount;
 use deltic_worker::receiving::{OpenDestination, ReceiverConfig, ReceiverEnd};
 use deltic_worker::source::SourceWorker;
@@ -61,8 +61,8 @@ impl SessionEnd {
         Faulty::new(self.store.clone(), self.calls.clone())
     }
 
-    fn kept(&self, options: &Options) -> Kept {
-        Kept::new(Arc::new(self.facts.clone()), options, None)
+    fn kept(&self, options: &Options) -> KeptFacts {
+        KeptFacts::new(Arc::new(self.facts.clone()), options, None)
     }
 }
 
