@@ -17,11 +17,13 @@
 //! | [`moves`], [`similar`] | candidates for old versions under other names |
 //!
 //! [`session`] runs the sender's or the receiver's [`machine`] step by step, in a browser as on an async executor.
+//! [`greeting`] is the dialling end's part before a session, [`stream`] the bytes of the wire around its frames.
 
 pub mod assemble;
 pub mod check;
 mod events;
 pub mod gap;
+pub mod greeting;
 pub mod in_order;
 pub mod journal;
 pub mod machine;
@@ -32,6 +34,7 @@ pub mod scan;
 pub mod search;
 pub mod session;
 pub mod similar;
+pub mod stream;
 pub mod sums;
 mod task;
 

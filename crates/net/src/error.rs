@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use deltic_engine::greeting::GreetingError;
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
 use deltic_store_local::reason;
@@ -228,6 +229,18 @@ impl From<Abort> for SyncError {
             AbortCause::Stream => Self::StreamLost,
             AbortCause::Incompatible => Self::Incompatible(message),
             AbortCause::Damaged => Self::Damaged,
+        }
+    }
+}
+
+impl From<GreetingError> for SyncError {
+    fn from(error: GreetingError) -> Self {
+        match error {
+            GreetingError::Peer(error) => error.into(),
+            GreetingError::Abort(abort) => abort.into(),
+            GreetingError::Versions { here, there } => {
+                Self::Versions(Versions { here, there, host: None })
+            }
         }
     }
 }

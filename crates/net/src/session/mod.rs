@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use deltic_core::PackedStrings;
 use deltic_protocol::Purpose;
-use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request};
+use deltic_protocol::hello::{MAGIC, Names, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::Trouble;
@@ -24,7 +24,7 @@ use crate::config::SessionConfig;
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::Share;
-use crate::greeting::{Agree, Greeting, Role, check_len, hear_magic, hello, in_time};
+use crate::greeting::{Agree, Greeting, Role, hear_magic, hello, in_time, is_greeting};
 use crate::host::place::places;
 use crate::host::user::Watch;
 use crate::outlets::Outlets;
@@ -123,11 +123,7 @@ impl Session {
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         loop {
             let frame = self.arrivals.one(&self.flow).await?;
-            check_len(&frame.payload)?;
-            if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
-                return Err(abort.into());
-            }
-            if Alive::decode(frame.kind, &frame.payload)?.is_none() {
+            if is_greeting(frame.kind, &frame.payload)? {
                 return Ok(frame);
             }
         }

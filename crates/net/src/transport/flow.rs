@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use deltic_protocol::PeerError;
 use deltic_protocol::check::CHECK;
 use deltic_protocol::hello::Alive;
 use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
@@ -109,10 +108,9 @@ impl Flow {
         self.longest.store(limits.frame_bytes, Ordering::Relaxed);
     }
 
-    /// Refuses a frame that is too long.
-    pub(super) fn check_frame(&self, len: usize) -> Result<(), PeerError> {
-        let frame_bytes = self.longest.load(Ordering::Relaxed);
-        Limits { frame_bytes, credit: None }.check_frame(len)
+    /// Returns the limits of received frames.
+    pub(super) fn limits(&self) -> Limits {
+        Limits { frame_bytes: self.longest.load(Ordering::Relaxed), credit: None }
     }
 
     /// Sends signs of life often enough for an end that tolerates `silence`.

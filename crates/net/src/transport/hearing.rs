@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use deltic_engine::stream::IncomingFrames;
 use deltic_protocol::PeerError;
-use deltic_protocol::check::{CHECK, Inspector};
-use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::ReadEnd;
@@ -115,23 +114,19 @@ pub(crate) async fn read_frames(
 pub(crate) struct Arrivals {
     reader: Reader,
     bytes: Vec<u8>,
-    inspector: Inspector,
-    /// End in `bytes` of the inspected frames.
-    inspected: usize,
-    /// End in `bytes` of the inspected frames that may be taken.
-    admitted: usize,
+    incoming: IncomingFrames,
     /// Frames that may be taken.
     ready: VecDeque<RawFrame>,
 }
 
 impl From<Reader> for Arrivals {
     fn from(reader: Reader) -> Self {
-        let inspector = match reader {
-            Reader::Stream(_) => Inspector::checked(),
-            Reader::Memory(_) => Inspector::default(),
+        let incoming = match reader {
+            Reader::Stream(_) => IncomingFrames::checked(),
+            Reader::Memory(_) => IncomingFrames::default(),
         };
         let (bytes, ready) = (Vec::new(), VecDeque::new());
-        Self { reader, bytes, inspector, inspected: 0, admitted: 0, ready }
+        Self { reader, bytes, incoming, ready }
     }
 }
 
@@ -175,9 +170,10 @@ impl Arrivals {
     /// Reads until frames may be taken, and takes these frames.
     async fn fill(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
-            let inspected = self.inspect(flow);
-            if self.admitted > 0 {
-                self.take_admitted(flow);
+            // Memory grows with the bytes that arrive, not with the length that a header claims.
+            let inspected = self.incoming.inspect(&self.bytes, &flow.limits());
+            if self.incoming.is_ready() {
+                self.take_ready(flow);
                 return Ok(());
             }
             inspected.map_err(ReadEnd::Bad)?;
@@ -194,26 +190,10 @@ impl Arrivals {
         }
     }
 
-    /// Inspects the complete frames. Memory grows with the bytes that arrive, not with the length that a header
-    /// claims.
-    fn inspect(&mut self, flow: &Flow) -> Result<(), PeerError> {
-        while let Some(Header { len, .. }) = header_of(&self.bytes[self.inspected..])? {
-            flow.check_frame(len)?;
-            let end = self.inspected + HEADER_BYTES + len;
-            let Some(frame) = self.bytes.get(self.inspected..end) else { break };
-            let admits = self.inspector.inspect(frame)?;
-            self.inspected = end;
-            if admits {
-                self.admitted = end;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the admitted frames without copies. The bytes after them, mostly few, are copied to another buffer.
-    fn take_admitted(&mut self, flow: &Flow) {
-        let len = std::mem::take(&mut self.admitted);
-        self.inspected -= len;
+    /// Takes the frames that may be processed without copies. The bytes after them, mostly few, are copied to another
+    /// buffer.
+    fn take_ready(&mut self, flow: &Flow) {
+        let len = self.incoming.take();
         let mut rest = Vec::new();
         if self.bytes.len() > len {
             rest = spare::buffer();
@@ -221,24 +201,12 @@ impl Arrivals {
             self.bytes.truncate(len);
         }
         let of = Arc::new(Used(std::mem::replace(&mut self.bytes, rest)));
-        let mut end = 0;
-        while let Ok(Some(Header { kind, len })) = header_of(&of[end..]) {
-            let start = end + HEADER_BYTES;
-            end = start + len;
-            if kind != CHECK || !self.inspector.is_checked() {
-                flow.counters.note(kind);
-                self.ready.push_back(RawFrame {
-                    kind,
-                    payload: Piece { of: Arc::clone(&of), range: start..end },
-                });
-            }
+        for (kind, range) in self.incoming.frames(&of) {
+            flow.counters.note(kind);
+            let payload = Piece { of: Arc::clone(&of), range };
+            self.ready.push_back(RawFrame { kind, payload });
         }
     }
-}
-
-/// Decodes the header at the start of `bytes`, if complete.
-fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
-    bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
 }
 
 /// Filters the frames of a stream for the driver. Returns `None` if a further stream was closed in order.
@@ -257,6 +225,7 @@ fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<R
 mod tests {
     use super::*;
     use crate::config::SessionConfig;
+    use deltic_protocol::frame::HEADER_BYTES;
     use deltic_protocol::hello::Alive;
 
     /// Lets the other tasks run as far as they can.

@@ -7,9 +7,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use deltic_engine::stream::{CHECKED_RUN_BYTES, OutgoingChecks};
 use deltic_protocol::Purpose;
-use deltic_protocol::check::Checksum;
-use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::Alive;
 
 use crate::monitor::Stage;
@@ -17,8 +16,6 @@ use crate::task::Task;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
-/// Bytes of frames that share a check on a slow line: the reader waits for the last of them.
-const RUN_BYTES: usize = 16 << 10;
 /// Longest time for writing a batch to a line that counts as fast. On a fast line, one check at the end of a batch
 /// saves a copy.
 const FAST: Duration = Duration::from_millis(20);
@@ -93,7 +90,7 @@ async fn write_all(
     (mut said, mut opening): (Said, &[u8]),
     flow: &Flow,
 ) -> std::io::Result<()> {
-    let (mut sum, mut run) = (Checksum::NOTHING, RUN_BYTES);
+    let (mut checks, mut run) = (OutgoingChecks::default(), CHECKED_RUN_BYTES);
     // A further stream of a receiver sends only its opening. On the first stream, a batch follows at once.
     if said.pause.is_none() && said.taken.is_empty() && !opening.is_empty() {
         flow.count_out(opening.len()).await;
@@ -109,7 +106,9 @@ async fn write_all(
         }
         let len = batch.len();
         let begun = Instant::now();
-        batch = checked(batch, run, &mut sum);
+        if let Some(used) = checks.append(&mut batch, run, spare::buffer) {
+            spare::keep(used);
+        }
         flow.monitor.count_sent(Purpose::Control, batch.len() - len);
         batch = open_with(&mut opening, batch);
         for piece in batch.chunks(flow.piece_of(&batch)) {
@@ -120,7 +119,7 @@ async fn write_all(
         if said.taken.is_empty() {
             writer.flush().await?;
         }
-        run = if begun.elapsed() > FAST { RUN_BYTES } else { usize::MAX };
+        run = if begun.elapsed() > FAST { CHECKED_RUN_BYTES } else { usize::MAX };
     }
     // An end that sent no batch still sends its opening.
     flow.count_out(opening.len()).await;
@@ -155,35 +154,6 @@ async fn pass_on(
 fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
     batch.splice(0..0, std::mem::take(opening).iter().copied());
     batch
-}
-
-/// Appends a check to each run of frames, of `run` bytes or a little more. Streams may damage bytes; memory does not.
-fn checked(mut frames: Vec<u8>, run: usize, sum: &mut Checksum) -> Vec<u8> {
-    let (mut ends, mut start, mut end) = (Vec::new(), 0, 0);
-    while let Some(header) = frames[end..].first_chunk().filter(|_| frames.len() > run)
-        && let Ok(Header { len, .. }) = Header::decode(*header)
-    {
-        end += HEADER_BYTES + len;
-        if end - start >= run || end == frames.len() {
-            ends.push(end);
-            start = end;
-        }
-    }
-    if ends.len() <= 1 {
-        // Nearly all batches take this path.
-        sum.add(&frames);
-        frames.extend_from_slice(&sum.check());
-        return frames;
-    }
-    let (mut with_checks, mut start) = (spare::buffer(), 0);
-    for end in ends {
-        sum.add(&frames[start..end]);
-        with_checks.extend_from_slice(&frames[start..end]);
-        with_checks.extend_from_slice(&sum.check());
-        start = end;
-    }
-    spare::keep(frames);
-    with_checks
 }
 
 #[cfg(test)]
