@@ -140,6 +140,9 @@ pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> CodecModel {
     }
 }
 
+/// True if zstd is compiled in.
+pub const HAS_ZSTD: bool = cfg!(feature = "zstd");
+
 /// zstd, if compiled in.
 #[cfg(feature = "zstd")]
 mod codec {
@@ -152,7 +155,7 @@ mod codec {
     }
 }
 
-/// Stand-in without zstd: compresses nothing, and the greeting does not offer zstd.
+/// Stand-in without zstd: compresses nothing. The end must not [offer](HAS_ZSTD) zstd.
 #[cfg(not(feature = "zstd"))]
 mod codec {
     pub(super) const fn compress(_: &[u8], _: i32) -> Option<Vec<u8>> {

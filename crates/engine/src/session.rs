@@ -20,6 +20,7 @@ use std::time::Duration;
 use deltic_core::strategy::LinkModel;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive};
+use deltic_protocol::limits::Limits;
 use deltic_protocol::report::{Counts, Notice, Trouble};
 use deltic_protocol::{PeerError, Purpose, Terms, WorkId};
 
@@ -231,6 +232,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
                 }
             }
         }
+    }
+
+    /// Returns the limits of frames that may be fed now.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        if self.greeting.is_some() { Limits::default() } else { self.machine.limits() }
     }
 
     /// True while frames may be fed.

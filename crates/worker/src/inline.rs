@@ -1,13 +1,19 @@
 //! Sessions whose work is performed on the caller's thread: bytes in, bytes out. A page runs its sessions so, in a Web
 //! Worker (docs/decisions/0074).
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_engine::greeting::GreetingError;
 use deltic_engine::machine::{Lane, Machine};
-use deltic_engine::session::{Session, SessionDriver, SessionStep};
+use deltic_engine::session::{Greeting, NoGreeting, Session, SessionDriver, SessionStep};
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::Abort;
+use deltic_protocol::limits::Limits;
 use deltic_protocol::report::{Notice, Trouble};
 
 use crate::Worker;
+use crate::owners::UnknownAccount;
 
 /// Bytes of frames after which a session waits until the caller has taken them.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
@@ -21,6 +27,36 @@ pub enum InlineError {
     /// The other end gave up.
     #[error("the other end gave up: {}", .0.message)]
     Abort(Abort),
+    /// The two versions share no capability that a session needs.
+    #[error("incompatible versions: {here} here, {there} at the other end")]
+    Versions {
+        /// Version of this end.
+        here: String,
+        /// Version of the other end.
+        there: String,
+    },
+    /// The other end did not finish its greeting in time.
+    #[error("no answer from the other end")]
+    NoAnswerInTime,
+    /// The options name users or groups that this end lacks.
+    #[error("{0}")]
+    Account(UnknownAccount),
+}
+
+impl From<UnknownAccount> for InlineError {
+    fn from(unknown: UnknownAccount) -> Self {
+        Self::Account(unknown)
+    }
+}
+
+impl From<GreetingError> for InlineError {
+    fn from(error: GreetingError) -> Self {
+        match error {
+            GreetingError::Peer(error) => Self::Peer(error),
+            GreetingError::Abort(abort) => Self::Abort(abort),
+            GreetingError::Versions { here, there } => Self::Versions { here, there },
+        }
+    }
 }
 
 impl From<PeerError> for InlineError {
@@ -35,13 +71,24 @@ impl From<Abort> for InlineError {
     }
 }
 
-/// A session after its greeting, with a worker that performs its work between frames.
+/// State of a session after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The session waits for bytes of the other end, or for the caller to take the unsent frames.
+    Waits,
+    /// More work can be done at once.
+    GoesOn,
+    /// The session is over.
+    Over,
+}
+
+/// A session with a worker that performs its work between frames.
 ///
 /// The caller passes bytes of the other end to [`hear`](Self::hear), then calls [`step`](Self::step) until it makes no
 /// more bytes.
 pub struct InlineSession<M: Machine, W> {
     session: Session<M, InlineError>,
-    worker: W,
+    worker: Arc<W>,
     /// Bytes of the other end that were not fed yet.
     heard: Vec<u8>,
 }
@@ -49,7 +96,27 @@ pub struct InlineSession<M: Machine, W> {
 impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     /// Begins the session of a machine that knows the terms.
     pub fn new(machine: M, worker: W) -> Self {
-        Self { session: Session::new(machine, None), worker, heard: Vec::new() }
+        Self { session: Session::new(machine, None), worker: Arc::new(worker), heard: Vec::new() }
+    }
+
+    /// Begins the session of a machine that works before the greeting has ended. `greeting` takes the frames of the
+    /// greeting.
+    pub fn greeting(machine: M, worker: Arc<W>, greeting: Greeting<InlineError>) -> Self {
+        Self { session: Session::new(machine, Some(greeting)), worker, heard: Vec::new() }
+    }
+
+    /// Returns the limits of frames that the other end may send now.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.session.limits()
+    }
+
+    /// Tells the session the time since its start.
+    ///
+    /// # Errors
+    /// [`InlineError::NoAnswerInTime`] if the other end has not finished its greeting by now.
+    pub fn wake(&mut self, now: Duration) -> Result<(), InlineError> {
+        self.session.wake(now).map_err(|NoGreeting| InlineError::NoAnswerInTime)
     }
 
     /// Takes bytes of the other end: frames, cut anywhere.
@@ -67,14 +134,33 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         unsent: &mut Vec<u8>,
         watch: &mut dyn FnMut(Notice),
     ) -> Result<bool, InlineError> {
+        Ok(self.turn(usize::MAX, unsent, watch)? == Progress::Over)
+    }
+
+    /// Takes steps as [`step`](Self::step) does, but performs at most `most_work` pieces of work. So the caller can
+    /// send frames and receive others while much work is left.
+    ///
+    /// # Errors
+    /// [`InlineError`] if the session cannot go on.
+    pub fn turn(
+        &mut self,
+        mut most_work: usize,
+        unsent: &mut Vec<u8>,
+        watch: &mut dyn FnMut(Notice),
+    ) -> Result<Progress, InlineError> {
         self.feed()?;
         loop {
-            let around = Around { worker: &self.worker, has_room: unsent.len() < MAX_UNSENT_BYTES };
+            let around =
+                Around { worker: &*self.worker, has_room: unsent.len() < MAX_UNSENT_BYTES };
             match self.session.poll(&around) {
                 Some(SessionStep::Send(_, batch)) => unsent.extend(batch),
                 Some(SessionStep::Work(id, work)) => {
                     self.session.answered(id, self.worker.perform(work));
                     self.feed()?;
+                    most_work -= 1;
+                    if most_work == 0 {
+                        return Ok(Progress::GoesOn);
+                    }
                 }
                 Some(SessionStep::Event(notice)) => watch(self.located(notice)),
                 Some(SessionStep::Done) => {
@@ -82,9 +168,9 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
                     let last = self.session.finish();
                     last.into_iter().for_each(|notice| watch(self.located(notice)));
                     self.worker.ended();
-                    return Ok(true);
+                    return Ok(Progress::Over);
                 }
-                None => return Ok(false),
+                None => return Ok(Progress::Waits),
             }
         }
     }

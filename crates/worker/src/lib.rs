@@ -8,6 +8,7 @@ mod base_sums;
 mod bases;
 mod buffers;
 pub mod destination;
+pub mod dialling;
 mod digests;
 pub mod drops;
 pub mod inline;

@@ -69,6 +69,13 @@ impl Hello {
         self
     }
 
+    /// Drops zstd from the hello, for an end that cannot decompress: literals then travel plain.
+    #[must_use]
+    pub fn without_zstd(mut self) -> Self {
+        self.capabilities.remove(ZSTD);
+        self
+    }
+
     /// Adds the places of this machine that the end reads or writes, as returned by [`place`](Self::place).
     #[must_use]
     pub fn at(mut self, places: &[Fingerprint]) -> Self {
