@@ -13,7 +13,7 @@ checks := fmt shape deny clippy unit neon docs wasm windows end-to-end fuzz
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
-portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-worker deltic-carrier
+portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-worker deltic-carrier deltic-page
 out := $(target)/bench-out
 # Tests of whole programs wait for processes, timers and the disk more than they compute.
 threads := $(shell echo $$((3 * $$(nproc))))

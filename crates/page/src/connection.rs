@@ -1,0 +1,355 @@
+//! A connection to a server: messages in and out, and the transfers over its channels.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use deltic_carrier::channels::{self, Channels};
+use deltic_carrier::control::{Capabilities, FromClient, FromServer};
+use deltic_carrier::ends::ClientEnd;
+use deltic_carrier::message::Outgoing;
+use deltic_engine::machine::Machine;
+use deltic_protocol::receiver::Expect;
+use deltic_protocol::report::{Notice, Totals};
+use deltic_tree::Meta;
+use deltic_worker::Worker;
+use deltic_worker::dialling::DiallingEnd;
+use deltic_worker::dialling::{PullEnd, PullRequest, PushEnd, PushRequest};
+use deltic_worker::inline::{InlineError, Progress};
+use deltic_worker::receiving::OpenDestination;
+
+use crate::events::{Event, PutFile};
+use crate::requests::{hello, milliseconds, options, place};
+use crate::{HostFiles, PageStore, Pull, Push, RequestError};
+
+/// Bytes of messages that wait for the socket, above which transfers stand still.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
+/// Pieces of work of a transfer in one turn. A piece reads half a megabyte or less, so a turn is short.
+const WORK_AT_ONCE: usize = 4;
+
+/// A connection to a server, and its transfers.
+pub struct Connection<H> {
+    host: H,
+    control: ClientEnd,
+    /// The open channels; a channel's reader is its number.
+    channels: Channels<u32, Infallible>,
+    transfers: BTreeMap<u32, Transfer<H>>,
+    messages: VecDeque<Bytes>,
+    /// Bytes of all `messages`.
+    queued: usize,
+    events: VecDeque<Event>,
+    has_ended: bool,
+}
+
+/// A transfer over a channel.
+struct Transfer<H> {
+    end: Box<dyn Dialled>,
+    outgoing: Outgoing,
+    /// Time since the page's start at the first turn.
+    begun: Option<Duration>,
+    /// True once the server ended its stream.
+    is_heard_out: bool,
+    /// The store of a pull.
+    store: Option<PageStore<H>>,
+    counts: TransferCounts,
+}
+
+/// Counts of a transfer for the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TransferCounts {
+    settled: u64,
+    of: u64,
+    sent: u64,
+    received: u64,
+    totals: Option<Totals>,
+}
+
+/// An end of a session, of either role.
+trait Dialled {
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), InlineError>;
+    fn wake(&mut self, now: Duration) -> Result<(), InlineError>;
+    fn turn(
+        &mut self,
+        unsent: &mut Vec<u8>,
+        watch: &mut dyn FnMut(Notice),
+    ) -> Result<Progress, InlineError>;
+}
+
+impl<M: Machine, W: Worker<M>> Dialled for DiallingEnd<M, W> {
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), InlineError> {
+        Self::receive(self, bytes)
+    }
+
+    fn wake(&mut self, now: Duration) -> Result<(), InlineError> {
+        Self::wake(self, now)
+    }
+
+    fn turn(
+        &mut self,
+        unsent: &mut Vec<u8>,
+        watch: &mut dyn FnMut(Notice),
+    ) -> Result<Progress, InlineError> {
+        Self::turn(self, WORK_AT_ONCE, unsent, watch)
+    }
+}
+
+impl<H: HostFiles> Connection<H> {
+    /// Begins a connection with this token over a new socket. `host` reads and writes the user's files.
+    #[must_use]
+    pub fn new(host: H, token: String) -> Self {
+        let mut connection = Self {
+            host,
+            control: ClientEnd::default(),
+            channels: Channels::default(),
+            transfers: BTreeMap::new(),
+            messages: VecDeque::new(),
+            queued: 0,
+            events: VecDeque::new(),
+            has_ended: false,
+        };
+        connection.say(FromClient::Auth { token }.message());
+        connection
+    }
+
+    /// Starts to push a file of the user. Returns the number of the transfer.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the transfer cannot begin.
+    pub fn push(&mut self, request: Push) -> Result<u32, RequestError> {
+        let (destination, name) = place(&request.path)?;
+        let present = Some((request.new.file, request.new.meta()));
+        let store = PageStore::new(self.host.clone(), name.clone(), present, None);
+        let (single, own) = (Some(name), None);
+        let push = PushRequest { destination, single, own, options: options() };
+        let end = PushEnd::push(store, push, hello(&request.random)?)?;
+        self.open(request.volume, Box::new(end), None)
+    }
+
+    /// Starts to pull a file of the server. Returns the number of the transfer.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the transfer cannot begin.
+    pub fn pull(&mut self, request: Pull) -> Result<u32, RequestError> {
+        let (dir, name) = place(&request.path)?;
+        let present = request.old.map(|old| (old.file, old.meta()));
+        let host = self.host.clone();
+        let store = PageStore::new(host, name.clone(), present, Some(request.staged));
+        let source = [&dir[..], name.as_bytes()].concat().into();
+        let pull = PullRequest { source, expect: Expect::from([name]), options: options() };
+        let destination = OpenDestination::new(store.clone());
+        let end = PullEnd::pull(destination, pull, hello(&request.random)?)?;
+        self.open(request.volume, Box::new(end), Some(store))
+    }
+
+    fn open(
+        &mut self,
+        volume: String,
+        end: Box<dyn Dialled>,
+        store: Option<PageStore<H>>,
+    ) -> Result<u32, RequestError> {
+        if self.has_ended {
+            return Err(RequestError::Ended);
+        }
+        let channel = self.control.new_channel();
+        self.channels.open(channel, channel).expect("numbers repeat after billions of channels");
+        self.say(FromClient::Open { channel, volume }.message());
+        let (outgoing, counts) = (Outgoing::new(channel), TransferCounts::default());
+        let transfer = Transfer { end, outgoing, begun: None, is_heard_out: false, store, counts };
+        self.transfers.insert(channel, transfer);
+        Ok(channel)
+    }
+
+    /// Abandons a transfer, without an event.
+    pub fn close(&mut self, channel: u32) {
+        if self.transfers.remove(&channel).is_some() {
+            self.channels.close(channel);
+            self.say(FromClient::Close { channel }.message());
+        }
+    }
+
+    /// Reports that a transfer cannot begin.
+    pub fn refuse(&mut self, error: &RequestError) {
+        let why = error.to_string();
+        self.events.push_back(Event::Failed { channel: 0, why, retry_secs: None });
+    }
+
+    /// Takes a binary message of the socket.
+    pub fn receive(&mut self, message: Bytes) {
+        if self.has_ended {
+            return;
+        }
+        match self.channels.receive(message) {
+            Ok(None) => {}
+            Ok(Some(channels::Event::Control(text))) => self.hear(&text),
+            Ok(Some(channels::Event::Bytes { channel, bytes, .. })) => {
+                let Some(transfer) = self.transfers.get_mut(&channel) else { return };
+                transfer.counts.received += bytes.len() as u64;
+                if let Err(error) = transfer.end.receive(&bytes) {
+                    self.fail(channel, error.to_string(), None);
+                }
+            }
+            Ok(Some(channels::Event::End(channel))) => {
+                if let Some(transfer) = self.transfers.get_mut(&channel) {
+                    transfer.is_heard_out = true;
+                }
+            }
+            Ok(Some(channels::Event::Whole(never, _))) => match never {},
+            Err(error) => self.break_off(error.to_string()),
+        }
+    }
+
+    fn hear(&mut self, text: &[u8]) {
+        let heard = match self.control.hear(text) {
+            Ok(heard) => heard,
+            Err(error) => return self.break_off(error.to_string()),
+        };
+        match heard {
+            FromServer::Welcome { version, channels, .. } => {
+                let can = Capabilities { busy: true, ..Capabilities::default() };
+                let told = self.control.tell(can);
+                told.map(|told| self.say(told.message()));
+                self.events.push_back(Event::Welcome { version, channels });
+            }
+            FromServer::Refused { channel, why, retry_secs } => {
+                if self.transfers.contains_key(&channel) {
+                    self.fail(channel, why, retry_secs);
+                }
+            }
+            FromServer::GoAway => self.events.push_back(Event::GoAway),
+            FromServer::Busy { secs } => self.events.push_back(Event::Busy { secs }),
+            // Not asked for.
+            FromServer::Renewed { .. } | FromServer::Changed { .. } => {}
+        }
+    }
+
+    /// Ends the connection because the server broke its rules.
+    fn break_off(&mut self, why: String) {
+        self.end(&why);
+        self.events.push_back(Event::Broken { why });
+    }
+
+    /// Ends all transfers, because the socket has ended.
+    pub fn end(&mut self, why: &str) {
+        self.has_ended = true;
+        let channels: Vec<u32> = self.transfers.keys().copied().collect();
+        channels.into_iter().for_each(|channel| self.fail(channel, why.into(), None));
+    }
+
+    /// Lets each transfer work for a short time. `now` is the time since the page's start. Returns true if more work
+    /// can be done at once. False means: the transfers wait for messages of either direction.
+    pub fn turn(&mut self, now: Duration) -> bool {
+        let channels: Vec<u32> = self.transfers.keys().copied().collect();
+        let mut goes_on = false;
+        for channel in channels {
+            if self.queued >= MAX_QUEUED_BYTES {
+                break;
+            }
+            goes_on |= self.turn_of(channel, now);
+        }
+        goes_on
+    }
+
+    fn turn_of(&mut self, channel: u32, now: Duration) -> bool {
+        let Some(transfer) = self.transfers.get_mut(&channel) else { return false };
+        let begun = *transfer.begun.get_or_insert(now);
+        let (mut unsent, mut troubles) = (Vec::new(), Vec::new());
+        let (before, counts) = (transfer.counts, &mut transfer.counts);
+        let mut watch = |notice| match notice {
+            Notice::Listed { bytes, .. } => counts.of = bytes,
+            Notice::Settled { bytes } => counts.settled += bytes,
+            Notice::Finished(totals) => counts.totals = Some(totals),
+            Notice::Trouble(trouble) => troubles.push(trouble.message),
+            _ => {}
+        };
+        let woken = transfer.end.wake(now.saturating_sub(begun));
+        let turned = woken.and_then(|()| transfer.end.turn(&mut unsent, &mut watch));
+        counts.sent += unsent.len() as u64;
+        let (counts, is_heard_out) = (*counts, transfer.is_heard_out);
+        self.send(channel, &unsent);
+        let trouble = |why| Event::Trouble { channel, why };
+        self.events.extend(troubles.into_iter().map(trouble));
+        match turned {
+            Ok(Progress::Over) => self.finish(channel),
+            Ok(progress) => {
+                if counts != before {
+                    self.report(channel, counts);
+                }
+                if progress == Progress::Waits && is_heard_out {
+                    self.fail(channel, "the server ended the transfer early".into(), None);
+                }
+                return progress == Progress::GoesOn;
+            }
+            Err(error) => self.fail(channel, error.to_string(), None),
+        }
+        false
+    }
+
+    /// Reports the state of a transfer. Replaces an older report that was not taken.
+    fn report(&mut self, channel: u32, counts: TransferCounts) {
+        let TransferCounts { settled, of, sent, received, .. } = counts;
+        let report = Event::Progress { channel, settled, of, sent, received };
+        let is_last =
+            |last: &Event| matches!(last, Event::Progress { channel: of, .. } if *of == channel);
+        self.events.pop_back_if(|last| is_last(last));
+        self.events.push_back(report);
+    }
+
+    /// Ends this end's stream of a transfer that is over, and reports the result.
+    fn finish(&mut self, channel: u32) {
+        let Some(transfer) = self.transfers.remove(&channel) else { return };
+        self.channels.close(channel);
+        transfer.outgoing.end().map(|end| self.say(end));
+        let TransferCounts { sent, received, totals, .. } = transfer.counts;
+        let totals = totals.unwrap_or_default();
+        let put = transfer.store.and_then(|store| store.put());
+        let put = put
+            .map(|Meta { len, modified, .. }| PutFile { len, modified_ms: milliseconds(modified) });
+        self.events.push_back(Event::Finished {
+            channel,
+            put,
+            failed: totals.failed,
+            changed: totals.transferred,
+            literal: totals.literal,
+            matched: totals.matched,
+            sent,
+            received,
+        });
+    }
+
+    fn fail(&mut self, channel: u32, why: String, retry_secs: Option<u32>) {
+        if self.transfers.remove(&channel).is_none() {
+            return;
+        }
+        if self.channels.close(channel).is_some() {
+            self.say(FromClient::Close { channel }.message());
+        }
+        self.events.push_back(Event::Failed { channel, why, retry_secs });
+    }
+
+    /// Queues bytes of a channel.
+    fn send(&mut self, channel: u32, mut bytes: &[u8]) {
+        let outgoing = Outgoing::new(channel);
+        while let Some((message, len)) = outgoing.message(bytes) {
+            self.say(message);
+            bytes = &bytes[len..];
+        }
+    }
+
+    fn say(&mut self, message: Bytes) {
+        self.queued += message.len();
+        self.messages.push_back(message);
+    }
+
+    /// Returns the next message for the socket.
+    pub fn next_message(&mut self) -> Option<Bytes> {
+        let message = self.messages.pop_front()?;
+        self.queued -= message.len();
+        Some(message)
+    }
+
+    /// Returns the next report for the page.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,25 @@
+//! The engine of a page in a browser: syncs files of the user with a server, over one WebSocket.
+//!
+//! ```text
+//!  page ─ push, pull, close ─►┌────────────┐─► next_event     progress and results, as JSON
+//!  socket ─ message ─────────►│ Connection │─► next_message   for the socket
+//!  timer ─ turn(now) ────────►└────────────┘◄► HostFiles      spans of the user's files
+//! ```
+//!
+//! The crate has no clock, random bytes, socket or file. Time and random bytes are arguments; the user's files are
+//! read and written by two functions of the host ([`HostFiles`]), which block (docs/decisions/0074). [`Connection`]
+//! and [`PageStore`] run on any machine. In WebAssembly, the module `exports` offers them to JavaScript.
+
+mod connection;
+mod events;
+#[cfg(target_family = "wasm")]
+pub mod exports;
+mod host;
+mod requests;
+mod store;
+
+pub use connection::Connection;
+pub use events::{Event, PutFile};
+pub use host::{HostFiles, NotRead, NotWritten};
+pub use requests::{OldFile, Pull, Push, RequestError};
+pub use store::PageStore;

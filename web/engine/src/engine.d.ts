@@ -1,0 +1,74 @@
+/** Reads and writes open files by number. Calls block. */
+export interface Files {
+  /** Fills `into` from offset `at`. Returns the number of bytes, less only at the end; -1 if the file changed. */
+  read(file: number, at: number, into: Uint8Array): number;
+  /** Writes all of `bytes` at offset `at`. Returns 0, or -1 if there is no room. */
+  write(file: number, at: number, bytes: Uint8Array): number;
+}
+
+/** A file of the user. */
+export interface OpenFile {
+  file: number;
+  /** Length in bytes. */
+  len: number;
+  /** Modification time in milliseconds since 1970, an integer. */
+  modified_ms: number;
+}
+
+export interface Place {
+  volume: string;
+  /** Path of the file in the volume. */
+  path: string;
+}
+
+export interface Progress {
+  channel: number;
+  /** Bytes of the file that are up to date, matched or sent. */
+  settled: number;
+  /** Length of the file. */
+  of: number;
+  /** Bytes over the connection. */
+  sent: number;
+  received: number;
+}
+
+export interface Result {
+  channel: number;
+  /** The new version in the staged file of a pull; null if the user's file is up to date. */
+  put: { len: number; modified_ms: number } | null;
+  /** 1 if the content changed. */
+  changed: number;
+  failed: number;
+  /** Bytes of the new version that were sent, and that the other end already had. */
+  literal: number;
+  matched: number;
+  /** Bytes over the connection. */
+  sent: number;
+  received: number;
+  /** Warnings. */
+  troubles: string[];
+}
+
+export interface Options {
+  onprogress?: (progress: Progress) => void;
+  signal?: AbortSignal;
+}
+
+export class Engine {
+  static load(source: Response | BufferSource | WebAssembly.Module, files: Files): Promise<Engine>;
+  connect(url: string, token: string): Promise<Connection>;
+  readonly memoryBytes: number;
+}
+
+export class TransferError extends Error {
+  /** Seconds after which another attempt may succeed. */
+  readonly retrySecs?: number;
+}
+
+/** Events: `go_away`, `busy` (with `detail.secs`), `end`. */
+export class Connection extends EventTarget {
+  readonly server?: { version: string; channels: number };
+  push(request: Place & OpenFile, options?: Options): Promise<Result>;
+  pull(request: Place & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
+  close(): void;
+}

@@ -1,0 +1,50 @@
+// A real server on loopback, with one volume, for tests.
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+const target = process.env.CARGO_TARGET_DIR ?? join(here, "../../../target");
+
+export const program = process.env.DELTIC ?? join(target, "debug/deltic");
+export const module =
+  process.env.DELTIC_PAGE_WASM ?? join(target, "wasm/wasm32-unknown-unknown/wasm/deltic_page.wasm");
+
+/** The reason why the tests cannot run, or false. */
+export const missing = [program, module].find((path) => !existsSync(path))
+  ? "needs the server (cargo build -p deltic-cli) and the module (npm run build)"
+  : false;
+
+/** Starts a server with the volume `files`. */
+export async function serve() {
+  const dir = mkdtempSync(join(tmpdir(), "deltic-engine-"));
+  const volume = join(dir, "files");
+  mkdirSync(volume);
+  const args = ["serve", volume, "--listen", "127.0.0.1:0", "--state", join(dir, "state")];
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  const { host, token } = await address(child);
+  const stop = async () => {
+    child.kill("SIGTERM");
+    await ended;
+    rmSync(dir, { recursive: true });
+  };
+  return { dir, volume, url: `ws://${host}/v1/ws`, token, stop };
+}
+
+/** Waits for the printed address. */
+function address(child) {
+  return new Promise((resolve, reject) => {
+    let said = "";
+    const hear = (text) => {
+      said += text;
+      const [, host, token] = said.match(/http:\/\/([^/\s]+)\/files\/#t=(\S+)/) ?? [];
+      if (token) resolve({ host, token });
+    };
+    child.stdout.on("data", hear);
+    child.stderr.on("data", hear);
+    child.once("exit", (code) => reject(new Error(`the server ended with ${code}: ${said}`)));
+  });
+}
