@@ -156,7 +156,7 @@ docs: toolchain
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(labs)
 
 wasm: toolchain
-	tools/wasm-build.sh $(portable) -- --no-default-features
+	tools/wasm-build.sh $(portable) -- --no-default-features --features deltic-page/push,deltic-page/pull
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
 	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
 	tools/wasm-build.sh deltic-core -- --release --example suite

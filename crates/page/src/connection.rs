@@ -10,18 +10,15 @@ use deltic_carrier::control::{Capabilities, FromClient, FromServer};
 use deltic_carrier::ends::ClientEnd;
 use deltic_carrier::message::Outgoing;
 use deltic_engine::machine::Machine;
-use deltic_protocol::receiver::Expect;
 use deltic_protocol::report::{Notice, Totals};
 use deltic_tree::Meta;
 use deltic_worker::Worker;
 use deltic_worker::dialling::DiallingEnd;
-use deltic_worker::dialling::{PullEnd, PullRequest, PushEnd, PushRequest};
 use deltic_worker::inline::{InlineError, Progress};
-use deltic_worker::receiving::OpenDestination;
 
 use crate::events::{Event, PutFile};
-use crate::requests::{hello, milliseconds, options, place};
-use crate::{HostFiles, PageStore, Pull, Push, RequestError};
+use crate::requests::milliseconds;
+use crate::{HostFiles, PageStore, RequestError};
 
 /// Bytes of messages that wait for the socket, above which transfers stand still.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
@@ -30,9 +27,9 @@ const WORK_AT_ONCE: usize = 4;
 
 /// A connection to a server, and its transfers.
 pub struct Connection<H> {
-    host: H,
+    pub(crate) host: H,
     control: ClientEnd,
-    /// The open channels; a channel's reader is its number.
+    /// The open channels. The reader of a channel is the number of the channel.
     channels: Channels<u32, Infallible>,
     transfers: BTreeMap<u32, Transfer<H>>,
     messages: VecDeque<Bytes>,
@@ -48,7 +45,7 @@ struct Transfer<H> {
     outgoing: Outgoing,
     /// Time since the page's start at the first turn.
     begun: Option<Duration>,
-    /// True once the server ended its stream.
+    /// True once the server ended the stream of this channel.
     is_heard_out: bool,
     /// The store of a pull.
     store: Option<PageStore<H>>,
@@ -66,7 +63,7 @@ struct TransferCounts {
 }
 
 /// An end of a session, of either role.
-trait Dialled {
+pub(crate) trait Dialled {
     fn receive(&mut self, bytes: &[u8]) -> Result<(), InlineError>;
     fn wake(&mut self, now: Duration) -> Result<(), InlineError>;
     fn turn(
@@ -112,37 +109,8 @@ impl<H: HostFiles> Connection<H> {
         connection
     }
 
-    /// Starts to push a file of the user. Returns the number of the transfer.
-    ///
-    /// # Errors
-    /// [`RequestError`] if the transfer cannot begin.
-    pub fn push(&mut self, request: Push) -> Result<u32, RequestError> {
-        let (destination, name) = place(&request.path)?;
-        let present = Some((request.new.file, request.new.meta()));
-        let store = PageStore::new(self.host.clone(), name.clone(), present, None);
-        let (single, own) = (Some(name), None);
-        let push = PushRequest { destination, single, own, options: options() };
-        let end = PushEnd::push(store, push, hello(&request.random)?)?;
-        self.open(request.volume, Box::new(end), None)
-    }
-
-    /// Starts to pull a file of the server. Returns the number of the transfer.
-    ///
-    /// # Errors
-    /// [`RequestError`] if the transfer cannot begin.
-    pub fn pull(&mut self, request: Pull) -> Result<u32, RequestError> {
-        let (dir, name) = place(&request.path)?;
-        let present = request.old.map(|old| (old.file, old.meta()));
-        let host = self.host.clone();
-        let store = PageStore::new(host, name.clone(), present, Some(request.staged));
-        let source = [&dir[..], name.as_bytes()].concat().into();
-        let pull = PullRequest { source, expect: Expect::from([name]), options: options() };
-        let destination = OpenDestination::new(store.clone());
-        let end = PullEnd::pull(destination, pull, hello(&request.random)?)?;
-        self.open(request.volume, Box::new(end), Some(store))
-    }
-
-    fn open(
+    /// Opens a channel for a transfer. Returns the number of the transfer.
+    pub(crate) fn open(
         &mut self,
         volume: String,
         end: Box<dyn Dialled>,
@@ -208,7 +176,9 @@ impl<H: HostFiles> Connection<H> {
             FromServer::Welcome { version, channels, .. } => {
                 let can = Capabilities { busy: true, ..Capabilities::default() };
                 let told = self.control.tell(can);
-                told.map(|told| self.say(told.message()));
+                if let Some(told) = told {
+                    self.say(told.message());
+                }
                 self.events.push_back(Event::Welcome { version, channels });
             }
             FromServer::Refused { channel, why, retry_secs } => {
@@ -223,7 +193,7 @@ impl<H: HostFiles> Connection<H> {
         }
     }
 
-    /// Ends the connection because the server broke its rules.
+    /// Ends the connection because the server broke the rules.
     fn break_off(&mut self, why: String) {
         self.end(&why);
         self.events.push_back(Event::Broken { why });
@@ -295,11 +265,13 @@ impl<H: HostFiles> Connection<H> {
         self.events.push_back(report);
     }
 
-    /// Ends this end's stream of a transfer that is over, and reports the result.
+    /// Ends the outgoing stream of a transfer that is over, and reports the result.
     fn finish(&mut self, channel: u32) {
         let Some(transfer) = self.transfers.remove(&channel) else { return };
         self.channels.close(channel);
-        transfer.outgoing.end().map(|end| self.say(end));
+        if let Some(end) = transfer.outgoing.end() {
+            self.say(end);
+        }
         let TransferCounts { sent, received, totals, .. } = transfer.counts;
         let totals = totals.unwrap_or_default();
         let put = transfer.store.and_then(|store| store.put());

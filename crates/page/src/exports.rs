@@ -1,7 +1,7 @@
 //! Exports for JavaScript. A connection is a pointer, a text or message is a pointer and a length.
 //!
-//! `web/engine/engine.js` is the only caller. Each buffer that a call takes was made by `deltic_alloc`; the call frees
-//! it. JavaScript calls no function while another one runs.
+//! `web/engine/src/engine.js` is the only caller. Each buffer that a call takes was made by `deltic_alloc`; the call
+//! frees the buffer. JavaScript calls no function while another one runs.
 
 #![allow(unsafe_code, reason = "pointers are all that crosses the border of a WebAssembly module")]
 
@@ -13,9 +13,9 @@ use crate::{Connection, HostFiles, NotRead, NotWritten, RequestError};
 
 #[link(wasm_import_module = "host")]
 unsafe extern "C" {
-    /// Reads at most `len` bytes of `file` at offset `at`. Returns their number, or -1 if the file changed.
+    /// Reads at most `len` bytes of `file` at offset `at`. Returns the number of bytes, or -1 if the file changed.
     fn read(file: u32, at: f64, into: *mut u8, len: usize) -> i32;
-    /// Writes `len` bytes to `file` at offset `at`. Returns 0, or -1 if they cannot be written.
+    /// Writes `len` bytes to `file` at offset `at`. Returns 0, or -1 if the host cannot write.
     fn write(file: u32, at: f64, bytes: *const u8, len: usize) -> i32;
     /// Takes the reason, a text of `len` bytes, for which the module is about to trap.
     fn fail(reason: *const u8, len: usize);
@@ -55,13 +55,13 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Keeps bytes until JavaScript has read them. Returns their length.
+    /// Keeps `output` for JavaScript until the next call. Returns the length.
     fn give(&mut self, output: Option<Bytes>) -> usize {
         self.output = output.unwrap_or_default();
         self.output.len()
     }
 
-    /// Starts a transfer. Returns its number, or 0 with an event that tells why there is none.
+    /// Starts a transfer. Returns the number of the transfer, or 0 with an event that tells the reason.
     fn begin(
         &mut self,
         begin: impl FnOnce(&mut Connection<Imports>) -> Result<u32, RequestError>,
@@ -76,7 +76,7 @@ impl Handle {
 /// Returns the buffer of `len` bytes at `pointer`.
 ///
 /// # Safety
-/// The buffer was made by [`deltic_alloc`] with this length, and is used by nobody else.
+/// The buffer was made by [`deltic_alloc`] with this length, and has no other user.
 unsafe fn taken(pointer: *mut u8, len: usize) -> Box<[u8]> {
     // SAFETY: `deltic_alloc` leaked a box of this length, and the caller passes it once.
     unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(pointer, len)) }
@@ -127,6 +127,7 @@ pub unsafe extern "C" fn deltic_receive(handle: &mut Handle, message: *mut u8, l
 ///
 /// # Safety
 /// As [`deltic_receive`].
+#[cfg(feature = "push")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn deltic_push(handle: &mut Handle, text: *mut u8, len: usize) -> u32 {
     // SAFETY: passed on to the caller.
@@ -138,6 +139,7 @@ pub unsafe extern "C" fn deltic_push(handle: &mut Handle, text: *mut u8, len: us
 ///
 /// # Safety
 /// As [`deltic_receive`].
+#[cfg(feature = "pull")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn deltic_pull(handle: &mut Handle, text: *mut u8, len: usize) -> u32 {
     // SAFETY: passed on to the caller.
@@ -169,14 +171,14 @@ pub extern "C" fn deltic_turn(handle: &mut Handle, now: f64) -> u32 {
     handle.connection.turn(now).into()
 }
 
-/// Makes the next message for the socket the output. Returns its length, 0 if there is none.
+/// Makes the next message for the socket the output. Returns the length of the message, 0 without one.
 #[unsafe(no_mangle)]
 pub extern "C" fn deltic_next_message(handle: &mut Handle) -> usize {
     let message = handle.connection.next_message();
     handle.give(message)
 }
 
-/// Makes the next event for the page, as JSON, the output. Returns its length, 0 if there is none.
+/// Makes the next event for the page, as JSON, the output. Returns the length of the event, 0 without one.
 #[unsafe(no_mangle)]
 pub extern "C" fn deltic_next_event(handle: &mut Handle) -> usize {
     let event = handle.connection.next_event();

@@ -9,12 +9,19 @@
 //! The crate has no clock, random bytes, socket or file. Time and random bytes are arguments; the user's files are
 //! read and written by two functions of the host ([`HostFiles`]), which block (docs/decisions/0074). [`Connection`]
 //! and [`PageStore`] run on any machine. In WebAssembly, the module `exports` offers them to JavaScript.
+//!
+//! A page sends more often than it fetches, and the end that fetches has twice the code. So `web/engine` builds two
+//! WebAssembly modules: one with the feature `push`, one with `pull`.
 
 mod connection;
 mod events;
 #[cfg(target_family = "wasm")]
 pub mod exports;
 mod host;
+#[cfg(feature = "pull")]
+mod pull;
+#[cfg(feature = "push")]
+mod push;
 mod requests;
 mod store;
 

@@ -26,6 +26,10 @@ pub struct Push {
     /// The file to read.
     #[serde(flatten)]
     pub new: OldFile,
+    /// The server requests the content even if length and time are equal, and the file is read only then. At the first
+    /// read, the host can check the version at the server: the push replaces no version that appears after this check.
+    #[serde(default)]
+    pub on_request: bool,
     /// Random bytes for the session, as 64 hexadecimal digits.
     pub random: String,
 }
@@ -99,7 +103,7 @@ pub(crate) fn milliseconds(time: Timestamp) -> i64 {
     time.secs.saturating_mul(1000).saturating_add(i64::from(time.nanos / 1_000_000))
 }
 
-/// Splits the path of a file in a volume into its directory, with a slash at the end, and its name.
+/// Splits the path of a file in a volume into the directory, with a slash at the end, and the name.
 pub(crate) fn place(path: &str) -> Result<(Box<[u8]>, Name), RequestError> {
     let bad = |why| RequestError::Path { path: path.into(), why };
     let parsed = RelPath::parse(path.as_bytes()).map_err(bad)?;

@@ -34,15 +34,14 @@ pub struct PageStore<H> {
 /// The present version of the file.
 #[derive(Debug)]
 struct FileState {
-    /// The file of the host with the present version, and its metadata.
+    /// The file of the host with the present version, and the metadata of that version.
     present: Option<(u32, Meta)>,
     /// True once a new version is complete.
     is_put: bool,
 }
 
 impl<H: HostFiles> PageStore<H> {
-    /// Returns the store of the file `name`. `present` is the file of the host with its present version, if there is
-    /// one. New versions go to the file `staged`.
+    /// Returns the store of the file `name`. `present` is the file of the host with the present version, if any. New versions go to the file `staged`.
     pub fn new(host: H, name: Name, present: Option<(u32, Meta)>, staged: Option<u32>) -> Self {
         let state = Arc::new(Mutex::new(FileState { present, is_put: false }));
         Self { host, name, staged, state }

@@ -40,6 +40,8 @@ pub struct PushRequest {
     pub single: Option<Name>,
     /// Metadata of the root, if the root is part of the transfer.
     pub own: Option<Meta>,
+    /// Files are read before the other end requests them, if an answer takes long.
+    pub offers: bool,
     /// Options of the run.
     pub options: Options,
 }
@@ -83,7 +85,7 @@ impl<T: Tree> PushEnd<T> {
     /// # Errors
     /// [`PeerError::Limit`] if the request is too long for a frame.
     pub fn push(tree: T, request: PushRequest, ours: Hello) -> Result<Self, PeerError> {
-        let PushRequest { destination, single, own, options } = request;
+        let PushRequest { destination, single, own, offers, options } = request;
         let names = NamesFrom::Nowhere;
         let request = Request::Receive { destination, single, names, options: options.clone() };
         let opening = opening(&ours, &request)?;
@@ -97,7 +99,8 @@ impl<T: Tree> PushEnd<T> {
                 terms
             }))
         };
-        let machine = Sender::new(options).offering_up_to(worker.most_offered());
+        let most_offered = if offers { worker.most_offered() } else { 0 };
+        let machine = Sender::new(options).offering_up_to(most_offered);
         let session = InlineSession::greeting(machine, worker, Box::new(greeting));
         Ok(Self { stream: StreamEnd::default(), opening, phase: Phase::Runs(session) })
     }

@@ -1,5 +1,7 @@
 //! The end that dials, over bytes of the wire, against an end that answers.
 
+use std::time::Duration;
+
 use deltic_core::Key;
 use deltic_engine::greeting::{Role, agree};
 use deltic_engine::machine::Machine;
@@ -118,13 +120,16 @@ fn sends(store: &MemoryStore, ours: &Hello, options: Options, terms: Terms) -> S
 }
 
 fn push(source: &MemoryStore, destination: &MemoryStore) -> (Totals, usize) {
-    let (single, options) = (Some(name("a.img")), Options::default());
-    let request = PushRequest { destination: (*b"/").into(), single, own: None, options };
-    let mut dialling = PushEnd::push(source.clone(), request, hello(1)).unwrap();
+    let mut dialling = PushEnd::push(source.clone(), push_request(true), hello(1)).unwrap();
     hold(&mut dialling, Role::Receives, |_, request, terms| match request {
         Request::Receive { options, .. } => receives(destination, options, terms),
         Request::Send { .. } => panic!("a push asks the other end to receive"),
     })
+}
+
+fn push_request(offers: bool) -> PushRequest {
+    let (single, options) = (Some(name("a.img")), Options::default());
+    PushRequest { destination: (*b"/").into(), single, own: None, offers, options }
 }
 
 fn pull(destination: OpenDestination<MemoryStore>, source: &MemoryStore) -> (Totals, usize) {
@@ -169,14 +174,26 @@ fn a_pulled_file_gets_the_name_that_the_destination_wants() {
 }
 
 #[test]
-fn another_program_is_found_out() {
-    let request = PushRequest {
-        destination: (*b"/").into(),
-        single: None,
-        own: None,
-        options: Options::default(),
+fn only_a_push_with_offers_reads_a_file_before_the_request() {
+    let store = MemoryStore::default();
+    store.put("a.img", &content(300_000));
+    let unanswered = |offers| {
+        let mut dialling = PushEnd::push(store.clone(), push_request(offers), hello(1)).unwrap();
+        let mut sent = Vec::new();
+        dialling.turn(usize::MAX, &mut sent, &mut |_| ()).unwrap();
+        let listed = sent.len();
+        dialling.wake(Duration::from_secs(1)).unwrap();
+        dialling.turn(usize::MAX, &mut sent, &mut |_| ()).unwrap();
+        sent.len() - listed
     };
-    let mut dialling = PushEnd::push(MemoryStore::default(), request, hello(1)).unwrap();
+    assert!(unanswered(true) > 0);
+    assert_eq!(unanswered(false), 0);
+}
+
+#[test]
+fn another_program_is_found_out() {
+    let store = MemoryStore::default();
+    let mut dialling = PushEnd::push(store, push_request(true), hello(1)).unwrap();
     let error = dialling.receive(b"HTTP/1.1 404 Not Found").unwrap_err();
     assert!(matches!(error, InlineError::Peer(PeerError::NotDeltic(_))), "{error}");
 }

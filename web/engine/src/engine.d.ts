@@ -63,12 +63,14 @@ export class Engine {
 export class TransferError extends Error {
   /** Seconds after which another attempt may succeed. */
   readonly retrySecs?: number;
+  /** True if the connection ended. */
+  readonly isEnd: boolean;
 }
 
 /** Events: `go_away`, `busy` (with `detail.secs`), `end`. */
 export class Connection extends EventTarget {
   readonly server?: { version: string; channels: number };
-  push(request: Place & OpenFile, options?: Options): Promise<Result>;
+  push(request: Place & OpenFile & { on_request?: boolean }, options?: Options): Promise<Result>;
   pull(request: Place & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
   close(): void;
 }

@@ -60,12 +60,15 @@ export class Engine {
   }
 }
 
-/** A transfer that failed. `retrySecs` is set if another attempt may succeed. */
+/**
+ * A transfer that failed. `retrySecs` is set if another attempt may succeed; `isEnd` is true if the connection ended.
+ */
 export class TransferError extends Error {
-  constructor(message, retrySecs) {
+  constructor(message, retrySecs, isEnd = false) {
     super(message);
     this.name = "TransferError";
     this.retrySecs = retrySecs ?? undefined;
+    this.isEnd = isEnd;
   }
 }
 
@@ -79,6 +82,7 @@ export class Connection extends EventTarget {
   #timer;
   #soon = new MessageChannel();
   #isScheduled = false;
+  #hasEnded = false;
 
   constructor(wasm, socket, token, opening) {
     super();
@@ -94,7 +98,9 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Pushes a file of the user: `{ volume, path, file, len, modified_ms }`.
+   * Pushes a file of the user: `{ volume, path, file, len, modified_ms, on_request }`. With `on_request`, the file is
+   * read only after the server has looked at the version there, and equal lengths and times do not count as equal
+   * content. So `read` can check which version the push replaces.
    * Options: `onprogress({ settled, of, sent, received })`, and an `AbortSignal` as `signal`.
    */
   push(request, options = {}) {
@@ -231,7 +237,7 @@ export class Connection extends EventTarget {
         break;
       case "failed":
         this.#transfers.delete(event.channel);
-        transfer?.reject(new TransferError(event.why, event.retry_secs));
+        transfer?.reject(new TransferError(event.why, event.retry_secs, this.#hasEnded));
         break;
       case "broken":
         this.#socket.close();
@@ -245,6 +251,7 @@ export class Connection extends EventTarget {
 
   #ended(why) {
     if (!this.#handle) return;
+    this.#hasEnded = true;
     this.#give(why, (pointer, len) => this.#wasm.deltic_end(this.#handle, pointer, len));
     const handle = this.#handle;
     this.#report();

@@ -9,12 +9,12 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(here, "../../../target");
 
 export const program = process.env.DELTIC ?? join(target, "debug/deltic");
-export const module =
-  process.env.DELTIC_PAGE_WASM ?? join(target, "wasm/wasm32-unknown-unknown/wasm/deltic_page.wasm");
+/** The modules, each with one end of the protocol. */
+export const modules = { push: join(here, "../dist/push.wasm"), pull: join(here, "../dist/pull.wasm") };
 
 /** The reason why the tests cannot run, or false. */
-export const missing = [program, module].find((path) => !existsSync(path))
-  ? "needs the server (cargo build -p deltic-cli) and the module (npm run build)"
+export const missing = [program, ...Object.values(modules)].find((path) => !existsSync(path))
+  ? "needs the server (cargo build -p deltic-cli) and the modules (npm run build)"
   : false;
 
 /** Starts a server with the volume `files`. */

@@ -6,24 +6,26 @@ import { after, before, test } from "node:test";
 
 import { Engine, TransferError } from "../src/engine.js";
 import { NodeFiles } from "../src/node.js";
-import { missing, module, serve } from "./server.js";
+import { missing, modules, serve } from "./server.js";
 
 const MB = 1_000_000;
 const options = { skip: missing };
-let server, files, engine, connection, local;
+let server, files, engine, pusher, puller, local;
 
 before(async () => {
   if (missing) return;
   server = await serve();
   files = new NodeFiles();
-  engine = await Engine.load(readFileSync(module), files);
-  connection = await engine.connect(server.url, server.token);
+  engine = await Engine.load(readFileSync(modules.push), files);
+  pusher = await engine.connect(server.url, server.token);
+  puller = await (await Engine.load(readFileSync(modules.pull), files)).connect(server.url, server.token);
   local = join(server.dir, "local");
   mkdirSync(local);
 });
 
 after(async () => {
-  connection?.close();
+  pusher?.close();
+  puller?.close();
   await server?.stop();
 });
 
@@ -52,7 +54,7 @@ function edited(bytes) {
 async function push(path, name, more) {
   const opened = files.open(path);
   try {
-    return await connection.push({ volume: "files", path: name, ...opened }, more);
+    return await pusher.push({ volume: "files", path: name, ...opened }, more);
   } finally {
     files.close(opened.file);
   }
@@ -64,7 +66,7 @@ async function pull(name, path, staged) {
   writeFileSync(staged, "");
   const { file } = files.open(staged, "r+");
   try {
-    const result = await connection.pull({ volume: "files", path: name, staged: file, old });
+    const result = await puller.pull({ volume: "files", path: name, staged: file, old });
     if (result.put) truncateSync(staged, result.put.len);
     return result;
   } finally {
@@ -153,12 +155,12 @@ test("what cannot be done is said, and leaves the old version", options, async (
     });
   const path = join(local, "small-1");
   const opened = files.open(path);
-  await fails(connection.push({ volume: "nowhere", path: "a", ...opened }), /no such volume/);
-  await fails(connection.push({ volume: "files", path: "../a", ...opened }), /\.\./);
+  await fails(pusher.push({ volume: "nowhere", path: "a", ...opened }), /no such volume/);
+  await fails(pusher.push({ volume: "files", path: "../a", ...opened }), /\.\./);
   await fails(pull("not/there", null, join(local, "none.staged")), /not.there/);
 
   writeFileSync(path, "changed meanwhile");
-  await fails(connection.push({ volume: "files", path: "small/1.bin", ...opened }), /./);
+  await fails(pusher.push({ volume: "files", path: "small/1.bin", ...opened }), /./);
   files.close(opened.file);
   await fails(engine.connect(server.url, "dlt_wrong"), /./);
 });

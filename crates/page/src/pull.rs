@@ -1,0 +1,26 @@
+//! Starts of pulls. A module without them is built with the feature `push` alone.
+
+use deltic_protocol::receiver::Expect;
+use deltic_worker::dialling::{PullEnd, PullRequest};
+use deltic_worker::receiving::OpenDestination;
+
+use crate::requests::{hello, options, place};
+use crate::{Connection, HostFiles, PageStore, Pull, RequestError};
+
+impl<H: HostFiles> Connection<H> {
+    /// Starts to pull a file of the server. Returns the number of the transfer.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the transfer cannot begin.
+    pub fn pull(&mut self, request: Pull) -> Result<u32, RequestError> {
+        let (dir, name) = place(&request.path)?;
+        let present = request.old.map(|old| (old.file, old.meta()));
+        let host = self.host.clone();
+        let store = PageStore::new(host, name.clone(), present, Some(request.staged));
+        let source = [&dir[..], name.as_bytes()].concat().into();
+        let pull = PullRequest { source, expect: Expect::from([name]), options: options() };
+        let destination = OpenDestination::new(store.clone());
+        let end = PullEnd::pull(destination, pull, hello(&request.random)?)?;
+        self.open(request.volume, Box::new(end), Some(store))
+    }
+}

@@ -1,0 +1,24 @@
+//! Starts of pushes. A module without them is built with the feature `pull` alone.
+
+use deltic_worker::dialling::{PushEnd, PushRequest};
+
+use crate::requests::{hello, options, place};
+use crate::{Connection, HostFiles, PageStore, Push, RequestError};
+
+impl<H: HostFiles> Connection<H> {
+    /// Starts to push a file of the user. Returns the number of the transfer.
+    ///
+    /// # Errors
+    /// [`RequestError`] if the transfer cannot begin.
+    pub fn push(&mut self, request: Push) -> Result<u32, RequestError> {
+        let (destination, name) = place(&request.path)?;
+        let present = Some((request.new.file, request.new.meta()));
+        let store = PageStore::new(self.host.clone(), name.clone(), present, None);
+        let mut options = options();
+        options.compare.ignore_times = request.on_request;
+        let (single, own, offers) = (Some(name), None, !request.on_request);
+        let push = PushRequest { destination, single, own, offers, options };
+        let end = PushEnd::push(store, push, hello(&request.random)?)?;
+        self.open(request.volume, Box::new(end), None)
+    }
+}
