@@ -14,5 +14,6 @@ export default defineConfig({
   server: { host: "127.0.0.1", port: 5173, proxy },
   preview: { host: "127.0.0.1", port: 4173, proxy },
   build: { target: "es2022", cssTarget: ["chrome123", "firefox120", "safari17.5"], assetsInlineLimit: 0, modulePreload: { polyfill: false }, sourcemap: false },
+  worker: { format: "es" },
   test: { include: process.env["SHOTS"] ? ["tests/shots.ts"] : ["tests/**/*.test.ts"], testTimeout: 180_000, hookTimeout: 120_000, fileParallelism: false, expect: { poll: { timeout: 20_000 } } },
 } as import("vite").UserConfig);

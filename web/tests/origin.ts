@@ -4,7 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { connect, type AddressInfo, type Socket } from "node:net";
 import { extname, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -25,7 +25,7 @@ export const POLICY = [
   "form-action 'none'",
   "frame-ancestors 'none'",
   "require-trusted-types-for 'script'",
-  "trusted-types 'none'",
+  "trusted-types deltic",
 ].join("; ");
 
 const types: Record<string, string> = {
@@ -34,6 +34,7 @@ const types: Record<string, string> = {
   ".css": "text/css",
   ".svg": "image/svg+xml",
   ".woff2": "font/woff2",
+  ".wasm": "application/wasm",
 };
 
 export interface Origin {
@@ -44,6 +45,12 @@ export interface Origin {
   slow: number | undefined;
   /** Requests that were passed on, as `METHOD /path`. */
   seen: string[];
+  /** False for a proxy that refuses WebSockets. */
+  sockets: boolean;
+  /** Runs before a WebSocket is passed on. */
+  onUpgrade: ((client: Socket) => void) | undefined;
+  /** Bytes of requests and answers over WebSockets. */
+  wire: { up: number; down: number };
   /** Most requests with a body that were under way at once. */
   most: number;
   /** Ends all connections. */
@@ -54,15 +61,23 @@ export interface Origin {
 /** Starts the origin before the server at `server()`, below `prefix`, as behind a proxy that strips it. */
 export async function startOrigin(server: () => string, prefix = "/"): Promise<Origin> {
   let puts = 0;
+  const sockets = new Set<Socket>();
+  const drop = () => {
+    http.closeAllConnections();
+    for (const socket of sockets) socket.destroy();
+  };
   const origin: Origin = {
     url: "",
     cut: false,
     slow: undefined,
     seen: [],
     most: 0,
-    drop: () => http.closeAllConnections(),
+    sockets: true,
+    onUpgrade: undefined,
+    wire: { up: 0, down: 0 },
+    drop,
     stop: () => {
-      http.closeAllConnections();
+      drop();
       return new Promise((resolve) => http.close(() => resolve()));
     },
   };
@@ -108,6 +123,31 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
     });
     ask.on("end", () => on.end());
   }
+
+  http.on("upgrade", (ask, client: Socket, head) => {
+    origin.seen.push(`UPGRADE ${ask.url}`);
+    if (origin.cut || !origin.sockets) return void client.destroy();
+    origin.onUpgrade?.(client);
+    const [host, port] = server().split(":");
+    const on = connect(Number(port), host, () => {
+      const lines = [`GET /${ask.url!.slice(prefix.length)} HTTP/1.1`];
+      for (let i = 0; i < ask.rawHeaders.length; i += 2) lines.push(`${ask.rawHeaders[i]}: ${ask.rawHeaders[i + 1]}`);
+      on.write(lines.join("\r\n") + "\r\n\r\n");
+      on.write(head);
+      client.on("data", (bytes) => (origin.wire.up += bytes.length));
+      on.on("data", (bytes) => (origin.wire.down += bytes.length));
+      client.pipe(on).pipe(client);
+    });
+    sockets.add(client);
+    for (const end of [client, on]) {
+      end.on("error", () => undefined);
+      end.on("close", () => {
+        sockets.delete(client);
+        client.destroy();
+        on.destroy();
+      });
+    }
+  });
 
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   origin.url = `http://127.0.0.1:${(http.address() as AddressInfo).port}${prefix}`;

@@ -9,8 +9,8 @@ let first = 0;
 for (const file of readdirSync(dist, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())) {
   const bytes = readFileSync(`${file.parentPath ?? file.path}/${file.name}`);
   const small = /\.woff2$/.test(file.name) ? bytes.length : brotliCompressSync(bytes).length;
-  // Letters beyond Latin-1 come only when a name has one.
-  if (!file.name.includes("latin-ext")) first += small;
+  // Letters beyond Latin-1 come only when a name has one, and the engine with the first delta.
+  if (!file.name.includes("latin-ext") && !/^worker-|\.wasm$/.test(file.name)) first += small;
   console.log(`${file.name.padEnd(72)} ${String(bytes.length).padStart(8)} ${String(small).padStart(8)}`);
 }
 console.log(`${"first load".padEnd(72)} ${" ".repeat(8)} ${String(first).padStart(8)}`);

@@ -9,11 +9,12 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Entry } from "../api/volumes";
 import { folderAddress, follow, route } from "../route";
 import { format, t } from "../text";
+import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
 import { Icon, iconOf } from "../ui/Icon";
 import { Name } from "../ui/Name";
 import { parts } from "../transfer/names";
-import { askDelete, dialog, download, open } from "./actions";
+import { askDelete, dialog, download, open, updateMine } from "./actions";
 import { dropTarget } from "./Drop";
 import { active, entries, order, query, rows, selection, status, volume, type Column } from "./folder";
 import { gridKeys } from "./keys";
@@ -264,6 +265,9 @@ function More({ entry }: { entry: Entry }): JSX.Element {
           {entry.type === "file" && may?.read && (
             <Do icon="down" label={words.download} run={() => close(() => void download([entry]))} hint="D" />
           )}
+          {entry.type === "file" && may?.read && canUpdateCopies() && (
+            <Do icon="again" label={words.updateMine} run={() => close(() => void updateMine(entry))} />
+          )}
           {may?.write && (
             <>
               <Do icon="pen" label={words.rename} run={() => close(() => (dialog.value = { kind: "rename", entry }))} hint="F2" />
@@ -278,7 +282,7 @@ function More({ entry }: { entry: Entry }): JSX.Element {
 }
 
 interface DoProps {
-  icon: "folder" | "down" | "pen" | "turn" | "bin";
+  icon: "folder" | "down" | "again" | "pen" | "turn" | "bin";
   label: string;
   run: () => void;
   hint?: string;

@@ -2,9 +2,10 @@
 import type { JSX } from "preact";
 import { route } from "../route";
 import { format, t } from "../text";
+import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
 import { Icon } from "../ui/Icon";
-import { askDelete, dialog, download } from "./actions";
+import { askDelete, dialog, download, updateMine } from "./actions";
 import { active, rows, volume } from "./folder";
 
 export function Pane(): JSX.Element {
@@ -29,6 +30,12 @@ export function Pane(): JSX.Element {
           <button class="btn main-b" onClick={() => void download([entry])}>
             <Icon is="down" />
             {words.download}
+          </button>
+        )}
+        {entry.type === "file" && may?.read && canUpdateCopies() && (
+          <button class="btn" onClick={() => void updateMine(entry)}>
+            <Icon is="again" />
+            {words.updateMine}
           </button>
         )}
         {may?.write && (

@@ -15,6 +15,8 @@ import {
 } from "../api/volumes";
 import { folderAddress, go } from "../route";
 import { t } from "../text";
+import { updateCopy } from "../transfer/delta/copy";
+import { Unreadable } from "../transfer/engine";
 import { plain } from "../transfer/plain";
 import { upload, type Source } from "../transfer/queue";
 import { pickedFiles } from "../transfer/sources";
@@ -57,6 +59,16 @@ export async function download(entries: readonly Entry[]): Promise<void> {
       say(t().failedFor(entry.name, reason(error)), "bad");
       return;
     }
+  }
+}
+
+/** Lets the user choose an older copy on this device, and brings it up to date. */
+export async function updateMine(entry: Entry): Promise<void> {
+  try {
+    const done = await updateCopy(at(entry));
+    if (done) say(t().updated(done.name, done.came, done.bytes));
+  } catch (error) {
+    say(t().failedFor(entry.name, error instanceof Unreadable ? t().failure({ kind: "unreadable" }) : reason(error)), "bad");
   }
 }
 

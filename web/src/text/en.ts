@@ -61,6 +61,8 @@ export const english = (n: Numbers) => ({
   clearSelection: "Clear the selection",
   selected: (count: number) => `${n.count(count)} selected`,
   download: "Download",
+  updateMine: "Update my older copy",
+  updated: (file: string, came: number, bytes: number) => `${name(file)} is up to date: ${n.bytes(came)} came instead of ${n.bytes(bytes)}`,
   rename: "Rename",
   moveTo: "Move",
   remove: "Delete",
@@ -130,11 +132,11 @@ export const english = (n: Numbers) => ({
   lineLabel: "What moves",
   nothingMoves: "Nothing moves",
   moves: (t: Totals) => `${n.count(t.moving + t.waiting)} move`,
-  left: (t: Totals) => `${n.bytes(t.bytes - t.sent)} left`,
+  left: (bytes: number) => `${n.bytes(bytes)} left`,
   leftOf: (t: Totals) => `of ${n.bytes(t.bytes)}`,
   needYou: (count: number) => (count === 1 ? "1 needs you" : `${n.count(count)} need you`),
-  lastTime: (at: number, files: number, bytes: number) =>
-    `Last: ${n.time(at)}, ${files === 1 ? "1 file" : `${n.count(files)} files`}, ${n.bytes(bytes)}`,
+  lastTime: (at: number, files: number, { bytes, kept, sent }: Totals) =>
+    `Last: ${n.time(at)}, ${files === 1 ? "1 file" : `${n.count(files)} files`}, ${n.bytes(sent)}${kept > 0 ? ` instead of ${n.bytes(bytes)}` : ""}`,
   noAnswer: (seconds: number) => `The server does not answer. Next try in ${n.count(seconds)} s.`,
   waitAndLose: (count: number) =>
     count === 0 ? "" : count === 1 ? "1 transfer waits and loses nothing." : `${n.count(count)} transfers wait and lose nothing.`,
@@ -173,6 +175,8 @@ export const english = (n: Numbers) => ({
   asks: "Waits for your choice",
   choose: "Choose",
   allNew: (bytes: number) => `${n.bytes(bytes)}, all of it new`,
+  partNew: (fresh: number, bytes: number) => `${n.bytes(fresh)} of ${n.bytes(bytes)} new`,
+  saved: (bytes: number, of: number) => `${n.bytes(bytes)} saved, ${Math.floor((bytes / of) * 100)} %`,
   sentOf: (sent: number, bytes: number) => `${n.bytes(sent)} of ${n.bytes(bytes)} sent`,
   stopped: "Stopped",
   stayOpen: "Keep this page open while something moves: a page that is closed sends nothing.",

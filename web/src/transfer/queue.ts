@@ -10,7 +10,8 @@ import { makeFolder, type Place, type Version } from "../api/volumes";
 import { decide, type Choice } from "./conflicts";
 import { Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
 import { otherName } from "./names";
-import { isEqual, plain } from "./plain";
+import { delta } from "./delta/engine";
+import { isEqual } from "./plain";
 
 /** A file or an empty folder that was picked or dropped. */
 export interface Source {
@@ -43,6 +44,8 @@ export interface Item {
   /** What the upload may replace. */
   base: Base;
   bytes: number;
+  /** Bytes that the server had already. */
+  kept: number;
   sent: number;
   state: State;
 }
@@ -78,10 +81,11 @@ export interface Totals {
   moving: number;
   waiting: number;
   bytes: number;
+  kept: number;
   sent: number;
 }
 
-const none = (): Totals => ({ files: 0, done: 0, equal: 0, failed: 0, later: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, sent: 0 });
+const none = (): Totals => ({ files: 0, done: 0, equal: 0, failed: 0, later: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, kept: 0, sent: 0 });
 
 export function totals(of: readonly Batch[]): Totals {
   const sum = none();
@@ -99,7 +103,7 @@ function totalsOf(batch: Batch): Totals {
   const known = counted.get(batch);
   if (known?.beat === beat.peek()) return known.sum;
   const sum = none();
-  for (const { state, bytes, sent } of batch.items) {
+  for (const { state, bytes, kept, sent } of batch.items) {
     const { is } = state;
     if (is === "cancelled") continue;
     sum.files++;
@@ -108,6 +112,7 @@ function totalsOf(batch: Batch): Totals {
     if (is !== "left") sum[is]++;
     if (is === "equal" || is === "left") continue;
     sum.bytes += bytes;
+    sum.kept += kept;
     sum.sent += sent;
   }
   counted.set(batch, { beat: beat.peek(), sum });
@@ -122,11 +127,14 @@ export const needsYou = computed(() => {
   return sum.failed + sum.asking;
 });
 
+/** Bytes that are still to be sent. */
+export const toSend = ({ bytes, kept, sent }: Totals): number => bytes - kept - sent;
+
 /** Rate of the last seconds, in bytes a second; undefined as long as too little is known. */
 export const rate = signal<number | undefined>(undefined);
 
 let ids = 0;
-const engine: Engine = plain;
+const engine: Engine = delta;
 const finished = new Set<(place: Place) => void>();
 
 /** Calls `then` with each place at which a file or folder of a transfer has arrived. */
@@ -158,7 +166,7 @@ async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<vo
   try {
     for await (const source of sources) {
       const to = { volume: batch.to.volume, path: [...batch.to.path, ...source.path] };
-      batch.items.push({ source, to, base: "nothing", bytes: 0, sent: 0, state: { is: "waiting" } });
+      batch.items.push({ source, to, base: "nothing", bytes: 0, kept: 0, sent: 0, state: { is: "waiting" } });
       changed();
       fill();
     }
@@ -208,6 +216,7 @@ function nextOf(batch: Batch): Item | undefined {
 /** Lets an item wait for its turn, again. */
 function wait(item: Item, batch: Batch): void {
   item.state = { is: "waiting" };
+  item.kept = 0;
   item.sent = 0;
   batch.ready.push(item);
 }
@@ -226,6 +235,7 @@ function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): vo
   if (stop.reason === PAUSED) wait(item, batch);
   else if (stop.aborted) item.state = { is: "cancelled" };
   else item.state = { is: "failed", why: failure(error) };
+  item.kept = 0;
   item.sent = 0;
 }
 
@@ -239,7 +249,7 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
   item.bytes = file.size;
   try {
     await again(stop, () => send(item, file, stop));
-    item.sent = item.bytes;
+    item.sent = item.bytes - item.kept;
     item.state = { is: "done", at: Date.now() };
   } catch (error) {
     if (!(error instanceof Taken)) throw error;
@@ -249,6 +259,7 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
 
 /** Another version is there: equal contents pass, else the user is asked. */
 async function onTaken(item: Item, file: File, there: Version | undefined, batch: Batch, stop: AbortSignal): Promise<void> {
+  item.kept = 0;
   item.sent = 0;
   if (!there) {
     // What was to be replaced is gone: it is new now. Or something is there that this token may not see.
@@ -300,6 +311,7 @@ async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
     item.to,
     item.base,
     (progress) => {
+      item.kept = progress.kept + progress.moved;
       item.sent = progress.sent;
       if (item.state.is === "moving") item.state.stage = progress.stage;
       count(progress.sent - before);

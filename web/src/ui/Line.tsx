@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { askAgain, reach } from "../api/http";
 import { follow, screenAddress } from "../route";
 import { format, t } from "../text";
-import { batches, beat, needsYou, openBatches, rate, totals, type Batch } from "../transfer/queue";
+import { batches, beat, needsYou, openBatches, rate, toSend, totals, type Batch } from "../transfer/queue";
 import { hush, message } from "./message";
 import { Strip } from "./Strip";
 
@@ -83,13 +83,13 @@ function Moving(): JSX.Element {
         </span>
       </a>
     );
-  const left = sum.bytes - sum.sent;
+  const left = toSend(sum);
   const perSecond = rate.value;
   return (
     <a href={screenAddress("transfers")} onClick={follow}>
-      <Strip shares={{ kept: 0, sent: sum.sent, toSend: left, of: sum.bytes }} />
+      <Strip shares={{ kept: sum.kept, sent: sum.sent, toSend: left, of: sum.bytes }} />
       <span>
-        {sum.asking && !sum.moving && !sum.waiting ? words.needYou(sum.asking) : words.moves(sum)} · <b>{words.left(sum)}</b>
+        {sum.asking && !sum.moving && !sum.waiting ? words.needYou(sum.asking) : words.moves(sum)} · <b>{words.left(left)}</b>
         <span class="wide">
           {" "}
           {words.leftOf(sum)}
@@ -104,7 +104,7 @@ function last(of: readonly Batch[]): string {
   for (const batch of of) {
     const sum = totals([batch]);
     const at = Math.max(...batch.items.map(({ state }) => ("at" in state ? state.at : 0)), 0);
-    if (at) return t().lastTime(at, sum.done, sum.sent);
+    if (at) return t().lastTime(at, sum.done, sum);
   }
   return "";
 }

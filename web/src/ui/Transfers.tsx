@@ -15,6 +15,7 @@ import {
   resume,
   retry,
   retryFailed,
+  toSend,
   totals,
   type Batch,
   type Item,
@@ -67,7 +68,7 @@ export function Transfers(): JSX.Element {
 function Summary({ open }: { open: readonly Batch[] }): JSX.Element {
   const words = t();
   const sum = totals(open);
-  const left = sum.bytes - sum.sent;
+  const left = toSend(sum);
   if (!open.length)
     return (
       <section class="card sum">
@@ -80,8 +81,16 @@ function Summary({ open }: { open: readonly Batch[] }): JSX.Element {
         {format().bytes(left)} <small>{words.leftToSend(sum)}</small>
       </p>
       <div class="stack s2">
-        <Strip kind="map" shares={{ kept: 0, sent: sum.sent, toSend: left, of: sum.bytes }} label={words.sentOf(sum.sent, sum.bytes)} />
+        <Strip kind="map" shares={{ kept: sum.kept, sent: sum.sent, toSend: left, of: sum.bytes }} label={words.sentOf(sum.sent, sum.bytes)} />
         <div class="legend">
+          {sum.kept > 0 && (
+            <span>
+              <svg class="swatch" aria-hidden="true">
+                <rect class="k" width="100%" height="100%" />
+              </svg>
+              {words.kept} <b>{format().bytes(sum.kept)}</b>
+            </span>
+          )}
           <span>
             <svg class="swatch" aria-hidden="true">
               <rect class="n" width="100%" height="100%" />
@@ -151,7 +160,7 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
   const shown = opened.value || (!single && sum.failed > 0);
   const kind = open ? "" : sum.failed ? "failed" : "quiet";
   const kindNow = sum.asking || (!open && sum.failed > 0 && sum.later === sum.failed) ? "asks" : kind;
-  const shares = { kept: 0, sent: sum.sent, toSend: open ? sum.bytes - sum.sent : 0, of: sum.bytes };
+  const shares = { kept: sum.kept, sent: sum.sent, toSend: open ? toSend(sum) : 0, of: sum.bytes };
   return (
     <div role="listitem">
       <div class={`tr ${kindNow}`}>
@@ -177,9 +186,10 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
         </div>
         <p class="say">{saying(batch, single)}</p>
         <Strip kind="thick" shares={shares} />
-        <progress class="sr" max={Math.max(sum.bytes, 1)} value={sum.sent} aria-label={batch.name} />
+        <progress class="sr" max={Math.max(sum.bytes, 1)} value={sum.kept + sum.sent} aria-label={batch.name} />
         <div class="nums">
           <span>{sum.bytes > 0 ? words.sentOf(sum.sent, sum.bytes) : ""}</span>
+          {sum.kept > 0 && <span>{words.saved(sum.kept, sum.bytes)}</span>}
         </div>
         <div class="acts">
           {open && (
@@ -240,19 +250,19 @@ function saying(batch: Batch, single: Item | undefined): string {
     .join(" · ");
 }
 
-function sayingOf({ state, bytes, sent }: Item): string {
+function sayingOf({ state, bytes, kept, sent }: Item): string {
   const words = t();
   switch (state.is) {
     case "waiting":
       return words.waiting;
     case "moving":
       return bytes > 0 && state.stage === "sending"
-        ? `${words.stage[state.stage]} · ${Math.floor((sent / bytes) * 100)} %`
+        ? `${words.stage[state.stage]} · ${Math.floor(((kept + sent) / bytes) * 100)} %`
         : words.stage[state.stage];
     case "asking":
       return words.asks;
     case "done":
-      return `${words.doneAt(state.at)} · ${words.allNew(bytes)}`;
+      return `${words.doneAt(state.at)} · ${kept > 0 ? words.partNew(sent, bytes) : words.allNew(bytes)}`;
     case "equal":
       return `${words.doneAt(state.at)} · ${words.equal}`;
     case "left":

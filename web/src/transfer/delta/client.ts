@@ -1,0 +1,95 @@
+/** The page's end of the worker that runs the delta engine. */
+import type { Result } from "../../../engine/src/engine.js";
+import type { Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
+import script from "./worker?worker&url";
+
+/** Addresses of the engine's modules: none if they were not built before the page. */
+const built = import.meta.glob<string>("../../../engine/dist/*.wasm", { query: "?url", import: "default", eager: true });
+const modules = {
+  upload: built["../../../engine/dist/push.wasm"],
+  download: built["../../../engine/dist/pull.wasm"],
+};
+
+interface Running {
+  on: (report: Report) => void;
+  end: (end: Result | Failure) => void;
+}
+
+const running = new Map<number, Running>();
+let ids = 0;
+let worker: Worker | undefined;
+
+/** True if this build can download by deltas. */
+export const canDownload = modules.download !== undefined;
+
+/** Runs a transfer. Returns the result, or why there is none; undefined if this browser or build has no engine. */
+export function transfer(
+  request: Omit<Upload, "id" | "module"> | Omit<Download, "id" | "module">,
+  on: (report: Report) => void,
+  stop: AbortSignal,
+): Promise<Result | Failure | undefined> {
+  if (stop.aborted) return Promise.reject(stop.reason);
+  const module = modules[request.is];
+  const to = module === undefined ? undefined : start();
+  if (!to || module === undefined) return Promise.resolve(undefined);
+  const id = ++ids;
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      running.delete(id);
+      tell(to, { is: "stop", id });
+      reject(stop.reason);
+    };
+    stop.addEventListener("abort", abort, { once: true });
+    const end = (end: Result | Failure) => {
+      stop.removeEventListener("abort", abort);
+      running.delete(id);
+      resolve(end);
+    };
+    running.set(id, { on, end });
+    tell(to, { id, module: new URL(module, location.href).href, ...request });
+  });
+}
+
+/** Returns the worker, a new one if there is none; undefined where workers are missing. */
+function start(): Worker | undefined {
+  if (worker) return worker;
+  try {
+    worker = new Worker(trusted(script), { type: "module" });
+  } catch {
+    return undefined;
+  }
+  worker.onmessage = ({ data }: MessageEvent<FromWorker>) => hear(data);
+  worker.onerror = () => giveUp("the worker of the engine failed");
+  return worker;
+}
+
+function tell(to: Worker, message: ToWorker): void {
+  to.postMessage(message);
+}
+
+function hear(message: FromWorker): void {
+  const transfer = running.get(message.id);
+  if (message.is === "progress") transfer?.on(message);
+  else if (message.is === "done") transfer?.end(message.result);
+  else {
+    transfer?.end(message.failure);
+    // An engine that failed in itself is not used again.
+    if (message.failure.is === "other" && running.size === 0) giveUp(message.failure.why);
+  }
+}
+
+/** Ends the worker, and all that it does. */
+function giveUp(why: string): void {
+  worker?.terminate();
+  worker = undefined;
+  for (const { end } of running.values()) end({ is: "other", why });
+}
+
+declare global {
+  // Not in the compiler's own declarations yet.
+  var trustedTypes: { createPolicy: (name: string, rules: { createScriptURL: (address: string) => string }) => typeof rules } | undefined;
+}
+
+/** The page's policy admits addresses of scripts from this function alone. */
+const policy = globalThis.trustedTypes?.createPolicy("deltic", { createScriptURL: (address) => address });
+const trusted = (address: string): string => policy?.createScriptURL(address) ?? address;

@@ -1,0 +1,68 @@
+/**
+ * Brings an older copy on this device up to date: only what is new comes over the network.
+ *
+ * The new version is put together in the origin's own storage. Then it replaces the user's file in one step, so the
+ * user's file is at every instant the old or the new version.
+ */
+import { Problem, Unreachable } from "../../api/http";
+import type { Place } from "../../api/volumes";
+import { Unreadable } from "../engine";
+import { canDownload, transfer } from "./client";
+import { way } from "./engine";
+
+/** A file of the user that this page may write. In Chromium alone. */
+interface WritableHandle extends FileSystemFileHandle {
+  requestPermission(rights: { mode: "readwrite" }): Promise<PermissionState>;
+}
+
+declare global {
+  interface Window {
+    showOpenFilePicker?: () => Promise<[WritableHandle]>;
+  }
+}
+
+/** True if this browser lets the user open a file for writing. */
+export const canUpdateCopies = (): boolean => canDownload && window.showOpenFilePicker !== undefined;
+
+/** Bytes that came, and length of the new version. */
+export interface Updated {
+  name: string;
+  came: number;
+  bytes: number;
+}
+
+/** Lets the user choose an older copy, and replaces it by the server's version. Undefined if the user chose none. */
+export async function updateCopy(from: Place): Promise<Updated | undefined> {
+  const handle = await chosen();
+  if (!handle) return undefined;
+  const old = await handle.getFile();
+  const staged = `staged-${crypto.randomUUID()}`;
+  const root = await navigator.storage.getDirectory();
+  try {
+    const end = await transfer({ is: "download", file: old, staged, ...way(from) }, () => undefined, new AbortController().signal);
+    if (!end || "is" in end) throw refusal(end?.is, end && "why" in end ? end.why : "");
+    if (!end.put) return { name: old.name, came: end.received, bytes: old.size };
+    const now = await handle.getFile();
+    if (now.size !== old.size || now.lastModified !== old.lastModified) throw new Unreadable();
+    const made = await (await root.getFileHandle(staged)).getFile();
+    await made.stream().pipeTo(await handle.createWritable());
+    return { name: old.name, came: end.received, bytes: end.put.len };
+  } finally {
+    await root.removeEntry(staged).catch(() => undefined);
+  }
+}
+
+async function chosen(): Promise<WritableHandle | undefined> {
+  try {
+    const [handle] = await window.showOpenFilePicker!();
+    return (await handle.requestPermission({ mode: "readwrite" })) === "granted" ? handle : undefined;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") return undefined;
+    throw error;
+  }
+}
+
+function refusal(is: string | undefined, why: string): Error {
+  if (is === "unreadable") return new Unreadable();
+  return is === "ended" ? new Unreachable() : new Problem(0, why);
+}

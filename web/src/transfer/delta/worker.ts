@@ -1,0 +1,165 @@
+/**
+ * The delta engine, in a Web Worker of its own: the module, the WebSocket and the reads of files. The page's own thread
+ * computes nothing.
+ */
+import { Engine, TransferError, type Connection, type Options, type Result } from "../../../engine/src/engine.js";
+import { UserFiles, type StagedFile } from "./files";
+import type { Download, Failure, FromWorker, ToWorker, Upload } from "./messages";
+
+type Request = Upload | Download;
+
+/** Time between two reports of a transfer. */
+const REPORT_MS = 50;
+/** Time after the last transfer in which the connection stays open. */
+const IDLE_MS = 10_000;
+
+const files = new UserFiles();
+const engines = new Map<string, Promise<Engine>>();
+const stops = new Map<number, AbortController>();
+/** Connections by the kind of their transfers: each kind has a module of its own. */
+const open = new Map<Request["is"], { token: string; connection: Promise<Connection> }>();
+let idle: ReturnType<typeof setTimeout> | undefined;
+
+self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
+  if (data.is === "stop") stops.get(data.id)?.abort(new Error("stopped by the page"));
+  else void run(data);
+};
+
+function tell(message: FromWorker): void {
+  postMessage(message);
+}
+
+async function run(request: Request): Promise<void> {
+  const { id } = request;
+  const stop = new AbortController();
+  stops.set(id, stop);
+  clearTimeout(idle);
+  const options = { onprogress: reports(id), signal: stop.signal };
+  try {
+    const result = request.is === "upload" ? await upload(request, options) : await download(request, options);
+    tell({ is: "done", id, result });
+  } catch (error) {
+    tell({ is: "failed", id, failure: error instanceof Refused ? error.failure : reason(error) });
+  } finally {
+    stops.delete(id);
+    if (stops.size === 0) idle = setTimeout(disconnect, IDLE_MS);
+  }
+}
+
+async function upload(request: Upload, options: Options): Promise<Result> {
+  const { file, volume, path } = request;
+  let there: "same" | "other" | "unknown" = "unknown";
+  const permit = () => {
+    there = compare(request);
+    return there === "same";
+  };
+  const isOther = () => there === "other";
+  const number = files.open({ file, permit });
+  try {
+    const connection = await connect(request);
+    const opened = { file: number, len: file.size, modified_ms: file.lastModified };
+    return await connection.push({ volume, path, ...opened, on_request: true }, options);
+  } catch (error) {
+    if (isOther()) throw new Refused({ is: "taken" });
+    throw files.isUnreadable(number) ? new Refused({ is: "unreadable" }) : error;
+  } finally {
+    files.close(number);
+  }
+}
+
+async function download(request: Download, options: Options): Promise<Result> {
+  const { file, volume, path } = request;
+  const root = await navigator.storage.getDirectory();
+  const access = await syncAccess(await root.getFileHandle(request.staged, { create: true }));
+  const number = files.open({ file, permit: () => true });
+  const staged = files.stage(access);
+  try {
+    const connection = await connect(request);
+    const old = { file: number, len: file.size, modified_ms: file.lastModified };
+    const result = await connection.pull({ volume, path, staged, old }, options);
+    if (result.put) access.truncate(result.put.len);
+    access.flush();
+    return result;
+  } catch (error) {
+    throw files.isUnreadable(number) ? new Refused({ is: "unreadable" }) : error;
+  } finally {
+    files.close(number);
+    files.close(staged);
+    access.close();
+  }
+}
+
+/** A transfer that failed for a reason that the engine does not know. */
+class Refused extends Error {
+  constructor(readonly failure: Failure) {
+    super(failure.is);
+  }
+}
+
+// In workers alone, as above.
+interface SyncAccess extends StagedFile {
+  truncate(len: number): void;
+  flush(): void;
+  close(): void;
+}
+const syncAccess = (file: FileSystemFileHandle): Promise<SyncAccess> =>
+  (file as unknown as { createSyncAccessHandle(): Promise<SyncAccess> }).createSyncAccessHandle();
+
+/** Asks whether the server still has the version that the user agreed to replace. Blocks. */
+function compare({ address, tag, token }: Upload): "same" | "other" | "unknown" {
+  try {
+    const request = new XMLHttpRequest();
+    request.open("HEAD", address, false);
+    request.setRequestHeader("Authorization", `Bearer ${token}`);
+    request.send();
+    if (request.status === 404) return "other";
+    if (request.status !== 200) return "unknown";
+    return request.getResponseHeader("ETag") === tag ? "same" : "other";
+  } catch {
+    return "unknown";
+  }
+}
+
+function reports(id: number): (progress: { settled: number; sent: number }) => void {
+  let last = -REPORT_MS;
+  return ({ settled, sent }) => {
+    const now = performance.now();
+    if (now - last < REPORT_MS) return;
+    last = now;
+    tell({ is: "progress", id, settled, sent });
+  };
+}
+
+/** Returns the connection for this kind of transfer with this token, a new one if there is none. */
+function connect({ is, module, socket, token }: Request): Promise<Connection> {
+  const found = open.get(is);
+  if (found?.token === token) return found.connection;
+  if (found) disconnect();
+  const connection = load(module).then((engine) => engine.connect(socket, token));
+  const opened = { token, connection };
+  open.set(is, opened);
+  const gone = () => {
+    if (open.get(is) === opened) open.delete(is);
+  };
+  connection.then((connection) => connection.addEventListener("end", gone), gone);
+  return connection;
+}
+
+/** Loads the engine from this module, once. */
+function load(module: string): Promise<Engine> {
+  const engine = engines.get(module) ?? fetch(module).then((response) => Engine.load(response, files));
+  engines.set(module, engine);
+  return engine;
+}
+
+function disconnect(): void {
+  for (const { connection } of open.values()) void connection.then((connection) => connection.close(), () => undefined);
+  open.clear();
+}
+
+function reason(error: unknown): Failure {
+  const why = error instanceof Error ? error.message : String(error);
+  if (!(error instanceof TransferError)) return { is: "other", why };
+  if (error.retrySecs !== undefined) return { is: "busy", secs: error.retrySecs, why };
+  return error.isEnd ? { is: "ended" } : { is: "other", why };
+}
