@@ -328,6 +328,10 @@ fn nothing_is_deleted_where_nothing_may_be() {
         key.refuses(words, "nothing may be deleted");
     }
     assert!(world.exists("jail/dst/old"));
+    // A directory is no older backup.
+    world.write("jail/docs/file/1", "precious");
+    assert_eq!(key.run("-a --backup --backup-dir=/docs src/ h:dst").code, Some(23));
+    assert_eq!(world.read("jail/docs/file/1"), b"precious");
     // New versions take the place of old ones.
     key.ok("-a src/ h:dst");
     assert_eq!(world.read("jail/dst/file"), b"content");

@@ -27,7 +27,7 @@ use deltic_tree::{Meta, Name};
 use crate::Worker;
 use crate::destination::DestinationWorker;
 use crate::inline::{InlineError, InlineSession, Progress};
-use crate::kept::Kept;
+use crate::kept::KeptFacts;
 use crate::receiving::{OpenDestination, ReceiverConfig, ReceiverEnd};
 use crate::source::SourceWorker;
 
@@ -128,7 +128,7 @@ impl<S: Store> PullEnd<S> {
             let config =
                 ReceiverConfig { terms, options, expect, user_is_here: true, most_files: None };
             let destination = OpenDestination { rename, ..destination };
-            let end = destination.receiver(config, |_| Kept::default())?;
+            let end = destination.receiver(config, |_| KeptFacts::default())?;
             let ReceiverEnd { machine, worker, .. } = end;
             Ok(InlineSession::new(machine, worker))
         };

@@ -19,7 +19,7 @@ use deltic_worker::Worker;
 use deltic_worker::destination::DestinationWorker;
 use deltic_worker::dialling::{DiallingEnd, PullEnd, PullRequest, PushEnd, PushRequest};
 use deltic_worker::inline::{InlineError, InlineSession, Progress};
-use deltic_worker::kept::Kept;
+use deltic_worker::kept::KeptFacts;
 use deltic_worker::receiving::{OpenDestination, ReceiverConfig};
 use deltic_worker::source::SourceWorker;
 
@@ -104,7 +104,7 @@ fn receives(store: &MemoryStore, options: Options, terms: Terms) -> Receives {
     let (expect, user_is_here, most_files) = (None, false, None);
     let config = ReceiverConfig { terms, options, expect, user_is_here, most_files };
     let opened = OpenDestination::new(store.clone());
-    let end = opened.receiver(config, |_| Kept::default()).ok().expect("no account is named");
+    let end = opened.receiver(config, |_| KeptFacts::default()).ok().expect("no account is named");
     InlineSession::new(end.machine, end.worker)
 }
 

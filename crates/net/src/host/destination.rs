@@ -97,14 +97,14 @@ fn backup(
 ) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
-        return Backup { dir: None, suffix, below: Some(RelPath::root()), above: false };
+        return Backup { dir: None, suffix, below: Some(RelPath::root()), mixed: false };
     };
     let dir = named(root, dir, options, context);
     let is_below = below(root, &dir.path, context);
-    let above = below(&dir.path, root, context).is_some();
+    let mixed = below(&dir.path, root, context).is_some();
     // The root itself does not count as a separate backup directory.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
-    Backup { dir, suffix, below: is_below, above }
+    Backup { dir, suffix, below: is_below, mixed }
 }
 
 /// Returns the path of `dir` relative to `root`, if `dir` is below `root` or equal to it. Links and bind mounts on

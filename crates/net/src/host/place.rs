@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use deltic_core::Fingerprint;
 use deltic_protocol::Hello;
-use deltic_store_local::StoreContext;
+use deltic_store_local::{NamedDir, StoreContext, Trust};
 use deltic_tree::meta::Inode;
 use deltic_tree::path::{MAX_PATH_BYTES, printable, shortened};
 use deltic_tree::{Follow, Name};
@@ -260,7 +260,11 @@ pub(crate) fn inside<'a>(
 pub(crate) fn there(path: &Path, context: &StoreContext) -> Option<PathBuf> {
     let path = past_missing(&std::path::absolute(path).ok()?, context);
     let above = path.ancestors().find(|above| exists(above, context))?;
-    let there = above.canonicalize().ok()?;
+    let there = match context.is_confined() {
+        // The system knows no path that begins with the name of a volume.
+        true => NamedDir::new(above, Trust::Anyone).within(context).real_path().ok()?,
+        false => above.canonicalize().ok()?,
+    };
     Some(there.components().chain(path.components().skip(above.components().count())).collect())
 }
 

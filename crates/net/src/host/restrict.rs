@@ -15,7 +15,8 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, part_path, volume_path,
+    Backup, Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, part_path,
+    volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -316,7 +317,11 @@ impl Host for Restriction {
         let mut names = below.components().map(|name| Name::new(name.as_os_str().as_bytes()));
         let above = names.try_fold(self.part.clone(), |above, name| above.join(&name?));
         let changes = above.map_or_else(|_| Changes::default(), |above| self.changes.below(above));
-        LocalOptions { quotas: self.quotas.clone(), changes, ..local }
+        // In a tree of backups alone, a whole directory gives way to an older version of a file.
+        let keeps_all = self.no_delete || self.keeps_versions();
+        let backup =
+            local.backup.map(|backup| Backup { mixed: backup.mixed || keeps_all, ..backup });
+        LocalOptions { quotas: self.quotas.clone(), changes, backup, ..local }
     }
 }
 

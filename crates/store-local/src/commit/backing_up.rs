@@ -272,8 +272,11 @@ impl<'a> OldVersion<'a> {
             if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
                 return Ok(None);
             }
-            let way = backup.make_way(root, self.place, &spot);
-            match way.and_then(|over| self.put(&spot, over)) {
+            let way = backup.make_way(root, self.place, &spot).and_then(|over| {
+                self.store.keep_replaced_backup(spot.dir(), &spot.name)?;
+                self.put(&spot, over)
+            });
+            match way {
                 Err(Errno::EXIST) => {}
                 Err(Errno::STALE) => return Err(conflict()),
                 Err(Errno::BUSY) if self.is_in_place() == Ok(false) => return Err(conflict()),

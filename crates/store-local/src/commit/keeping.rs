@@ -1,12 +1,14 @@
 //! Keeps a version of a file before a store replaces or removes the file.
 
+use std::sync::Arc;
+
 use deltic_store::StoreError;
 use deltic_tree::meta::Inode;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::commit::state::Inner;
-use crate::handles::dir::Dir;
+use crate::handles::dir::{Dir, Use};
 use crate::handles::place::Place;
 use crate::handles::stat::{file_type, inode_of};
 use crate::keep::versions::{KEEP, OldVersions, VersionId, ids, turn};
@@ -14,7 +16,7 @@ use crate::kernel::clock::Clocks;
 use crate::kernel::errno::At;
 use crate::kernel::lock;
 use crate::staging::stage::new_name;
-use deltic_tree::RelPath;
+use deltic_tree::{Name, RelPath};
 
 impl Inner {
     /// Calls `then`, which replaces or removes the entry at `place`. Keeps a version of a file first, if the volume
@@ -58,6 +60,23 @@ impl Inner {
         // Versions that cannot be removed now are removed later.
         let _ = versions.prune(&dir, &ids);
         done
+    }
+
+    /// Keeps a version of the file `name` of `dir`, an older backup that is about to be replaced, if the volume keeps
+    /// versions. The caller has the lock of another path, so this path is not locked.
+    pub(crate) fn keep_replaced_backup(&self, dir: &Dir, name: &Name) -> Result<(), Errno> {
+        let Some(versions) = &self.old.versions else { return Ok(()) };
+        let found = dir.find(name)?.filter(|found| file_type(found).is_file());
+        let Some(old) = found else { return Ok(()) };
+        let dir_path = versions.path_of_dir(dir).ok_or(Errno::INVAL)?;
+        let path = dir_path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+        let dir = Arc::new(dir.dir(&RelPath::root(), Use::Pass)?);
+        let place = Place { path: path.clone(), dir, dir_path, name: name.clone() };
+        let (kept, ids) = self.add_version(versions, &place, &old, &path)?;
+        versions.touched.add(&path);
+        // Versions that cannot be removed now are removed later.
+        let _ = versions.prune(&kept, &ids);
+        Ok(())
     }
 
     /// Adds the `old` file at `place` as the newest version. Returns the directory and the list of all versions of

@@ -32,13 +32,19 @@ impl Inner {
     /// one. Errors are ignored: the staged file is kept in any case.
     pub(crate) fn show_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
+            let other = if self.old.versions.is_some() { Other::Stays } else { other };
             let _ = partial.show(place, from, staged, other);
         }
     }
 
-    /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run.
+    /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run. In a
+    /// volume that keeps versions, another file stays: it may be any file of the volume.
     pub(crate) fn hide_partial(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
-        self.writing.partial_dir.as_ref().map_or(Ok(()), |partial| partial.hide(place, staged))
+        let other = if self.old.versions.is_some() { Other::Stays } else { Other::Goes };
+        self.writing
+            .partial_dir
+            .as_ref()
+            .map_or(Ok(()), |partial| partial.hide(place, staged, other))
     }
 }
 
@@ -62,13 +68,15 @@ impl PartialDir {
 
     /// Removes the name for `place`, and the partial directory if that is beside `place` and empty. Fails if `staged`
     /// keeps the name. Another file may keep the name: that file does no harm, and can be matched against.
-    fn hide(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
+    fn hide(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             // No file was linked if the directory is missing or inaccessible.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
             opened => opened?,
         };
-        if let Err(errno) = dir.remove_file(&place.name)
+        let is_other = dir.find(&place.name)?.is_some_and(|stat| inode_of(&stat) != staged);
+        if !(is_other && other == Other::Stays)
+            && let Err(errno) = dir.remove_file(&place.name)
             && dir.stat(&place.name).is_ok_and(|stat| inode_of(&stat) == staged)
         {
             return Err(errno);

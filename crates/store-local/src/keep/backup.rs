@@ -38,8 +38,8 @@ pub struct Backup {
     /// The path of the backup tree below the root, for a tree below the root; the root itself if there is no separate
     /// tree.
     pub below: Option<RelPath>,
-    /// True if the root lies in that tree, which then most likely holds other entries too.
-    pub above: bool,
+    /// True if the tree may hold other entries too: the root lies there, or the client may not delete any entry.
+    pub mixed: bool,
 }
 
 /// Entries of a run, listed or to be created, at paths where old versions could be kept: no backup may replace them.
@@ -280,7 +280,7 @@ impl Backup {
 
     /// True if every entry in the backup tree is a backup.
     fn is_apart(&self) -> bool {
-        self.below.is_none() && !self.above
+        self.below.is_none() && !self.mixed
     }
 
     /// Calls `put` with the directory and the name of `spot`, once the older backup there is gone.
@@ -433,7 +433,7 @@ mod tests {
             let dir = NamedDir::new("/dst/old/kept", crate::handles::dir::Trust::Ours);
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
-            let backup = Backup { dir, suffix, below, above: false };
+            let backup = Backup { dir, suffix, below, mixed: false };
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));

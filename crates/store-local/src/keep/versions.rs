@@ -224,6 +224,11 @@ impl OldVersions {
         RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
     }
 
+    /// Returns the path in the volume of the open directory `dir`; `None` outside the volume.
+    pub(crate) fn path_of_dir(&self, dir: &Dir) -> Option<RelPath> {
+        below(&self.volume, dir)
+    }
+
     /// Returns device and inode of the entry at `path` in the volume.
     fn present(&self, path: &RelPath) -> Option<Inode> {
         let (above, name) = path.split_last()?;

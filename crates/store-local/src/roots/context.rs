@@ -85,6 +85,12 @@ impl StoreContext {
         self.shared.bounds.client_path(path)
     }
 
+    /// True if paths of this context may not lead anywhere.
+    #[must_use]
+    pub fn is_confined(&self) -> bool {
+        self.shared.bounds.are_confined()
+    }
+
     /// True if `path` leads out of the directories that this context is confined to, as far as the path exists.
     #[must_use]
     pub fn leads_out(&self, path: &Path) -> bool {
