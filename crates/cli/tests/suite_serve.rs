@@ -17,6 +17,7 @@ mod serve_limits;
 mod serve_moved_sources;
 mod serve_quota;
 mod serve_refusals;
+mod serve_replacing;
 mod serve_signals;
 mod serve_socket;
 mod serve_state;

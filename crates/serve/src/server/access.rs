@@ -130,7 +130,14 @@ impl Access {
     /// Looks up a token. `None` if the token, or a maker in its chain, is unknown or has ended.
     pub(crate) fn find(&self, token: &TokenHash) -> Option<Found> {
         self.look();
-        self.find_at(token, SystemTime::now())
+        self.find_at(token, Some(SystemTime::now()))
+    }
+
+    /// Looks up a token whose work began earlier: expiry does not count, so the work may finish. `None` if the token,
+    /// or a maker in its chain, was revoked.
+    pub(crate) fn find_begun(&self, token: &TokenHash) -> Option<Found> {
+        self.look();
+        self.find_at(token, None)
     }
 
     /// Returns the token of a pass.
@@ -142,10 +149,10 @@ impl Access {
         lock(&self.passes).find(pass, SystemTime::now(), version, tokens)
     }
 
-    /// Looks up a token as of the time `now` of the system's clock.
-    fn find_at(&self, token: &TokenHash, now: SystemTime) -> Option<Found> {
+    /// Looks up a token as of the time `now` of the system's clock. Without `now`, expiry does not count.
+    fn find_at(&self, token: &TokenHash, now: Option<SystemTime>) -> Option<Found> {
         let known = lock(&self.known);
-        let line = known.line(*token, Some(now))?;
+        let line = known.line(*token, now)?;
         let (&(_, grant), &(first, _)) = (line.first()?, line.last()?);
         let quotas = line.iter().filter_map(|(hash, grant)| grant.quota(*hash)).collect();
         Some(Found { grant: grant.clone(), first, quotas })
@@ -264,7 +271,7 @@ mod tests {
         let lasting = file.add(Grant::all("lasting")).unwrap().hash();
         let access = Access::new(file, None, Grants::new()).unwrap();
         let has = |at: SystemTime| {
-            [parent, child, lasting].map(|token| access.find_at(&token, at).is_some())
+            [parent, child, lasting].map(|token| access.find_at(&token, Some(at)).is_some())
         };
         assert_eq!(has(day(1)), [true; 3]);
         // Ten years ahead, back again, and before 1970.

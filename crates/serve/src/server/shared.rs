@@ -48,15 +48,18 @@ pub(crate) struct Server {
 impl Server {
     /// Looks up a token. Errors: 401 if the token has no rights.
     pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
-        let found = self.access.find(&token).ok_or_else(Problem::not_let_in)?;
-        let Found { grant, first, quotas } = found;
-        Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
+        self.known_by(token, self.access.find(&token))
     }
 
-    /// Refuses to go on if the token was revoked meanwhile. Expiry does not count, so work begun earlier may
-    /// finish.
-    pub(crate) fn still(&self, token: &TokenHash) -> Result<(), Problem> {
-        if self.access.stands(token) { Ok(()) } else { Err(Problem::not_let_in()) }
+    /// Looks up the present rights of a token whose work began earlier. Expiry does not count, so the work may finish.
+    /// Errors: 401 if the token was revoked meanwhile.
+    pub(crate) fn still(&self, token: TokenHash) -> Result<Known, Problem> {
+        self.known_by(token, self.access.find_begun(&token))
+    }
+
+    fn known_by(&self, token: TokenHash, found: Option<Found>) -> Result<Known, Problem> {
+        let Found { grant, first, quotas } = found.ok_or_else(Problem::not_let_in)?;
+        Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
     }
 
     /// Identifies the client of a request, and counts the request. The second value is `None` if the request has no

@@ -102,7 +102,7 @@ impl Updating {
         let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name of deltic's own");
         check_volume_path("update", &head.path).map_err(reserved)?;
         target.check_len(head.len)?;
-        server.still(&self.known.token)?;
+        server.still(self.known.token)?;
         let volume = target.volume.clone();
         if volume.has_quotas() {
             // Quotas need a store opened for the token, as a session opens one; updates share one store.

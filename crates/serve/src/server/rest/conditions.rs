@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use axum::http::{HeaderMap, StatusCode, header};
 use deltic_store::{Snapshot, Store, StoreError, Tree, Version};
 use deltic_store_local::{LocalSnapshot, LocalStore};
-use deltic_tree::{Meta, RelPath, Timestamp};
+use deltic_tree::{RelPath, Timestamp};
 
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -116,28 +116,28 @@ fn date(headers: &HeaderMap, name: &header::HeaderName) -> Option<i64> {
     i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
 
-/// Checks the conditions of a change. Returns the metadata of the file to replace, or `None` if there is no file.
+/// Checks the conditions of a change. Returns the version for which the conditions hold, or `None` if there is no
+/// file. By the time of the change another version may be there.
 pub(super) fn check_conditions(
     server: &Server,
     store: &LocalStore,
     file: &RelPath,
     headers: &HeaderMap,
-) -> Result<Option<Meta>, Problem> {
+) -> Result<Option<LocalSnapshot>, Problem> {
     let there = store.look(file)?;
     if there.as_ref().is_some_and(|meta| !meta.is_file()) {
         let why = format!("{file}: not a file");
         return Err(Problem::new(StatusCode::CONFLICT, why));
     }
     // Another client may remove the file between the two steps.
-    let opened = match there.as_ref().map(|_| store.open(file)).transpose() {
+    let opened = match there.map(|_| store.open(file)).transpose() {
         Err(StoreError::NotFound { .. }) => None,
         opened => opened?,
     };
     let tag = opened.as_ref().map(|snapshot| tag(server, snapshot));
     let modified = opened.as_ref().map_or_else(Timestamp::default, |it| it.meta().modified);
-    let present = tag.as_deref().map(|tag| Present { tag, modified });
-    check_change(headers, present)?;
-    Ok(there.filter(|_| present.is_some()))
+    check_change(headers, tag.as_deref().map(|tag| Present { tag, modified }))?;
+    Ok(opened)
 }
 
 /// Checks the conditions of a change against the present version, if there is one.

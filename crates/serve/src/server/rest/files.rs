@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Rebuild, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Rebuild, Snapshot, Store, StoreError};
 use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use sha2::{Digest, Sha256};
@@ -279,10 +279,7 @@ pub(super) async fn delete(
             }
             Some(_) => {}
         }
-        // Opened before the check: if a later version passes the check, `remove_version` refuses to remove the later
-        // version.
-        let version = store.open(&file)?;
-        check_conditions(&again, &store, &file, &at.headers)?.ok_or_else(missing)?;
+        let version = check_conditions(&again, &store, &file, &at.headers)?.ok_or_else(missing)?;
         let removed = store.remove_version(&file, &version);
         removed.map_err(|error| not_committed(&at.headers, error))?;
         store.flush()?;

@@ -30,13 +30,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
         // `If-None-Match` is about the new path, so it is left out of the check of the old path.
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
-        // Opened before the check: a later version that passes the check is not moved.
-        let version = match store.open(&from) {
-            Err(StoreError::NotFound { .. }) => None,
-            opened => Some(opened?),
-        };
-        check_conditions(&again, &store, &from, &headers)?.ok_or_else(missing)?;
-        let version = version.ok_or_else(missing)?;
+        let version = check_conditions(&again, &store, &from, &headers)?.ok_or_else(missing)?;
         if store.look(&to)?.is_some() {
             return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));
         }

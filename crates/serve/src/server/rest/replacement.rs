@@ -3,7 +3,7 @@
 //! 1. A [`ReplaceTarget`] exists only for a client with the rights.
 //! 2. The conditions of the request hold, for a whole new version ([`ReplaceTarget::begin`]) or for a change of the
 //!    present version ([`ReplaceTarget::open`]). Then a [`Replacement`] is staged, below directories that exist.
-//! 3. [`Replacement::commit`] looks whether the token stands, puts the new version in place, and flushes.
+//! 3. [`Replacement::commit`] looks up the present rights of the token, puts the new version in place, and flushes.
 //! 4. A [`CommittedFile`] has the entity tag.
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use super::conditions::{
-    Present, check_change, check_conditions, has_conditions, not_committed, tag, tag_of_new,
+    Present, check_change, check_conditions, has_conditions, names_version, not_committed, tag,
+    tag_of_new,
 };
 use super::request::{Above, At, no_store};
 use crate::server::problem::Problem;
@@ -72,11 +73,17 @@ impl ReplaceTarget {
     /// Blocks on the disk.
     pub(super) fn begin(self, len: u64) -> Result<Replacement, Problem> {
         let store = self.volume.store()?;
-        let there = check_conditions(&self.server, &store, &self.file, &self.headers)?;
+        let present = check_conditions(&self.server, &store, &self.file, &self.headers)?;
         let mut above = Above::new(&store);
         above.make_for(&self.file)?;
         let new = store.create(&self.file, len)?;
-        let replaced = there.map_or(ReplacedEntry::Nothing, ReplacedEntry::Seen);
+        let replaced = match present {
+            None => ReplacedEntry::Nothing,
+            Some(version) if names_version(&self.headers) => {
+                ReplacedEntry::Version(Arc::new(version))
+            }
+            Some(version) => ReplacedEntry::Seen(version.meta().clone()),
+        };
         Ok(Replacement { target: self, store, above, new, replaced })
     }
 
@@ -126,9 +133,9 @@ pub(crate) struct Replacement {
 /// The entry that a replacement expects at its path.
 enum ReplacedEntry {
     Nothing,
-    /// A file as the conditions saw it.
+    /// A file with this length, time and mode.
     Seen(Meta),
-    /// The version that the new version was made from.
+    /// The version that the conditions name, or that the new version was made from.
     Version(Arc<LocalSnapshot>),
 }
 
@@ -150,11 +157,11 @@ impl NewAttributes {
 }
 
 impl Replacement {
-    /// Puts the new version in place in one step, unless the token was revoked meanwhile or another version is there
-    /// by now, and flushes. Blocks on the disk.
+    /// Puts the new version in place in one step, and flushes, unless the token was revoked or lost the right meanwhile,
+    /// or another version is there by now. Blocks on the disk.
     pub(crate) fn commit(self, attributes: NewAttributes) -> Result<CommittedFile, ReplaceError> {
         let Self { target, store, above, new, replaced } = self;
-        target.server.still(&target.token)?;
+        target.check_again()?;
         let NewAttributes { meta, keep, dir_modified } = attributes;
         let replaces = match &replaced {
             ReplacedEntry::Nothing => Replaces::Nothing,
@@ -176,6 +183,13 @@ impl Replacement {
 }
 
 impl ReplaceTarget {
+    /// Checks the right to write again: settings and tokens may change while an upload lasts.
+    fn check_again(&self) -> Result<(), Problem> {
+        let known = self.server.still(self.token)?;
+        let volume = self.volume.name.to_string();
+        self.server.volume_for(Right::Write, (&known, &volume, &self.file)).map(drop)
+    }
+
     /// Returns the error of a failed commit: a failed condition, if the request had conditions.
     fn not_committed(&self, error: StoreError) -> ReplaceError {
         match has_conditions(&self.headers) {
