@@ -129,7 +129,7 @@ impl Deciding {
         let note = base.note.ok_or(none)?;
         let room = Room::take(base.len.saturating_add(len));
         let room = room.ok_or("there is no room in memory for its sums")?;
-        let mut of_base = table((base.kept, note), kind, &room).ok_or(none)?;
+        let mut of_base = table(base.kept, note, kind, &room).ok_or(none)?;
         of_base.cut(base.len);
         let mut new = of_base.beside(len).ok_or("it is too long")?;
         each_window(snapshot, ranges, |told, range| new.take(told, range))
@@ -150,11 +150,7 @@ impl Deciding {
 
 /// Returns the table of a base without the ranges that differ from the base. Returns `None` if the table is longer
 /// than `room`, is missing, or holds another kind of sums.
-fn table(
-    (kept, note): (&dyn FactStore, &SumsNote),
-    kind: SumKind,
-    room: &Room,
-) -> Option<KeptSums> {
+fn table(kept: &dyn FactStore, note: &SumsNote, kind: SumKind, room: &Room) -> Option<KeptSums> {
     let encoded = kept.base_note(BaseNote::Sums, &note.table)?;
     if encoded.len() as u64 > room.0 {
         return None;

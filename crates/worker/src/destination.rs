@@ -325,7 +325,7 @@ impl<S: Store> DestinationWorker<S> {
             }
             LookupWork::LookBeside { path } => LookupAnswer::Beside(self.alternates.look(&path)),
             LookupWork::Extra { dir, keep, rest } => {
-                LookupAnswer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
+                LookupAnswer::Extra(self.extra(&dir, keep.as_ref(), rest))
             }
             LookupWork::Count { path, gives_way } => {
                 LookupAnswer::Counted(self.count(&path, gives_way))
@@ -348,7 +348,7 @@ impl<S: Store> DestinationWorker<S> {
                 self.alternates.link(&self.store, (&path, alternate), expected)
             }
             EntryWork::Link { path, leader, kind, seen } => {
-                let linked = self.link(&path, (&leader, &kind), seen.as_ref());
+                let linked = self.link(&path, &leader, &kind, seen.as_ref());
                 self.unless(linked, || self.are_one(&path, &leader))
             }
             EntryWork::CopyBeside { path, alternate, is, meta, seen } => {
@@ -397,9 +397,9 @@ impl<S: Store> DestinationWorker<S> {
             }
             OldVersionWork::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
-                let by = (&spec, self.names(&slot));
+                let names = self.names(&slot);
                 let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
-                let run = cut_segment(&self.buffers, read, by, &segment);
+                let run = cut_segment(&self.buffers, read, &spec, names, &segment);
                 let run = run.map_err(|error| work_error(&error));
                 OldVersionAnswer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }
@@ -407,13 +407,13 @@ impl<S: Store> DestinationWorker<S> {
                 self.block_sums(handle, &gaps).map_err(|error| work_error(&error)),
             ),
             OldVersionWork::SumOld { handle, part, portion, summing } => {
-                OldVersionAnswer::Summed(self.sum_old(handle, (part, portion), summing))
+                OldVersionAnswer::Summed(self.sum_old(handle, part, portion, summing))
             }
             OldVersionWork::HashOld { handle, strong, spans } => {
                 OldVersionAnswer::Hashed(self.hash_old(handle, strong, &spans))
             }
             OldVersionWork::Roll { handle, part, start, search } => OldVersionAnswer::Rolled(
-                (self.roll(handle, (part, start), search.searcher(Some(self.agreed.key))))
+                (self.roll(handle, part, start, search.searcher(Some(self.agreed.key))))
                     .map_err(|error| work_error(&error)),
             ),
         }
@@ -423,7 +423,7 @@ impl<S: Store> DestinationWorker<S> {
     fn write_new(&self, work: NewVersionWork) -> NewVersionAnswer {
         match work {
             NewVersionWork::Copy { handle, path, new, runs, chunks } => NewVersionAnswer::Copied(
-                self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
+                self.fill((handle, &path, new), |site| self.copy(site, &runs, chunks)),
             ),
             NewVersionWork::Repeat { handle, path, new, runs } => NewVersionAnswer::Copied(
                 self.fill((handle, &path, new), |site| self.repeat(site, &runs)),
@@ -481,7 +481,8 @@ impl<S: Store> DestinationWorker<S> {
     fn link(
         &self,
         path: &RelPath,
-        (leader, kind): (&RelPath, &Kind),
+        leader: &RelPath,
+        kind: &Kind,
         seen: Option<&Meta>,
     ) -> Result<(), StoreError> {
         if self.store.link_waiting(path, leader, seen)? {

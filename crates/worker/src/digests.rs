@@ -123,7 +123,8 @@ impl Digests {
     pub(super) fn push(
         &self,
         handle: Handle,
-        (start, bytes): (u64, &[u8]),
+        start: u64,
+        bytes: &[u8],
         snapshot: &impl Snapshot,
     ) -> Result<(), StoreError> {
         if !self.hashes_sent() {
@@ -207,7 +208,7 @@ impl Digests {
             return files
                 .map(|(path, file)| {
                     let file = rested(tree, path, file.ok()?).ok()?;
-                    self.content(&**sums, (path, &file), buffers).ok()
+                    self.content(&**sums, path, &file, buffers).ok()
                 })
                 .collect();
         }
@@ -228,7 +229,8 @@ impl Digests {
     fn content(
         &self,
         sums: &dyn OldSums,
-        (path, file): (&RelPath, &impl Snapshot),
+        path: &RelPath,
+        file: &impl Snapshot,
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
         match sums.content(path, file)? {

@@ -293,7 +293,7 @@ impl<T: Tree> SourceWorker<T> {
             FileWork::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
                 let read = |at, into: &mut [u8]| snapshot.read_packed(at, into);
-                let run = cut_segment(&self.buffers, read, (&spec, &names), &segment);
+                let run = cut_segment(&self.buffers, read, &spec, &names, &segment);
                 let run = run.map_err(|error| trouble(&error));
                 FileAnswer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
             }
@@ -302,13 +302,13 @@ impl<T: Tree> SourceWorker<T> {
                 FileAnswer::Sealed(sealed.map_err(|error| trouble(&error)))
             }
             FileWork::Read { handle, spans, sums, zstd } => {
-                FileAnswer::Read(self.read(handle, &spans, (sums, self.packs(zstd))))
+                FileAnswer::Read(self.read(handle, &spans, sums, self.packs(zstd)))
             }
             FileWork::Mend { handle, gaps, zstd } => {
                 FileAnswer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
             }
             FileWork::Sum { handle, summing, portion, digest } => {
-                FileAnswer::Summed(self.sum(handle, summing, (portion, digest)))
+                FileAnswer::Summed(self.sum(handle, summing, portion, digest))
             }
             FileWork::Hash { handle, strong, spans } => {
                 FileAnswer::Hashed(self.hash(handle, strong, &spans))
@@ -422,7 +422,7 @@ impl<T: Tree> SourceWorker<T> {
             return Ok(Opened { meta, body, known: Known::default() });
         }
         let terms = self.terms().filter(|_| how == How::Strategy);
-        let keeps = terms.and_then(|terms| keeps((&self.options.strategy, terms), &snapshot));
+        let keeps = terms.and_then(|terms| keeps(&self.options.strategy, terms, &snapshot));
         // The digest of a tail is not the digest of a whole version.
         let changed = match how {
             How::Tail => None,
@@ -536,7 +536,8 @@ impl<T: Tree> SourceWorker<T> {
         &self,
         handle: Handle,
         spans: &[Span],
-        (sums, zstd): (Sums, Option<i32>),
+        sums: Sums,
+        zstd: Option<i32>,
     ) -> Result<(Payload, Vec<Chunk>), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
@@ -549,7 +550,7 @@ impl<T: Tree> SourceWorker<T> {
             if got < piece.len() {
                 return Err(shrunk(&**snapshot));
             }
-            let pushed = self.kept.digests.push(handle, (run[0].start, piece), &**snapshot);
+            let pushed = self.kept.digests.push(handle, run[0].start, piece, &**snapshot);
             pushed.map_err(|error| trouble(&error))?;
             rest = after;
         }

@@ -40,7 +40,8 @@ pub(super) fn read_one(
 pub(super) fn cut_segment(
     buffers: &Buffers,
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
-    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    spec: &ChunkerSpec,
+    names: &Fingerprinter,
     segment: &Segment,
 ) -> Result<Option<SegmentChunks<Chunk>>, StoreError> {
     let read_at = |at, room: &mut [u8]| within(Stage::Read, || read_at(at, room));
@@ -90,7 +91,8 @@ pub(super) fn searched_sums(
 /// Returns the kind of stored sums of a file, for the other end, after a look at the file's beginning. Returns `None`
 /// if the strategy or the `terms` do not use stored sums, or if asking the store does not pay.
 pub(super) fn keeps(
-    (strategy, terms): (&Strategy, Terms),
+    strategy: &Strategy,
+    terms: Terms,
     snapshot: &impl Snapshot,
 ) -> Option<BlockSumSpec> {
     let is_told =
@@ -112,7 +114,8 @@ pub(super) fn sum_portion(
     buffers: &Buffers,
     snapshot: &impl Snapshot,
     portions: &PortionSummer<'_>,
-    (portion, digest): (Portion, Option<&mut FileDigest>),
+    portion: Portion,
+    digest: Option<&mut FileDigest>,
 ) -> Result<Option<Summed>, StoreError> {
     let range = sums::read_range(&portion);
     buffers.with((range.end - range.start) as usize, |buffer| {

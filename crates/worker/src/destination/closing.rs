@@ -60,9 +60,8 @@ impl<S: Store> DestinationWorker<S> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
         let begun = self.kept.now();
-        let (rebuild, new) = self
-            .staged(path, (meta.len, proof.map()), staged)
-            .map_err(|error| work_error(&error))?;
+        let (rebuild, new) =
+            self.staged(path, meta.len, proof.map(), staged).map_err(|error| work_error(&error))?;
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
@@ -123,11 +122,12 @@ impl<S: Store> DestinationWorker<S> {
     fn staged(
         &self,
         path: &RelPath,
-        new: (u64, Option<&DataMap>),
+        len: u64,
+        map: Option<&DataMap>,
         growing: Option<Arc<Growing<S>>>,
     ) -> Result<(S::Rebuild, Option<NewVersion>), StoreError> {
         let Some(growing) = growing else {
-            return Ok((self.created(path, new)?, None));
+            return Ok((self.created(path, len, map)?, None));
         };
         let growing = Arc::into_inner(growing);
         let growing = growing.expect("the last work of an attempt has it alone");

@@ -36,7 +36,8 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn extra(
         &self,
         dir: &RelPath,
-        (keep, rest): (Option<&Names>, Option<Box<SortedNames>>),
+        keep: Option<&Names>,
+        rest: Option<Box<SortedNames>>,
     ) -> Result<UnlistedNames, Trouble> {
         let listed = match keep {
             Some(keep) => self.list_unlisted(dir, keep),
@@ -146,7 +147,7 @@ impl<S: Store> DestinationWorker<S> {
         let old = || in_place.iter().chain(&beside).chain(&snapshot).chain(&leftovers);
         lens.has_holes = old().any(|old| self.has_large_holes(old));
         let first = old().find(|old| old.meta().len > 0);
-        lens.keeps = first.and_then(|old| keeps((&self.options.strategy, self.agreed.terms), old));
+        lens.keeps = first.and_then(|old| keeps(&self.options.strategy, self.agreed.terms, old));
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };
@@ -235,7 +236,8 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn sum_old(
         &self,
         handle: Handle,
-        (part, portion): (usize, Portion),
+        part: usize,
+        portion: Portion,
         summing: Summing,
     ) -> Result<Summed, WorkError> {
         let slot = self.slot(handle);
@@ -244,7 +246,7 @@ impl<S: Store> DestinationWorker<S> {
         let stored = stored_sums(&self.options.strategy, old, &portion);
         let stored = stored.map_err(|error| work_error(&error))?;
         let portions = PortionSummer { summing, key, file_len, stored };
-        let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
+        let summed = sum_portion(&self.buffers, old, &portions, portion, None);
         summed.map_err(|error| work_error(&error))?.ok_or_else(shrunk)
     }
 
@@ -264,7 +266,8 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn roll(
         &self,
         handle: Handle,
-        (part, start): (usize, u64),
+        part: usize,
+        start: u64,
         searcher: Box<Searcher>,
     ) -> Result<OldMatches, StoreError> {
         let slot = self.slot(handle);

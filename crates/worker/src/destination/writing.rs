@@ -45,7 +45,7 @@ impl<S: Store> DestinationWorker<S> {
         if let Some(growing) = &*growing {
             return Ok(Arc::clone(growing));
         }
-        let rebuild = self.created(path, (new.len, new.map.as_deref()))?;
+        let rebuild = self.created(path, new.len, new.map.as_deref())?;
         // Another session cannot tell if the bytes before a tail are the same. Changed blocks are few, and are sent
         // again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
@@ -70,7 +70,8 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn created(
         &self,
         path: &RelPath,
-        (len, map): (u64, Option<&DataMap>),
+        len: u64,
+        map: Option<&DataMap>,
     ) -> Result<S::Rebuild, StoreError> {
         let rebuild = self.drops.with_room(|| match map {
             Some(map) => self.store.create_sparse(path, len, map.data_len()),
@@ -84,7 +85,8 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn copy(
         &self,
         (slot, growing): Site<'_, S>,
-        (runs, chunks): (&[CopyRun], Vec<KeptChunk>),
+        runs: &[CopyRun],
+        chunks: Vec<KeptChunk>,
     ) -> Result<(), WorkError> {
         growing.hash_no_more();
         let rebuild = &growing.rebuild;
@@ -161,7 +163,7 @@ impl<S: Store> DestinationWorker<S> {
             let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
             let (these, after) = rest.split_at(len);
             self.put((slot, growing), named[done..at].iter().copied(), these)?;
-            self.copy((slot, growing), (&[*copy], Vec::new()))?;
+            self.copy((slot, growing), &[*copy], Vec::new())?;
             (done, rest) = (at, after);
         }
         self.put((slot, growing), named[done..].iter().copied(), rest)?;
@@ -285,7 +287,7 @@ impl<S: Store> DestinationWorker<S> {
                     let put = |at, part: &[u8]| growing.rebuild.write_old(at, part, content);
                     growing.write_parts(run.start(), bytes, put)
                 };
-                self.written(growing, (run.start(), bytes), write)
+                self.written(growing, run.start(), bytes, write)
             })?;
         }
         Ok(())
@@ -293,14 +295,15 @@ impl<S: Store> DestinationWorker<S> {
 
     fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), WorkError> {
         let put = |at, part: &[u8]| growing.rebuild.write(at, part);
-        self.written(growing, (start, bytes), || growing.write_parts(start, bytes, put))
+        self.written(growing, start, bytes, || growing.write_parts(start, bytes, put))
     }
 
     /// Lets `write` write bytes, and hashes the bytes while they are in the cache.
     fn written(
         &self,
         growing: &Growing<S>,
-        (start, bytes): (u64, &[u8]),
+        start: u64,
+        bytes: &[u8],
         write: impl FnMut() -> Result<(), StoreError>,
     ) -> Result<(), WorkError> {
         let write = || self.drops.with_room(write);

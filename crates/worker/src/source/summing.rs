@@ -22,15 +22,16 @@ impl<T: Tree> SourceWorker<T> {
         &self,
         handle: Handle,
         summing: Summing,
-        (portion, mut digest): (Portion, Option<Box<FileDigest>>),
+        portion: Portion,
+        mut digest: Option<Box<FileDigest>>,
     ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
         let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
         let stored = stored_sums(&self.options.strategy, &**snapshot, &portion);
         let stored = stored.map_err(|error| trouble(&error))?;
         let portions = PortionSummer { summing, key, file_len, stored };
-        let work = (portion, digest.as_deref_mut());
-        let summed = sum_portion(&self.buffers, &**snapshot, &portions, work);
+        let into = digest.as_deref_mut();
+        let summed = sum_portion(&self.buffers, &**snapshot, &portions, portion, into);
         let summed = summed.map_err(|error| trouble(&error))?;
         Ok((summed.ok_or_else(|| shrunk(&**snapshot))?, digest))
     }
