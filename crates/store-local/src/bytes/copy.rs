@@ -22,7 +22,14 @@ use crate::kernel::read_write::{read_at, write_at};
 /// Copies spans, and remembers pairs of devices between which the kernel does not copy.
 #[derive(Debug, Default)]
 pub(crate) struct Copier {
-    by_hand: Mutex<HashSet<(u64, u64)>>,
+    by_hand: Mutex<HashSet<DevicePair>>,
+}
+
+/// The devices of both sides of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DevicePair {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
 }
 
 /// A file as one side of a copy.
@@ -34,10 +41,10 @@ pub(crate) struct End<'a> {
 
 impl Copier {
     /// True if the kernel is asked to copy this span between these devices.
-    pub(crate) fn may_share(&self, pair: (u64, u64), old: &Range<u64>, new_start: u64) -> bool {
+    pub(crate) fn may_share(&self, devices: DevicePair, old: &Range<u64>, new_start: u64) -> bool {
         let aligned = aligned_part(old, new_start);
         let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
-        !is_short && !lock(&self.by_hand).contains(&pair)
+        !is_short && !lock(&self.by_hand).contains(&devices)
     }
 
     /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: if the copy ends early, all bytes
@@ -49,9 +56,9 @@ impl Copier {
         to: End<'_>,
         new_start: u64,
     ) -> Result<bool, Errno> {
-        let pair = (from.device, to.device);
+        let devices = DevicePair { from: from.device, to: to.device };
         let aligned = aligned_part(&old, new_start);
-        if !self.may_share(pair, &old, new_start) {
+        if !self.may_share(devices, &old, new_start) {
             return copy_by_hand(from.file, old, to.file, new_start);
         }
         let new_at = |old_at: u64| new_start + (old_at - old.start);
@@ -62,7 +69,7 @@ impl Copier {
         {
             Ok(done) => done,
             Err((done, errno)) if is_unsupported(errno) => {
-                lock(&self.by_hand).insert(pair);
+                lock(&self.by_hand).insert(devices);
                 done
             }
             Err((_, errno)) => return Err(errno),

@@ -18,7 +18,7 @@ use crate::kernel::system::System;
 
 /// Flushes that may be done together, by the device of their file system.
 #[derive(Debug, Default)]
-pub(crate) struct FlushGroups(Mutex<HashMap<u64, Arc<Group>>>);
+pub(crate) struct FlushGroups(Mutex<HashMap<u64, Arc<FlushGroup>>>);
 
 impl FlushGroups {
     /// Flushes a file or directory of a store on `system`, and the metadata needed to find its data.
@@ -53,7 +53,7 @@ impl FlushGroups {
     }
 
     /// Returns the flushes of the file system `device`.
-    fn group(&self, device: u64) -> Arc<Group> {
+    fn group(&self, device: u64) -> Arc<FlushGroup> {
         Arc::clone(lock(&self.0).entry(device).or_default())
     }
 }
@@ -73,13 +73,13 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Flushes of one file system.
 #[derive(Debug, Default)]
-struct Group {
-    state: Mutex<State>,
+struct FlushGroup {
+    state: Mutex<FlushState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FlushState {
     /// True while a flush runs that others may wait for.
     busy: bool,
     /// Number of callers that wait for the next flush.
@@ -89,7 +89,7 @@ struct State {
     ended: Option<(u64, bool)>,
 }
 
-impl Group {
+impl FlushGroup {
     /// Flushes this caller's files by `own`, or the files of all waiting callers by `all`. Returns the result of
     /// `own`; `None` if `all` was used.
     fn flush<T>(
@@ -100,12 +100,12 @@ impl Group {
         let mut state = lock(&self.state);
         let number = state.next;
         state.waiting += 1;
-        let waits = |state: &mut State| state.busy && state.next == number;
+        let waits = |state: &mut FlushState| state.busy && state.next == number;
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.next > number {
             // Another thread began the flush that this thread waited for.
-            let runs = |state: &mut State| state.ended.is_none_or(|(ended, _)| ended < number);
+            let runs = |state: &mut FlushState| state.ended.is_none_or(|(ended, _)| ended < number);
             let ended = self.changed.wait_while(state, runs);
             let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
             return (is_flushed != Some((number, true))).then(own);
@@ -140,7 +140,8 @@ mod tests {
 
     /// Runs this many threads that flush repeatedly; each flush takes some time.
     fn flushes(threads: usize, rounds: usize, all: fn() -> Result<(), Errno>) -> (usize, usize) {
-        let (group, own, together) = (Group::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (group, own, together) =
+            (FlushGroup::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let written = AtomicUsize::new(0);
         let safe = AtomicUsize::new(0);
         let flush = || {

@@ -22,7 +22,7 @@ use crate::kernel::system::{EXT4, TMPFS, kind_of};
 #[derive(Debug)]
 pub(crate) struct Room {
     shares: bool,
-    reserved: Option<Reserved>,
+    reserved: Option<ReservedBlocks>,
 }
 
 /// Part of a new version to allocate before any content.
@@ -36,7 +36,7 @@ pub(crate) enum Reserve {
 
 /// The allocated windows of one file.
 #[derive(Debug)]
-struct Reserved {
+struct ReservedBlocks {
     len: u64,
     windows: Mutex<HashSet<u64>>,
 }
@@ -51,7 +51,7 @@ impl Room {
         let kind = || kind_of(file).unwrap_or(0);
         // A short file is not worth the call.
         let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
-        let reserved = (kind == EXT4).then(|| Reserved { len, windows: Mutex::default() });
+        let reserved = (kind == EXT4).then(|| ReservedBlocks { len, windows: Mutex::default() });
         Self { shares: ![EXT4, TMPFS].contains(&kind), reserved }
     }
 
@@ -62,7 +62,7 @@ impl Room {
 
     /// Allocates the windows that `range` lies in, if that saves time. Errors are ignored: the write will fail too.
     pub(crate) fn reserve(&self, file: impl AsFd, range: Range<u64>) {
-        let Some(Reserved { len, windows }) = &self.reserved else { return };
+        let Some(ReservedBlocks { len, windows }) = &self.reserved else { return };
         for window in range.start / WINDOW_BYTES..range.end.div_ceil(WINDOW_BYTES) {
             if lock(windows).insert(window) {
                 let start = window * WINDOW_BYTES;

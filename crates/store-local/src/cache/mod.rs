@@ -64,7 +64,7 @@ type Slot = [u8; SLOT_BYTES];
 
 /// Offset in the table, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(u64);
+struct SlotPlace(u64);
 
 /// The present time.
 #[must_use]
@@ -125,10 +125,14 @@ impl Cache {
     }
 
     /// Reads the near slots of a file; returns their place.
-    fn read_near(&self, inode: Inode, near: &mut [u8; NEAR_SLOTS * SLOT_BYTES]) -> Option<Place> {
+    fn read_near(
+        &self,
+        inode: Inode,
+        near: &mut [u8; NEAR_SLOTS * SLOT_BYTES],
+    ) -> Option<SlotPlace> {
         let buckets = Some(self.seen.load(Ordering::Relaxed)).filter(|buckets| *buckets > 0)?;
         let start = place_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
-        (read_at(&self.table, start, near).ok()? == near.len()).then_some(Place(start))
+        (read_at(&self.table, start, near).ok()? == near.len()).then_some(SlotPlace(start))
     }
 
     fn find_anywhere(&self, inode: Inode, key: SlotKey<'_>) -> Option<Digest> {
@@ -190,7 +194,7 @@ impl Cache {
     }
 
     /// Writes slots of one bucket; returns the slots for which the bucket has no room.
-    fn put_group(&self, place: Place, group: &[Slot]) -> Vec<Slot> {
+    fn put_group(&self, place: SlotPlace, group: &[Slot]) -> Vec<Slot> {
         if let [slot] = group {
             self.put(slot);
             return Vec::new();
@@ -218,13 +222,13 @@ impl Cache {
     }
 
     /// Reads a bucket; `None` if the bucket cannot be read, or the file ends before it.
-    fn read(&self, place: Place, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
+    fn read(&self, place: SlotPlace, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
         let got = read_at(&self.table, place.0, bucket).ok()?;
         (got == BUCKET_BYTES).then_some(())
     }
 
     /// Writes a slot. On a full disk the note is lost.
-    fn write(&self, place: Place, at: usize, slot: &[u8]) {
+    fn write(&self, place: SlotPlace, at: usize, slot: &[u8]) {
         io::pwrite(&self.table, slot, place.0 + (at * SLOT_BYTES) as u64).ok();
     }
 
@@ -246,7 +250,7 @@ impl Cache {
 
     /// Moves slots of a bucket to the new bucket that they belong to, after the number of `buckets` was doubled.
     fn split(&self, bucket: u64, buckets: u64) -> Option<()> {
-        let [low, high] = [bucket, bucket + buckets].map(|no| Place(no * BUCKET_BYTES as u64));
+        let [low, high] = [bucket, bucket + buckets].map(|no| SlotPlace(no * BUCKET_BYTES as u64));
         let (mut all, mut goes) = ([0; BUCKET_BYTES], [0; BUCKET_BYTES]);
         self.read(low, &mut all)?;
         self.read(high, &mut goes)?;
@@ -278,8 +282,8 @@ fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
 }
 
 /// Place of the bucket of a file, in a table of so many buckets.
-const fn place_of(inode: Inode, buckets: u64) -> Place {
-    Place((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
+const fn place_of(inode: Inode, buckets: u64) -> SlotPlace {
+    SlotPlace((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
 /// The first near slot of a file within its bucket.

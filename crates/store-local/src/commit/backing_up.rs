@@ -14,15 +14,15 @@ use crate::attributes::attrs::{AttributeRules, Attrs, NewMode, On, set_mode};
 use crate::attributes::metadata::look_at;
 use crate::bytes::copy::End;
 use crate::commit::inplace::is_torn;
-use crate::commit::state::Inner;
+use crate::commit::state::StoreState;
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, Turn};
 use crate::handles::stat::{Stamp, file_type, inode_of};
-use crate::keep::backup::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
+use crate::keep::backup::{BACK_UP, Backup, BackupSpot, Goes, KeptNames, TakenPaths};
 use crate::kernel::errno::{At, store_error};
 use crate::staging::stage::new_name;
 
-impl Inner {
+impl StoreState {
     /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or
     /// removes the entry there; it is not called if a removed entry was moved to its backup.
     ///
@@ -237,7 +237,7 @@ impl Inner {
 
 /// An old version that is about to be replaced or removed.
 struct OldVersion<'a> {
-    store: &'a Inner,
+    store: &'a StoreState,
     place: &'a Place,
     goes: Goes,
     stat: Stat,
@@ -247,7 +247,11 @@ struct OldVersion<'a> {
 
 impl<'a> OldVersion<'a> {
     /// Finds the entry at `place`, if any.
-    fn find(store: &'a Inner, place: &'a Place, goes: Goes) -> Result<Option<Self>, StoreError> {
+    fn find(
+        store: &'a StoreState,
+        place: &'a Place,
+        goes: Goes,
+    ) -> Result<Option<Self>, StoreError> {
         let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
         Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
     }
@@ -259,7 +263,11 @@ impl<'a> OldVersion<'a> {
 
     /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
     /// new versions that is removed. Returns the backup's place if the old version was moved there.
-    fn keep(&self, backup: &Backup, taken: &Taken<'_>) -> Result<Option<Spot<'a>>, StoreError> {
+    fn keep(
+        &self,
+        backup: &Backup,
+        taken: &TakenPaths<'_>,
+    ) -> Result<Option<BackupSpot<'a>>, StoreError> {
         let is_one = || backup.is_beside() && backup.has(&self.place.path);
         if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
             return Ok(None);
@@ -282,7 +290,7 @@ impl<'a> OldVersion<'a> {
                 Err(Errno::BUSY) if self.is_in_place() == Ok(false) => return Err(conflict()),
                 kept => {
                     let kept = kept.at(BACK_UP, &self.place.path)?;
-                    return Ok((kept == Kept::Alone).then_some(spot));
+                    return Ok((kept == KeptNames::Alone).then_some(spot));
                 }
             }
         }
@@ -298,7 +306,7 @@ impl<'a> OldVersion<'a> {
     }
 
     /// Links, moves or copies the old version to `spot`; `over` allows to replace an older backup.
-    fn put(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+    fn put(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
         match (self.link(spot, over), self.goes) {
             (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
                 self.move_away(spot, over).or_else(|_| self.copy(spot, over))
@@ -310,12 +318,12 @@ impl<'a> OldVersion<'a> {
                 }
                 copied => copied,
             },
-            (linked, _) => linked.map(|()| Kept::Too),
+            (linked, _) => linked.map(|()| KeptNames::Too),
         }
     }
 
     /// Links the old version to `spot`. Fails with `STALE` if another file has taken the place.
-    fn link(&self, spot: &Spot<'_>, over: bool) -> Result<(), Errno> {
+    fn link(&self, spot: &BackupSpot<'_>, over: bool) -> Result<(), Errno> {
         let place = self.place;
         let Ok(dir) = self.store.stages.dir_for(place) else {
             let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
@@ -331,20 +339,26 @@ impl<'a> OldVersion<'a> {
 
     /// Copies the old version to `spot`, under a temporary name until the copy is complete. An older backup is
     /// replaced at once.
-    fn copy(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+    fn copy(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
         let (dir, own) = (spot.dir(), new_name(&self.place.path));
         self.store.copy_away(self.place, dir, &own)?;
-        self.take(spot, dir, &own, over).map(|()| Kept::Too).inspect_err(|_| {
+        self.take(spot, dir, &own, over).map(|()| KeptNames::Too).inspect_err(|_| {
             let _ = dir.remove_file(&own);
         })
     }
 
-    fn move_away(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
-        self.take(spot, &self.place.dir, &self.place.name, over).map(|()| Kept::Alone)
+    fn move_away(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
+        self.take(spot, &self.place.dir, &self.place.name, over).map(|()| KeptNames::Alone)
     }
 
     /// Renames `name` of `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
-    fn take(&self, spot: &Spot<'_>, from: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
+    fn take(
+        &self,
+        spot: &BackupSpot<'_>,
+        from: &Dir,
+        name: &Name,
+        over: bool,
+    ) -> Result<(), Errno> {
         match self.is_in_place()? {
             true => spot.take(from, name, over),
             false => Err(Errno::STALE),

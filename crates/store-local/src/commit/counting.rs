@@ -4,13 +4,13 @@ use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use super::state::Inner;
+use super::state::StoreState;
 use crate::handles::place::{Place, Turn};
 use crate::handles::stat::file_type;
 use crate::kernel::errno::At;
 use crate::roots::quota::{FileSize, Reserved};
 
-impl Inner {
+impl StoreState {
     /// Reserves bytes for a new name at `path`.
     ///
     /// # Errors

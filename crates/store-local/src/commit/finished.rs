@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::handles::place::COMMIT;
 use crate::handles::stat::Stamp;
 use crate::kernel::errno::store_error;
-use crate::staging::stage::Whose;
+use crate::staging::stage::StageOwner;
 use deltic_store::StoreError;
 
 /// A staged file and its destination.
@@ -21,7 +21,7 @@ pub(crate) struct Finished {
     pub(crate) path: RelPath,
     /// The directory that holds the staging directory of the file.
     pub(crate) home: RelPath,
-    pub(crate) whose: Whose,
+    pub(crate) whose: StageOwner,
     pub(crate) name: Name,
     pub(crate) inode: Inode,
     /// True if the file has a log.
@@ -80,7 +80,7 @@ impl Finished {
             Expected::Version(version) => (1, Some(version)),
             Expected::Seen(_) => (2, None),
         };
-        let is_own = self.whose == Whose::Own;
+        let is_own = self.whose == StageOwner::Own;
         let mut to = vec![
             kind | u8::from(at_home) << 2
                 | u8::from(is_own) << 3
@@ -151,7 +151,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
         Some(home) => RelPath::parse(home).expect(WHOLE),
         None => path.split_last().expect(WHOLE).0,
     };
-    let whose = if bits & 8 != 0 { Whose::Own } else { Whose::Temp };
+    let whose = if bits & 8 != 0 { StageOwner::Own } else { StageOwner::Temp };
     Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
 }
 
@@ -194,7 +194,7 @@ mod tests {
         let finished = |(nth, expected): (usize, &Expected)| Finished {
             path: path(["a", "dir/b", "dir/deep/c", "d"][nth]),
             home: path(["", "dir", "dir", ""][nth]),
-            whose: [Whose::Own, Whose::Temp][nth % 2],
+            whose: [StageOwner::Own, StageOwner::Temp][nth % 2],
             name: Name::new(format!("staged-{nth}").as_bytes()).unwrap(),
             inode: Inode { device: nth as u64, number: u64::MAX },
             is_noted: nth > 1,

@@ -226,14 +226,14 @@ impl Writer<'_> {
         })
     }
 
-    /// Turns the file into the new version of `len` bytes, with the changed ranges from `staged`.
+    /// Turns the file into the new version of `len` bytes, with the changed ranges from the staged file `from`.
     pub(crate) fn change(
         &self,
-        (staged, device): (&OwnedFd, u64),
+        from: End<'_>,
         len: u64,
-        (writing, copier): (&Writing, &Copier),
+        writing: &Writing,
+        copier: &Copier,
     ) -> Result<(), Errno> {
-        let from = End { file: staged.as_fd(), device };
         let to = End { file: self.file().as_fd(), device: self.of.version.device() };
         let is = fs::fstat(self.file())?;
         // Zeros that were sent would fill the file's holes.
@@ -306,24 +306,24 @@ impl UnderWay {
     }
 
     /// Notes that the file `path` changes until the returned value is dropped. `None` after [`end`](Self::end).
-    pub(crate) fn begin(&self, path: &RelPath) -> Option<Begun<'_>> {
+    pub(crate) fn begin(&self, path: &RelPath) -> Option<BegunChange<'_>> {
         let mut midst = lock(&self.0);
         if midst.is_over {
             return None;
         }
         midst.paths.push(path.clone());
-        Some(Begun { under_way: self, path: path.clone() })
+        Some(BegunChange { under_way: self, path: path.clone() })
     }
 }
 
 /// Marks a file as changing until dropped.
 #[derive(Debug)]
-pub(crate) struct Begun<'a> {
+pub(crate) struct BegunChange<'a> {
     under_way: &'a UnderWay,
     path: RelPath,
 }
 
-impl Drop for Begun<'_> {
+impl Drop for BegunChange<'_> {
     fn drop(&mut self) {
         let paths = &mut lock(&self.under_way.0).paths;
         if let Some(at) = paths.iter().position(|path| *path == self.path) {
@@ -361,11 +361,11 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
 pub(crate) struct LeftFiles(Mutex<HashMap<Inode, Turn>>);
 
 /// State of a file, locked while the file changes.
-type Turn = Arc<Mutex<Left>>;
+type Turn = Arc<Mutex<LeftFile>>;
 
 /// State in which the run left a file. The lock makes one name wait for another.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct LeftFile {
     pub(crate) version: Option<Stamp>,
     /// The first name under which the file got new content.
     pub(crate) rewritten_as: Option<RelPath>,

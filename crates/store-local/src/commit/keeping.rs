@@ -7,7 +7,7 @@ use deltic_tree::meta::Inode;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::commit::state::Inner;
+use crate::commit::state::StoreState;
 use crate::handles::dir::{Dir, Use};
 use crate::handles::place::Place;
 use crate::handles::stat::{file_type, inode_of};
@@ -18,7 +18,7 @@ use crate::kernel::lock;
 use crate::staging::stage::new_name;
 use deltic_tree::{Name, RelPath};
 
-impl Inner {
+impl StoreState {
     /// Calls `then`, which replaces or removes the entry at `place`. Keeps a version of a file first, if the volume
     /// keeps versions.
     ///

@@ -14,7 +14,7 @@ use crate::attributes::more::Reach;
 use crate::commit::changes::Became;
 use crate::commit::finished::{Expected, Finished};
 use crate::commit::partial::Other;
-use crate::commit::state::Inner;
+use crate::commit::state::StoreState;
 use crate::handles::dir::Dir;
 use crate::handles::place::{COMMIT, Landed, Place};
 use crate::handles::stat::{Stamp, file_type, inode_of};
@@ -23,11 +23,11 @@ use crate::kernel::errno::{At, store_error};
 use crate::kernel::lock;
 use crate::read::snapshot::LocalSnapshot;
 use crate::staging::log::remove_log;
-use crate::staging::stage::{Whose, new_name};
+use crate::staging::stage::{StageOwner, new_name};
 
 /// Makes `path` wait as a hard link to the version that waits at `leader`. Returns false if no version waits there.
 pub(crate) fn link_waiting(
-    store: &Inner,
+    store: &StoreState,
     path: &RelPath,
     leader: &RelPath,
     seen: Option<&Meta>,
@@ -39,7 +39,7 @@ pub(crate) fn link_waiting(
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
     replaces.check_way(&place)?;
     let from = store.stages(whose).dir(&home).at(LINK, path)?;
-    let (home, own) = store.stages(Whose::Own).home_for(&place)?;
+    let (home, own) = store.stages(StageOwner::Own).home_for(&place)?;
     let own_name = new_name(path);
     let reserved = store.reserve(path, 0)?;
     from.link(&name, &own, &own_name).at(LINK, path)?;
@@ -47,7 +47,7 @@ pub(crate) fn link_waiting(
     let finished = Finished {
         path: path.clone(),
         home,
-        whose: Whose::Own,
+        whose: StageOwner::Own,
         name: own_name,
         inode,
         is_noted: false,
@@ -77,7 +77,11 @@ impl Expected {
     }
 
     /// Checks that `place` holds the entry to be replaced; returns its state.
-    pub(crate) fn check(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+    pub(crate) fn check(
+        &self,
+        place: &Place,
+        store: &StoreState,
+    ) -> Result<Option<Stat>, StoreError> {
         match self.check_alone(place, store.see) {
             Err(StoreError::Conflict { .. }) => self.check_left(place, store),
             checked => checked,
@@ -105,7 +109,7 @@ impl Expected {
 
     /// Checks that `place` holds a file of several names in the state in which this run left the file under another
     /// name.
-    fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+    fn check_left(&self, place: &Place, store: &StoreState) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
         let left = find()?.and_then(|stat| store.commits.left.known(inode_of(&stat)));
@@ -132,7 +136,7 @@ impl Finished {
     /// one (`is_same`) there meanwhile.
     pub(crate) fn land_unless(
         &self,
-        store: &Inner,
+        store: &StoreState,
         place: &Place,
         is_same: &dyn Fn(&Meta, &Meta) -> bool,
     ) -> Result<(), StoreError> {
@@ -155,7 +159,7 @@ impl Finished {
 
     /// Moves the staged file into place. Checks first that the staged file is still this process's, and that the file
     /// to be replaced is the expected one. Returns whether the staged file was renamed or copied.
-    pub(crate) fn land(&self, store: &Inner, place: &Place) -> Result<Landed, StoreError> {
+    pub(crate) fn land(&self, store: &StoreState, place: &Place) -> Result<Landed, StoreError> {
         let turn = place.turn().at(COMMIT, &self.path)?;
         let was = self.expected.check(place, store)?.as_ref().map(inode_of);
         let stages = store.stages(self.whose);
@@ -167,7 +171,7 @@ impl Finished {
         store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
         let mut landed_as = Landed::Itself;
         let land = || {
-            let landed = store.land(place, (&dir, &self.name), |dir, name| place.land(dir, name));
+            let landed = store.land(place, &dir, &self.name, |dir, name| place.land(dir, name));
             landed_as = landed.at(COMMIT, &self.path)?;
             Ok(())
         };
@@ -180,7 +184,7 @@ impl Finished {
             remove_log(&dir, &self.name);
         }
         store.touched.add(&place.dir_path);
-        if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
+        if let (StageOwner::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
             store.touched.add(&staging);
         }
         store.settle(place, self.whose, &self.home);
@@ -189,7 +193,7 @@ impl Finished {
     }
 }
 
-impl Inner {
+impl StoreState {
     /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which gets the directory
     /// and the name to rename. If the kernel refuses to rename from `from` to `place`, `rename` gets a copy in the
     /// staging directory beside the place. All later files for that directory are then staged there.
@@ -199,7 +203,8 @@ impl Inner {
     pub(crate) fn land(
         &self,
         place: &Place,
-        (from, staged): (&Arc<Dir>, &Name),
+        from: &Arc<Dir>,
+        staged: &Name,
         rename: impl Fn(&Dir, &Name) -> Result<(), Errno>,
     ) -> Result<Landed, Errno> {
         match rename(from, staged) {
@@ -233,9 +238,9 @@ impl Inner {
 /// The link is created in the staging directory, checked there, and then renamed to its place. So the entry that gets
 /// the name is the entry that was checked, even if its first name changes meanwhile.
 pub(crate) fn link(
-    store: &Inner,
+    store: &StoreState,
     path: &RelPath,
-    link: &Link<'_, Inner>,
+    link: &Link<'_, StoreState>,
 ) -> Result<(), StoreError> {
     let Link { from, at, is, seen } = *link;
     let place = Place::of(&store.root, LINK, path)?;

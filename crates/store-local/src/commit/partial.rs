@@ -10,7 +10,7 @@ use deltic_tree::meta::Inode;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::state::Inner;
+use super::state::StoreState;
 use super::writing::PartialDir;
 use crate::handles::dir::{Dir, Use};
 use crate::handles::place::Place;
@@ -27,7 +27,7 @@ pub(crate) enum Other {
     Goes,
 }
 
-impl Inner {
+impl StoreState {
     /// Links the file `staged` of `from`, the new version for `place`, into the partial directory, if the run has
     /// one. Errors are ignored: the staged file is kept in any case.
     pub(crate) fn show_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {

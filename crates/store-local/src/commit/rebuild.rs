@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use super::finished::{Expected, Finished};
 use super::inplace::Changing;
 use super::partial::Other;
-use super::state::Inner;
+use super::state::StoreState;
 use crate::attributes::attrs::{Attrs, NewMode, On};
 use crate::attributes::metadata::look_at;
-use crate::bytes::copy::{End, read_through};
+use crate::bytes::copy::{DevicePair, End, read_through};
 use crate::bytes::holes::{Under, clear, copy_sparse, write_sparse};
 use crate::bytes::room::{Reserve, Room, reserve_all};
 use crate::bytes::write_back;
@@ -28,7 +28,7 @@ use crate::kernel::read_write::{read_at, write_at};
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::{FileSize, Reserved};
 use crate::staging::log::{Log, remove_log};
-use crate::staging::stage::{Logged, Staged, Stages, Whose};
+use crate::staging::stage::{Logged, StageOwner, Staged, Stages};
 use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
 };
@@ -36,7 +36,7 @@ use deltic_store::{
 /// A staged new version of a local file.
 #[derive(Debug)]
 pub struct LocalRebuild {
-    store: Arc<Inner>,
+    store: Arc<StoreState>,
     path: RelPath,
     staged: Staged,
     inode: Inode,
@@ -80,7 +80,7 @@ enum Fate {
 
 impl LocalRebuild {
     pub(crate) fn new(
-        store: Arc<Inner>,
+        store: Arc<StoreState>,
         path: &RelPath,
         size: FileSize,
     ) -> Result<Self, StoreError> {
@@ -121,14 +121,14 @@ impl LocalRebuild {
     }
 
     /// Opens the existing file at `place`, if the file is to be changed in place.
-    fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
+    fn changing(store: &StoreState, place: &Place) -> Result<Option<Changing>, StoreError> {
         let changing = if store.writing.inplace { Changing::of(place)? } else { None };
         Ok(changing.filter(|changing| store.may_change(changing.version())))
     }
 
     /// Resumes the staged file that an earlier attempt left for `path`.
     pub(crate) fn resume(
-        store: Arc<Inner>,
+        store: Arc<StoreState>,
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
@@ -162,7 +162,7 @@ impl LocalRebuild {
 
     /// Returns the policy for allocating blocks in advance: no allocation for a file with holes, or for bytes that
     /// are copied into an existing file.
-    fn room(store: &Inner, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
+    fn room(store: &StoreState, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         Room::of(&staged.file, len, reserve)
@@ -273,7 +273,7 @@ impl LocalRebuild {
         if self.stages().serves(&self.staged.home, place)? {
             return Ok(());
         }
-        let staged = self.store.stages(Whose::Own).create(place)?;
+        let staged = self.store.stages(StageOwner::Own).create(place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
         let away = std::mem::replace(&mut self.staged, staged);
         *lock(&self.log) = Log::Unwritten;
@@ -363,8 +363,8 @@ impl LocalRebuild {
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;
         }
-        let staged = (&self.staged.file, self.inode.device);
-        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let staged = End { file: self.staged.file.as_fd(), device: self.inode.device };
+        let changed = writer.change(staged, self.len, &self.store.writing, &self.store.copier);
         let lasts = self.store.touched.is_durable();
         // The new time says that the file is complete, and so must not reach the disk before the content.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
@@ -531,7 +531,7 @@ impl Rebuild for LocalRebuild {
         if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
             return true;
         }
-        let devices = (from.stamp().device(), self.inode.device);
+        let devices = DevicePair { from: from.stamp().device(), to: self.inode.device };
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 

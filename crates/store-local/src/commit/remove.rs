@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::finished::Expected;
-use super::state::Inner;
+use super::state::StoreState;
 use crate::attributes::attrs::open_to_owner;
 use crate::commit::changes::Became;
 use crate::handles::dir::{Dir, Use};
@@ -37,7 +37,12 @@ impl Removals {
 
     /// Returns the rules for `dir`. While names are only counted, or a directory gives way, files of rules are read
     /// afresh: the run may still add such files.
-    fn scope(&self, store: &Inner, dir: &RelPath, going: Going) -> Result<Arc<Scope>, StoreError> {
+    fn scope(
+        &self,
+        store: &StoreState,
+        dir: &RelPath,
+        going: Going,
+    ) -> Result<Arc<Scope>, StoreError> {
         match going.gives_way || going.dry_run {
             true => store.scopes.fresh(dir, &*store.root),
             false => lock(&self.rules).scope(dir, &*store.root),
@@ -52,7 +57,7 @@ struct Removal {
     /// The path to remove.
     path: RelPath,
     /// Directories that are being emptied, each inside the previous one.
-    frames: Vec<Frame>,
+    frames: Vec<RemovalFrame>,
     /// The reason why `path` stays, or `No`.
     stays: Stays,
     /// Results of the present call.
@@ -61,7 +66,7 @@ struct Removal {
 
 /// A directory that is being emptied.
 #[derive(Debug)]
-struct Frame {
+struct RemovalFrame {
     path: RelPath,
     scope: Arc<Scope>,
     judges: [Judge; 2],
@@ -92,7 +97,7 @@ enum Stays {
 
 /// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old versions.
 pub(crate) fn remove_version(
-    store: &Inner,
+    store: &StoreState,
     path: &RelPath,
     version: Stamp,
 ) -> Result<(), StoreError> {
@@ -108,7 +113,7 @@ pub(crate) fn remove_version(
 }
 
 /// A directory in which names are removed, and the rules for these.
-pub(crate) struct Site {
+pub(crate) struct RemovalSite {
     place: Place,
     scope: Arc<Scope>,
     judges: [Judge; 2],
@@ -116,11 +121,11 @@ pub(crate) struct Site {
     is_led_to: bool,
 }
 
-impl Site {
+impl RemovalSite {
     /// Returns the site of `path`. Reuses facts about the directory from the `last` site, if the directory is the
     /// same.
     fn of(
-        store: &Inner,
+        store: &StoreState,
         path: &RelPath,
         going: Going,
         last: Option<Self>,
@@ -149,17 +154,17 @@ impl Site {
 /// Removes some of the entries at and below `path` that the filter admits. Facts about the directory of the `last`
 /// removed name are reused.
 pub(crate) fn remove_after(
-    store: &Inner,
+    store: &StoreState,
     path: &RelPath,
     going: Going,
-    last: &mut Option<Site>,
+    last: &mut Option<RemovalSite>,
 ) -> Result<Removed, StoreError> {
     let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
     let under_way = lock(&store.removals.under_way).remove(path).filter(is_its);
     let mut removal = match under_way {
         Some(removal) => Removal { going, ..removal },
         None => {
-            let site = Site::of(store, path, going, last.take())?;
+            let site = RemovalSite::of(store, path, going, last.take())?;
             Removal::begin(store, last.insert(site), going)?
         }
     };
@@ -176,7 +181,7 @@ pub(crate) fn remove_after(
 
 /// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name that either of
 /// both protects stays, since the run may have added or removed files of rules.
-fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+fn judges(store: &StoreState, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
     let scopes = &store.scopes;
     Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
 }
@@ -187,8 +192,8 @@ fn bad_name(dir: &RelPath) -> StoreError {
 
 impl Removal {
     /// Removes the entry at `site`, or lists a directory.
-    fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
-        let Site { place, scope, judges, is_led_to } = site;
+    fn begin(store: &StoreState, site: &mut RemovalSite, going: Going) -> Result<Self, StoreError> {
+        let RemovalSite { place, scope, judges, is_led_to } = site;
         let Place { path, dir, name, .. } = place;
         let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
         let mut removal = Self { going, path: path.clone(), frames, stays, done };
@@ -207,8 +212,8 @@ impl Removal {
     }
 
     /// Removes further entries, up to the limit of one call.
-    fn go_on(&mut self, store: &Inner) {
-        let mut held = Held(None);
+    fn go_on(&mut self, store: &StoreState) {
+        let mut held = HeldDir(None);
         while let Some(frame) = self.frames.last_mut() {
             if self.done.gone.len() + self.done.stayed.len() >= REMOVED_AT_ONCE {
                 self.done.goes_on = true;
@@ -238,8 +243,8 @@ impl Removal {
     /// Removes an entry of the last frame if the rules allow, or lists a directory.
     fn take_entry(
         &mut self,
-        store: &Inner,
-        held: &mut Held,
+        store: &StoreState,
+        held: &mut HeldDir,
         name: Name,
         item: EntryType,
     ) -> Result<(), StoreError> {
@@ -280,7 +285,7 @@ impl Removal {
     /// Removes the file or link `name` of `dir`.
     fn take_file(
         &mut self,
-        store: &Inner,
+        store: &StoreState,
         dir: &Dir,
         (name, path, item): (&Name, &RelPath, EntryType),
     ) -> Result<(), StoreError> {
@@ -304,7 +309,7 @@ impl Removal {
     /// Lists the directory `path`; `above` has the rules of the parent.
     fn enter(
         &mut self,
-        store: &Inner,
+        store: &StoreState,
         path: &RelPath,
         above: &Arc<Scope>,
     ) -> Result<(), StoreError> {
@@ -316,7 +321,7 @@ impl Removal {
         let judges = judges(store, path, &scope)?;
         let (entries, order, seen) = (PackedStrings::default(), Vec::new(), 0);
         let (path, unread, stays) = (path.clone(), None, Stays::No);
-        let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
+        let mut frame = RemovalFrame { path, scope, judges, entries, order, seen, unread, stays };
         let read = match frame.read(store) {
             // An unreadable directory can be removed if empty.
             Err(error @ StoreError::Denied { .. }) => {
@@ -330,7 +335,7 @@ impl Removal {
     }
 
     /// Removes the emptied directory of the last frame, unless some entries stay.
-    fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
+    fn leave(&mut self, store: &StoreState, held: &mut HeldDir) -> Result<(), StoreError> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let gives_way = self.going.gives_way && self.frames.is_empty();
         if frame.stays == Stays::No && !gives_way && self.is_spent() {
@@ -338,7 +343,7 @@ impl Removal {
             self.done.goes_on = true;
             return Ok(());
         }
-        let Frame { path, unread, stays, .. } = frame;
+        let RemovalFrame { path, unread, stays, .. } = frame;
         self.stay(stays);
         if stays != Stays::No {
             return Ok(());
@@ -386,9 +391,9 @@ impl Removal {
     }
 }
 
-impl Frame {
+impl RemovalFrame {
     /// Notes the entries of the directory. There may be very many.
-    fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
+    fn read(&mut self, store: &StoreState) -> Result<(), StoreError> {
         let Self { path, entries, order, .. } = self;
         let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
         let mut line = Vec::new();
@@ -425,11 +430,11 @@ impl Frame {
 }
 
 /// The handle of the last used directory.
-struct Held(Option<(RelPath, Dir)>);
+struct HeldDir(Option<(RelPath, Dir)>);
 
-impl Held {
+impl HeldDir {
     /// Returns the handle of `path`.
-    fn hold(&mut self, store: &Inner, path: &RelPath) -> Result<&Dir, Errno> {
+    fn hold(&mut self, store: &StoreState, path: &RelPath) -> Result<&Dir, Errno> {
         if self.0.as_ref().is_none_or(|(held, _)| held != path) {
             self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
         }
@@ -437,7 +442,7 @@ impl Held {
     }
 }
 
-impl Inner {
+impl StoreState {
     /// True if `name` of `dir`, of type `item`, may be removed.
     fn may_go(
         &self,

@@ -25,10 +25,10 @@ use crate::handles::touched::Touched;
 use crate::keep::old_copies::OldCopies;
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::StoreSpace;
-use crate::staging::stage::{Stages, Whose};
+use crate::staging::stage::{StageOwner, Stages};
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct StoreState {
     pub(crate) old: OldCopies,
     pub(crate) space: StoreSpace,
     pub(crate) borders: TreeBorders,
@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) temp: Option<Stages>,
     pub(crate) writing: Writing,
     pub(crate) removals: Removals,
-    pub(crate) commits: Commits,
+    pub(crate) commits: CommitState,
     pub(crate) copier: Copier,
     pub(crate) touched: Touched,
     pub(crate) makes: NewEntries,
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
 
 /// State of commits: unfinished ones, and the report of changes.
 #[derive(Debug)]
-pub(crate) struct Commits {
+pub(crate) struct CommitState {
     /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
     pub(crate) delayed: Mutex<Delayed>,
     /// Files of several names that were changed in place.
@@ -61,7 +61,7 @@ pub(crate) struct Commits {
     pub(crate) changes: Changes,
 }
 
-impl Drop for Inner {
+impl Drop for StoreState {
     fn drop(&mut self) {
         if self.commits.one_shot {
             self.stages.tidy();
@@ -69,16 +69,16 @@ impl Drop for Inner {
     }
 }
 
-impl Inner {
+impl StoreState {
     /// Returns the version of a file that was just put in place; `None` if the store does not flush, or if
     /// the file system's versions cannot be relied on.
     pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
         self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
 
-    pub(crate) fn stages(&self, whose: Whose) -> &Stages {
+    pub(crate) fn stages(&self, whose: StageOwner) -> &Stages {
         match (&self.temp, whose) {
-            (Some(temp), Whose::Temp) => temp,
+            (Some(temp), StageOwner::Temp) => temp,
             _ => &self.stages,
         }
     }
@@ -100,10 +100,10 @@ impl Inner {
     }
 
     /// Removes the remains of earlier attempts, once the new version is at `place`.
-    pub(crate) fn settle(&self, place: &Place, whose: Whose, home: &RelPath) {
+    pub(crate) fn settle(&self, place: &Place, whose: StageOwner, home: &RelPath) {
         self.stages(whose).clear(&place.path, home);
         // The file may have grown in `--temp-dir` and been copied to the root's staging directory first.
-        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+        if let (Some(temp), StageOwner::Own) = (&self.temp, whose) {
             temp.clear(&place.path, &RelPath::root());
         }
     }

@@ -4,11 +4,11 @@ use deltic_store::{Removed, StoreError};
 use deltic_tree::RelPath;
 
 use crate::commit::changes::Became;
-use crate::commit::state::Inner;
+use crate::commit::state::StoreState;
 use crate::handles::place::Place;
 use crate::kernel::errno::At;
 
-impl Inner {
+impl StoreState {
     /// Reports that an entry was put in its place, if `put` says so: also when some of its attributes could not be
     /// set.
     pub(crate) fn tell_if_put<T>(&self, path: &RelPath, put: &Result<T, StoreError>) {

@@ -10,24 +10,24 @@ use deltic_tree::Name;
 use rustix::fs;
 use rustix::io::Errno;
 
-use super::state::Inner;
+use super::state::StoreState;
 use crate::attributes::attrs::{Attrs, NewMode, On};
 use crate::handles::dir::Dir;
 use crate::handles::place::{COMMIT, Landed, Place};
 use crate::kernel::errno::At;
 use crate::kernel::read_write::write_at;
 use crate::roots::quota::Reserved;
-use crate::staging::stage::{Staged, Whose};
+use crate::staging::stage::{StageOwner, Staged};
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
 /// A new file that is in place, or complete but for its name.
-pub(crate) enum Begun {
+pub(crate) enum BegunFile {
     /// The file is in place, or failed.
     Ended(Result<Option<Version>, StoreError>),
     Staged(NewFile),
 }
 
-impl Begun {
+impl BegunFile {
     fn staged(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Ended(_) => None,
@@ -46,11 +46,11 @@ pub(crate) struct NewFile {
 
 /// Creates a file for `place`, where no entry exists.
 pub(crate) fn begin(
-    store: &Inner,
+    store: &StoreState,
     place: Place,
     file: &Whole<'_>,
     keep: Keep,
-) -> Result<Begun, StoreError> {
+) -> Result<BegunFile, StoreError> {
     let heritage = store.makes.heritage(&place).at(COMMIT, &place.path)?;
     let attrs = Attrs::of_new(
         file.meta,
@@ -61,11 +61,11 @@ pub(crate) fn begin(
     if let Some(put) = put_nameless(store, &place, file.bytes, &attrs) {
         reserved.keep_if(&put);
         store.tell_if_put(&place.path, &put);
-        return Ok(Begun::Ended(put));
+        return Ok(BegunFile::Ended(put));
     }
     let staged = store.stages.create_as(&place, attrs.birth_mode(store.makes.owner))?;
     match fill(&place, &staged.file, file.bytes, &attrs) {
-        Ok(unset) => Ok(Begun::Staged(NewFile { place, staged, reserved, unset })),
+        Ok(unset) => Ok(BegunFile::Staged(NewFile { place, staged, reserved, unset })),
         Err(error) => {
             remove(store, &staged);
             Err(error)
@@ -75,14 +75,16 @@ pub(crate) fn begin(
 
 /// Puts new files in place, after a common flush if the store is durable.
 pub(crate) fn finish_all(
-    store: &Inner,
-    begun: Vec<Result<Begun, StoreError>>,
+    store: &StoreState,
+    begun: Vec<Result<BegunFile, StoreError>>,
 ) -> Vec<Result<Option<Version>, StoreError>> {
-    let files: Vec<_> = begun.iter().flatten().filter_map(Begun::staged).collect();
+    let files: Vec<_> = begun.iter().flatten().filter_map(BegunFile::staged).collect();
     let mut flushed = store.touched.flush_files(&files).into_iter();
     let finish = |begun: Result<_, _>| match begun? {
-        Begun::Ended(put) => put,
-        Begun::Staged(new) => new.finish(store, flushed.next().expect("each file has an answer")),
+        BegunFile::Ended(put) => put,
+        BegunFile::Staged(new) => {
+            new.finish(store, flushed.next().expect("each file has an answer"))
+        }
     };
     begun.into_iter().map(finish).collect()
 }
@@ -90,7 +92,7 @@ pub(crate) fn finish_all(
 impl NewFile {
     fn finish(
         self,
-        store: &Inner,
+        store: &StoreState,
         flushed: Result<(), Errno>,
     ) -> Result<Option<Version>, StoreError> {
         let Self { place, staged, reserved, unset } = self;
@@ -107,14 +109,14 @@ impl NewFile {
 }
 
 /// Removes a staged file. Its whole content is at hand, so no later run needs to resume it.
-fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
+fn remove(store: &StoreState, Staged { home, name, .. }: &Staged) {
     store.stages.discard_in(home, name);
 }
 
 /// Puts a nameless file in place by a link. `None` if the file must have a name before: to be flushed, or because the
 /// file system or the kernel requires one.
 fn put_nameless(
-    store: &Inner,
+    store: &StoreState,
     place: &Place,
     bytes: &[u8],
     attrs: &Attrs<'_>,
@@ -129,7 +131,7 @@ fn put_nameless(
     };
     match place.dir.put(&file, &place.name) {
         Ok(()) => {
-            store.settle(place, Whose::Own, &home);
+            store.settle(place, StageOwner::Own, &home);
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
@@ -161,14 +163,14 @@ fn fill(
 
 /// Moves a staged file into place, where no entry may be.
 fn land(
-    store: &Inner,
+    store: &StoreState,
     place: &Place,
     Staged { home, name, .. }: &Staged,
 ) -> Result<Landed, StoreError> {
     let path = &place.path;
     let dir = store.stages.dir(home).at(COMMIT, path)?;
     let rename = |dir: &Dir, name: &Name| dir.rename_new(name, &place.dir, &place.name);
-    let landed = match store.land(place, (&dir, name), rename) {
+    let landed = match store.land(place, &dir, name, rename) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
         landed => landed.at(COMMIT, path)?,
     };
@@ -176,6 +178,6 @@ fn land(
     if let Ok(staging) = store.stages.path(home) {
         store.touched.add(&staging);
     }
-    store.settle(place, Whose::Own, home);
+    store.settle(place, StageOwner::Own, home);
     Ok(landed)
 }

@@ -151,12 +151,12 @@ pub(crate) const COMMIT: &str = "put in place";
 
 /// Looks up versions of files without opening the files.
 #[derive(Default)]
-pub(crate) struct Versions {
+pub(crate) struct VersionLookup {
     /// The last directory, and its device if versions on that device can be relied on.
     last: Option<(RelPath, Option<u64>)>,
 }
 
-impl Versions {
+impl VersionLookup {
     /// Returns the version of the regular file at `place`, if the version can be relied on.
     pub(crate) fn of(&mut self, place: &Place) -> Option<Version> {
         let device = match &self.last {

@@ -44,13 +44,13 @@ pub struct Backup {
 
 /// Entries of a run, listed or to be created, at paths where old versions could be kept: no backup may replace them.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct ListedPaths {
     names: RwLock<HashSet<RelPath>>,
     given: Mutex<HashMap<RelPath, RelPath>>,
 }
 
 /// Paths that belong to an entry of the run or to an old version.
-pub(crate) struct Taken<'a> {
+pub(crate) struct TakenPaths<'a> {
     /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
     /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
@@ -58,7 +58,7 @@ pub(crate) struct Taken<'a> {
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
-impl Listed {
+impl ListedPaths {
     /// Notes each of `paths` at which `backup` could keep an old version; called before the paths are looked at. An
     /// old version that is on its way there was put there first.
     pub(crate) fn note(&self, backup: &Backup, paths: &[RelPath]) {
@@ -69,13 +69,13 @@ impl Listed {
         }
     }
 
-    pub(crate) fn taken(&self) -> Taken<'_> {
+    pub(crate) fn taken(&self) -> TakenPaths<'_> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        Taken { names, given: &self.given }
+        TakenPaths { names, given: &self.given }
     }
 }
 
-impl Taken<'_> {
+impl TakenPaths<'_> {
     fn lists(&self, path: &RelPath) -> bool {
         self.names.contains(path)
     }
@@ -112,7 +112,7 @@ pub(crate) enum Goes {
 
 /// The names of an old version once it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum KeptNames {
     /// A backup's name and its own path.
     Too,
     /// A backup's name alone.
@@ -125,8 +125,8 @@ impl Backup {
         &self,
         root: &Dir,
         place: &'a Place,
-        taken: &Taken<'_>,
-    ) -> Result<Spot<'a>, StoreError> {
+        taken: &TakenPaths<'_>,
+    ) -> Result<BackupSpot<'a>, StoreError> {
         let bad_name = || StoreError::BadName { action: BACK_UP, path: place.path.clone() };
         let mut of = place.path.clone();
         loop {
@@ -166,10 +166,10 @@ impl Backup {
     /// there, must stay.
     fn free<'a>(
         &self,
-        (root, taken): (&Dir, &Taken<'_>),
+        (root, taken): (&Dir, &TakenPaths<'_>),
         place: &'a Place,
         (above, name): (&RelPath, Name),
-    ) -> Result<Option<Spot<'a>>, Errno> {
+    ) -> Result<Option<BackupSpot<'a>>, Errno> {
         let tree = match &self.dir {
             // Old versions of the entries of a directory of that name are kept below this path.
             Some(_) if !self.suffix.is_empty() && leads_on(root, place, above, &name)? => {
@@ -185,7 +185,7 @@ impl Backup {
             },
             None => None,
         };
-        let spot = Spot { tree, beside: &place.dir, name };
+        let spot = BackupSpot { tree, beside: &place.dir, name };
         let is_free = match spot.dir().find(&spot.name)? {
             Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
             // A spot that is the old version itself is not free: replacing it would destroy the old version.
@@ -200,7 +200,7 @@ impl Backup {
     fn mirror(
         &self,
         tree: Dir,
-        (root, taken): (&Dir, &Taken<'_>),
+        (root, taken): (&Dir, &TakenPaths<'_>),
         (above, place): (&RelPath, &Place),
     ) -> Result<Option<Dir>, Errno> {
         let further = above.components().count() - place.dir_path.components().count();
@@ -232,7 +232,7 @@ impl Backup {
         dir: &Dir,
         name: &Name,
         path: &RelPath,
-        taken: &Taken<'_>,
+        taken: &TakenPaths<'_>,
     ) -> Result<bool, Errno> {
         let path = self.path_in_root(path).map_err(|_| Errno::NAMETOOLONG)?;
         if self.below.is_none() && !taken.gives(&path, &path, self.may_meet(&path)) {
@@ -288,7 +288,7 @@ impl Backup {
         &self,
         root: &Dir,
         place: &Place,
-        spot: &Spot<'_>,
+        spot: &BackupSpot<'_>,
         put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
@@ -303,7 +303,7 @@ impl Backup {
         &self,
         root: &Dir,
         place: &Place,
-        spot: &Spot<'_>,
+        spot: &BackupSpot<'_>,
     ) -> Result<bool, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
@@ -316,14 +316,14 @@ impl Backup {
 }
 
 /// A place for one old version.
-pub(crate) struct Spot<'a> {
+pub(crate) struct BackupSpot<'a> {
     /// The directory; `None` for the directory of the new version.
     tree: Option<Dir>,
     beside: &'a Dir,
     pub(crate) name: Name,
 }
 
-impl Spot<'_> {
+impl BackupSpot<'_> {
     pub(crate) fn dir(&self) -> &Dir {
         self.tree.as_ref().unwrap_or(self.beside)
     }

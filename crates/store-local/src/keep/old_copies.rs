@@ -2,7 +2,7 @@
 
 use deltic_tree::{Name, RelPath};
 
-use super::backup::{Backup, Listed};
+use super::backup::{Backup, ListedPaths};
 use super::versions::OldVersions;
 use crate::handles::dir::Dir;
 use crate::handles::stat::file_type;
@@ -11,7 +11,7 @@ use crate::handles::stat::file_type;
 #[derive(Debug)]
 pub(crate) struct OldCopies {
     pub(crate) backup: Option<Backup>,
-    pub(crate) listed: Listed,
+    pub(crate) listed: ListedPaths,
     /// Old versions of the volume, if the store's volume keeps any.
     pub(crate) versions: Option<OldVersions>,
 }

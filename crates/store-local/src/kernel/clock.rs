@@ -43,10 +43,10 @@ impl Clocks {
 
 /// A wall clock that does not believe jumps at once.
 #[derive(Debug)]
-pub struct AgeClock(Mutex<State>);
+pub struct AgeClock(Mutex<ClockState>);
 
 #[derive(Debug)]
-struct State {
+struct ClockState {
     /// Reading since which the wall clock has not jumped.
     since: Clocks,
     /// Time of the monotonic clock from which the wall clock is believed.
@@ -76,7 +76,7 @@ impl AgeClock {
         let settling = jump.map_or(SETTLING, |jump| jump.settling);
         // An absence of some days is not worth a message.
         let is_news = |jump: &Jump| jump.settling > SETTLING || jump.is_back();
-        Self(Mutex::new(State {
+        Self(Mutex::new(ClockState {
             since: now,
             settled: now.steady + settling,
             floor: known.map(|wall| Clocks { wall, ..now }),

@@ -31,7 +31,7 @@ use super::snapshot::LocalSnapshot;
 use crate::attributes::metadata::look_at_root;
 use crate::attributes::more::{Reach, look_again};
 use crate::handles::dir::{Dir, Trust, Use, Way};
-use crate::handles::place::{Place, Versions};
+use crate::handles::place::{Place, VersionLookup};
 use crate::handles::stat::{file_type, inode_of};
 use crate::kernel::errno::store_error;
 use crate::kernel::lock;
@@ -471,7 +471,7 @@ impl Tree for Sources {
             return vec![None; paths.len()];
         }
         let mut last = None;
-        let mut versions = Versions::default();
+        let mut versions = VersionLookup::default();
         let version = |path| versions.of(self.place_after("look at", path, &mut last).ok()?);
         paths.iter().map(version).collect()
     }

@@ -75,7 +75,7 @@ impl Balance {
 #[derive(Debug)]
 pub struct Quota {
     root: Dir,
-    whose: Whose,
+    whose: QuotaOwner,
     /// Time of the last full count.
     counted: Mutex<Instant>,
     limits: QuotaLimits,
@@ -85,14 +85,14 @@ pub struct Quota {
 
 /// Owner of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+enum QuotaOwner {
     /// A volume: old versions count.
     Volume,
     /// A token: old versions do not count.
     Token,
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for QuotaOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Volume => "volume",
@@ -128,7 +128,7 @@ pub(crate) struct SpaceLedger {
     /// Disks by device.
     disks: Mutex<HashMap<u64, Arc<Disk>>>,
     /// Unfinished files without a writer, by device and inode, with reservations.
-    left: Mutex<HashMap<Inode, Left>>,
+    left: Mutex<HashMap<Inode, LeftSpace>>,
 }
 
 impl SpaceLedger {
@@ -154,7 +154,7 @@ impl SpaceLedger {
     fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<Quota>, Errno> {
         let device = fs::fstat(&root)?.st_dev;
         let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
-        let (quota, unfinished) = Quota::new(root, limits, Whose::Volume, disk);
+        let (quota, unfinished) = Quota::new(root, limits, QuotaOwner::Volume, disk);
         for (inode, bytes) in unfinished {
             lock(&quota.used).pending.add(one(bytes));
             self.leave(inode, one(bytes), Arc::clone(&quota));
@@ -180,7 +180,7 @@ impl SpaceLedger {
 
     /// Returns the reservation of the unfinished file `inode`, if there is one.
     fn take(&self, inode: Inode) -> Option<Reserved> {
-        lock(&self.left).remove(&inode).map(Left::take)
+        lock(&self.left).remove(&inode).map(LeftSpace::take)
     }
 
     /// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
@@ -208,17 +208,17 @@ fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Di
 }
 
 #[derive(Debug, Default)]
-struct Left {
+struct LeftSpace {
     quotas: Vec<Arc<Quota>>,
     bytes: u64,
     names: u64,
 }
 
-impl Left {
+impl LeftSpace {
     /// Turns the space into a reservation, with no bytes left to write.
     fn take(self) -> Reserved {
         let Self { quotas, bytes, names } = self;
-        let share = |quota| Share { quota, bytes, names, unwritten: AtomicU64::new(0) };
+        let share = |quota| QuotaShare { quota, bytes, names, unwritten: AtomicU64::new(0) };
         Reserved(quotas.into_iter().map(share).collect())
     }
 }
@@ -245,7 +245,7 @@ impl Quota {
     fn new(
         root: Dir,
         limits: QuotaLimits,
-        whose: Whose,
+        whose: QuotaOwner,
         disk: Arc<Disk>,
     ) -> (Arc<Self>, HashMap<Inode, u64>) {
         let counted = Mutex::new(Instant::now());
@@ -271,7 +271,7 @@ impl Quota {
     ) -> Result<Arc<Self>, StoreError> {
         let root = place_of(name, part, shared).at("count", part)?;
         // The quota of the volume counts unwritten bytes.
-        Ok(Self::new(root, limits, Whose::Token, Arc::default()).0)
+        Ok(Self::new(root, limits, QuotaOwner::Token, Arc::default()).0)
     }
 
     /// Counts all files again if the last count is older than `age`.
@@ -353,7 +353,7 @@ impl Quota {
         path: &RelPath,
         size: FileSize,
         names: u64,
-    ) -> Result<Share, StoreError> {
+    ) -> Result<QuotaShare, StoreError> {
         let FileSize { len: bytes, data } = size;
         let whose = self.whose;
         let mut used = lock(&self.used);
@@ -376,7 +376,7 @@ impl Quota {
         }
         *unwritten = unwritten.saturating_add(data);
         used.pending.add(Usage { bytes, files: names });
-        Ok(Share { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
+        Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
     }
 
     /// Subtracts a removed entry.
@@ -398,7 +398,9 @@ impl Quota {
                 let is_dir = file_type(&stat) == FileType::Directory;
                 let private = PrivateDir::found_by(name.as_bytes());
                 let below = match (within, private) {
-                    (Within::Tree, Some(PrivateDir::Versions)) if self.whose == Whose::Token => {
+                    (Within::Tree, Some(PrivateDir::Versions))
+                        if self.whose == QuotaOwner::Token =>
+                    {
                         continue;
                     }
                     (Within::Tree, Some(PrivateDir::Versions)) => Within::Versions,
@@ -449,10 +451,10 @@ fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
 /// Reserved space, one share for each quota. It is given back on drop, unless [kept](Self::keep). Empty in a store
 /// without a quota.
 #[derive(Debug, Default)]
-pub(crate) struct Reserved(Vec<Share>);
+pub(crate) struct Reserved(Vec<QuotaShare>);
 
 #[derive(Debug)]
-struct Share {
+struct QuotaShare {
     quota: Arc<Quota>,
     bytes: u64,
     /// Reserved names: 1, or 0 while the file is to replace an entry.
@@ -461,7 +463,7 @@ struct Share {
     unwritten: AtomicU64,
 }
 
-impl Share {
+impl QuotaShare {
     const fn usage(&self) -> Usage {
         Usage { bytes: self.bytes, files: self.names }
     }
@@ -532,7 +534,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Share {
+impl Drop for QuotaShare {
     fn drop(&mut self) {
         let mut unwritten = lock(&self.quota.disk);
         *unwritten = unwritten.saturating_sub(*self.unwritten.get_mut());

@@ -52,7 +52,7 @@ use deltic_store::{STAGING_NAME, StoreError};
 #[derive(Debug)]
 pub(crate) struct Stages {
     root: Arc<Dir>,
-    whose: Whose,
+    whose: StageOwner,
     system: System,
     realm: Realm,
     /// Reservations of unfinished files.
@@ -87,7 +87,7 @@ struct MadeUp {
 
 /// Location of staging directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum StageOwner {
     /// Staging directories in the destination.
     Own,
     /// A single staging directory in `--temp-dir`, which other users may use as well.
@@ -118,14 +118,14 @@ pub(crate) struct Staged {
     pub(crate) file: OwnedFd,
     /// The directory that holds the staging directory.
     pub(crate) home: RelPath,
-    pub(crate) whose: Whose,
+    pub(crate) whose: StageOwner,
     pub(crate) name: Name,
 }
 
 impl Stages {
     pub(crate) fn new(
         root: Arc<Dir>,
-        whose: Whose,
+        whose: StageOwner,
         space: Arc<SpaceLedger>,
     ) -> Result<Self, Errno> {
         let system = System::of(&*root);

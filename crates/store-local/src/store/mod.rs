@@ -26,20 +26,20 @@ use super::commit::inplace::{LeftFiles, UnderWay};
 use super::commit::land::{link, link_waiting};
 use super::commit::rebuild::LocalRebuild;
 use super::commit::remove::{Removals, remove_after, remove_version};
-use super::commit::state::{Commits, Inner};
-use super::commit::whole::{Begun, begin, finish_all};
+use super::commit::state::{CommitState, StoreState};
+use super::commit::whole::{BegunFile, begin, finish_all};
 use super::commit::writing::{PartialDir, Writing};
 use super::handles::borders::{KeepLinks, TreeBorders};
-use super::handles::place::{COMMIT, Place, Versions, is_right_in};
+use super::handles::place::{COMMIT, Place, VersionLookup, is_right_in};
 use super::handles::touched::Touched;
-use super::keep::backup::{Backup, Listed};
+use super::keep::backup::{Backup, ListedPaths};
 use super::keep::old_copies::OldCopies;
 use super::read::above::scopes;
 use super::read::list::{Look, Part};
 use super::read::snapshot::LocalSnapshot;
 use super::roots::named::{NamedDir, full_path};
 use super::roots::quota::{FileSize, Quota, StoreSpace};
-use super::staging::stage::{Stages, Whose};
+use super::staging::stage::{StageOwner, Stages};
 use crate::kernel::lock;
 use setting::node_of;
 
@@ -61,7 +61,7 @@ enum Much<'a> {
 
 /// A local directory as a destination.
 #[derive(Clone, Debug)]
-pub struct LocalStore(Arc<Inner>);
+pub struct LocalStore(Arc<StoreState>);
 
 /// Options of a [`LocalStore`].
 #[derive(Clone, Debug, Default)]
@@ -146,7 +146,7 @@ impl LocalStore {
         let (root, space) = (Arc::new(root), &context.space);
         let stages =
             |root, whose| Stages::new(root, whose, Arc::clone(space)).at("open", &RelPath::root());
-        let own = stages(Arc::clone(&root), Whose::Own)?;
+        let own = stages(Arc::clone(&root), StageOwner::Own)?;
         let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
         let shown = match &options.writing.partial_dir {
             Some(PartialDir::Outside(dir)) => Some(dir),
@@ -157,19 +157,19 @@ impl LocalStore {
         named
             .into_iter()
             .try_for_each(|(action, dir)| dir.map_or(Ok(()), |dir| dir.check_for(action)))?;
-        let staged = |dir: &NamedDir| stages(Arc::new(dir.open_for(USE_TEMP)?), Whose::Temp);
+        let staged = |dir: &NamedDir| stages(Arc::new(dir.open_for(USE_TEMP)?), StageOwner::Temp);
         let temp = temp.map(staged).transpose()?;
         let versions = OldVersions::for_root(path, context, Some(&root), options.durability);
         let versions = versions.at("open", &RelPath::root())?;
         let borders =
             TreeBorders::new(Arc::clone(&root), options.one_file_system, options.keep_dirlinks);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(StoreState {
             touched: Touched::new(options.durability, &root),
             root,
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
-            old: OldCopies { backup: options.backup, listed: Listed::default(), versions },
+            old: OldCopies { backup: options.backup, listed: ListedPaths::default(), versions },
             space: StoreSpace::new(
                 context.quota_at(path).into_iter().chain(options.quotas).collect(),
                 Arc::clone(space),
@@ -179,7 +179,7 @@ impl LocalStore {
             temp,
             writing: options.writing,
             removals: Removals::new(scopes(options.rules, path, Start::Root)),
-            commits: Commits {
+            commits: CommitState {
                 delayed: Mutex::default(),
                 left: LeftFiles::default(),
                 under_way: options.under_way,
@@ -367,7 +367,7 @@ impl Tree for LocalStore {
     }
 
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
-        let (mut last, mut versions) = (None, Versions::default());
+        let (mut last, mut versions) = (None, VersionLookup::default());
         let mut version = |path| {
             let place = self.place_after(LOOK, path, &mut last).ok()?;
             versions.of(last.insert(place)).filter(|_| !self.0.see.fake_super)
@@ -513,7 +513,7 @@ impl Store for LocalStore {
         let mut last = None;
         let mut begun = |file: &Whole<'_>| {
             if file.seen.is_some() || !self.0.puts_plainly() {
-                return Ok(Begun::Ended(self.replace(file, keep)));
+                return Ok(BegunFile::Ended(self.replace(file, keep)));
             }
             let place = self.place_after("create", file.path, &mut last)?;
             begin(&self.0, last.insert(place).clone(), file, keep)

@@ -186,7 +186,7 @@ impl LocalStore {
         make(&dir, &name).at(action, path)?;
         let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
             let rename = |dir: &Dir, name: &Name| place.land(dir, name);
-            let land = || self.0.land(&place, (&dir, &name), rename).map(drop).at(action, path);
+            let land = || self.0.land(&place, &dir, &name, rename).map(drop).at(action, path);
             let turn = place.turn().at(action, path)?;
             self.0.back_up(&turn, Goes::Replaced, None, land).map(|()| unset)
         });

@@ -15,7 +15,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::commit::changes::Became;
-use crate::commit::state::Inner;
+use crate::commit::state::StoreState;
 use crate::handles::dir::{Dir, Use};
 use crate::handles::stat::inode_of;
 use crate::kernel::errno::{At, store_error};
@@ -25,7 +25,7 @@ use deltic_store::{NamePair, OneName, Respell, StoreError};
 /// Renames entries of `dir` to the listed spelling. A dry run renames nothing. Returns the former names of these
 /// entries.
 pub(crate) fn respell(
-    store: &Inner,
+    store: &StoreState,
     dir: &RelPath,
     &Respell { listed, samples, dry_run }: &Respell<'_>,
 ) -> Result<Vec<Name>, StoreError> {
@@ -54,7 +54,7 @@ pub(crate) fn respell(
 }
 
 /// Renames `entry` to another spelling. If the file system keeps the old spelling, the entry stays as it is.
-fn rename(store: &Inner, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
+fn rename(store: &StoreState, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
     if held.rename(entry, held, name).is_err() {
         return;
     }
@@ -125,7 +125,7 @@ fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
 
 /// Checks if `name` and `earlier` are one name in `dir`. A dry run creates no file for the check.
 pub(crate) fn one_name(
-    store: &Inner,
+    store: &StoreState,
     dir: &RelPath,
     &NamePair { name, earlier, dry_run }: &NamePair<'_>,
 ) -> Result<OneName, StoreError> {
@@ -147,7 +147,7 @@ pub(crate) fn one_name(
 }
 
 /// Opens the directory `dir`, or its nearest existing parent, as in a dry run.
-fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
+fn nearest_dir(store: &StoreState, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
     let mut at = dir.clone();
     loop {
         match (store.root.dir(&at, Use::Read), at.split_last()) {

@@ -6,7 +6,7 @@ use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::Stat;
 
-use super::{FileSize, Quota, Reserved, SpaceLedger, Whose, one};
+use super::{FileSize, Quota, QuotaOwner, Reserved, SpaceLedger, one};
 use crate::bytes::holes::bytes_on_disk;
 use crate::handles::stat::inode_of;
 use crate::kernel::lock;
@@ -123,7 +123,7 @@ impl Quota {
 
     /// True if old versions count.
     pub(crate) fn counts_versions(&self) -> bool {
-        self.whose == Whose::Volume
+        self.whose == QuotaOwner::Volume
     }
 
     fn of_dir(dir: &NamedDir, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {

@@ -8,7 +8,7 @@ use rustix::fs::{self, Access, AtFlags};
 use rustix::io::Errno;
 
 use super::realm::Realm;
-use super::{Stages, Whose};
+use super::{StageOwner, Stages};
 use crate::handles::dir::Dir;
 use crate::handles::place::{COMMIT, Place};
 use crate::kernel::errno::At;
@@ -24,8 +24,8 @@ impl Stages {
     /// True if a file staged in `home` can be renamed to `place`, as far as is known.
     pub(crate) fn serves(&self, home: &RelPath, place: &Place) -> Result<bool, StoreError> {
         match self.whose {
-            Whose::Own => Ok(self.home(place)? == *home),
-            Whose::Temp => self.reaches(place),
+            StageOwner::Own => Ok(self.home(place)? == *home),
+            StageOwner::Temp => self.reaches(place),
         }
     }
 
@@ -48,7 +48,7 @@ impl Stages {
 
     /// Returns the directory that has the staging directory for `place`.
     pub(super) fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
-        if self.whose == Whose::Temp {
+        if self.whose == StageOwner::Temp {
             return Ok(RelPath::root());
         }
         if let Some(home) = self.last.of(&place.dir_path) {
