@@ -17,7 +17,7 @@ fi
 [ -z "${DELTIC_ALONE:-}" ] || ip link set lo up
 system=$1 deltic=$(realpath "$2") dir=${3:-/tmp/deltic-storage}
 # Most bytes that facts about the file may take, and its length in a benchmark.
-facts=4096 size=512MiB
+facts=32768 size=512MiB
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
 log=$dir/$system.log

@@ -104,6 +104,8 @@ impl Cancel {
 pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
     let shell = config.shell.clone();
+    let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
+    let before = received.as_ref().map_or(0, |received| received());
     let ended = held(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
@@ -120,7 +122,11 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     if ended.is_err() {
         stop(shell).await;
     }
-    ended
+    let mut outcome = ended?;
+    if let Some(received) = received {
+        outcome.traffic.received = received().saturating_sub(before);
+    }
+    Ok(outcome)
 }
 
 /// Ends the remote shell of a failed run: a hanging shell would outlive this process. Waits on a separate thread if

@@ -184,6 +184,8 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
+    /// Counts the bytes received from outside, for an other end in this process.
+    pub(crate) received: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     /// True if this user has stored a login for the other end, so that the address is known to be right.
     pub is_kept: bool,
 }
@@ -191,7 +193,7 @@ pub struct Dial {
 impl Dial {
     /// Returns a value that opens connections by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
-        Self { open: Arc::new(open), old_sums: None, is_kept: false }
+        Self { open: Arc::new(open), old_sums: None, received: None, is_kept: false }
     }
 
     /// Returns this value for an other end in this process, with `sums` to sum old versions as that end sums its
@@ -199,6 +201,13 @@ impl Dial {
     #[must_use]
     pub fn with_old_sums(self, sums: Arc<dyn OldSums>) -> Self {
         Self { old_sums: Some(sums), ..self }
+    }
+
+    /// Returns this value for an other end in this process that reads from outside: `received` returns the bytes
+    /// received so far, which [`Traffic`] then counts instead of the stream's.
+    #[must_use]
+    pub fn with_received(self, received: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { received: Some(Arc::new(received)), ..self }
     }
 
     pub(crate) fn open(&self) -> Dialling {

@@ -12,9 +12,10 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Request, StatusCode, Uri, header};
 use roxmltree::{Document, ParsingOptions};
 use ureq::tls::{RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
 use ureq::{Agent, Body};
 
-use crate::RemoteError;
+use crate::{RemoteError, counted};
 
 /// Most bytes of an answer other than file content.
 pub(crate) const MAX_ANSWER_BYTES: u64 = 16 << 20;
@@ -110,7 +111,10 @@ impl HttpClient {
             .user_agent(concat!("deltic/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
             .build();
-        Self { agent: agent.into(), redirects, received: Arc::default() }
+        let received = Arc::default();
+        let connector = counted::connector(&received);
+        let agent = Agent::with_parts(agent, connector, DefaultResolver::default());
+        Self { agent, redirects, received }
     }
 
     /// Adds bytes received outside of HTTP to [`HttpClient::received`].
@@ -118,7 +122,7 @@ impl HttpClient {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes received in bodies, plus bytes counted by [`HttpClient::count`].
+    /// Bytes that the sockets received, plus bytes counted by [`HttpClient::count`].
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -137,7 +141,6 @@ impl HttpClient {
             let is_success = answer.status().is_success();
             let most = if is_success { MAX_ANSWER_BYTES + 1 } else { MAX_WHY_BYTES };
             let answer = HttpAnswer::read(answer, most)?;
-            self.received.fetch_add(answer.body.len() as u64, Ordering::Relaxed);
             if is_success && answer.body.len() as u64 == most {
                 let why = format!("an answer of more than {MAX_ANSWER_BYTES} bytes");
                 return Ok(Err(RemoteError::Wrong(why)));
@@ -184,7 +187,6 @@ impl HttpClient {
             if body.read(&mut [0]).map_err(|error| error.to_string())? > 0 {
                 return Ok(Err(wanted.wrong("more bytes came")));
             }
-            self.received.fetch_add(buf.len() as u64, Ordering::Relaxed);
             Ok(Ok(Ok(())))
         })?
     }
@@ -438,6 +440,17 @@ mod tests {
             let told = read(&format!("{part}{head}\r\n\r\n23456"), tag).unwrap_err();
             assert!(told.contains(why), "{head}: {told}");
         }
+    }
+
+    #[test]
+    fn bytes_received_include_headers_and_answers_that_were_tried_again() {
+        let busy = "HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 5\r\n\r\nlater";
+        let good = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\ndata";
+        let server = answers(vec![busy.to_owned(), good.to_owned()]);
+        let client = HttpClient::new(RedirectPolicy::Tell);
+        let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
+        assert_eq!(client.ask(&make).unwrap().text(), "data");
+        assert_eq!(client.received(), (busy.len() + good.len()) as u64);
     }
 
     #[test]

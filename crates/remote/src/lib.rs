@@ -16,6 +16,7 @@
 
 mod address;
 mod azure;
+mod counted;
 mod error;
 mod evidence;
 mod gcs;

@@ -69,7 +69,9 @@ impl RemoteSystem {
         let (remote, sums, evidence) =
             (self.clone(), Arc::clone(&local_sums), local_sums.evidence());
         let open = move || remote.connect(cache.clone(), reasons.clone(), &local_sums);
-        (Dial::new(open).with_old_sums(sums), evidence)
+        let system = Arc::clone(&self.system);
+        let received = move || system.received();
+        (Dial::new(open).with_old_sums(sums).with_received(received), evidence)
     }
 
     fn connect(
