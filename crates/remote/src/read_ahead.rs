@@ -1,20 +1,29 @@
 //! Reads an object with several range requests in flight, ahead of the reader, and verifies unit checksums.
 //!
 //! `plan` announces the ranges to be read. A few threads fetch windows of these ranges in order; a window is kept until
-//! it was read once. A read outside of the plan is a request of its own. If the plan covers a whole unit, the fetched
+//! it was read once. Windows become longer while requests are answered soon, because a request costs time of its own. A
+//! read outside of the plan is a request of its own. If the plan covers a whole unit, the fetched
 //! bytes must match its checksum: on a mismatch every later read fails, and so does `check`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::RemoteError;
 use crate::sums::{ContentSum, ObjectSums, SumHasher, pad};
 use crate::system::{ObjectVersion, StorageSystem};
 
-/// Most bytes of a request.
+/// Bytes of the first requests for an object.
 const WINDOW_BYTES: u64 = 2 << 20;
+/// Most bytes of a request. A request takes twice the bytes of the request before, if that one was soon answered.
+const MOST_WINDOW_BYTES: u64 = 16 << 20;
+/// Time below which an answer came soon: what a request costs beside its bytes counts then.
+const SOON: Duration = Duration::from_secs(2);
+/// Most bytes that the windows of all objects hold beyond [`WINDOW_BYTES`] each.
+const MOST_EXTRA_BYTES: u64 = 128 << 20;
 /// Most windows of an object in flight or waiting for the reader.
 const WINDOWS: usize = 8;
 /// Most threads that fetch windows of an object.
@@ -35,6 +44,30 @@ struct SharedReads {
     object: ObjectVersion,
     state: Mutex<ReadState>,
     moved: Condvar,
+    extra: ExtraBytes,
+}
+
+/// Bytes that the windows of all objects of a tree hold beyond [`WINDOW_BYTES`] each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExtraBytes(Arc<AtomicU64>);
+
+/// Bytes taken from [`ExtraBytes`] until this value is dropped.
+#[derive(Debug)]
+struct ExtraShare(ExtraBytes, u64);
+
+impl ExtraBytes {
+    /// Takes `bytes`, if they stay below the limit.
+    fn take(&self, bytes: u64) -> Option<ExtraShare> {
+        let add = |held: u64| Some(held + bytes).filter(|held| *held <= MOST_EXTRA_BYTES);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(ExtraShare(self.clone(), bytes))
+    }
+}
+
+impl Drop for ExtraShare {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +76,8 @@ struct ReadState {
     queue: VecDeque<Range<u64>>,
     /// Windows by start offset.
     windows: BTreeMap<u64, FetchWindow>,
+    /// Bytes of the next window; 0 stands for [`WINDOW_BYTES`].
+    window_bytes: u64,
     check: SumCheck,
     /// The error of a checksum mismatch. No bytes of the object may be used after it.
     failed: Option<String>,
@@ -57,6 +92,21 @@ struct FetchWindow {
     bytes: WindowContent,
     /// Bytes that the reader took.
     taken: u64,
+    /// The share of a window longer than [`WINDOW_BYTES`].
+    _extra: Option<ExtraShare>,
+}
+
+impl FetchWindow {
+    fn pending(QueuedWindow { range, extra }: QueuedWindow) -> Self {
+        Self { end: range.end, bytes: WindowContent::Pending, taken: 0, _extra: extra }
+    }
+}
+
+/// A window taken off the queue.
+#[derive(Debug)]
+struct QueuedWindow {
+    range: Range<u64>,
+    extra: Option<ExtraShare>,
 }
 
 #[derive(Debug)]
@@ -68,9 +118,14 @@ enum WindowContent {
 }
 
 impl ReadAhead {
-    pub(crate) fn new(system: Arc<dyn StorageSystem>, path: String, object: ObjectVersion) -> Self {
+    pub(crate) fn new(
+        system: Arc<dyn StorageSystem>,
+        path: String,
+        object: ObjectVersion,
+        extra: ExtraBytes,
+    ) -> Self {
         let (state, moved) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(SharedReads { system, path, object, state, moved }) }
+        Self { shared: Arc::new(SharedReads { system, path, object, state, moved, extra }) }
     }
 
     /// Announces the ranges to be read, ascending and disjoint, and the checksums to verify. Only the first call has an
@@ -196,8 +251,8 @@ impl SharedReads {
     ) -> MutexGuard<'a, ReadState> {
         if state.windows.len() >= WINDOWS {
             // The windows held may be read only after this one.
-            if let Some(range) = state.pop_at(at) {
-                self.start_thread(&mut state, range);
+            if let Some(window) = state.pop_at(at, &self.extra) {
+                self.start_thread(&mut state, window);
             }
         }
         self.start_threads(&mut state);
@@ -206,14 +261,14 @@ impl SharedReads {
 
     fn start_threads(self: &Arc<Self>, state: &mut ReadState) {
         while state.threads < THREADS && state.windows.len() + state.threads < WINDOWS {
-            let Some(range) = state.pop() else { return };
-            self.start_thread(state, range);
+            let Some(window) = state.pop(&self.extra) else { return };
+            self.start_thread(state, window);
         }
     }
 
-    fn start_thread(self: &Arc<Self>, state: &mut ReadState, range: Range<u64>) {
-        let window = FetchWindow { end: range.end, bytes: WindowContent::Pending, taken: 0 };
-        state.windows.insert(range.start, window);
+    fn start_thread(self: &Arc<Self>, state: &mut ReadState, window: QueuedWindow) {
+        let range = window.range.clone();
+        state.windows.insert(range.start, FetchWindow::pending(window));
         state.threads += 1;
         let shared = Arc::clone(self);
         let fetch = move || shared.fetch(range);
@@ -235,8 +290,11 @@ impl SharedReads {
     fn fetch(self: Arc<Self>, mut range: Range<u64>) {
         loop {
             let mut bytes = vec![0; (range.end - range.start) as usize];
+            let start = Instant::now();
             let read = self.system.read(&self.path, &self.object, range.clone(), &mut bytes);
+            let is_soon = start.elapsed() < SOON;
             let mut state = self.lock();
+            state.resize(range.end - range.start, is_soon);
             let fetched = match read {
                 Ok(()) => WindowContent::Ready(bytes.into()),
                 Err(RemoteError::Changed) => WindowContent::Changed,
@@ -248,13 +306,12 @@ impl SharedReads {
             state.check_arrived();
             self.moved.notify_all();
             let has_room = state.windows.len() < WINDOWS && !state.is_over;
-            let Some(next) = has_room.then(|| state.pop()).flatten() else {
+            let Some(next) = has_room.then(|| state.pop(&self.extra)).flatten() else {
                 state.threads -= 1;
                 return;
             };
-            let window = FetchWindow { end: next.end, bytes: WindowContent::Pending, taken: 0 };
-            state.windows.insert(next.start, window);
-            range = next;
+            range = next.range.clone();
+            state.windows.insert(range.start, FetchWindow::pending(next));
         }
     }
 
@@ -281,23 +338,34 @@ impl ReadState {
         self.queue.get(found).is_some_and(|range| range.start <= at).then_some(found)
     }
 
-    /// Takes the first window off the queue.
-    fn pop(&mut self) -> Option<Range<u64>> {
-        self.pop_at(self.queue.front()?.start)
+    /// Sets the length of the next window, after a window of `bytes` was fetched.
+    fn resize(&mut self, bytes: u64, is_soon: bool) {
+        let next = if is_soon { bytes * 2 } else { bytes / 2 };
+        self.window_bytes = next.clamp(WINDOW_BYTES, MOST_WINDOW_BYTES);
     }
 
-    /// Takes the window that holds `at` off the queue.
-    fn pop_at(&mut self, at: u64) -> Option<Range<u64>> {
+    /// Takes the first window off the queue.
+    fn pop(&mut self, extra: &ExtraBytes) -> Option<QueuedWindow> {
+        self.pop_at(self.queue.front()?.start, extra)
+    }
+
+    /// Takes the window that holds `at` off the queue. The window is short if others hold all extra bytes.
+    fn pop_at(&mut self, at: u64, extra: &ExtraBytes) -> Option<QueuedWindow> {
         let found = self.queue_index(at)?;
         let range = self.queue.remove(found)?;
-        let start = at - (at - range.start) % WINDOW_BYTES;
-        let end = range.end.min(start + WINDOW_BYTES);
+        let share = match self.window_bytes.saturating_sub(WINDOW_BYTES) {
+            0 => None,
+            more => extra.take(more),
+        };
+        let most = WINDOW_BYTES + share.as_ref().map_or(0, |share| share.1);
+        let start = at - (at - range.start) % most;
+        let end = range.end.min(start + most);
         for rest in [end..range.end, range.start..start] {
             if !rest.is_empty() {
                 self.queue.insert(found, rest);
             }
         }
-        Some(start..end)
+        Some(QueuedWindow { range: start..end, extra: share })
     }
 
     /// Verifies fetched windows that follow the bytes verified so far.
@@ -413,12 +481,35 @@ mod tests {
         const W: u64 = WINDOW_BYTES;
         let mut state =
             ReadState { queue: [0..W * 4 + 1, W * 9..W * 9 + 5].into(), ..ReadState::default() };
-        assert_eq!(state.pop_at(W * 2 + 7), Some(W * 2..W * 3));
-        assert_eq!(state.pop_at(W * 2 + 7), None);
-        assert_eq!(state.pop_at(W * 9 + 5), None);
+        let none = ExtraBytes::default();
+        let range = |window: QueuedWindow| window.range;
+        assert_eq!(state.pop_at(W * 2 + 7, &none).map(range), Some(W * 2..W * 3));
+        assert!(state.pop_at(W * 2 + 7, &none).is_none());
+        assert!(state.pop_at(W * 9 + 5, &none).is_none());
         assert_eq!(state.queue, [0..W * 2, W * 3..W * 4 + 1, W * 9..W * 9 + 5]);
-        let rest: Vec<_> = std::iter::from_fn(|| state.pop()).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| state.pop(&none)).map(range).collect();
         let ends = [(0, W), (W, W * 2), (W * 3, W * 4), (W * 4, W * 4 + 1), (W * 9, W * 9 + 5)];
         assert_eq!(rest, ends.map(|(start, end)| start..end));
+    }
+
+    #[test]
+    fn windows_grow_while_answers_come_soon_and_share_one_limit() {
+        let extra = ExtraBytes::default();
+        let mut state = ReadState { queue: [0..1 << 40].into(), ..ReadState::default() };
+        let mut held: Vec<QueuedWindow> = Vec::new();
+        for _ in 0..20 {
+            let window = state.pop(&extra).unwrap();
+            state.resize(window.range.end - window.range.start, true);
+            held.push(window);
+        }
+        let bytes = |window: &QueuedWindow| (window.range.end - window.range.start) >> 20;
+        let lens: Vec<_> = held.iter().map(bytes).collect();
+        assert_eq!(lens[..5], [2, 4, 8, 16, 16]);
+        assert_eq!(lens.iter().map(|len| len - 2).sum::<u64>(), MOST_EXTRA_BYTES >> 20, "{lens:?}");
+        held.clear();
+        state.resize(MOST_WINDOW_BYTES, true);
+        assert_eq!(bytes(&state.pop(&extra).unwrap()), 16);
+        state.resize(MOST_WINDOW_BYTES, false);
+        assert_eq!(bytes(&state.pop(&extra).unwrap()), 8);
     }
 }

@@ -10,7 +10,7 @@ use deltic_store::filter::{Linked, Reads, Scopes, Start, read_bounded};
 use deltic_store::{Extents, Filter, Listing, Snapshot, StoreError, Tree, is_staging_name};
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{ExtraBytes, ReadAhead};
 use crate::sums::ObjectSums;
 use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
@@ -48,6 +48,8 @@ struct TreeInner {
     listed: Mutex<HashMap<RelPath, ObjectVersion>>,
     /// Checksums just used on an old version, kept for the next open of the object.
     recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
+    /// Bytes of long requests, of all objects.
+    extra: ExtraBytes,
 }
 
 /// Entries of a directory, and errors for the names that were left out.
@@ -109,6 +111,7 @@ impl RemoteTree {
             top_sources,
             listed,
             recent_sums,
+            extra: ExtraBytes::default(),
         })))
     }
 
@@ -256,7 +259,8 @@ impl RemoteTree {
                 None => return Err(RemoteError::NotFound),
             },
         };
-        let ahead = ReadAhead::new(Arc::clone(&self.0.system), path.clone(), object.clone());
+        let TreeInner { system, extra, .. } = &*self.0;
+        let ahead = ReadAhead::new(Arc::clone(system), path.clone(), object.clone(), extra.clone());
         let meta = meta_of(&SystemEntry::Object(object.clone()));
         let (tree, at) = (self.clone(), at.clone());
         let (sums, asks) = (OnceLock::new(), Mutex::default());
