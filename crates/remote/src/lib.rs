@@ -28,6 +28,7 @@ mod local_file;
 mod local_sums;
 mod parallel;
 mod read_ahead;
+mod patterns;
 mod s3;
 mod session;
 mod sums;

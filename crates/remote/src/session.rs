@@ -1,5 +1,6 @@
 //! A remote system as the sender of a session in this process.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,9 +16,11 @@ use deltic_tree::rule::FilterSide;
 
 use crate::evidence::Evidence;
 use crate::local_sums::{LocalSums, SystemSums};
-use crate::system::StorageSystem;
+use crate::read_ahead::{ExtraBytes, ReadAhead};
+use crate::sums::ObjectSums;
+use crate::system::{StorageSystem, SystemEntry};
 use crate::tree::{RemoteTree, TreeOptions};
-use crate::{Environment, RemoteError, SystemKind};
+use crate::{Environment, RemoteError, SystemKind, patterns};
 
 /// Files read at once. Each file spends most of the time waiting for the network.
 const AT_ONCE: usize = 16;
@@ -39,12 +42,60 @@ impl RemoteSystem {
         Ok(Self { system: SystemKind::open(url, env)? })
     }
 
-    /// The source tree of `paths`.
+    /// The source tree of `paths`, which may have wildcards.
     ///
     /// # Errors
-    /// [`RemoteError::Address`] for a path that is not UTF-8 or has an invalid name.
+    /// [`RemoteError::Address`] for a path that is not UTF-8 or has an invalid name, and errors of the requests that
+    /// expand wildcards.
     pub fn tree(&self, paths: &[Vec<u8>], takes: TreeOptions) -> Result<RemoteTree, RemoteError> {
-        RemoteTree::new(Arc::clone(&self.system), paths, takes)
+        let mut all = Vec::new();
+        for path in paths {
+            all.extend(patterns::expanded(&*self.system, path)?);
+        }
+        RemoteTree::new(Arc::clone(&self.system), &all, takes)
+    }
+
+    /// Reads the object at `path`, which may have wildcards that match one object, and passes its bytes to `take`.
+    /// Returns the error of `take` within `Ok`.
+    ///
+    /// # Errors
+    /// [`RemoteError::NotFound`], and errors of the requests. Bytes that do not match a checksum of the system are an
+    /// error, perhaps after some of them were passed on.
+    pub fn read(
+        &self,
+        path: &[u8],
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<io::Result<()>, RemoteError> {
+        let found = patterns::expanded(&*self.system, path)?;
+        let [path] = &found[..] else {
+            return Err(RemoteError::Wrong(format!("{} names match; name one", found.len())));
+        };
+        let path = std::str::from_utf8(path).map_err(|_| RemoteError::NotFound)?;
+        let path = path.trim_matches('/');
+        let object = match self.system.look(path)? {
+            Some(SystemEntry::Object(object)) => object,
+            Some(_) => return Err(RemoteError::Wrong("not a file".into())),
+            None => return Err(RemoteError::NotFound),
+        };
+        let len = object.len;
+        let sums = match len {
+            0 => ObjectSums::default(),
+            _ => self.system.sums(path, &object)?.check(len)?,
+        };
+        let system = Arc::clone(&self.system);
+        let ahead = ReadAhead::new(system, path.into(), object.clone(), ExtraBytes::default());
+        ahead.plan(std::slice::from_ref(&(0..len)), &sums);
+        let (mut at, mut buffer) = (0, vec![0; PIPE_BYTES]);
+        while at < len {
+            let read = ahead.read(at, &mut buffer)?;
+            if let Err(error) = take(&buffer[..read]) {
+                return Ok(Err(error));
+            }
+            at += read as u64;
+        }
+        ahead.check()?;
+        self.system.check(path, &object)?;
+        Ok(Ok(()))
     }
 
     /// Bytes received from the system so far.

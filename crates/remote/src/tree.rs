@@ -177,6 +177,8 @@ impl RemoteTree {
         let mut top_sources = HashMap::new();
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
+                // The directory itself is skipped.
+                None if !self.0.takes.recursive && !self.0.takes.dirs => continue,
                 None => self.list_dir(&root.path),
                 Some(name) => match self.look_up(&root.path) {
                     Ok(Some(found)) => Ok((vec![(name.clone(), found)], Vec::new())),
@@ -336,6 +338,9 @@ impl Tree for RemoteTree {
             listing.is_empty_source = has_empty && self.0.takes.recursive;
             listing.errors = errors;
             found
+        } else if !self.0.takes.recursive {
+            // `-d` lists a directory below the sources without its content.
+            Vec::new()
         } else {
             let path = self.path_of(dir).ok_or_else(|| RemoteError::NotFound.at("list", dir))?;
             let (mut found, errors) =

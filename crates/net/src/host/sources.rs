@@ -217,19 +217,19 @@ pub(crate) fn expand_globs(argument: PathBuf, context: &StoreContext) -> Vec<OsS
     let mut names = bytes.split(|byte| *byte == b'/').peekable();
     while let Some(name) = names.next() {
         let slash: &[u8] = if names.peek().is_some() { b"/" } else { b"" };
+        let is_pattern = glob::has_wildcards(name);
         found = found
             .into_iter()
             .flat_map(|above| {
-                let expanded = if glob::has_wildcards(name) {
-                    matching(&above, name, context)
-                } else {
-                    vec![name.to_vec()]
-                };
+                let expanded =
+                    if is_pattern { matching(&above, name, context) } else { vec![name.to_vec()] };
                 let join = move |name: Vec<u8>| [&above[..], &name, slash].concat();
                 expanded.into_iter().map(join).collect::<Vec<_>>()
             })
             .filter(|path| {
-                path.last() != Some(&b'/') || is_dir(Path::new(OsStr::from_bytes(path)), context)
+                // Directories above a restricted one cannot be looked at.
+                let must_be_dir = is_pattern && path.last() == Some(&b'/');
+                !must_be_dir || is_dir(Path::new(OsStr::from_bytes(path)), context)
             })
             .take(MAX_MATCHES)
             .collect();

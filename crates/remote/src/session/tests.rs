@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_net::plan::{Destination, Names, Patience, Remote as Shell, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Compare, Delete, Options};
-use deltic_protocol::report::{Notice, Trouble};
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 
 use deltic_store::{Snapshot as _, Tree as _};
 use deltic_tree::{Name, RelPath};
@@ -51,6 +51,14 @@ impl<S: StorageSystem> TestSync<S> {
         paths: &[&str],
         options: Options,
     ) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
+        self.sync_with(paths, Options { recursive: true, ..options })
+    }
+
+    fn sync_with(
+        &self,
+        paths: &[&str],
+        options: Options,
+    ) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
         let (mut troubles, before) = (Vec::new(), self.shelf.received());
         let (plan, _) = self.plan(paths, options);
         let ended = deltic_net::run(plan, &User::default(), &mut |notice| {
@@ -64,7 +72,8 @@ impl<S: StorageSystem> TestSync<S> {
     /// Compares all contents. Returns the names that differ, the comparison counts, and the bytes read of objects.
     fn compare(&self) -> (Vec<String>, ComparedContents, u64) {
         let (mut differ, before) = (Vec::new(), self.shelf.received());
-        let options = Options { checksum: true, dry_run: true, ..Options::default() };
+        let options =
+            Options { recursive: true, checksum: true, dry_run: true, ..Options::default() };
         let (plan, evidence) = self.plan(&["./"], options);
         let ended = deltic_net::run(plan, &User::default(), &mut |notice| match notice {
             Notice::Changed(change) if change.differs.content => {
@@ -80,8 +89,7 @@ impl<S: StorageSystem> TestSync<S> {
 
     fn plan(&self, paths: &[&str], options: Options) -> (Plan, Evidence) {
         let compare = Compare { cached: true, ..Compare::default() };
-        let options =
-            Options { recursive: true, times: true, whole_file: true, compare, ..options };
+        let options = Options { times: true, whole_file: true, compare, ..options };
         let cache = self.dir.path().join("cache");
         let remote = RemoteSystem { system: self.shelf.clone() };
         let (dial, evidence) = remote.dial(Some(cache.clone()), None);
@@ -407,4 +415,59 @@ fn nothing_is_removed_if_one_source_is_empty() {
     let (ended, troubles, _) = world.sync_as(&["full/", "gone/"], options);
     ended.unwrap();
     assert!(world.holds("a", b"1") && world.holds("old", b"kept"), "{troubles:?}");
+}
+
+#[test]
+fn without_recursion_only_the_content_of_a_source_with_a_slash_is_listed() {
+    let dirs = |dirs| Options {
+        recursive: false,
+        select: deltic_protocol::options::Select { dirs, ..Default::default() },
+        ..Options::default()
+    };
+    for (source, has_dirs, arrive) in [
+        ("a/", true, &["b", "img"][..]),
+        ("a", true, &["a"]),
+        ("a/", false, &[]),
+        ("a", false, &[]),
+        ("a/img", false, &["img"]),
+    ] {
+        let world = TestSync::new(MemorySystem::default().with("a/img", b"1").with("a/b/c", b"2"));
+        fs::create_dir_all(world.out()).unwrap();
+        let (ended, troubles, _) = world.sync_with(&[source], dirs(has_dirs));
+        ended.unwrap();
+        let is_trouble = |trouble: &Trouble| trouble.kind == TroubleKind::Failed;
+        assert!(!troubles.iter().any(is_trouble), "{source}: {troubles:?}");
+        let mut names: Vec<_> =
+            fs::read_dir(world.out()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, arrive, "{source}, -d {has_dirs}");
+        assert!(!world.out().join("b/c").exists() && !world.out().join("a/b").exists());
+    }
+}
+
+#[test]
+fn wildcards_match_names_of_objects_and_directories() {
+    for (source, arrive) in [
+        ("*.csv", &["a.csv"][..]),
+        ("d*/", &["b.csv", "sub", "x"]),
+        ("*/*.csv", &["b.csv"]),
+        ("d[0-9]/x", &["x"]),
+        ("lit*", &["lit*"]),
+        ("d?", &["d1", "d2"]),
+    ] {
+        let system = MemorySystem::default().with("a.csv", b"1").with("d1/b.csv", b"2");
+        let system = system.with("d2/x", b"3").with("d2/sub/c", b"4").with("lit*", b"5");
+        let world = TestSync::new(system.with("other", b"6"));
+        fs::create_dir_all(world.out()).unwrap();
+        let (ended, troubles, _) = world.sync_as(&[source], Options::default());
+        ended.unwrap();
+        assert!(troubles.is_empty(), "{source}: {troubles:?}");
+        let mut names: Vec<_> =
+            fs::read_dir(world.out()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, arrive, "{source}");
+    }
+    let world = TestSync::new(MemorySystem::default().with("a.csv", b"1"));
+    let (_, troubles, _) = world.sync_as(&["*.txt"], Options::default());
+    assert!(troubles.iter().any(|trouble| trouble.message.contains("*.txt")), "{troubles:?}");
 }
