@@ -1,76 +1,37 @@
 //! Starting a sync from a program.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use deltic_net::embed::{self, Embedding};
-use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Dial, Names, Patience, Plan, Remote, Sources};
 use deltic_protocol::options::{Delete, Guard, Metadata, Options};
+use deltic_protocol::report::{Action as ChangeAction, Trouble, TroubleKind};
+use deltic_remote::{ProcessEnvironment, RemoteSystem};
+use deltic_tree::rule::{Action, RuleLine, parse_pattern};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Handle};
 
+use crate::path::{ServerPath, SyncPath};
 use crate::{Cancel, Event, Outcome, SyncError};
-
-/// A directory or file at one end of a sync.
-///
-/// A string or path converts to a local path. As with rsync, a source with a trailing slash stands for the content of
-/// the directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SyncPath {
-    /// A local path.
-    Local(PathBuf),
-    /// A path on a remote machine, reached by a remote shell. The remote `PATH` must contain `deltic`.
-    Host {
-        /// Host name for the remote shell: `[user@]host`.
-        host: String,
-        /// Path on the remote machine.
-        path: OsString,
-    },
-    /// A path at the other end of a stream, for [`Sync::start_over`].
-    Stream(OsString),
-}
-
-impl<T: AsRef<Path> + ?Sized> From<&T> for SyncPath {
-    fn from(path: &T) -> Self {
-        Self::Local(path.as_ref().into())
-    }
-}
-
-impl From<PathBuf> for SyncPath {
-    fn from(path: PathBuf) -> Self {
-        Self::Local(path)
-    }
-}
-
-impl SyncPath {
-    /// A path on the remote machine `[user@]host`, reached by `ssh`.
-    pub fn host(host: impl Into<String>, path: impl Into<OsString>) -> Self {
-        Self::Host { host: host.into(), path: path.into() }
-    }
-
-    /// A path at the other end of a stream.
-    pub fn over_stream(path: impl Into<OsString>) -> Self {
-        Self::Stream(path.into())
-    }
-}
 
 /// A sync: makes the destination equal to the source.
 ///
-/// By default only file content is transferred; most programs want [`Sync::archive`]. All changes are flushed to disk
-/// before the sync ends, unless [`Sync::durable`] turns this off. Files are replaced atomically: at every moment a name
+/// By default only file content is transferred; most programs want [`TreeSync::archive`]. All changes are flushed to disk
+/// before the sync ends, unless [`TreeSync::durable`] turns this off. Files are replaced atomically: at every moment a name
 /// shows the whole old or the whole new file.
 #[derive(Clone, Debug)]
-pub struct Sync {
+pub struct TreeSync {
     from: SyncPath,
     to: SyncPath,
     options: Options,
     shell: Vec<OsString>,
     bwlimit: Option<u64>,
     cache: Option<PathBuf>,
-    with: Embedding,
+    pub(crate) with: Embedding,
 }
 
-impl Sync {
+impl TreeSync {
     /// Creates a sync from `from` to `to`. At least one of the two must be local.
     pub fn new(from: impl Into<SyncPath>, to: impl Into<SyncPath>) -> Self {
         let (from, to) = (from.into(), to.into());
@@ -178,58 +139,140 @@ impl Sync {
         &mut self.options
     }
 
+    /// Excludes the names that `pattern` matches (`--exclude`). The first pattern that matches a name decides.
+    ///
+    /// # Errors
+    /// [`SyncError::Usage`] for a pattern that rsync would not take either.
+    pub fn exclude(self, pattern: &str) -> Result<Self, SyncError> {
+        self.pattern(pattern, Action::Exclude)
+    }
+
+    /// Includes the names that `pattern` matches, whatever later patterns exclude (`--include`).
+    ///
+    /// # Errors
+    /// [`SyncError::Usage`] for a pattern that rsync would not take either.
+    pub fn include(self, pattern: &str) -> Result<Self, SyncError> {
+        self.pattern(pattern, Action::Include)
+    }
+
+    fn pattern(mut self, pattern: &str, action: Action) -> Result<Self, SyncError> {
+        let wrong = |why: String| SyncError::Usage(format!("the pattern '{pattern}': {why}"));
+        match parse_pattern(pattern.as_bytes(), action).map_err(|why| wrong(why.to_string()))? {
+            Some(RuleLine::Rule(rule)) => self.options.rules.list.push(rule),
+            _ => return Err(wrong("not a pattern".into())),
+        }
+        Ok(self)
+    }
+
     /// Runs the sync on this thread, for programs without an async runtime. A temporary runtime exists during the call.
     ///
     /// # Errors
     /// - [`SyncError`] if the whole sync could not start or continue
+    /// - [`SyncError::NoSource`] if the source is missing or cannot be read at all
     /// - [`SyncError::Usage`] inside an async runtime
     ///
     /// The failure of a single file is an [`Event::Trouble`], counted in [`Outcome::totals`].
     pub fn run(self, mut on_event: impl FnMut(Event) + Send) -> Result<Outcome, SyncError> {
-        if Handle::try_current().is_ok() {
-            let why = "an async runtime is already running: await `start` instead of calling `run`";
-            return Err(SyncError::Usage(why.into()));
-        }
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })?;
-        runtime.block_on(self.start(&mut on_event))
+        block_on(self.start(&mut on_event))
     }
 
     /// Runs the sync in the current tokio runtime. Dropping the future stops the sync.
     ///
     /// # Errors
-    /// The errors of [`Sync::run`].
+    /// The errors of [`TreeSync::run`].
     pub async fn start(
         self,
         on_event: &mut (dyn FnMut(Event) + Send),
     ) -> Result<Outcome, SyncError> {
         let with = self.with.clone();
-        embed::sync(self.plan()?, &with, on_event).await
+        let mut unread = UnreadSource::default();
+        let mut note = |event: Event| {
+            unread.note(&event);
+            on_event(event);
+        };
+        let outcome = embed::sync(self.plan()?, &with, &mut note).await?;
+        unread.check(outcome)
     }
 
     /// Runs the sync over a stream. [`serve`] must run at the other end, and one of the two paths must be
     /// [`SyncPath::Stream`].
     ///
     /// # Errors
-    /// The errors of [`Sync::run`].
+    /// The errors of [`TreeSync::run`].
     pub async fn start_over(
         self,
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         on_event: &mut (dyn FnMut(Event) + Send),
     ) -> Result<Outcome, SyncError> {
         let with = self.with.clone();
-        embed::sync_over(self.plan()?, transport, &with, on_event).await
+        let mut unread = UnreadSource::default();
+        let mut note = |event: Event| {
+            unread.note(&event);
+            on_event(event);
+        };
+        let outcome = embed::sync_over(self.plan()?, transport, &with, &mut note).await?;
+        unread.check(outcome)
     }
 
-    fn plan(self) -> Result<Plan, SyncError> {
-        let (sources, destination) = match (self.from, self.to) {
-            (SyncPath::Local(from), to) => (Sources::Local(vec![from]), destination(to)),
-            (SyncPath::Host { host, path }, to @ SyncPath::Local(_)) => {
-                (Sources::Remote { host, paths: vec![path] }, destination(to))
+    /// Compares the contents of both ends, and changes nothing. Reports each difference as [`Event::Changed`]: a
+    /// created name is missing at the destination, a deleted name is missing at the source. Attributes are compared
+    /// as the sync would set them.
+    ///
+    /// Runs on this thread, as [`TreeSync::run`] does.
+    ///
+    /// # Errors
+    /// The errors of [`TreeSync::run`]; [`SyncError::Selection`] if the destination is missing.
+    pub fn verify(
+        mut self,
+        mut on_event: impl FnMut(Event) + Send,
+    ) -> Result<Verification, SyncError> {
+        let Options {
+            recursive, links, checksum, dry_run, delete, remove, compare, select, ..
+        } = &mut self.options;
+        (*recursive, *links, *checksum, *dry_run) = (true, true, true, true);
+        *delete = Delete::AtMost(u64::MAX);
+        remove.ignore_errors = true;
+        compare.cached = false;
+        select.existing = true;
+        let mut differences = 0;
+        let outcome = self.run(|event| {
+            if let Event::Changed(change) = &event {
+                differences += u64::from(change.action != ChangeAction::Unchanged);
             }
-            (SyncPath::Stream(path), to @ SyncPath::Local(_)) => {
-                (Sources::Remote { host: THERE.into(), paths: vec![path] }, destination(to))
+            on_event(event);
+        })?;
+        Ok(Verification { differences, outcome })
+    }
+
+    /// Lists the source, and transfers nothing: each name is an [`Event::Entry`]. The destination plays no part.
+    /// Everything below the source is listed after [`TreeSync::archive`].
+    ///
+    /// Runs on this thread, as [`TreeSync::run`] does.
+    ///
+    /// # Errors
+    /// The errors of [`TreeSync::run`].
+    pub fn list(mut self, on_event: impl FnMut(Event) + Send) -> Result<Outcome, SyncError> {
+        let Options { recursive, dry_run, select, .. } = &mut self.options;
+        *dry_run = true;
+        (select.list_only, select.dirs) = (true, !*recursive);
+        self.to = SyncPath::Local(".".into());
+        self.run(on_event)
+    }
+
+    pub(crate) fn plan(self) -> Result<Plan, SyncError> {
+        let Self { from, to, mut options, shell, bwlimit, cache, .. } = self;
+        let dial = dial(&from, &to, cache.clone(), &mut options)?;
+        let (sources, destination) = match (from, to) {
+            (SyncPath::Local(from), SyncPath::Local(to)) => {
+                (Sources::Local(vec![from]), Destination::Local(to))
+            }
+            (SyncPath::Local(from), to) => {
+                let (host, path) = to.remote().expect("the destination is not local");
+                (Sources::Local(vec![from]), Destination::Remote { host, path })
+            }
+            (from, SyncPath::Local(to)) => {
+                let (host, path) = from.remote().expect("the source is not local");
+                (Sources::Remote { host, paths: vec![path] }, Destination::Local(to))
             }
             _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
         };
@@ -237,13 +280,13 @@ impl Sync {
             sources,
             names: Names::None,
             destination,
-            options: self.options,
-            remote: Remote { shell: self.shell, program: "deltic".into(), options: Vec::new() },
-            bwlimit: self.bwlimit,
+            options,
+            remote: Remote { shell, program: "deltic".into(), options: Vec::new() },
+            bwlimit,
             patience: Patience::default(),
-            dial: None,
+            dial,
             by_blake3: false,
-            cache: self.cache,
+            cache,
             batch: None,
             reasons: None,
             moved: None,
@@ -251,12 +294,94 @@ impl Sync {
     }
 }
 
-fn destination(to: SyncPath) -> Destination {
-    match to {
-        SyncPath::Local(path) => Destination::Local(path),
-        SyncPath::Host { host, path } => Destination::Remote { host, path },
-        SyncPath::Stream(path) => Destination::Remote { host: THERE.into(), path },
+/// Result of [`TreeSync::verify`].
+#[derive(Clone, Copy, Debug)]
+pub struct Verification {
+    /// Number of names that differ.
+    pub differences: u64,
+    /// Counts of the comparison.
+    pub outcome: Outcome,
+}
+
+impl Verification {
+    /// True if everything was compared and nothing differs.
+    #[must_use]
+    pub const fn is_equal(&self) -> bool {
+        self.differences == 0 && self.outcome.totals.failed == 0
     }
+}
+
+/// Returns the connection to a server or a store, if one end is there.
+fn dial(
+    from: &SyncPath,
+    to: &SyncPath,
+    cache: Option<PathBuf>,
+    options: &mut Options,
+) -> Result<Option<Dial>, SyncError> {
+    match (from, to) {
+        (SyncPath::Server(server), _) | (_, SyncPath::Server(server)) => {
+            let ServerPath { address, credentials } = &**server;
+            Ok(Some(address.clone().dial(credentials.clone())))
+        }
+        (SyncPath::Store { url, .. }, _) => {
+            let remote = RemoteSystem::new(url, &ProcessEnvironment);
+            let remote = remote.map_err(|why| SyncError::Selection(why.to_string()))?;
+            remote.restrict(options);
+            Ok(Some(remote.dial(cache, None).0))
+        }
+        (_, SyncPath::Store { url, .. }) => {
+            Err(SyncError::Usage(format!("{url}: a store is read, not written")))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Finds out that the source could not be read at all.
+#[derive(Default)]
+struct UnreadSource(Option<String>);
+
+impl UnreadSource {
+    fn note(&mut self, event: &Event) {
+        if let Event::Trouble(Trouble {
+            kind: TroubleKind::Failed | TroubleKind::Vanished,
+            message,
+            ..
+        }) = event
+            && self.0.is_none()
+        {
+            self.0 = Some(message.clone());
+        }
+    }
+
+    /// Turns the outcome into an error if nothing was listed and something failed.
+    fn check(self, outcome: Outcome) -> Result<Outcome, SyncError> {
+        match self.0 {
+            Some(message) if outcome.totals.listed() == 0 => Err(SyncError::NoSource(message)),
+            _ => Ok(outcome),
+        }
+    }
+}
+
+/// Refuses a call that blocks inside an async runtime.
+pub(crate) fn refuse_runtime() -> Result<(), SyncError> {
+    match Handle::try_current() {
+        Err(_) => Ok(()),
+        Ok(_) => {
+            let why = "an async runtime is already running: await `start` instead of calling `run`";
+            Err(SyncError::Usage(why.into()))
+        }
+    }
+}
+
+/// Runs `future` on this thread, in a temporary runtime.
+pub(crate) fn block_on<T>(
+    future: impl Future<Output = Result<T, SyncError>>,
+) -> Result<T, SyncError> {
+    refuse_runtime()?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })?;
+    runtime.block_on(future)
 }
 
 /// Serves a single session over `transport` with all rights of this process. The peer must be trusted with these
@@ -270,6 +395,3 @@ pub async fn serve(
 ) -> Result<(), SyncError> {
     embed::serve_over(transport, with).await
 }
-
-/// Name of the other end of a stream in messages.
-const THERE: &str = "there";

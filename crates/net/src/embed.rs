@@ -85,7 +85,7 @@ impl Cancel {
     }
 
     /// Waits for the first call.
-    async fn called(&self) {
+    pub async fn called(&self) {
         // This value holds the sender, so the wait does not fail.
         let _ = self.0.subscribe().wait_for(|calls| *calls > 0).await;
     }

@@ -37,7 +37,7 @@ use crate::error::SyncError;
 use crate::host::place;
 use crate::host::sources::argument;
 use crate::plan::{Destination, Names, Plan, Sources};
-use crate::run::{runtime, told_to_end};
+use crate::run::runtime;
 use batch::{Batch, Fault};
 use deltic_worker::user::User;
 use dirt::{Change, Dirt};
@@ -291,23 +291,25 @@ impl Shared {
 }
 
 impl Watch {
-    /// Begins to watch the sources of `plan`. The first [round](Self::next) is due at once.
+    /// Watches the sources of `plan` until `ending` completes. The first [round](Self::next) is due at once.
     ///
     /// # Errors
     /// [`SyncError::Usage`] or [`SyncError::Options`] if the plan cannot be repeated, or its sources are not
     /// on this machine; [`SyncError::NoSource`] if a source is missing; [`SyncError::Watch`] if the system refuses to
     /// watch.
-    pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {
+    pub fn start(
+        plan: &Plan,
+        pace: Pace,
+        ending: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, SyncError> {
         let paths = check(plan)?;
         let options = &plan.options;
         let (mut roots, mut files) = (Vec::new(), Vec::new());
         for path in paths {
             let arg = argument(path.as_os_str(), options, &StoreContext::default())?;
             let shown = || printable(path.as_os_str().as_bytes());
-            let is_dir = inotify::is_dir(&arg);
-            match is_dir.map_err(|error| {
-                SyncError::NoSource(format!("cannot read {}: {}", shown(), reason(&error)))
-            })? {
+            let lacks = |error| format!("cannot read {}: {}", shown(), reason(&error));
+            match inotify::is_dir(&arg).map_err(|error| SyncError::NoSource(lacks(error)))? {
                 true => roots.push(arg),
                 false => files.push(arg),
             }
@@ -318,18 +320,16 @@ impl Watch {
         let (stopped, stop) = std::io::pipe().map_err(threads)?;
         let site = Site { dirs: roots.clone(), files, options: options.clone() };
         inotify::start(site, shared.clone(), stopped.into())?;
-        let (runtime, ending) = (runtime()?, Arc::new(AtomicBool::new(false)));
-        let (flag, changed) = (Arc::clone(&ending), Arc::clone(&shared.0.changed));
+        let (runtime, is_ending) = (runtime()?, Arc::new(AtomicBool::new(false)));
+        let (flag, changed) = (Arc::clone(&is_ending), Arc::clone(&shared.0.changed));
         runtime.spawn(async move {
-            told_to_end().await;
+            ending.await;
             flag.store(true, Ordering::Release);
             changed.notify_one();
         });
         let end = plan.patience.whole.map(|whole| Instant::now() + whole);
-        let plan = plan.clone();
-        let (rounds, names) = (0, None);
-        let _stop = stop.into();
-        Ok(Self { plan, roots, shared, runtime, ending, end, rounds, names, _stop })
+        let (plan, rounds, names, _stop) = (plan.clone(), 0, None, stop.into());
+        Ok(Self { plan, roots, shared, runtime, ending: is_ending, end, rounds, names, _stop })
     }
 
     /// Waits for the next round and tells messages. Returns `None` when the user or the time limit ends the watch.

@@ -104,10 +104,18 @@ impl RemoteSystem {
         self.system.received()
     }
 
-    /// True if directories of the system have modification times.
-    #[must_use]
-    pub fn has_dir_times(&self) -> bool {
-        self.system.has_dir_times()
+    /// Restricts the options of a sync from this system to what the system can do, and to metadata that it keeps.
+    pub fn restrict(&self, options: &mut Options) {
+        // A recipe would require reading whole remote files. Sender and receiver both run here, so nothing is
+        // compressed.
+        options.whole_file = true;
+        options.compress = false;
+        options.streams = 1;
+        // Files get the owners and modes of newly created files.
+        options.modes = false;
+        options.metadata.users = false;
+        options.metadata.groups = false;
+        options.metadata.omit_dir_times |= !self.system.has_dir_times();
     }
 
     /// Returns a dialler that runs the sending end of each session in this process, and the counts of comparisons.

@@ -39,15 +39,7 @@ pub(crate) fn dial(
         bail!("--remove-source-files: nothing is removed from {host}");
     }
     let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
-    // A recipe would require reading whole remote files. Sender and receiver both run here, so nothing is compressed.
-    options.whole_file = true;
-    options.compress = false;
-    options.streams = 1;
-    // Stores keep no owners and modes; files get the owners and modes of newly created files.
-    options.modes = false;
-    options.metadata.users = false;
-    options.metadata.groups = false;
-    options.metadata.omit_dir_times |= !remote.has_dir_times();
+    remote.restrict(options);
     let (dial, evidence) = remote.dial(cache, reasons);
     Ok(Some(StoreConnection { dial, evidence, remote }))
 }

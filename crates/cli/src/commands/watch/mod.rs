@@ -43,7 +43,8 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
         return refuse(&args.sync, &anyhow!("a batch keeps one run: `deltic sync` knows it"));
     }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
-    match Watch::start(&request.plan, Pace { delay, longest }) {
+    let ending = async { deltic_net::told_to_end().await };
+    match Watch::start(&request.plan, Pace { delay, longest }, ending) {
         Ok(watch) => {
             let operands = operand_line(&args.sync);
             let listening = confirm::listen(watch.confirming(), operands);
