@@ -90,8 +90,37 @@ fn what_is_not_there_is_said() {
             "{run:#?}"
         );
     }
-    let run = ran(&world, &bucket, "verify gs://bucket/dir gs://bucket/dir");
-    assert!(run.stderr.contains("both remote"), "{run:#?}");
+    for words in ["gs://bucket/dir gs://bucket/nothing", "gs://bucket/nothing gs://bucket/dir"] {
+        let run = ran(&world, &bucket, &format!("verify {words}"));
+        assert!(run.code != Some(0) && run.code != Some(26), "{words}: {run:#?}");
+        assert!(run.stderr.contains("gs://bucket/nothing"), "{words}: {run:#?}");
+    }
+}
+
+#[test]
+fn two_urls_are_compared_by_the_sums_of_both() {
+    let world = World::new();
+    let bucket = equal(&world, "a");
+    let run = ran(&world, &bucket, "verify gs://bucket/dir gs://bucket/dir/");
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let evidence =
+        "by CRC-32C that both sides keep: 2 files, 292.97 KiB; read here: 0 B; received: ";
+    assert!(run.lines()[0].starts_with(evidence), "{run:#?}");
+    assert_eq!(run.lines()[1], "equal: 3 files, 292.97 KiB compared");
+    for (name, bytes) in [("big", noise(300_001, 1)), ("more/x", b"1".into())] {
+        bucket.put(&format!("other/{name}"), &bytes);
+    }
+    bucket.put("other/d/e/small", b"longer");
+    let run = ran(&world, &bucket, "verify gs://bucket/dir gs://bucket/other");
+    assert_eq!(run.code, Some(26), "{run:#?}");
+    for line in ["missing empty", "extra more", "extra more/x", "content d/e/small"] {
+        assert!(run.lines().contains(&line), "{line}: {run:#?}");
+    }
+    let file = ran(&world, &bucket, "verify gs://bucket/dir/big gs://bucket/other/big");
+    assert_eq!(file.code, Some(0), "{file:#?}");
+    let run = ran(&world, &bucket, "verify http://127.0.0.1:9/a http://127.0.0.1:9/b");
+    assert!(run.code == Some(1) && run.stderr.contains("both trees are on servers"), "{run:#?}");
+    assert!(!bucket.was_read());
 }
 
 #[test]

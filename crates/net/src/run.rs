@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use deltic_protocol::report::Notice;
+use deltic_store::Store;
 
 use crate::config::{Facts, Further, SessionConfig};
-use crate::embed::{self, Embedding, Outcome, settled};
+use crate::embed::{self, DestinationRequest, Embedding, OpenDestination, Outcome, settled};
 use crate::error::SyncError;
 use crate::host::restrict::Restriction;
 use crate::host::{Agent, AnyHost};
@@ -33,6 +34,28 @@ pub fn run(
     block_on(WORK_PATIENCE, async {
         let _hearing = cancel_on_signals(&with);
         embed::sync(plan, &with, watch).await
+    })
+}
+
+/// Pulls the plan's sources over the plan's own connection into the destination that `open` opens, to its end or until
+/// the user interrupts the run, as [`run`] does.
+///
+/// # Errors
+/// [`SyncError`] as [`run`], and [`SyncError::Usage`] for a plan without a connection of its own.
+pub fn pull_into<S: Store>(
+    plan: Plan,
+    open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
+    user: &User,
+    watch: &mut (dyn FnMut(Notice) + Send),
+) -> Result<Outcome, SyncError> {
+    let with = Embedding { user: user.clone(), ..Embedding::default() };
+    block_on(WORK_PATIENCE, async {
+        let _hearing = cancel_on_signals(&with);
+        let Some(dial) = plan.dial.clone() else {
+            return Err(SyncError::Usage("the sources are not behind a URL".into()));
+        };
+        let transport = dial.open().await?;
+        embed::pull_into(plan, open, transport, &with, watch).await
     })
 }
 

@@ -16,6 +16,7 @@
 
 mod address;
 mod azure;
+mod compared;
 mod counted;
 mod error;
 mod evidence;
@@ -27,8 +28,8 @@ pub mod labs;
 mod local_file;
 mod local_sums;
 mod parallel;
-mod read_ahead;
 mod patterns;
+mod read_ahead;
 mod s3;
 mod session;
 mod sums;
@@ -41,6 +42,7 @@ mod tree;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use address::{SystemKind, kind_of};
+pub use compared::{ComparedTree, NoRebuild};
 pub use error::RemoteError;
 pub use evidence::{ComparedBy, ComparedContents, Evidence, FileCount};
 pub use local_sums::LocalSums;

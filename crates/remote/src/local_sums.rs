@@ -13,7 +13,7 @@ use deltic_tree::RelPath;
 
 use crate::evidence::{ComparedBy, Evidence};
 use crate::local_file::LocalFile;
-use crate::sums::ObjectSums;
+use crate::sums::{ObjectSums, SumAlgorithm, SummedUnit};
 use crate::tree::RemoteTree;
 use crate::{RemoteError, lock};
 
@@ -99,6 +99,12 @@ impl OldSums for LocalSums {
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
         let (mut here, len) = (LocalFile::new(file), file.meta().len);
         let named = self.sums_and_name(path, len)?;
+        if let Some((sums, name)) = &named
+            && let Some((is_same, algorithm)) = same_kept_sums(sums, file)?
+        {
+            self.evidence.note(ComparedBy::Kept(algorithm), len, 0);
+            return Ok(Some(if is_same { *name } else { other(name) }));
+        }
         let compared = match &named {
             Some((sums, _)) => here.compare(sums)?,
             None => None,
@@ -113,9 +119,30 @@ impl OldSums for LocalSums {
             ComparedBy::Summed(algorithm)
         };
         self.evidence.note(by, len, here.read());
-        let other = || Digest::from_bytes(name.as_bytes().map(|byte| !byte));
-        Ok(Some(if is_same { name } else { other() }))
+        Ok(Some(if is_same { name } else { other(&name) }))
     }
+}
+
+/// Compares an object that has the checksums `sums` with `file`, if that is an object of a system that keeps the same
+/// checksums of the same units. Returns whether both are equal, and by which algorithm.
+fn same_kept_sums(
+    sums: &ObjectSums,
+    file: &dyn Snapshot,
+) -> Result<Option<(bool, SumAlgorithm)>, StoreError> {
+    let is_summed = sums.units.iter().all(|unit| unit.sum.is_some());
+    let Some(algorithm) = sums.units.first().and_then(SummedUnit::algorithm).filter(|_| is_summed)
+    else {
+        return Ok(None);
+    };
+    let (Some(ours), Some(theirs)) = (sums.extents(file.meta().len), file.extents()?) else {
+        return Ok(None);
+    };
+    Ok((ours == theirs).then_some((true, algorithm)))
+}
+
+/// The name of a content other than that with `name`.
+fn other(name: &Digest) -> Digest {
+    Digest::from_bytes(name.as_bytes().map(|byte| !byte))
 }
 
 /// The sender's half of the checksum comparison, in the end that reads the remote system.

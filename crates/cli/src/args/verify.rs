@@ -22,14 +22,15 @@ use crate::words::shell::ShellWords;
 /// `links` (-H): the name is a hard link only in A. Symbolic links are compared by their targets, devices by their
 /// numbers. The last line is a summary.
 ///
-/// A or B may be the URL of a store: s3://, gs://, azure://, hdfs://. Contents are then compared by the checksums of
+/// A or B may be the URL of a store: s3://, gs://, azure://, hdfs://; or both, or one of them and the other the URL of a
+/// server. Contents are then compared by the checksums of
 /// the store. The local file is read, unless its file system stores the same kind of checksum. Files without a
 /// checksum are read on both sides. The line before the summary names the checksums.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
 pub(crate) struct VerifyArgs {
-    /// A B: two directories or files; one may be host:path, or a URL of a store
+    /// A B: two directories or files; one may be host:path, and both may be URLs
     #[arg(value_name = "PATH", required = true)]
     pub(crate) operands: Vec<OsString>,
     /// Same as -ptgo
@@ -107,6 +108,8 @@ EXAMPLES:
       compare attributes too
   deltic verify /srv/images s3://backups/images
       compare by the checksums of a store
+  deltic verify s3://backups/images gs://copy/images
+      compare two stores
 
 EXIT CODES:
    0  the trees are equal

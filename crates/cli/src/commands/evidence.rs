@@ -23,7 +23,7 @@ pub(super) fn words(store: &StoreConnection) -> String {
         })
         .collect();
     words.push(format!("read here: {}", HumanBytes(read)));
-    words.push(format!("received: {}", HumanBytes(store.remote.received())));
+    words.push(format!("received: {}", HumanBytes(store.received())));
     words.join("; ")
 }
 

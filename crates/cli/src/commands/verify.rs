@@ -5,14 +5,16 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stderr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
-use deltic_net::{Outcome, Plan, SyncError};
+use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, EntryType, Notice, TroubleKind};
+use deltic_remote::{ComparedTree, ProcessEnvironment, RemoteSystem, RemoteTree};
+use deltic_serve::client::Address;
 use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
@@ -20,7 +22,7 @@ use super::evidence;
 use super::run::run_with_reporter;
 use crate::args::verify::VerifyArgs;
 use crate::plan::store::{self, StoreConnection};
-use crate::plan::{parse_operands, server, trust_sums};
+use crate::plan::{parse_operands, server, sources_of, trust_sums};
 use crate::report::escape::Escape;
 use crate::report::events::{JsonEvent, VerifyTotals, attributes, millis};
 use crate::report::exit::Exit;
@@ -44,8 +46,16 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         }
     };
     let mut reporter = DifferenceReporter::new(args, &comparison);
+    let tree = comparison.tree;
+    let mut run = |plan: Plan, user: &User, watch: &mut (dyn FnMut(Notice) + Send)| match &tree {
+        None => deltic_net::run(plan, user, watch),
+        Some(tree) => {
+            let tree = tree.clone();
+            deltic_net::pull_into(plan, |_| ComparedTree::open(tree), user, watch)
+        }
+    };
     let (result, troubles) =
-        run_with_reporter(comparison.plan, &mut deltic_net::run, None, true, &mut reporter);
+        run_with_reporter(comparison.plan, &mut run, None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
@@ -64,6 +74,8 @@ struct TreeComparison {
     plan: Plan,
     /// The store with one of the trees, if any.
     store: Option<StoreConnection>,
+    /// The destination, if that is in a store: then no tree is on this machine.
+    tree: Option<RemoteTree>,
     /// True if B is the source, because B is in a store: a store is never a destination.
     exchanged: bool,
 }
@@ -73,18 +85,88 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
+    let mut options = options(args)?;
+    let (a, b) = (sources_of(&args.operands[..1])?, sources_of(&args.operands[1..])?);
+    if let (Sources::Remote { host: first, .. }, Sources::Remote { host: second, .. }) = (&a, &b)
+        && is_url(first)
+        && is_url(second)
+    {
+        return two_urls(args, a, b, options);
+    }
     let (operands, exchanged) = store_as_source(parse_operands(&args.operands)?);
     let SyncOperands { sources, destination } = operands;
-    let mut options = options(args)?;
     if exchanged {
         options.rules = options.rules.exchanged();
     }
-    let mut plan = Plan {
+    let mut plan =
+        Plan { sources: contents(sources, &destination), destination, ..empty_plan(args, options) };
+    let (sources, destination, cache) = (&plan.sources, &plan.destination, plan.cache.clone());
+    let store = store::dial(sources, destination, cache, None, &mut plan.options)?;
+    plan.dial = match &store {
+        Some(store) => Some(store.dial.clone()),
+        None => server::dial(&plan.sources, &plan.destination, &args.login)?,
+    };
+    if store.is_none() {
+        trust_sums(&mut plan, args.trust_sums)?;
+    }
+    Ok(TreeComparison { plan, store, tree: None, exchanged })
+}
+
+/// True for the URL of a store or a server, without a path.
+fn is_url(host: &str) -> bool {
+    is_store(host) || Address::looks_like(host.as_bytes())
+}
+
+/// Returns the comparison of two URLs, at least one of them that of a store. The tree of a store takes the part of the
+/// destination: it is looked at and not changed.
+fn two_urls(
+    args: &VerifyArgs,
+    a: Sources,
+    b: Sources,
+    mut options: Options,
+) -> Result<TreeComparison> {
+    let is_in_store =
+        |sources: &Sources| matches!(sources, Sources::Remote { host, .. } if is_store(host));
+    ensure!(
+        is_in_store(&a) || is_in_store(&b),
+        "both trees are on servers; one of two URLs must be that of a store, or one tree on this machine"
+    );
+    let exchanged = !is_in_store(&b);
+    let (sources, destination) = if exchanged { (b, a) } else { (a, b) };
+    let (Sources::Remote { host: from, paths: sources }, Sources::Remote { host, paths }) =
+        (sources, destination)
+    else {
+        unreachable!("both are URLs");
+    };
+    if exchanged {
+        options.rules = options.rules.exchanged();
+    }
+    let remote = RemoteSystem::new(&host, &ProcessEnvironment)?;
+    let (tree, is_file) = remote.compared(paths[0].as_bytes(), &options)?;
+    // The destination of this plan is never opened: `tree` stands in for a local path.
+    let local = Destination::Local(PathBuf::from("."));
+    let sources = Sources::Remote { host: from, paths: sources };
+    let sources = if is_file { sources } else { contents(sources, &local) };
+    let mut plan = Plan { sources, destination: local, ..empty_plan(args, options) };
+    let (cache, from) = (plan.cache.clone(), &plan.sources);
+    let store = store::dial(from, &plan.destination, cache, None, &mut plan.options)?;
+    let store = store.map(|store| StoreConnection { second: Some(remote), ..store });
+    plan.dial = match &store {
+        Some(store) => Some(store.dial.clone()),
+        None => server::dial(&plan.sources, &plan.destination, &args.login)?,
+    };
+    plan.destination = Destination::Remote { host, path: paths[0].clone() };
+    Ok(TreeComparison { plan, store, tree: Some(tree), exchanged })
+}
+
+/// Returns the plan of a comparison with these options, without trees.
+fn empty_plan(args: &VerifyArgs, options: Options) -> Plan {
+    Plan {
         dial: None,
         by_blake3: false,
-        sources: contents(sources, &destination),
+        sources: Sources::Local(Vec::new()),
         names: Names::None,
-        destination,
+        destination: Destination::Local(PathBuf::new()),
         options,
         remote: Remote {
             shell: args.rsh.0.clone(),
@@ -97,17 +179,7 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         batch: None,
         reasons: None,
         moved: None,
-    };
-    let (sources, destination, cache) = (&plan.sources, &plan.destination, plan.cache.clone());
-    let store = store::dial(sources, destination, cache, None, &mut plan.options)?;
-    plan.dial = match &store {
-        Some(store) => Some(store.dial.clone()),
-        None => server::dial(&plan.sources, &plan.destination, &args.login)?,
-    };
-    if store.is_none() {
-        trust_sums(&mut plan, args.trust_sums)?;
     }
-    Ok(TreeComparison { plan, store, exchanged })
 }
 
 /// Makes a store the source. Returns true if source and destination were exchanged.
@@ -129,6 +201,16 @@ fn store_as_source(SyncOperands { sources, destination }: SyncOperands) -> (Sync
 /// Returns the plan with source and destination in the order of the operands.
 fn in_operand_order(TreeComparison { plan, exchanged, .. }: &TreeComparison) -> Cow<'_, Plan> {
     match (&plan.sources, &plan.destination) {
+        (Sources::Remote { host, paths }, Destination::Remote { host: to, path: at })
+            if *exchanged =>
+        {
+            let path = paths.first().cloned().unwrap_or_default();
+            Cow::Owned(Plan {
+                sources: Sources::Remote { host: to.clone(), paths: vec![at.clone()] },
+                destination: Destination::Remote { host: host.clone(), path },
+                ..plan.clone()
+            })
+        }
         (Sources::Remote { host, paths }, Destination::Local(to)) if *exchanged => {
             let path = paths.first().cloned().unwrap_or_default();
             let destination = Destination::Remote { host: host.clone(), path };
@@ -211,7 +293,7 @@ struct DifferenceReporter {
 
 impl DifferenceReporter {
     fn new(args: &VerifyArgs, comparison: &TreeComparison) -> Self {
-        let TreeComparison { plan, store, exchanged } = comparison;
+        let TreeComparison { plan, store, exchanged, .. } = comparison;
         let live = match args.no_progress || args.quiet {
             true => ProgressMode::Nothing,
             false => ProgressMode::on(stderr().is_terminal(), args.progress),
@@ -279,7 +361,7 @@ impl DifferenceReporter {
         let DifferenceCounts { differences, missing, extra, alone_files, alone_bytes } =
             self.counts;
         let meter = self.progress.meter();
-        let received = self.store.as_ref().map(|store| store.remote.received());
+        let received = self.store.as_ref().map(StoreConnection::received);
         VerifyTotals {
             exit_code: exit.code(),
             elapsed_ms: millis(outcome.elapsed),

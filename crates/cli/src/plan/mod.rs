@@ -218,7 +218,7 @@ pub(crate) fn parse_operands(words: &[OsString]) -> Result<SyncOperands> {
 }
 
 /// Parses the sources, which must all be local or all be on the same host.
-fn sources_of(words: &[OsString]) -> Result<Sources> {
+pub(crate) fn sources_of(words: &[OsString]) -> Result<Sources> {
     let mut found: Option<Sources> = None;
     for word in words {
         found = Some(match (found, ParsedOperand::parse(word)?) {

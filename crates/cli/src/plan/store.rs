@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use deltic_core::strategy::Strategy;
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
@@ -19,6 +20,15 @@ pub(crate) struct StoreConnection {
     pub(crate) evidence: Evidence,
     /// The store itself.
     pub(crate) remote: RemoteSystem,
+    /// The store of the second tree, in a comparison of two stores.
+    pub(crate) second: Option<RemoteSystem>,
+}
+
+impl StoreConnection {
+    /// Returns the bytes received from the stores so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.remote.received() + self.second.as_ref().map_or(0, RemoteSystem::received)
+    }
 }
 
 /// Connects to the store that an operand names, if any. Restricts `options` to metadata that the store keeps.
@@ -35,11 +45,18 @@ pub(crate) fn dial(
     if matches!(destination, Destination::Remote { .. }) {
         bail!("{host}: Deltic reads there and does not write yet; sync to a path, or over ssh");
     }
+    if options.strategy != Strategy::DELTIC {
+        bail!(
+            "--strategy {}: {host} is not a Deltic that could run it: changed parts are found by the checksums that \
+             the store keeps, and fetched by ranges",
+            options.strategy.name
+        );
+    }
     if options.remove.sources {
         bail!("--remove-source-files: nothing is removed from {host}");
     }
     let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
     remote.restrict(options);
     let (dial, evidence) = remote.dial(cache, reasons);
-    Ok(Some(StoreConnection { dial, evidence, remote }))
+    Ok(Some(StoreConnection { dial, evidence, remote, second: None }))
 }
