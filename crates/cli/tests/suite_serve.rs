@@ -2,6 +2,7 @@
 
 mod common;
 
+mod look;
 mod rest;
 mod serve;
 mod serve_acme;

@@ -7,6 +7,7 @@ pub(crate) mod far;
 pub(crate) mod filters;
 mod headings;
 pub(crate) mod links;
+pub(crate) mod look;
 pub(crate) mod metadata;
 pub(crate) mod offline;
 mod opposites;
@@ -35,6 +36,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, S
 
 use self::agent::AgentArgs;
 use self::far::{DoctorArgs, InstallArgs};
+use self::look::{CatArgs, LsArgs, SizeArgs};
 use self::offline::{DeltaArgs, PatchArgs, SignatureArgs};
 use self::opposites::with_opposites;
 use self::refusal::UsageError;
@@ -86,6 +88,9 @@ pub(crate) enum Command {
         disable_version_flag = true
     )]
     Watch(Box<WatchArgs>),
+    Ls(LsArgs),
+    Cat(CatArgs),
+    Size(SizeArgs),
     Signature(SignatureArgs),
     Delta(DeltaArgs),
     Patch(PatchArgs),

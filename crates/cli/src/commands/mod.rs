@@ -12,6 +12,7 @@ mod files;
 mod holes;
 pub(crate) mod install;
 pub(crate) mod login;
+pub(crate) mod look;
 pub(crate) mod man;
 pub(crate) mod patch;
 mod run;

@@ -50,6 +50,12 @@ pub(crate) enum JsonEvent<'a> {
         modified_secs: i64,
         modified_nanos: u32,
     },
+    /// The size of what `deltic size` counted.
+    Size {
+        files: u64,
+        dirs: u64,
+        bytes: u64,
+    },
     Trouble {
         kind: &'a str,
         message: &'a str,
@@ -582,6 +588,7 @@ mod tests {
             JsonEvent::change(&change(b"\xff")),
             JsonEvent::Round { round: 1, full: false, names: Some(1) },
             JsonEvent::watch(&Note::SourceGone),
+            JsonEvent::Size { files: 1, dirs: 0, bytes: 1 },
             JsonEvent::Watched(Box::default()),
             JsonEvent::Verified(Box::default()),
         ];

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_net::SyncError;
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -61,14 +62,55 @@ impl Address {
         alone(self.ask(credentials, (Method::POST, &query))).map(drop)
     }
 
+    /// Downloads the file at this address, and passes its bytes to `take` as they arrive. Returns the error of `take`
+    /// within `Ok`. Blocks as [`Address::versions`] does.
+    ///
+    /// # Errors
+    /// Same as [`Address::versions`].
+    pub fn download(
+        &self,
+        credentials: &Credentials,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<io::Result<()>, SyncError> {
+        let file = self.file();
+        alone(async {
+            let mut requests = Requests::new(self, credentials);
+            let begun = timeout(ANSWERS_WITHIN, requests.begin(Method::GET, &file, Bytes::new()));
+            let silent = |_| Err(self.is_silent(ANSWERS_WITHIN));
+            let (_sender, answer) = begun.await.unwrap_or_else(silent)?;
+            if !answer.status().is_success() {
+                return Err(requests.refused(Answer::read(answer, self).await?));
+            }
+            let failed =
+                |error: hyper::Error| failed("ask", &self.server())(io::Error::other(error));
+            let mut body = answer.into_body();
+            loop {
+                let frame = timeout(ANSWERS_WITHIN, body.frame()).await;
+                let Some(frame) = frame.map_err(|_| self.is_silent(ANSWERS_WITHIN))? else {
+                    return Ok(Ok(()));
+                };
+                if let Ok(bytes) = frame.map_err(failed)?.into_data()
+                    && let Err(error) = take(&bytes)
+                {
+                    return Ok(Err(error));
+                }
+            }
+        })
+    }
+
+    /// Returns the path of requests about the file.
+    fn file(&self) -> String {
+        let (volume, path) = (escape(self.volume.as_bytes()), escape(&self.path));
+        format!("/v1/volumes/{volume}/files/{path}")
+    }
+
     /// Sends a request about the file, with the query `query`.
     async fn ask(
         &self,
         credentials: &Credentials,
         (method, query): (Method, &str),
     ) -> Result<Bytes, SyncError> {
-        let (volume, path) = (escape(self.volume.as_bytes()), escape(&self.path));
-        let path = format!("/v1/volumes/{volume}/files/{path}?{query}");
+        let path = format!("{}?{query}", self.file());
         Requests::new(self, credentials).ask((method, &path), Bytes::new()).await
     }
 }
@@ -79,6 +121,16 @@ pub(super) struct Answer {
     /// Time after which a retry may have another answer.
     pub(super) wait: Option<Duration>,
     pub(super) body: Bytes,
+}
+
+impl Answer {
+    /// Reads the whole body of an answer of the server at `to`.
+    async fn read(answer: Response<Incoming>, to: &Address) -> Result<Self, SyncError> {
+        let (status, wait) = (answer.status(), retry_after(answer.headers()));
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let failed = |error| failed("ask", &to.server())(io::Error::other(error));
+        Ok(Self { status, wait, body: body.map_err(|error| failed(error.to_string()))?.to_bytes() })
+    }
 }
 
 /// Sequential requests to a server. They share one connection as long as the connection lasts.
@@ -100,17 +152,17 @@ impl Requests {
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
         let asked = timeout(ANSWERS_WITHIN, self.send(what, body)).await;
-        let Answer { status, wait, body } =
-            asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
-        if status.is_success() {
-            return Ok(body);
-        }
+        let answer = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
+        if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(answer)) }
+    }
+
+    /// Returns the error for an answer with another status than success.
+    fn refused(&self, Answer { status, wait, body }: Answer) -> SyncError {
         let server = self.to.server();
         if status == StatusCode::UNAUTHORIZED {
-            let why = format!("{server}: {NO_TOKEN}");
-            return Err(SyncError::Refused(why));
+            return SyncError::Refused(format!("{server}: {NO_TOKEN}"));
         }
-        Err(match detail(&body) {
+        match detail(&body) {
             Some(detail) => {
                 let why = format!("{}: {detail}", self.to.host());
                 match wait {
@@ -121,7 +173,7 @@ impl Requests {
             None => SyncError::Refused(format!(
                 "{server}: no deltic serves there (it answered {status})"
             )),
-        })
+        }
     }
 
     /// Sends a request. After an error, the next request opens a new connection.
@@ -130,6 +182,19 @@ impl Requests {
         (method, path): (Method, &str),
         body: Bytes,
     ) -> Result<Answer, SyncError> {
+        let (sender, answer) = self.begin(method, path, body).await?;
+        let answer = Answer::read(answer, &self.to).await?;
+        self.open = Some(sender);
+        Ok(answer)
+    }
+
+    /// Sends a request, and returns the connection and the begin of the answer.
+    async fn begin(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(http1::SendRequest<Full<Bytes>>, Response<Incoming>), SyncError> {
         let failed = |error| failed("ask", &self.to.server())(io::Error::other(error));
         let request = Request::builder()
             .method(method)
@@ -149,12 +214,7 @@ impl Requests {
             }
         };
         let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| failed(error.to_string()))?;
-        let (status, wait) = (answer.status(), retry_after(answer.headers()));
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
-        self.open = Some(sender);
-        Ok(Answer { status, wait, body })
+        Ok((sender, answer.map_err(|error| failed(error.to_string()))?))
     }
 }
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Checks S3 as a source against moto, a server that keeps checksums of checksums without their mark: moto.sh DELTIC [DIR].
+#
+# Installs moto into DIR (default /tmp/deltic-storage), once, by pip. Then it puts 73 MB there in parts, and checks that
+# the second run fetches no content, that `verify` finds the trees equal, that the bytes said to have come are those of
+# the loopback, and what `ls`, `size`, `cat` and wildcards give.
+set -eu
+# Bytes of the loopback are counted, so it has one of its own.
+if [ -z "${DELTIC_ALONE:-}" ]; then
+    exec unshare --net --mount env DELTIC_ALONE=1 bash "$0" "$@"
+fi
+ip link set lo up
+deltic=$(realpath "$1") dir=${2:-/tmp/deltic-storage}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$dir" && cd "$dir"
+[ -d py ] || python3 -m venv --system-site-packages py
+py/bin/python -c 'import moto.server' || py/bin/pip -q install 'moto[server]' boto3
+export AWS_ACCESS_KEY_ID=deltic AWS_SECRET_ACCESS_KEY=deltic-secret AWS_REGION=us-east-1
+export AWS_ENDPOINT_URL=http://127.0.0.1:9420 AWS_DEFAULT_REGION=us-east-1 HOME=$dir/home
+py/bin/python -m moto.server -H 127.0.0.1 -p 9420 >moto.log 2>&1 &
+pid=$!
+trap 'kill "$pid"' EXIT
+until (exec 3<>/dev/tcp/127.0.0.1/9420) 2>/dev/null; do sleep 0.1; done
+rm -rf out home && mkdir -p home
+head -c 73000000 /dev/urandom >img
+py/bin/python "$here/put-s3.py" bucket dir/img img
+printf 'a,b\n' >small.csv
+py/bin/python "$here/put-s3.py" bucket dir/small.csv small.csv
+
+loopback() { sed -n 's/ *lo: *\([0-9]*\) .*/\1/p' /proc/net/dev; }
+field() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" | tail -n 1; }
+received() { # the bytes that a run said to have received; at most a tenth below those of the loopback
+    before=$(loopback)
+    said=$("$deltic" sync -rt --json s3://bucket/dir/ out/ | field received_bytes)
+    came=$(($(loopback) - before))
+    echo "$1: $said bytes said, $came on the loopback"
+    [ "$said" -le "$came" ] && [ "$said" -ge "$((came * 9 / 10 - 20000))" ]
+}
+time received "first copy"
+cmp img out/img
+received "second run" && [ "$said" -lt 20000 ]
+"$deltic" verify out/ s3://bucket/dir
+[ "$("$deltic" size --json s3://bucket | field bytes)" = 73000004 ]
+[ "$("$deltic" ls 's3://bucket/d*/*.csv' | wc -l)" = 1 ]
+"$deltic" cat s3://bucket/dir/img | cmp - img
+[ "$("$deltic" cat 's3://bucket/dir/*.csv')" = a,b ]
+rm -rf out && "$deltic" sync 's3://bucket/dir/*.csv' out/ && [ "$(ls out)" = small.csv ]
+! "$deltic" sync --strategy rsync s3://bucket/dir/img out/ 2>why && grep -q -- '--strategy rsync' why
+echo "s3 (moto): all as expected"
