@@ -5,16 +5,16 @@
 # the second run fetches no content, that `verify` finds the trees equal, that the bytes said to have come are those of
 # the loopback, and what `ls`, `size`, `cat` and wildcards give.
 set -eu
-# Bytes of the loopback are counted, so it has one of its own.
-if [ -z "${DELTIC_ALONE:-}" ]; then
-    exec unshare --net --mount env DELTIC_ALONE=1 bash "$0" "$@"
-fi
-ip link set lo up
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-storage}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir" && cd "$dir"
 [ -d py ] || python3 -m venv --system-site-packages py
-py/bin/python -c 'import moto.server' || py/bin/pip -q install 'moto[server]' boto3
+py/bin/python -c 'import awscrt, moto.server' 2>/dev/null || py/bin/pip -q install 'moto[server]' 'boto3[crt]'
+# Bytes of the loopback are counted, so it has one of its own.
+if [ -z "${DELTIC_ALONE:-}" ]; then
+    exec unshare --net --mount env DELTIC_ALONE=1 bash "$here/moto.sh" "$deltic" "$dir"
+fi
+ip link set lo up
 export AWS_ACCESS_KEY_ID=deltic AWS_SECRET_ACCESS_KEY=deltic-secret AWS_REGION=us-east-1
 export AWS_ENDPOINT_URL=http://127.0.0.1:9420 AWS_DEFAULT_REGION=us-east-1 HOME=$dir/home
 py/bin/python -m moto.server -H 127.0.0.1 -p 9420 >moto.log 2>&1 &

@@ -495,7 +495,8 @@ mod tests {
     #[test]
     fn windows_grow_while_answers_come_soon_and_share_one_limit() {
         let extra = ExtraBytes::default();
-        let mut state = ReadState { queue: [0..1 << 40].into(), ..ReadState::default() };
+        let mut state = ReadState::default();
+        state.queue.push_back(0..1 << 40);
         let mut held: Vec<QueuedWindow> = Vec::new();
         for _ in 0..20 {
             let window = state.pop(&extra).unwrap();
