@@ -3,6 +3,8 @@
 //! The file may change while the server runs. The server looks for changes before checking a token, and twice a
 //! second while clients are connected: a revoked token is refused, and clients with a revoked token are disconnected.
 
+mod sessions;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -92,7 +94,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) enum Refusal {
     /// The client's own token has ended.
     Ended,
-    /// The client's token has made as many tokens as it may.
+    /// As many tokens of this kind exist as may be.
     TooMany,
     /// The token file cannot be read or replaced.
     Io(io::Error),

@@ -28,9 +28,11 @@ pub(super) struct GrantRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota_files: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    expires: Option<u64>,
+    pub(super) expires: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) session: bool,
 }
 
 /// Parsed rights of a token.
@@ -56,6 +58,9 @@ pub struct Grant {
     pub expires: Option<u64>,
     /// Hash of the token that made this token. A token ends with its maker.
     pub parent: Option<TokenHash>,
+    /// True for the token of a session, which keeps a page signed in. The session has the starter's rights and rates,
+    /// and is extended by use.
+    pub session: bool,
 }
 
 /// Parsed rights of tokens, by the hashes of the tokens.
@@ -67,7 +72,7 @@ impl TryFrom<GrantRecord> for Grant {
     /// Parses a record. Errors: a text with the invalid field and the reason.
     fn try_from(record: GrantRecord) -> Result<Self, String> {
         let GrantRecord { name, volumes, path, read, write, delete, .. } = record;
-        let GrantRecord { quota_bytes, quota_files, expires, parent, .. } = record;
+        let GrantRecord { quota_bytes, quota_files, expires, parent, session, .. } = record;
         let parsed = |text: String| {
             RelPath::parse(text.as_bytes()).map_err(|why| format!("path '{text}': {why}"))
         };
@@ -76,7 +81,7 @@ impl TryFrom<GrantRecord> for Grant {
         };
         let (path, parent) = (path.map(parsed).transpose()?, parent.map(hash).transpose()?);
         let quotas = Self { quota_bytes, quota_files, ..Self::all(name) };
-        Ok(Self { volumes, path, read, write, delete, expires, parent, ..quotas })
+        Ok(Self { volumes, path, read, write, delete, expires, parent, session, ..quotas })
     }
 }
 
@@ -84,9 +89,21 @@ impl From<Grant> for GrantRecord {
     fn from(grant: Grant) -> Self {
         let path = grant.path_text();
         let Grant { name, volumes, path: _, read, write, delete, .. } = grant;
-        let Grant { quota_bytes, quota_files, expires, parent, .. } = grant;
+        let Grant { quota_bytes, quota_files, expires, parent, session, .. } = grant;
         let parent = parent.map(|hash| hash.to_string());
-        Self { name, volumes, path, read, write, delete, quota_bytes, quota_files, expires, parent }
+        Self {
+            name,
+            volumes,
+            path,
+            read,
+            write,
+            delete,
+            quota_bytes,
+            quota_files,
+            expires,
+            parent,
+            session,
+        }
     }
 }
 
@@ -105,6 +122,7 @@ impl Grant {
             quota_files: None,
             expires: None,
             parent: None,
+            session: false,
         }
     }
 
@@ -192,6 +210,7 @@ mod tests {
         for more in [
             "",
             r#","volumes":["photos"],"path":"2026/june","expires":7"#,
+            r#","expires":7,"session":true"#,
             &format!(r#","path":"","quota_bytes":1,"quota_files":2,"parent":"{parent}""#),
         ] {
             let grant = Grant::try_from(record(more)).unwrap();

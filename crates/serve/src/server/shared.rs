@@ -59,7 +59,8 @@ impl Server {
 
     fn known_by(&self, token: TokenHash, found: Option<Found>) -> Result<Known, Problem> {
         let Found { grant, first, quotas } = found.ok_or_else(Problem::not_let_in)?;
-        Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
+        let is_starter = self.access.is_starter(&token) || grant.session;
+        Ok(Known { token, first, grant, quotas, is_starter })
     }
 
     /// Identifies the client of a request, and counts the request. The second value is `None` if the request has no
@@ -290,7 +291,7 @@ pub(crate) struct Known {
     pub(crate) grant: Grant,
     /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,
-    /// True for the starter's token, which was made when the server was started.
+    /// True for the starter's token, which was made when the server was started, and for sessions.
     is_starter: bool,
 }
 

@@ -35,10 +35,11 @@ use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
-pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 11] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     [
         ("/v1/openapi.json", get(describe)),
+        ("/v1/session", post(tokens::keep_session).delete(tokens::end_session)),
         ("/v1/tickets", post(tokens::issue_ticket)),
         ("/v1/tokens", get(tokens::list).post(tokens::mint)),
         ("/v1/tokens/{id}", delete(tokens::revoke)),

@@ -1,5 +1,6 @@
 //! Tokens and tickets that clients make for others, with no more rights than the client has.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -105,22 +106,64 @@ pub(super) async fn mint(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let grant = wanted.grant(&known, now)?;
     let (again, made) = (Arc::clone(&server), grant.clone());
+    let many = "this token has made as many as it may";
     let token = on_disk(&server, move || {
-        again.access.mint(&known.token, made).map_err(|why| match why {
-            Refusal::Ended => Problem::not_let_in(),
-            Refusal::TooMany => {
-                Problem::new(StatusCode::CONFLICT, "this token has made as many as it may")
-            }
-            Refusal::Io(error) => {
-                let why = format!("tokens: {}", deltic_store_local::reason(&error));
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
-            }
-        })
+        again.access.mint(&known.token, made).map_err(|why| refused(why, many))
     })
     .await?;
     let mut made = shown(&token.hash(), &grant);
     made["token"] = token.reveal().into();
     Ok(no_store((StatusCode::CREATED, Json(made))))
+}
+
+/// Returns the answer to a request for a token that was refused; `many` is the text if there are too many tokens.
+fn refused(why: Refusal, many: &str) -> Problem {
+    match why {
+        Refusal::Ended => Problem::not_let_in(),
+        Refusal::TooMany => Problem::new(StatusCode::CONFLICT, many),
+        Refusal::Io(error) => unwritten(&error),
+    }
+}
+
+/// Returns the answer if the token file cannot be read or replaced.
+fn unwritten(error: &io::Error) -> Problem {
+    let why = format!("tokens: {}", deltic_store_local::reason(error));
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+}
+
+/// Keeps a page signed in: answers the starter's token with a token that outlives the server, and extends the life of
+/// such a token.
+pub(super) async fn keep_session(
+    State(server): State<Arc<Server>>,
+    known: Known,
+) -> Result<Response, Problem> {
+    let again = Arc::clone(&server);
+    let many =
+        "as many pages are signed in as may be: `deltic token revoke page` signs all of them out";
+    let session = on_disk(&server, move || {
+        let kept = again.access.keep_session(&known.token, &known.grant, SystemTime::now());
+        kept.map_err(|why| refused(why, many))
+    })
+    .await?;
+    let mut answer = json!({ "expires": session.expires });
+    let Some(token) = session.token else { return Ok(no_store(Json(answer))) };
+    answer["token"] = token.reveal().into();
+    Ok(no_store((StatusCode::CREATED, Json(answer))))
+}
+
+/// Signs a page out: revokes the token of its session, and all tokens made with that token.
+pub(super) async fn end_session(
+    State(server): State<Arc<Server>>,
+    known: Known,
+) -> Result<StatusCode, Problem> {
+    if !known.grant.session {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "this token is not of a session"));
+    }
+    on_disk(&server.clone(), move || {
+        server.access.revoke(&known.token).map_err(|error| unwritten(&error))
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lists the tokens made with the token of the request, directly or by tokens made with it.
@@ -145,10 +188,7 @@ pub(super) async fn revoke(
         let made = server.access.made_by(&known.token);
         let is_it = |hash: &&TokenHash| id.len() >= ID_LETTERS && hash.to_string().starts_with(&id);
         let token = made.keys().find(is_it).ok_or_else(unknown)?;
-        let revoked = server.access.revoke(token).map_err(|error| {
-            let why = format!("tokens: {}", deltic_store_local::reason(&error));
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
-        });
+        let revoked = server.access.revoke(token).map_err(|error| unwritten(&error));
         if revoked? > 0 { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(unknown()) }
     })
     .await
