@@ -1,4 +1,4 @@
-// The page is built into `dist`, which the server will embed. While developing, one origin serves both the page and the
+// The page is built into `dist`, which the server embeds. While developing, one origin serves both the page and the
 // API, as in the product: `vite` proxies `/v1` and `/healthz` to the server at DELTIC_URL.
 import { defineConfig } from "vite";
 

@@ -1,6 +1,6 @@
 /**
- * One origin for the page and the API, as the product will be: the files of `dist` with the policy that the server will
- * send, and everything below /v1 passed on to a real `deltic serve`. A test can cut the way to the server.
+ * One origin for the page and the API, as the server is: the files of `dist` with the policy that the server sends
+ * (`served.test.ts` compares both), and everything below /v1 passed on to a real `deltic serve`. A test can cut the way to the server.
  */
 import { readFileSync } from "node:fs";
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 
-/** What the server must send with the page. */
+/** What the server sends with the page. */
 export const POLICY = [
   "default-src 'none'",
   "script-src 'self' 'wasm-unsafe-eval'",

@@ -1,5 +1,6 @@
-// Prints the bytes of each file of the build, raw and as brotli, and fails when the page outgrows its first load.
-import { readdirSync, readFileSync } from "node:fs";
+// Compresses the files of the build with brotli, for the server to send; prints the bytes of each file, raw and
+// compressed; and fails when the page outgrows its first load.
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { brotliCompressSync } from "node:zlib";
 
 const LIMIT_BYTES = 120 * 1024; // beside wasm: the whole first load may take 350 KiB
@@ -7,8 +8,15 @@ const LIMIT_BYTES = 120 * 1024; // beside wasm: the whole first load may take 35
 const dist = new URL("../dist/", import.meta.url);
 let first = 0;
 for (const file of readdirSync(dist, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())) {
-  const bytes = readFileSync(`${file.parentPath ?? file.path}/${file.name}`);
-  const small = /\.woff2$/.test(file.name) ? bytes.length : brotliCompressSync(bytes).length;
+  const path = `${file.parentPath ?? file.path}/${file.name}`;
+  const bytes = readFileSync(path);
+  let small = bytes.length;
+  // Fonts are compressed already, and the server fills in index.html.
+  if (!/\.(woff2|html)$/.test(file.name)) {
+    const compressed = brotliCompressSync(bytes);
+    small = compressed.length;
+    writeFileSync(`${path}.br`, compressed);
+  }
   // Letters beyond Latin-1 come only when a name has one, and the engine with the first delta.
   if (!file.name.includes("latin-ext") && !/^worker-|\.wasm$/.test(file.name)) first += small;
   console.log(`${file.name.padEnd(72)} ${String(bytes.length).padStart(8)} ${String(small).padStart(8)}`);

@@ -16,6 +16,7 @@ mod serve_folded_names;
 mod serve_journal;
 mod serve_limits;
 mod serve_moved_sources;
+mod serve_page;
 mod serve_quota;
 mod serve_refusals;
 mod serve_replacing;

@@ -22,6 +22,7 @@ mod kept_clock;
 mod leftover;
 mod lock;
 mod metrics;
+mod page;
 mod patience;
 mod problem;
 mod quotas;
@@ -50,7 +51,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
 use deltic_carrier::SOCKET_PATH;
@@ -74,7 +74,6 @@ use self::journal::Journal;
 use self::kept_clock::KeptClock;
 use self::lock::Locks;
 use self::metrics::Metrics;
-use self::problem::Problem;
 use self::shared::{Keys, Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
@@ -382,7 +381,7 @@ fn router(server: Arc<Server>) -> Router {
     let add = |router: Router<_>, (path, methods)| router.route(path, methods);
     table()
         .fold(Router::new(), add)
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
+        .fallback(page::answer)
         .layer(from_fn(rest::refuse_coded))
         .layer(map_response(problem::in_form))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))

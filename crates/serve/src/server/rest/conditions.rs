@@ -61,7 +61,7 @@ fn quoted(hash: blake3::Hash) -> String {
 }
 
 /// True if the header `condition` names this tag, or `*`.
-pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> bool {
+pub(crate) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> bool {
     let values = headers.get_all(condition).into_iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     let strong = |tag: &str| tag.trim_start_matches("W/").to_owned();

@@ -27,6 +27,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use deltic_store_local::{QuotaLimits, Usage};
 use serde_json::json;
 
+pub(super) use self::conditions::names_tag;
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::replacement::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};

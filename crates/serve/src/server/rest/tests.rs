@@ -189,7 +189,9 @@ fn every_error_is_a_problem_document() {
         let token = format!("Bearer {}", here.token.reveal());
         runtime().block_on(async {
             for (what, wanted) in [
-                ("GET /none".into(), 404),
+                ("GET /v1/none".into(), 404),
+                ("POST /v1/none".into(), 404),
+                ("POST /none".into(), 405),
                 ("TRACE /v1/tokens".into(), 405),
                 (format!("GET {volume}/tree?limit=x"), 400),
                 (format!("GET {volume}/tree?limit=-1"), 400),
