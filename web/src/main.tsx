@@ -3,6 +3,7 @@ import { openSession } from "./session";
 openSession();
 
 import { render } from "preact";
+import { keepSession } from "./api/session";
 import { startFiles } from "./files/folder";
 import { startKeys } from "./files/keys";
 import { startRouting } from "./route";
@@ -17,5 +18,6 @@ import "./style/narrow.css";
 startTheme();
 startRouting();
 startFiles();
+keepSession();
 startKeys();
 render(<App />, document.getElementById("page")!);

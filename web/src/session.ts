@@ -3,7 +3,7 @@
  *
  * It arrives in the fragment of the printed address, which no request carries, and leaves the address bar before
  * anything else happens. It is kept in the storage of this origin: of the tab, or of the device if the user stays
- * signed in. It is sent in the `Authorization` header alone. Links to files carry tickets (docs/server.md, "Tokens").
+ * signed in. There it is soon replaced by one that outlives the server (`api/session.ts`). It is sent in the `Authorization` header alone. Links to files carry tickets (docs/server.md, "Tokens").
  */
 import { signal } from "@preact/signals";
 
@@ -16,8 +16,12 @@ export function openSession(): void {
   if (!takeFromAddress()) token.value = sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? undefined;
   // The address was opened in a tab that has the page already.
   addEventListener("hashchange", takeFromAddress);
+  // Another tab signed in or out, or has another token.
   addEventListener("storage", (event) => {
-    if (event.key === KEY && event.newValue === null && !sessionStorage.getItem(KEY)) endSession("left");
+    if (event.key !== KEY || sessionStorage.getItem(KEY)) return;
+    if (event.newValue === null) return endSession("left");
+    ended.value = undefined;
+    token.value = event.newValue;
   });
 }
 
@@ -34,6 +38,11 @@ export function signIn(given: string, stay: boolean): void {
   (stay ? localStorage : sessionStorage).setItem(KEY, given);
   ended.value = undefined;
   token.value = given;
+}
+
+/** Puts another token in the place of `old`, if that one is still in use. */
+export function exchange(old: string, lasting: string): void {
+  if (token.value === old) signIn(lasting, sessionStorage.getItem(KEY) === null);
 }
 
 export function endSession(why: "unknown" | "left"): void {

@@ -561,14 +561,39 @@ describe.skipIf(why)("a server with versions", () => {
     expect(s.wrongs).toEqual([]);
   });
 
-  test("a restart of the server ends the token of its address, and the page says so", async () => {
+  const kept = () => s.page.evaluate(() => localStorage.getItem("deltic.token"));
+
+  test("after a restart of the server the page goes on without asking, also after a reload", async () => {
+    const printed = s.server.token;
     await signIn(s);
-    await row(s.page, "a.txt").waitFor();
+    await expect.poll(kept).not.toBe(printed);
+    const lasting = await kept();
     await s.server.end();
     await s.server.start();
-    await s.page.getByText("Your sign-in ended").waitFor({ timeout: 60_000 });
+    expect(s.server.token).not.toBe(printed);
+    await addFiles(s.page, [{ name: "later.txt", mimeType: "text/plain", buffer: Buffer.from("later") }]);
+    await row(s.page, "later.txt").waitFor({ timeout: 60_000 });
+    expect(readFileSync(s.server.disk("files", "later.txt"), "utf8")).toBe("later");
+    await s.page.reload();
+    await row(s.page, "later.txt").waitFor();
+    expect(await kept()).toBe(lasting);
+  });
+
+  test("signing out revokes the token, and a token that was revoked ends the page's session", async () => {
     await signIn(s);
-    await row(s.page, "a.txt").waitFor();
+    await expect.poll(kept).not.toBe(s.server.token);
+    const lasting = (await kept())!;
+    const asked = () => fetch(`http://${s.server.address}/v1/volumes`, { headers: { Authorization: `Bearer ${lasting}` } });
+    expect((await asked()).status).toBe(200);
+    await s.page.goto(`${s.origin.url}files/#settings`);
+    await s.page.getByRole("button", { name: "Sign out" }).click();
+    await s.page.getByText("You are signed out").waitFor();
+    await expect.poll(async () => (await asked()).status).toBe(401);
+    await signIn(s);
+    await expect.poll(kept).not.toBe(s.server.token);
+    await s.server.revoke("page");
+    await s.page.reload();
+    await s.page.getByText("Your sign-in ended").waitFor({ timeout: 60_000 });
   });
 
   test("with a token that stays, a restart of the server is survived in the middle of an upload", async () => {

@@ -1,6 +1,6 @@
 /** A real `deltic serve` on loopback, with volumes in a directory of its own. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,12 +17,27 @@ export const browserPath = (): string | undefined => process.env["CHROMIUM"] ?? 
 export function missing(): string | undefined {
   if (!binary()) return "no deltic binary: set DELTIC_BIN, or run cargo build";
   if (!browserPath()) return "no Chromium: set CHROMIUM, or run apt-get install chromium";
-  if (!existsSync(fileURLToPath(new URL("../dist/index.html", import.meta.url)))) return "no dist: run npm run build";
+  if (!existsSync(index)) return "no dist: run npm run build";
   return undefined;
 }
 
+/** True if the program has the page of this `dist`. */
+export async function hasPage(): Promise<boolean> {
+  const server = await startServer();
+  try {
+    const script = /assets\/index-[^"]+\.js/.exec(readFileSync(index, "utf8"))![0];
+    return (await (await fetch(`http://${server.address}/`)).text()).includes(script);
+  } finally {
+    await server.stop();
+  }
+}
+
+const index = fileURLToPath(new URL("../dist/index.html", import.meta.url));
+
 export interface Server {
   address: string;
+  /** The address that the server printed, with the token. */
+  printed: string;
   token: string;
   /** A path on the server's disk, of which the first name is a volume. */
   disk: (...path: string[]) => string;
@@ -31,6 +46,8 @@ export interface Server {
   end: () => Promise<void>;
   /** Makes a token that stays, by `deltic token add`. */
   add: (name: string, ...options: string[]) => Promise<string>;
+  /** Revokes all tokens of this name, by `deltic token revoke`. */
+  revoke: (name: string) => Promise<unknown>;
   /** Ends the server and removes its directory. */
   stop: () => Promise<void>;
 }
@@ -42,6 +59,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
   let end = (): Promise<void> => Promise.resolve();
   const server: Server = {
     address: "127.0.0.1:0",
+    printed: "",
     token: "",
     disk: (...path) => join(home, ...path),
     start: () => start(),
@@ -50,6 +68,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
       const said = await output(["token", "add", ...more, "--state", join(home, "state"), name]);
       return /dlt_[A-Za-z0-9_-]+/.exec(said)![0];
     },
+    revoke: (name) => output(["token", "revoke", "--state", join(home, "state"), name]),
     stop: async () => {
       await end();
       rmSync(home, { recursive: true, force: true });
@@ -73,6 +92,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
         said += bytes.toString();
         const found = /http:\/\/(127\.0\.0\.1:\d+)\/\S*#t=(dlt_[A-Za-z0-9_-]+)/.exec(said);
         if (!found) return;
+        server.printed = found[0];
         server.address = found[1]!;
         server.token = found[2]!;
         resolve();

@@ -21,7 +21,7 @@ export const german = (n: Numbers): Words => ({
   paste: "Oder füge die Adresse oder den Schlüssel ein",
   stay: "Auf diesem Gerät angemeldet bleiben",
   signInEnded: "Deine Anmeldung endete",
-  signInEndedHelp: "Der Schlüssel einer Adresse endet mit ihrem Server. Öffne die Adresse, die der Server beim letzten Start angezeigt hat.",
+  signInEndedHelp: "Der Schlüssel wurde widerrufen oder ist abgelaufen. Öffne die Adresse, die der Server beim letzten Start angezeigt hat.",
   signedOut: "Du bist abgemeldet",
   signedOutHelp: "Dieses Gerät hat den Schlüssel vergessen.",
   noToken: "Darin ist kein Schlüssel. Er beginnt mit „dlt_“.",

@@ -23,7 +23,7 @@ export const english = (n: Numbers) => ({
   paste: "Or paste the address or the token",
   stay: "Stay signed in on this device",
   signInEnded: "Your sign-in ended",
-  signInEndedHelp: "A token of an address ends with its server. Open the address that the server printed at its last start.",
+  signInEndedHelp: "The token was revoked, or has ended. Open the address that the server printed at its last start.",
   signedOut: "You are signed out",
   signedOutHelp: "This device has forgotten the token.",
   noToken: "There is no token in this. It begins with “dlt_”.",

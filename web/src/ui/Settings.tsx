@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { endSession } from "../session";
+import { signOut } from "../api/session";
 import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
 import { stopAll } from "../transfer/queue";
@@ -48,7 +48,7 @@ export function Settings(): JSX.Element {
             class="btn"
             onClick={() => {
               stopAll();
-              endSession("left");
+              signOut();
             }}
           >
             {words.signOut}

@@ -1,0 +1,33 @@
+/**
+ * Keeps the page signed in: the token of a printed address is traded for one that outlives the server, and that one is
+ * extended while it is in use (docs/server.md, "Tokens").
+ */
+import { effect } from "@preact/signals";
+import { endSession, exchange, token } from "../session";
+import { call } from "./http";
+
+/** Asks for the trade as soon as there is a token, and once a day as long as the page is open. */
+export function keepSession(): void {
+  effect(() => {
+    if (token.value) void keep(token.value);
+  });
+  setInterval(() => token.value && void keep(token.value), DAY_MS);
+}
+
+async function keep(old: string): Promise<void> {
+  try {
+    const answer = await call("v1/session", { method: "POST", token: old });
+    const { token: lasting } = (await answer.json()) as { token?: string };
+    if (lasting) exchange(old, lasting);
+  } catch {
+    // The old token goes on as long as it lasts, and the next request tells if it has ended.
+  }
+}
+
+/** Signs out: revokes the token if it is of a session, and forgets it. */
+export function signOut(): void {
+  call("v1/session", { method: "DELETE", ...(token.value ? { token: token.value } : {}) }).catch(() => undefined);
+  endSession("left");
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
