@@ -3,13 +3,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end toolchain
+.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end dist web page toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 # Built by `unit`, and no worse at keeping promises than a release build.
 debug_bench := $(target)/debug/deltic-bench
-checks := fmt shape deny clippy unit neon docs wasm windows end-to-end fuzz
+# `dist` is first, so that all builds embed the page.
+checks := dist fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
@@ -27,6 +28,10 @@ help: ## list the targets
 build: toolchain ## build the deltic binary (release)
 	cargo build --release --locked -p deltic-cli
 	@echo "built $(target)/release/deltic"
+
+page: toolchain ## build the page and the deltic binary with the page (needs Node 20.19)
+	tools/web.sh build
+	$(MAKE) --no-print-directory build
 
 static: toolchain ## build deltic for any Linux, x86-64 and aarch64, and try it (ARCHS)
 	tools/static-build.sh $(ARCHS)
@@ -149,6 +154,14 @@ unit: toolchain
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
 	RUST_TEST_THREADS=$(threads) cargo test --locked --workspace $(labs)
+
+dist:
+	tools/web.sh dist
+
+web: toolchain ## test the page in Chromium against a real server
+	tools/web.sh dist
+	cargo build --locked --workspace $(labs)
+	tools/web.sh test
 
 neon: toolchain
 	tools/neon-test.sh

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The page: web.sh build|dist|test
+#   build  builds web/dist, and fails where Node 20.19 is missing
+#   dist   does the same, but says SKIPPED and succeeds without Node
+#   test   tests the page in Chromium against target/debug/deltic; says SKIPPED without Node, Chromium or dist
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Prints why the page cannot be built here, if it cannot.
+obstacle() {
+  tools/ensure.sh node nodejs >&2 || { echo "node is missing"; return; }
+  node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' \
+    || { echo "node is $(node --version), and 20.19 is needed"; return; }
+  tools/ensure.sh npm npm >&2 || echo "npm is missing"
+}
+
+build() {
+  cd web
+  # npm writes the second file when all packages of the first are there.
+  [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci
+  npm run check
+  npm run build
+}
+
+why=$(obstacle)
+case $1 in
+  build) [ -z "$why" ] || { echo "the page cannot be built: $why" >&2; exit 1; }; build ;;
+  dist) if [ -n "$why" ]; then echo "SKIPPED: no page: $why"; else build; fi ;;
+  test)
+    [ -n "$why" ] || [ -n "${CHROMIUM:-}" ] || tools/ensure.sh chromium chromium || why="Chromium is missing"
+    if [ -n "$why" ]; then echo "SKIPPED: the page is not tested: $why"; else cd web && npx vitest run; fi ;;
+  *) echo "web.sh build|dist|test" >&2; exit 1 ;;
+esac
