@@ -2,7 +2,7 @@
  * `npm run shots`: pictures of every screen and state into `shots/`, wide and 360 px, light and dark, so that somebody can
  * look at them. Times and lengths in them are of the run.
  */
-import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 import { test } from "vitest";
@@ -76,6 +76,16 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
   await signIn(s, "empty/none/");
   await page.locator(".empty").waitFor();
   await shot("files-missing");
+
+  // For README (docs/page.png): names that the fonts of every machine have.
+  await signIn(s, "home/");
+  for (const [name] of FILES.filter(([name]) => /\p{Extended_Pictographic}|\p{Script=Han}/u.test(name))) unlinkSync(server.disk("home", name));
+  await page.reload();
+  await rowAt(page, 3);
+  await page.locator(".lrow").nth(6).click();
+  await settle(page);
+  await shot("readme");
+  fill(server.disk("home"));
 
   await signIn(s, "home/");
   await rowAt(page, 3);
@@ -164,7 +174,7 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
 
 function fill(home: string): void {
   const now = Date.now() / 1000;
-  for (const name of ["invoices", "photos from the site", "plans", "تصاميم المطبخ"]) mkdirSync(`${home}/${name}`);
+  for (const name of ["invoices", "photos from the site", "plans", "تصاميم المطبخ"]) mkdirSync(`${home}/${name}`, { recursive: true });
   for (const [name, length, hours] of FILES) {
     writeFileSync(`${home}/${name}`, Buffer.alloc(length));
     utimesSync(`${home}/${name}`, now, now - hours * 3600);
