@@ -180,7 +180,7 @@ fn a_watch_copies_changes_until_it_is_cancelled() {
     ended.unwrap();
     assert_eq!(rounds, [(1, true), (2, true)]);
     assert_equal(&from, &to);
-    let missing = TreeSync::new(&from.join("none"), &to).archive().watch(|_| (), |_| ());
+    let missing = TreeSync::new(from.join("none"), &to).archive().watch(|_| (), |_| ());
     assert!(matches!(missing, Err(SyncError::NoSource(_))), "{missing:?}");
 }
 
