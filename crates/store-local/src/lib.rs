@@ -1,6 +1,8 @@
 //! Trees in Linux directories, and facts about files that are kept between runs.
 //!
-//! Below a root, only held handles (module `dir`) access a tree; paths only open roots.
+//! Below a root, only held handles (folder `handles`) access a tree; paths only open roots. The folders, from the bottom
+//! up: `kernel`, `facts`, `bytes`, `handles`, `roots`, `attributes`, `read`, `cache`, `staging`, `keep`, `commit`,
+//! `store`.
 
 mod attributes;
 mod bytes;

@@ -27,7 +27,7 @@ use deltic_tree::{MetaMask, Name, RelPath};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 
-use crate::handles::dir::{Dir, History, KeepVersions, Use, kept_volume, proc_path};
+use crate::handles::dir::{Dir, History, KeepVersions, Use, kept_volume, proc_path, volume_path};
 use crate::handles::stat::{file_type, inode_of};
 use crate::handles::touched::Touched;
 use crate::kernel::clock::Clocks;
@@ -102,7 +102,7 @@ impl OldVersions {
     /// # Errors
     /// The system's error.
     pub fn for_volume(name: &Name, context: &StoreContext) -> Result<Option<Self>, StoreError> {
-        let path = crate::volume_path(name);
+        let path = volume_path(name);
         Self::for_root(&path, context, None, Durability::None).at(LIST, &RelPath::root())
     }
 
