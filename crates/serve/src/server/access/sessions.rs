@@ -84,16 +84,16 @@ mod tests {
         let access = Access::new(file, Some(starter), Grants::new()).unwrap();
         let day = |day: u64| UNIX_EPOCH + EXTEND_EVERY * u32::try_from(20_000 + day).unwrap();
         let ends = |token: &TokenHash| {
-            access.find_at(token, day(0)).and_then(|it| it.grant.expires).unwrap()
+            access.find_at(token, Some(day(0))).and_then(|it| it.grant.expires).unwrap()
         };
         let keep = |token: &TokenHash, at: u64| {
-            let grant = access.find_at(token, UNIX_EPOCH).map(|it| it.grant);
+            let grant = access.find_at(token, Some(UNIX_EPOCH)).map(|it| it.grant);
             access.keep_session(token, &grant.unwrap(), day(at))
         };
         let session = keep(&starter, 0).unwrap().token.unwrap().hash();
         let first = ends(&session);
-        assert!(access.find_at(&session, day(29)).is_some(), "it lasts for 30 days");
-        assert!(access.find_at(&session, day(30)).is_none());
+        assert!(access.find_at(&session, Some(day(29))).is_some(), "it lasts for 30 days");
+        assert!(access.find_at(&session, Some(day(30))).is_none());
         assert!(keep(&session, 0).unwrap().token.is_none());
         assert_eq!(ends(&session), first, "it was extended on this day already");
         assert!(keep(&session, 10).unwrap().token.is_none());
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(all, MAX_SESSIONS - 1);
         assert!(keep(&starter, 39).is_err(), "none has expired");
         assert!(keep(&starter, 40).is_ok(), "all have");
-        assert!(access.find_at(&session, UNIX_EPOCH).is_none());
-        assert!(access.find_at(&other, UNIX_EPOCH).is_some());
+        assert!(access.find_at(&session, Some(UNIX_EPOCH)).is_none());
+        assert!(access.find_at(&other, Some(UNIX_EPOCH)).is_some());
     }
 }
