@@ -65,7 +65,9 @@ export async function startServer(names: readonly string[] = ["files"], options:
     start: () => start(),
     end: () => end(),
     add: async (name, ...more) => {
-      const said = await output(["token", "add", ...more, "--state", join(home, "state"), name]);
+      const rights = more.includes("--ro") || more.includes("--wo") ? [] : ["--rw"];
+      const part = more.includes("--volume") ? [] : ["--all-volumes"];
+      const said = await output(["token", "add", ...rights, ...part, ...more, "--state", join(home, "state"), name]);
       return /dlt_[A-Za-z0-9_-]+/.exec(said)![0];
     },
     revoke: (name) => output(["token", "revoke", "--state", join(home, "state"), name]),

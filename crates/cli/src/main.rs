@@ -57,7 +57,7 @@ fn run(command: Command) -> Exit {
         Command::Man(args) => ended(|| commands::man::run(&args)),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
-        Command::Token(args) => ended(|| commands::serve::token(&args)),
+        Command::Token(args) => ended(|| commands::token::run(&args)),
         Command::Login(args) => ended(|| commands::login::run(&args)),
         Command::Versions(args) => ended(|| commands::versions::list(&args)),
         Command::Restore(args) => ended(|| commands::versions::restore(&args)),

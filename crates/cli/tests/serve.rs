@@ -133,11 +133,11 @@ fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
         "nothing may be deleted",
     );
     server.fails(3, "sync -a --token @stranger src/ URL/photos/", "no such volume");
-    server.fails(11, "sync -a --token @late src/ URL/photos/", "not one of this server");
+    server.fails(11, "sync -a --token @late src/ URL/photos/", "does not accept the token");
     server.fails(1, "sync -a --token dlt_x src/ URL/photos/", "--token @FILE");
     assert!(server.ok("token list --state state").stdout.contains("  keeper  read+write  all"));
     server.ok("token revoke --state state reader");
-    server.fails(11, "sync -a --token @reader URL/photos/ got/", "not one of this server");
+    server.fails(11, "sync -a --token @reader URL/photos/ got/", "does not accept the token");
     // Who is connected is put out.
     world.mkdir("idle");
     let mut watching = Command::new(DELTIC);
@@ -311,7 +311,7 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     assert_eq!((run.code, &*run.stderr), (Some(0), "the settings are right\n"));
     for (config, why) in [
         (text.replace("photos\"", "none\""), "no such directory"),
-        (text.replace("state\"", "photos/state\""), "own directory"),
+        (text.replace("state\"", "photos/state\""), "state directory"),
         (format!("{text}speed = 3\n"), "speed"),
         (format!("listen = \"0.0.0.0:0\"\n{text}"), "in the clear"),
         (text.replace("volumes.photos", "volumes.'a/b'"), "a name has letters"),

@@ -35,7 +35,7 @@ use crate::token::Token;
 use crate::trust::{self, WrongPin, client_config};
 
 use self::handshake::NoSocket;
-pub use self::request::KeptVersion;
+pub use self::request::{KeptVersion, VolumeRights, escape};
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
 
@@ -146,6 +146,12 @@ impl Address {
         let mark = if self.below.is_empty() { "" } else { MARK };
         let scheme = if self.is_secret { "https" } else { "http" };
         format!("{scheme}://{}{}{mark}", self.authority, self.below)
+    }
+
+    /// True if the host is this machine, by its name or its address.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        is_here(&self.endpoint().0)
     }
 
     /// Returns the path of a request on the host.
@@ -368,8 +374,8 @@ enum NoLink {
 }
 
 /// Error text for a refused token.
-const NO_TOKEN: &str =
-    "the token is not one of this server, or has ended; `deltic login` keeps another one";
+const NO_TOKEN: &str = "the server does not accept the token: it expired, was revoked, or ended with a restart of the server; \
+     `deltic token add NAME` on the server prints a new one, with the `deltic login` for this machine";
 
 /// Converts a refusal of the server: busy if there is a time to retry, else a refusal with a reason.
 fn refusal(why: String, retry_secs: Option<u32>) -> SyncError {

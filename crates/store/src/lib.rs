@@ -34,7 +34,8 @@ pub use filter::Filter;
 pub use moment::{Moment, SettledVersion};
 pub use posix::{Link, Posix};
 pub use private::{
-    PrivateDir, STAGING_NAME, VERSIONS_NAME, check_path, check_volume_path, is_staging_name,
+    PrivateDir, SERVER_STATE_NAME, STAGING_NAME, VERSIONS_NAME, check_path, check_volume_path,
+    is_staging_name,
 };
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
 pub use snapshot::{Snapshot, Version, VersionToken};

@@ -11,6 +11,10 @@ pub const STAGING_NAME: &[u8] = b".deltic";
 /// Name of the directory in which a volume keeps old versions. Excluded from all trees, as staging directories are.
 pub const VERSIONS_NAME: &[u8] = b".deltic-versions";
 
+/// Name of a server's state directory. A server leaves a directory of this name out of its volumes, so a volume may
+/// contain the state directory.
+pub const SERVER_STATE_NAME: &[u8] = b".deltic-serve";
+
 /// True if `name` is that of a staging directory or of the directory of [old versions](VERSIONS_NAME). A user's own
 /// staging directory is `.deltic-UID` if `.deltic` belongs to another user.
 #[must_use]
@@ -28,6 +32,8 @@ pub enum PrivateDir {
     Staging,
     /// Directory of old versions.
     Versions,
+    /// State directory of a server.
+    ServerState,
 }
 
 impl PrivateDir {
@@ -46,9 +52,10 @@ impl PrivateDir {
         plain.retain(u8::is_ascii);
         let end = plain.iter().position(|byte| *byte == b':').unwrap_or(plain.len());
         let plain = without_dots_at_end(&plain[..end]);
-        match plain == VERSIONS_NAME {
-            true => Some(Self::Versions),
-            false => (is_staging_name(plain) || is_short_name(plain)).then_some(Self::Staging),
+        match plain {
+            VERSIONS_NAME => Some(Self::Versions),
+            SERVER_STATE_NAME => Some(Self::ServerState),
+            _ => (is_staging_name(plain) || is_short_name(plain)).then_some(Self::Staging),
         }
     }
 }
@@ -108,6 +115,7 @@ mod tests {
         {
             assert_eq!(PrivateDir::found_by(name.as_bytes()), Some(PrivateDir::Versions), "{name}");
         }
+        assert_eq!(PrivateDir::found_by(b".Deltic-Serve"), Some(PrivateDir::ServerState));
         let others = [
             ".deltic-old",
             ".deltic-",

@@ -29,10 +29,10 @@ pub(crate) struct LoginArgs {
 /// token, and `deltic token` creates permanent ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
-#[command(group(clap::ArgGroup::new("volumes").required(true).args(["dirs", "config"])))]
+#[command(group(clap::ArgGroup::new("volumes").args(["dirs", "config"])))]
 pub(crate) struct ServeArgs {
     /// Directories to serve
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["config", "show"])]
     pub(crate) dirs: Vec<PathBuf>,
     /// Read volumes and settings from FILE; options take precedence over FILE
     #[arg(long, value_name = "FILE")]
@@ -73,12 +73,15 @@ pub(crate) struct ServeArgs {
     /// Check the settings, and exit
     #[arg(long)]
     pub(crate) check: bool,
+    /// Print the address, the pin and the volumes of the running server, and exit
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) show: bool,
 }
 
 /// The server's own directory.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Keep the keys and tokens of the server in DIR [default: ~/.local/state/deltic/serve]
+    /// Keep the keys and tokens of the server in DIR [default: ~/.local/state/deltic/.deltic-serve]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 }
@@ -96,7 +99,7 @@ pub(crate) struct TokenArgs {
 /// Commands about tokens.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Create a token and print it
+    /// Create a token, and print it with the lines for the other side
     Add(TokenAddArgs),
     /// Create a token for deltic.toml: print the token, and the hash for [tokens.NAME]
     New,
@@ -114,25 +117,34 @@ pub(crate) enum TokenCommand {
     },
 }
 
-/// Rights of a new token.
+/// Create a token, and print it with the lines for the other side
+///
+/// The token alone is on standard output; the address with the token, the commands and a QR code are on standard
+/// error. The token may read one volume, unless options say more. It survives restarts of the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TokenAddArgs {
     /// Name of the token, such as its user or its purpose
     pub(crate) name: String,
-    /// Allow this volume only; may be given several times [default: all volumes]
-    #[arg(long, value_name = "NAME")]
+    /// Allow this volume; may be given several times [default: the only volume of the server]
+    #[arg(long, value_name = "NAME", conflicts_with = "all_volumes")]
     pub(crate) volume: Vec<String>,
+    /// Allow all volumes, also later ones
+    #[arg(long)]
+    pub(crate) all_volumes: bool,
     /// Allow this directory of each volume only, and everything below
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<String>,
-    /// Allow reads only
-    #[arg(long, conflicts_with = "wo")]
+    /// Allow reads only; this is the default
+    #[arg(long, conflicts_with_all = ["wo", "rw"])]
     pub(crate) ro: bool,
-    /// Allow writes only
-    #[arg(long)]
+    /// Allow reads, writes and deletions
+    #[arg(long, conflicts_with = "wo", group = "writes")]
+    pub(crate) rw: bool,
+    /// Allow writes and deletions only
+    #[arg(long, group = "writes")]
     pub(crate) wo: bool,
     /// Do not allow deletions
-    #[arg(long)]
+    #[arg(long, requires = "writes")]
     pub(crate) no_delete: bool,
     /// Limit the bytes in the allowed part of each volume: 500M, 10G
     ///
@@ -142,7 +154,7 @@ pub(crate) struct TokenAddArgs {
     /// Limit the number of files, directories and links in the allowed part of each volume
     #[arg(long, value_name = "N")]
     pub(crate) quota_files: Option<u64>,
-    /// Let the token expire after AGE: 12h, 30d
+    /// Let the token expire after AGE: 12h, 30d, 1y
     #[arg(long, value_name = "AGE")]
     pub(crate) expires: Option<Age>,
     #[command(flatten)]
@@ -151,8 +163,8 @@ pub(crate) struct TokenAddArgs {
 
 /// Store the token and the pin for a server
 ///
-/// The token is read from standard input, or from the part behind the # of the address that `deltic serve` prints. The
-/// file is ~/.config/deltic/logins.json, readable by you only.
+/// The token is read from standard input, or from the part behind the # of the address that `deltic token add` or
+/// `deltic serve` prints. The server is asked first whether it accepts the token. The file is ~/.config/deltic/logins.json, readable by you only.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LOGIN_EXAMPLES)]
 pub(crate) struct LoginCommandArgs {
@@ -214,16 +226,18 @@ EXAMPLES:
       with a certificate that clients trust by themselves
   deltic serve --config /etc/deltic/deltic.toml --check
       check the settings
+  deltic serve --show
+      address, pin and volumes of the server that runs
 
 EXIT CODES:
-  0 ended by a signal; 1 invalid settings; 10 cannot listen on the address; 11 a file cannot be opened";
+  0 ended by a signal; 1 invalid settings; 3 --show, and no server runs; 10 cannot listen on the address; 11 a file cannot be opened";
 
 const TOKEN_EXAMPLES: &str = "\
 EXAMPLES:
-  deltic token add --ro --volume photos tv
+  deltic token add --volume photos tv
       allow the TV to read the photos
-  deltic token add --no-delete --expires 90d laptop-backup
-  deltic token add --path guests --quota 10G guest
+  deltic token add --rw --no-delete --expires 1y laptop-backup
+  deltic token add --rw --path guests --quota 10G guest
       allow 10 GiB in the directory guests
   deltic token revoke tv";
 
@@ -232,4 +246,4 @@ EXAMPLES:
   deltic login https://nas:8420
       ask for the token, without echo
   deltic login 'https://nas:8420/photos/#t=dlt_...&pin=sha256//...'
-      take token and pin from the address that `deltic serve` printed";
+      take token and pin from the address that `deltic token add` printed";

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use deltic_serve::client::{Credentials, VolumeRights};
 use deltic_serve::token::Token;
 
 use crate::args::server::LoginCommandArgs;
@@ -21,9 +22,29 @@ pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
         (Some(pin), _) => Some(pin),
         (None, pin) => pin.map(|pin| parsed(pin, &behind("pin"))).transpose()?,
     };
-    let path = Logins::read()?.keep(address.server(), Login::new(&token, pin))?;
-    output::note(&format!("kept for {} in {}\n", address.server(), path.display()));
+    let logins = Logins::read()?;
+    let login = Login::new(&token, pin);
+    let volumes = address.volumes(&Credentials { token, pin })?;
+    let (server, volume) = (address.server(), &address.volume);
+    ensure!(
+        volume.is_empty() || volumes.iter().any(|served| served.name == *volume),
+        "{server}: the token is for no volume named '{volume}'; its volumes: {}",
+        volumes.iter().map(shown).collect::<Vec<_>>().join(", ")
+    );
+    let path = logins.keep(server.clone(), login)?;
+    let volumes: Vec<_> = volumes.iter().map(shown).collect();
+    let (path, volumes) = (path.display(), volumes.join(", "));
+    output::note(&format!("kept for {server} in {path}; volumes: {volumes}\n"));
     Ok(())
+}
+
+/// Returns a volume's name and the rights of the token there.
+fn shown(VolumeRights { name, read, write }: &VolumeRights) -> String {
+    match (read, write) {
+        (true, false) => format!("{name} (read only)"),
+        (false, true) => format!("{name} (write only)"),
+        _ => name.clone(),
+    }
 }
 
 /// Reads a token from standard input, without echo on a terminal.

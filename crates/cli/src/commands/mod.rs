@@ -11,6 +11,7 @@ mod far;
 mod files;
 mod holes;
 pub(crate) mod install;
+mod invitation;
 pub(crate) mod login;
 pub(crate) mod look;
 pub(crate) mod man;
@@ -22,6 +23,7 @@ pub(crate) mod start;
 #[cfg(feature = "labs")]
 pub(crate) mod storage;
 pub(crate) mod sync;
+pub(crate) mod token;
 pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod versions;

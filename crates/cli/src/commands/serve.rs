@@ -1,31 +1,28 @@
-//! `deltic serve` and `deltic token`.
+//! `deltic serve`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use deltic_net::NamedDir;
 use deltic_serve::private;
+use deltic_serve::server::announcement::{Announcement, ServedVolume, is_running};
 use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
 };
-use deltic_serve::server::grant::Grant;
-use deltic_serve::server::state_dir::{has_state, may_have_volume};
-use deltic_serve::server::token_file::TokenFile;
+use deltic_serve::server::state_dir::SERVER_STATE_NAME;
 use deltic_serve::server::{Operator, Prepared, check, prepare};
-use deltic_serve::token::{Token, TokenHash, new_token};
+use deltic_serve::token::{Token, new_token};
 
-use crate::args::server::{ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand};
+use super::invitation::Invitation;
+use crate::args::server::{ServeArgs, StateArgs};
 use crate::report::exit::Exit;
-use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
-use crate::words::age::Age;
 use crate::words::home::STATE;
-use crate::words::size::Size;
 
 /// Default port of `https`.
 const HTTPS: u16 = 443;
@@ -39,6 +36,15 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
             return Exit::after_refusal(&error);
         }
     };
+    if args.show {
+        return show(&config.state).map_or_else(
+            |error| {
+                output::complain(&output::words(&error), None);
+                Exit::Selection
+            },
+            |()| Exit::Success,
+        );
+    }
     if args.check {
         return match check(&config) {
             Ok(()) => {
@@ -61,7 +67,12 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
     let operator = Operator { reload, report: &report };
     match prepare(&config, Some(&token), args.config.as_deref()) {
         Ok(prepared) => {
-            if let Err(error) = announce(&prepared, &config, &token) {
+            let server = announcement(&prepared, &config);
+            if let Err(error) = server.write(&config.state) {
+                let state = config.state.display();
+                output::complain(&format!("cannot write the address to {state}: {error}"), None);
+            }
+            if let Err(error) = announce(&server, &config.state, &token) {
                 output::complain_unwritten(&error);
             }
             prepared.run(&operator).map_or_else(|error| failed(&error), |()| Exit::Success)
@@ -95,7 +106,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         }
         None => Config {
             listen: (Ipv4Addr::LOCALHOST, PORT).into(),
-            state: state(&args.state)?,
+            state: state_dir(&args.state)?,
             tls: Tls::Off,
             audit: None,
             metrics: None,
@@ -126,7 +137,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         config.listen = listen;
     }
     if args.state.state.is_some() || config.state.as_os_str().is_empty() {
-        config.state = state(&args.state)?;
+        config.state = state_dir(&args.state)?;
     }
     for volume in config.volumes.values_mut() {
         if args.ro {
@@ -139,17 +150,18 @@ fn config(args: &ServeArgs) -> Result<Config> {
 }
 
 /// Creates a directory for this user only, if missing.
-fn make_own(dir: &Path) -> Result<()> {
+pub(super) fn make_own(dir: &Path) -> Result<()> {
     let made = NamedDir::of_operator(dir).made(0o700);
     made.map(drop).with_context(|| format!("cannot make {}", dir.display()))
 }
 
-fn state(args: &StateArgs) -> Result<PathBuf> {
+/// Returns the state directory that the arguments name, or else the default one.
+pub(super) fn state_dir(args: &StateArgs) -> Result<PathBuf> {
     if let Some(state) = &args.state {
         return Ok(state.clone());
     }
     let dir = STATE.find().context("HOME is not set; --state names a directory")?;
-    Ok(dir.join("deltic/serve"))
+    Ok(dir.join("deltic").join(OsStr::from_bytes(SERVER_STATE_NAME)))
 }
 
 /// Returns a volume for each directory, named by the last component of its path.
@@ -171,8 +183,8 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     Ok(volumes)
 }
 
-/// Prints the volumes and their URLs.
-fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<()> {
+/// Returns what the server tells: its address for clients, its pin and its volumes.
+fn announcement(prepared: &Prepared, config: &Config) -> Announcement {
     let scheme = if matches!(config.tls, Tls::Off) { "http" } else { "https" };
     let port = prepared.address.port();
     let address = match &config.tls {
@@ -180,31 +192,56 @@ fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<(
         Tls::Acme(acme) => format!("{}:{port}", acme.domains[0]),
         _ => SocketAddr::new(reachable(prepared.address.ip()), port).to_string(),
     };
-    let pin = prepared.pin().map(|pin| format!("&pin={pin}")).unwrap_or_default();
-    let mut output = Output::stdout();
-    for (name, volume) in &config.volumes {
-        output.line(format!("serving {} as {name}", volume.path.display()));
-    }
-    let is_read_only = |volume: &VolumeConfig| volume.access == AccessConfig::Read;
-    // The first writable volume by name, or else the first volume.
-    let first = config.volumes.iter().min_by_key(|(_, volume)| is_read_only(volume));
-    let (first, is_read_only) =
-        first.map_or(("", false), |(name, volume)| (name, is_read_only(volume)));
-    let there = format!("{scheme}://{address}/{first}/");
-    let url = format!("{there}#t={}{pin}", token.reveal());
-    output.line(format!("\n  {url}\n"));
-    output.line(format!("elsewhere: deltic login '{url}'"));
-    output.line(match is_read_only {
-        true => format!("           deltic sync -a {there} DIR/"),
-        false => format!("           deltic sync -a DIR/ {there}"),
+    let volumes = config.volumes.iter().map(|(name, volume)| ServedVolume {
+        name: name.clone(),
+        path: volume.path.clone(),
+        is_read_only: volume.access == AccessConfig::Read,
     });
-    if io::stdout().is_terminal()
-        && let Ok(code) = qrcode::QrCode::new(url.as_bytes())
-    {
-        let code = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build();
-        output.line(code);
+    Announcement {
+        address: format!("{scheme}://{address}"),
+        pin: prepared.pin().map(str::to_owned),
+        volumes: volumes.collect(),
     }
+}
+
+/// Prints the volumes, and an invitation with the token of this start.
+fn announce(server: &Announcement, state: &Path, token: &Token) -> io::Result<()> {
+    let mut output = Output::stdout();
+    for ServedVolume { name, path, .. } in &server.volumes {
+        output.line(format!("serving {} as {name}", path.display()));
+    }
+    // The first writable volume by name, or else the first volume.
+    let first = server.volumes.iter().min_by_key(|volume| volume.is_read_only);
+    let invitation = Invitation {
+        server,
+        token,
+        path: first.map(|volume| format!("{}/", volume.name)).unwrap_or_default(),
+        is_read_only: first.is_some_and(|volume| volume.is_read_only),
+    };
+    output.text(invitation.text(io::stdout().is_terminal()));
+    let is_default = state_dir(&StateArgs::default()).is_ok_and(|default| default == state);
+    let state = if is_default { String::new() } else { format!(" --state {}", state.display()) };
+    output.line("This token is temporary: it ends with this server. For a token that stays, run:");
+    output.line(format!("  deltic token add{state} NAME"));
     output.finish()
+}
+
+/// Prints address, pin and volumes of the server that runs with the state directory.
+fn show(state: &Path) -> Result<()> {
+    let shown = state.display();
+    ensure!(is_running(state), "no server runs with the state directory {shown}");
+    let server = Announcement::read(state).with_context(|| format!("cannot read {shown}"))?;
+    let server = server.with_context(|| format!("{shown}: the server has told no address yet"))?;
+    let mut output = Output::stdout();
+    output.line(format!("address: {}", server.address));
+    if let Some(pin) = &server.pin {
+        output.line(format!("pin: {pin}"));
+    }
+    for ServedVolume { name, path, is_read_only } in &server.volumes {
+        let access = if *is_read_only { " (read only)" } else { "" };
+        output.line(format!("volume {name}: {}{access}", path.display()));
+    }
+    Ok(output.finish()?)
 }
 
 /// Returns an address for other machines, if the server listens on all addresses.
@@ -219,95 +256,4 @@ fn reachable(ip: IpAddr) -> IpAddr {
         Some(socket.local_addr().ok()?.ip())
     };
     from().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-/// Makes, lists and revokes tokens.
-pub(crate) fn token(args: &TokenArgs) -> Result<()> {
-    let mut output = Output::stdout();
-    match &args.command {
-        TokenCommand::Add(add) => {
-            let state = state(&add.state)?;
-            make_own(&state)?;
-            let (file, grant) = (TokenFile::of(&state), grant(add)?);
-            warn_of(&file, &grant, &state)?;
-            output.line(file.add(grant)?.reveal());
-        }
-        TokenCommand::New => {
-            let token = new_token();
-            output.line(token.reveal());
-            output.line(format!("hash = \"{}\"", token.hash()));
-        }
-        TokenCommand::List { state } => {
-            let state = self::state(state)?;
-            let shown = state.display();
-            ensure!(has_state(&state), "{shown} holds no state of a server; --state names another");
-            for (hash, grant) in TokenFile::of(&state).read()? {
-                output.line(line(&hash, grant));
-            }
-        }
-        TokenCommand::Revoke { which, state } => {
-            let gone = TokenFile::of(&self::state(state)?).revoke(which)?;
-            ensure!(gone > 0, "no token is called {which}, or has a hash that begins so");
-            output.line(format!("revoked: {}", counted(gone as u64, "token")));
-        }
-    }
-    Ok(output.finish()?)
-}
-
-/// Warns of a name that another token has, and of volumes that no server with this state has had.
-fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
-    let Grant { name, volumes, .. } = grant;
-    if file.read()?.values().any(|other| other.name == *name) {
-        let hint = "`deltic token revoke` with this name revokes all of them";
-        output::complain(&format!("another token is called '{name}' too"), Some(hint));
-    }
-    for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
-        let state = state.display();
-        let why = format!("no volume is called '{volume}' in any start of a server with {state}");
-        output::complain(&why, Some("the token has no rights until a volume is called so"));
-    }
-    Ok(())
-}
-
-/// Returns the rights that the arguments grant.
-fn grant(add: &TokenAddArgs) -> Result<Grant> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
-    let grant = Grant {
-        volumes: (!add.volume.is_empty()).then(|| add.volume.clone()),
-        read: !add.wo,
-        write: !add.ro,
-        delete: !add.ro && !add.no_delete,
-        quota_bytes: add.quota.map(Size::bytes),
-        quota_files: add.quota_files,
-        expires: add.expires.as_ref().and_then(end),
-        ..Grant::all(add.name.clone())
-    };
-    match &add.path {
-        None => Ok(grant),
-        Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}")),
-    }
-}
-
-/// Returns the line of `token list` for a token and its rights.
-fn line(hash: &TokenHash, grant: Grant) -> String {
-    let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
-    let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
-    let path = grant.path_text().map(|path| format!(", below {path}")).unwrap_or_default();
-    let volumes = grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
-    let bytes = grant.quota_bytes.map(|bytes| format!("  at most {}", counted(bytes, "byte")));
-    let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
-    let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
-    let made = if grant.parent.is_some() { "  made by a token" } else { "" };
-    let ends = grant.expires.map(expiry).unwrap_or_default();
-    let (name, rights) = (grant.name, rights.join("+"));
-    format!("{hash:.12}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
-}
-
-fn expiry(at: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    match at.checked_sub(now).map(Duration::from_secs) {
-        None => "  has ended".into(),
-        Some(left) => format!("  ends in {}", indicatif::HumanDuration(left)),
-    }
 }

@@ -17,7 +17,9 @@ impl std::error::Error for BadAge {}
 
 impl fmt::Display for BadAge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a number of seconds, or with a unit (90m, 12h, 30d, 8w), or `forever`")
+        f.write_str(
+            "write a number of seconds, or with a unit (90m, 12h, 30d, 8w, 1y), or `forever`",
+        )
     }
 }
 
@@ -43,9 +45,10 @@ mod tests {
         assert_eq!([age("90"), age("90s")], [Ok(Some(90)); 2]);
         assert_eq!([age("2m"), age("3h")], [Ok(Some(120)), Ok(Some(10_800))]);
         assert_eq!([age("1d"), age("2w")], [Ok(Some(86_400)), Ok(Some(1_209_600))]);
+        assert_eq!(age("1y"), Ok(Some(365 * 86_400)));
         assert_eq!(age("forever"), Ok(None));
         for word in
-            ["", "d", "-1", "+1", "1.5d", "1 d", "3y", "1dd", "never", "99999999999999999999"]
+            ["", "d", "-1", "+1", "1.5d", "1 d", "3x", "1dd", "never", "99999999999999999999"]
         {
             assert_eq!(age(word), Err(BadAge), "{word}");
         }

@@ -94,9 +94,11 @@ impl<'a> Server<'a> {
         Self::of_in(world, "serve --config deltic.toml --listen 127.0.0.1:0", more)
     }
 
-    /// Makes a token with these words of `deltic token add`, which may warn.
+    /// Makes a token with these words of `deltic token add`, which may warn. It may write unless the words say more.
     pub fn add_token(&self, words: &str) -> String {
-        let run = self.deltic(&format!("token add --state state {words}"));
+        let is_said = words.contains("--ro") || words.contains("--wo");
+        let rights = if is_said { "" } else { "--rw" };
+        let run = self.deltic(&format!("token add --state state {rights} {words}"));
         assert_eq!(run.code, Some(0), "deltic token add {words}\n{run:#?}");
         run.stdout.trim().to_owned()
     }

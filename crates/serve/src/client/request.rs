@@ -33,6 +33,23 @@ pub struct KeptVersion {
     pub bytes: u64,
 }
 
+/// A volume of a server, with the rights of the client's token.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct VolumeRights {
+    /// Name of the volume.
+    pub name: String,
+    /// True if files may be read.
+    pub read: bool,
+    /// True if files may be written.
+    pub write: bool,
+}
+
+/// The volumes of a server, as it lists them.
+#[derive(Deserialize)]
+struct ListedVolumes {
+    volumes: Vec<VolumeRights>,
+}
+
 /// The versions of a file, as a server lists them.
 #[derive(Deserialize)]
 struct KeptVersions {
@@ -51,6 +68,18 @@ impl Address {
         let answer = alone(self.ask(credentials, (Method::GET, "as=versions")))?;
         let none = |error| failed("understand", &self.server())(io::Error::other(error));
         serde_json::from_slice(&answer).map(|KeptVersions { versions }| versions).map_err(none)
+    }
+
+    /// Lists the volumes of the server that the token is for. Blocks, as [`Address::versions`] does.
+    ///
+    /// # Errors
+    /// Same as [`Address::versions`].
+    pub fn volumes(&self, credentials: &Credentials) -> Result<Vec<VolumeRights>, SyncError> {
+        let what = (Method::GET, "/v1/volumes");
+        let mut requests = Requests::new(self, credentials);
+        let answer = alone(requests.ask(what, Bytes::new()))?;
+        let none = |error| failed("understand", &self.server())(io::Error::other(error));
+        serde_json::from_slice(&answer).map(|ListedVolumes { volumes }| volumes).map_err(none)
     }
 
     /// Restores an old version of the file on the server.
@@ -227,7 +256,8 @@ fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, Syn
 }
 
 /// Escapes a path for an address.
-fn escape(path: &[u8]) -> String {
+#[must_use]
+pub fn escape(path: &[u8]) -> String {
     path.iter().fold(String::new(), |mut text, byte| {
         let is_plain = byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte);
         let written = match is_plain {

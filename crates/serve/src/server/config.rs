@@ -1,10 +1,13 @@
 //! Settings of a server, from a file or the command line.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use deltic_store::PrivateDir;
 use deltic_store_local::{NamedDir, QuotaLimits};
 use deltic_tree::Name;
 use http::Uri;
@@ -357,13 +360,10 @@ impl Config {
             if !volume.path.is_dir() {
                 return bad(format!("volume {name}: {}: no such directory", volume.path.display()));
             }
-            let volume = volume.path.canonicalize().ok();
-            if volume
-                .zip(self.real_state())
-                .is_some_and(|(volume, state)| state.starts_with(volume))
-            {
+            if self.shows_state(&volume.path) {
                 return bad(format!(
-                    "volume {name}: the server's own directory {} is in it",
+                    "volume {name} contains the server's state directory {}; choose a directory outside by --state, \
+                     or one named .deltic-serve",
                     self.state.display()
                 ));
             }
@@ -384,10 +384,20 @@ impl Config {
         self.check_address(self.listen)
     }
 
-    /// Returns the real path of the state directory, or of its deepest parent that exists.
-    fn real_state(&self) -> Option<PathBuf> {
-        let path = std::path::absolute(&self.state).ok()?;
-        path.ancestors().find_map(|dir| dir.canonicalize().ok())
+    /// True if clients of a volume with the directory `volume` would reach the state directory. A directory named
+    /// `.deltic-serve` is left out of volumes.
+    fn shows_state(&self, volume: &Path) -> bool {
+        let state = std::path::absolute(&self.state).ok();
+        let real = |path: &Path| {
+            let made = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+            made.map(|(dir, real)| real.join(path.strip_prefix(dir).unwrap_or(path)))
+        };
+        let state = state.as_deref().and_then(real);
+        let below = volume.canonicalize().ok().zip(state);
+        let is_left_out = |name: &OsStr| PrivateDir::found_by(name.as_bytes()).is_some();
+        below.is_some_and(|(volume, state)| {
+            state.strip_prefix(volume).is_ok_and(|below| !below.iter().any(is_left_out))
+        })
     }
 
     /// Returns the names of settings that differ from those at the start, `began`, and that only a new start applies.

@@ -22,7 +22,7 @@ impl std::error::Error for BadKeep {}
 
 impl fmt::Display for BadKeep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("versions: write how many of each file are kept (10), or for how long (90m, 12h, 30d, 8w)")
+        f.write_str("versions: write how many of each file are kept (10), or for how long (90m, 12h, 30d, 8w, 1y)")
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
             [age(43_200), age(2_592_000), age(604_800)]
         );
         for word in
-            ["", "0", "0d", "d", "-1", "1.5d", "1 d", "3y", "forever", "99999999999999999999"]
+            ["", "0", "0d", "d", "-1", "1.5d", "1 d", "3x", "forever", "99999999999999999999"]
         {
             assert_eq!(keep(word), Err(BadKeep), "{word}");
         }

@@ -8,6 +8,7 @@ mod accept;
 mod access;
 mod acme;
 mod admission;
+pub mod announcement;
 mod audit;
 pub mod config;
 mod events;
@@ -77,7 +78,7 @@ use self::metrics::Metrics;
 use self::shared::{Keys, Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
-use self::state_dir::BASES;
+use self::state_dir::{BASES, tag_key};
 use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
@@ -160,8 +161,8 @@ pub fn prepare(
             (text.clone(), Volume::new(name.clone(), volume, facts, context.clone()))
         })
         .collect();
-    let mut tag_key = [0; 32];
-    getrandom::fill(&mut tag_key).expect("the system has randomness");
+    let tag_key = tag_key(&config.state)
+        .map_err(ConfigError::io(format!("keep a key in {}", config.state.display())))?;
     let server = Server {
         volumes,
         access,

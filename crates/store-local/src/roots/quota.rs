@@ -403,6 +403,7 @@ impl Quota {
                     {
                         continue;
                     }
+                    (Within::Tree, Some(PrivateDir::ServerState)) => continue,
                     (Within::Tree, Some(PrivateDir::Versions)) => Within::Versions,
                     (Within::Tree, Some(PrivateDir::Staging)) => Within::Stage,
                     (within, _) => within,

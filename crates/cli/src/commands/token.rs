@@ -1,0 +1,154 @@
+//! `deltic token`: creates, lists and revokes tokens.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow, ensure};
+use deltic_serve::server::announcement::{Announcement, ServedVolume};
+use deltic_serve::server::grant::Grant;
+use deltic_serve::server::state_dir::{has_state, may_have_volume};
+use deltic_serve::server::token_file::TokenFile;
+use deltic_serve::token::{Token, TokenHash, new_token};
+
+use super::invitation::Invitation;
+use super::serve::{make_own, state_dir};
+use crate::args::server::{TokenAddArgs, TokenArgs, TokenCommand};
+use crate::report::numbers::counted;
+use crate::report::output::{self, Output};
+use crate::words::age::Age;
+use crate::words::refused::Misused;
+use crate::words::size::Size;
+
+/// Makes, lists and revokes tokens.
+pub(crate) fn run(args: &TokenArgs) -> Result<()> {
+    let mut output = Output::stdout();
+    match &args.command {
+        TokenCommand::Add(add) => {
+            let state = state_dir(&add.state)?;
+            make_own(&state)?;
+            let server = Announcement::read(&state)?;
+            let (file, grant) = (TokenFile::of(&state), grant(add, server.as_ref())?);
+            warn_of(&file, &grant, &state)?;
+            let token = file.add(grant.clone())?;
+            output.line(token.reveal());
+            output.flush();
+            invite(server.as_ref(), &grant, &token);
+        }
+        TokenCommand::New => {
+            let token = new_token();
+            output.line(token.reveal());
+            output.line(format!("hash = \"{}\"", token.hash()));
+        }
+        TokenCommand::List { state } => {
+            let state = state_dir(state)?;
+            let shown = state.display();
+            ensure!(has_state(&state), "{shown} holds no state of a server; --state names another");
+            for (hash, grant) in TokenFile::of(&state).read()? {
+                output.line(line(&hash, grant));
+            }
+        }
+        TokenCommand::Revoke { which, state } => {
+            let gone = TokenFile::of(&state_dir(state)?).revoke(which)?;
+            ensure!(gone > 0, "no token is called {which}, or has a hash that begins so");
+            output.line(format!("revoked: {}", counted(gone as u64, "token")));
+        }
+    }
+    Ok(output.finish()?)
+}
+
+/// Warns of a name that another token has, and of volumes that no server with this state has had.
+fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
+    let Grant { name, volumes, .. } = grant;
+    if file.read()?.values().any(|other| other.name == *name) {
+        let hint = "`deltic token revoke` with this name revokes all of them";
+        output::complain(&format!("another token is called '{name}' too"), Some(hint));
+    }
+    for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
+        let state = state.display();
+        let why = format!("no volume is called '{volume}' in any start of a server with {state}");
+        output::complain(&why, Some("the token has no rights until a volume is called so"));
+    }
+    Ok(())
+}
+
+/// Prints the lines for the other side to standard error.
+fn invite(server: Option<&Announcement>, grant: &Grant, token: &Token) {
+    let Some(server) = server else {
+        return output::note("start `deltic serve` for an address to use the token at\n");
+    };
+    let is_granted = |volume: &&ServedVolume| grant.is_for(&volume.name);
+    let volume = server.volumes.iter().find(is_granted).map(|volume| &volume.name);
+    let below = grant.path_text().map(|path| format!("{path}/")).unwrap_or_default();
+    let invitation = Invitation {
+        server,
+        token,
+        path: volume.map(|volume| format!("{volume}/{below}")).unwrap_or_default(),
+        is_read_only: !grant.write,
+    };
+    output::note(&invitation.text(io::stderr().is_terminal()));
+}
+
+/// Returns the volumes that the arguments name, or else the only volume of the server; `None` for all volumes.
+fn volumes(add: &TokenAddArgs, server: Option<&Announcement>) -> Result<Option<Vec<String>>> {
+    if add.all_volumes {
+        return Ok(None);
+    }
+    if !add.volume.is_empty() {
+        return Ok(Some(add.volume.clone()));
+    }
+    let names = server.iter().flat_map(|server| &server.volumes);
+    let names: Vec<_> = names.map(|volume| volume.name.clone()).collect();
+    ensure!(
+        names.len() == 1,
+        Misused(format!(
+            "which volume is the token for? name it by --volume{}, or allow all of them by --all-volumes",
+            if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+        ))
+    );
+    Ok(Some(names))
+}
+
+/// Returns the rights that the arguments grant.
+fn grant(add: &TokenAddArgs, server: Option<&Announcement>) -> Result<Grant> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
+    let writes = add.rw || add.wo;
+    let grant = Grant {
+        volumes: volumes(add, server)?,
+        read: !add.wo,
+        write: writes,
+        delete: writes && !add.no_delete,
+        quota_bytes: add.quota.map(Size::bytes),
+        quota_files: add.quota_files,
+        expires: add.expires.as_ref().and_then(end),
+        ..Grant::all(add.name.clone())
+    };
+    match &add.path {
+        None => Ok(grant),
+        Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}")),
+    }
+}
+
+/// Returns the line of `token list` for a token and its rights.
+fn line(hash: &TokenHash, grant: Grant) -> String {
+    let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
+    let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
+    let path = grant.path_text().map(|path| format!(", below {path}")).unwrap_or_default();
+    let volumes = grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
+    let bytes = grant.quota_bytes.map(|bytes| format!("  at most {}", counted(bytes, "byte")));
+    let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
+    let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
+    let made = if grant.parent.is_some() { "  made by a token" } else { "" };
+    let ends = grant.expires.map(expiry).unwrap_or_default();
+    let (name, rights) = (grant.name, rights.join("+"));
+    format!("{hash:.12}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
+}
+
+fn expiry(at: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match at.checked_sub(now).map(Duration::from_secs) {
+        None => "  has ended".into(),
+        Some(left) => format!("  ends in {}", indicatif::HumanDuration(left)),
+    }
+}
