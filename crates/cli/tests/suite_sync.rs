@@ -16,6 +16,7 @@ mod sync_folded_names;
 mod sync_hard_links;
 mod sync_holes;
 mod sync_in_use;
+mod sync_installed;
 mod sync_keep_dirlinks;
 mod sync_links;
 mod sync_memory;

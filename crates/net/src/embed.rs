@@ -97,11 +97,21 @@ impl Cancel {
     }
 }
 
-/// Runs a sync to its end, and reports events to `watch`. The run waits while `watch` runs.
+/// Runs a sync to its end, and reports events to `watch`. The run waits while `watch` runs. If the remote shell does
+/// not find the program in `PATH`, the run starts again with the program that `deltic install` copies.
 ///
 /// # Errors
 /// [`SyncError`] if the run could not start or go on.
 pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
+    let installed = plan.remote.installed().filter(|_| plan.batch.is_none());
+    let again = installed.map(|remote| Plan { remote, ..plan.clone() });
+    match (sync_once(plan, with, watch).await, again) {
+        (Err(SyncError::NoRemoteProgram), Some(plan)) => sync_once(plan, with, watch).await,
+        (ended, _) => ended,
+    }
+}
+
+async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
     let shell = config.shell.clone();
     let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());

@@ -234,6 +234,14 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// Returns the same with the program that `deltic install` copies; `None` if the user names another program.
+    #[must_use]
+    pub(crate) fn installed(&self) -> Option<Self> {
+        // A relative path: a remote shell starts in the home directory.
+        let program = ".local/bin/deltic".into();
+        (self.program == "deltic").then(|| Self { program, ..self.clone() })
+    }
+
     /// Returns the words that run `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host command…`, or
     /// the shell's own words with their placeholders replaced.
     ///
