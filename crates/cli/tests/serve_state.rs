@@ -133,6 +133,10 @@ fn token_commands_tell_of_a_wrong_state_an_unknown_volume_and_a_name_that_is_tak
     assert!(told.contains("no volume is called 'nosuch'") && !told.contains("'photos'"), "{told}");
     let told = add("tv");
     assert!(told.contains("another token is called 'tv'"), "{told}");
+    let listed = server.ok("token list --json --state state").stdout;
+    let parsed = listed.lines().map(serde_json::from_str::<serde_json::Value>);
+    let names: Vec<_> = parsed.map(|token| token.expect("it is JSON")["name"].clone()).collect();
+    assert_eq!(names.iter().filter(|name| *name == "tv").count(), 2, "{listed}");
     assert!(server.ok("token revoke --state state tv").stdout.contains("2 tokens"));
 }
 

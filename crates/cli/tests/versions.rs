@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
-use crate::common::{World, noise};
+use crate::common::{DELTIC, Run, World, noise};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -82,6 +82,18 @@ fn a_replaced_or_removed_file_is_kept_by_whatever_way() {
     );
     server.ok(&format!("restore URL/photos/dir/a --version {third}"));
     assert_eq!(world.read("photos/dir/a"), b"three");
+    let listed = server.ok("versions --json URL/photos/dir/a").stdout;
+    let first: Value =
+        serde_json::from_str(listed.lines().next().expect("one line a version")).unwrap();
+    assert_eq!(first["version"].as_str(), Some(&*versions(&server, FILE)[0].0));
+    // Yesterday the file had the content that was replaced first.
+    server.ok("restore URL/photos/dir/a --at 1d");
+    assert_eq!(world.read("photos/dir/a"), b"one");
+    let mut sentence = world.command(DELTIC, ["restore", &format!("{}/photos/dir/a", server.url)]);
+    let run = Run::of(sentence.args(["--at", "2 days ago"]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    server.fails(1, "restore URL/photos/dir/a --at soon", "'2 days ago'");
+    server.fails(1, "restore URL/photos/dir/a", "--version");
     server.fails(3, "restore URL/photos/dir/a --version 7", "dir/a");
     server.fails(3, "versions URL/photos/none", "no such file");
     server.fails(3, "versions URL/photos/", "name a file");

@@ -7,7 +7,7 @@ use deltic_serve::server::keep::Keep;
 use deltic_serve::trust::Pin;
 
 use super::headings::TRAVEL;
-use crate::words::age::Age;
+use crate::words::age::{Age, TimeAgo};
 use crate::words::size::Size;
 
 /// Options for the login to a server.
@@ -105,6 +105,9 @@ pub(crate) enum TokenCommand {
     New,
     /// List the tokens
     List {
+        /// Print each token as one line of JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         state: StateArgs,
     },
@@ -185,6 +188,9 @@ pub(crate) struct VersionsArgs {
     /// The file: https://HOST/VOLUME/PATH
     #[arg(value_name = "URL")]
     pub(crate) url: String,
+    /// Print each version as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) login: LoginArgs,
 }
@@ -199,8 +205,11 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The version, as `deltic versions` lists it
-    #[arg(long, value_name = "ID")]
-    pub(crate) version: u64,
+    #[arg(long, value_name = "ID", required_unless_present = "at", conflicts_with = "at")]
+    pub(crate) version: Option<u64>,
+    /// The version that the file had so long ago: '2 days ago', 12h, 30d
+    #[arg(long, value_name = "AGE")]
+    pub(crate) at: Option<TimeAgo>,
     #[command(flatten)]
     pub(crate) login: LoginArgs,
 }
@@ -209,6 +218,7 @@ const VERSIONS_EXAMPLES: &str = "\
 EXAMPLES:
   deltic versions https://nas:8420/photos/2026/a.jpg
   deltic restore https://nas:8420/photos/2026/a.jpg --version 1764000000123456789
+  deltic restore https://nas:8420/photos/2026/a.jpg --at '2 days ago'
 
 EXIT CODES:
   0 done; 1 invalid arguments, or no token; 3 no such file or version, or not allowed; 10 the server is not reachable;

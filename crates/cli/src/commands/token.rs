@@ -40,12 +40,12 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
             output.line(token.reveal());
             output.line(format!("hash = \"{}\"", token.hash()));
         }
-        TokenCommand::List { state } => {
+        TokenCommand::List { json, state } => {
             let state = state_dir(state)?;
             let shown = state.display();
             ensure!(has_state(&state), "{shown} holds no state of a server; --state names another");
             for (hash, grant) in TokenFile::of(&state).read()? {
-                output.line(line(&hash, grant));
+                output.line(if *json { json_line(&hash, &grant) } else { line(&hash, grant) });
             }
         }
         TokenCommand::Revoke { which, state } => {
@@ -143,6 +143,19 @@ fn line(hash: &TokenHash, grant: Grant) -> String {
     let ends = grant.expires.map(expiry).unwrap_or_default();
     let (name, rights) = (grant.name, rights.join("+"));
     format!("{hash:.12}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
+}
+
+/// Returns the line of `token list --json`; the names are the same as in `POST /v1/tokens`.
+fn json_line(hash: &TokenHash, grant: &Grant) -> String {
+    let Grant { name, volumes, read, write, delete, .. } = grant;
+    let Grant { quota_bytes, quota_files, expires, parent, .. } = grant;
+    let shown = serde_json::json!({
+        "id": hash.to_string(), "name": name, "volumes": volumes, "path": grant.path_text(),
+        "read": read, "write": write, "delete": delete,
+        "quota_bytes": quota_bytes, "quota_files": quota_files, "expires": expires,
+        "made_by": parent.as_ref().map(TokenHash::to_string),
+    });
+    shown.to_string()
 }
 
 fn expiry(at: u64) -> String {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_serve::age;
 
@@ -34,9 +35,61 @@ impl FromStr for Age {
     }
 }
 
+/// A time before now: `12h`, `2 days ago`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeAgo(u64);
+
+impl TimeAgo {
+    /// Returns the time in seconds since 1970.
+    pub(crate) fn start(self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        i64::try_from(now.saturating_sub(self.0)).unwrap_or_default()
+    }
+}
+
+/// The error for a word that is not a time ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadTimeAgo;
+
+impl std::error::Error for BadTimeAgo {}
+
+impl fmt::Display for BadTimeAgo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write a number with a unit: 90m, 12h, 30d, or '2 days ago'")
+    }
+}
+
+impl FromStr for TimeAgo {
+    type Err = BadTimeAgo;
+
+    fn from_str(word: &str) -> Result<Self, BadTimeAgo> {
+        let short = match *word.split_whitespace().collect::<Vec<_>>() {
+            [age] => age.to_owned(),
+            [number, unit, "ago"] => {
+                let unit = unit.strip_suffix('s').unwrap_or(unit);
+                let names = ["second", "minute", "hour", "day", "week", "year"];
+                let unit = names.into_iter().find(|name| *name == unit).ok_or(BadTimeAgo)?;
+                format!("{number}{}", &unit[..1])
+            }
+            _ => return Err(BadTimeAgo),
+        };
+        age::seconds(&short).map(Self).ok_or(BadTimeAgo)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_ago_is_an_age_or_a_sentence() {
+        let ago = |word: &str| word.parse::<TimeAgo>().map(|TimeAgo(secs)| secs);
+        assert_eq!([ago("2d"), ago("2 days ago"), ago("48 hours ago")], [Ok(172_800); 3]);
+        assert_eq!(ago("1 minute ago"), Ok(60));
+        for word in ["", "2 days", "days ago", "x days ago", "2 fortnights ago", "forever"] {
+            assert_eq!(ago(word), Err(BadTimeAgo), "{word}");
+        }
+    }
 
     #[test]
     fn ages_are_numbers_with_units_or_forever() {

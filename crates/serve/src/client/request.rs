@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::refusal::{detail, retry_after};
@@ -23,7 +23,7 @@ pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 const MAX_ANSWER: usize = 4 << 20;
 
 /// An old version of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct KeptVersion {
     /// Identifier of this version among the versions of its file.
     pub version: String,
