@@ -208,7 +208,7 @@ fn a_server_of_its_own_key_is_known_by_its_pin() {
     server.fails(
         10,
         &format!("sync -a --pin {wrong} src/ URL/photos/"),
-        "another one than the pin",
+        "does not match the pin",
     );
     std::fs::remove_file(world.path(".config/deltic/logins.json")).unwrap();
     world.write("token", server.token());
@@ -313,6 +313,7 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
         (text.replace("photos\"", "none\""), "no such directory"),
         (text.replace("state\"", "photos/state\""), "state directory"),
         (format!("{text}speed = 3\n"), "speed"),
+        (format!("{text}quota_bytes = \"1G\"\n"), "write a number of bytes without a unit"),
         (format!("listen = \"0.0.0.0:0\"\n{text}"), "in the clear"),
         (text.replace("volumes.photos", "volumes.'a/b'"), "a name has letters"),
     ] {

@@ -35,7 +35,7 @@ fn an_authority_that_is_not_there_is_told_and_the_server_goes_on() {
     assert_eq!(
         why,
         "no certificate for nas.example from https://127.0.0.1:1/dir: cannot connect to 127.0.0.1:1: connection refused; \
-         nobody can connect without one; trying again in 120 s"
+         no client can connect without a certificate; trying again in 120 s"
     );
     let shown = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let whole = shown.map_while(Result::ok).find(|line| line.contains("#t="));

@@ -141,7 +141,7 @@ fn a_wrong_pin_is_told_beside_the_right_one_and_no_pin_is_taken_for_one() {
     let wrong = format!("sha256//{}=", "A".repeat(43));
     let run = server.deltic(&format!("sync -a --pin {wrong} src/ URL/photos/"));
     assert_eq!(run.code, Some(10), "{run:#?}");
-    let told = format!("that asks for {wrong}, and the server has {right}");
+    let told = format!("expected {wrong}, got {right}");
     assert!(run.stderr.contains(&told), "{run:#?}");
     assert!(run.stderr.contains("hint: is it another server?"), "{run:#?}");
     for bad in ["sha256//AAAA", "sha256//", "x", &right[..right.len() - 1]] {
@@ -212,7 +212,7 @@ fn versions_and_files_that_are_not_there_are_told_apart() {
     server.ok("sync -a a URL/photos/a");
     assert_eq!(server.ok("versions URL/photos/a").lines().len(), 1);
     assert_eq!(server.ok("versions URL/photos/dir/b").stdout, "", "it never changed");
-    let lists = "a: no version 7 is kept; `deltic versions` lists those that are";
+    let lists = "a: no version 7; `deltic versions` lists the versions";
     server.fails(3, "restore URL/photos/a --version 7", lists);
     assert_eq!(world.read("photos/a"), b"another");
     for dir in ["dir", "dir/"] {

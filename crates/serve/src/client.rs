@@ -85,7 +85,7 @@ impl FromStr for Address {
             let why = "http:// would show the token and the files to the network; use https://";
             return Err(bad(why));
         }
-        let (below, path) = below(path).ok_or_else(|| bad("the path in front of /-/ is none"))?;
+        let (below, path) = below(path).ok_or_else(|| bad("invalid path in front of /-/"))?;
         let (volume, path) = path.split_once('/').unwrap_or((path, ""));
         let text = |part: &str| unescape(part).ok_or_else(|| bad("a '%' without two digits"));
         let volume =

@@ -54,7 +54,7 @@ impl FromStr for Pin {
 /// Error: the server has another key than the pin requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its key is another one than the pin says: that asks for {wanted}, and the server has {shown}"
+    "the server's key does not match the pin: expected {wanted}, got {shown}"
 )]
 pub struct WrongPin {
     /// The required pin.

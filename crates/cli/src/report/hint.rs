@@ -184,12 +184,12 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         }
         SyncError::Dial { .. } => "is `deltic serve` running there?",
         SyncError::Incompatible(_) => {
-            "is the same deltic on both machines? --deltic-path names another one over there"
+            "is the same deltic on both machines? --deltic-path names another program there"
         }
         SyncError::Versions(versions) => match versions.order() {
             Ordering::Less => "the one here is older: update it",
             Ordering::Greater => {
-                "the one there is older: update it; --deltic-path names another one over there"
+                "the one there is older: update it; --deltic-path names another program there"
             }
             Ordering::Equal => "they are two builds of one version: put the same one on both",
         },
@@ -318,10 +318,10 @@ pub(crate) fn for_errno(errno: Errno, far: &RemoteMachine, next: NextRun) -> Opt
         }
         Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
         Errno::ACCESS if far.side != Some(Side::Receiver) => {
-            "you may not write to the destination: name another one, or come as its owner"
+            "you may not write to the destination: name another destination, or run as its owner"
         }
         Errno::ACCESS => {
-            "the user there may not write to the destination: name another one, or come as its owner"
+            "the user there may not write to the destination: name another destination, or run as its owner"
         }
         _ => return None,
     };

@@ -13,7 +13,8 @@ use deltic_tree::Name;
 use http::Uri;
 use instant_acme::LetsEncrypt;
 use rustls::pki_types::DnsName;
-use serde::Deserialize;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 use super::grant::{Grant, Grants};
 use super::keep::Keep;
@@ -66,6 +67,7 @@ pub struct VolumeConfig {
     #[serde(default)]
     pub versions: Option<Keep>,
     /// Most bytes of all files, including old versions and unfinished uploads.
+    #[serde(default, deserialize_with = "byte_count")]
     pub quota_bytes: Option<u64>,
     /// Most names of files, directories and links.
     pub quota_files: Option<u64>,
@@ -113,6 +115,7 @@ pub struct TokenConfig {
     #[serde(default = "yes")]
     pub delete: bool,
     /// Most bytes in the token's part of a volume.
+    #[serde(default, deserialize_with = "byte_count")]
     pub quota_bytes: Option<u64>,
     /// Most names of files, directories and links in the token's part of a volume.
     pub quota_files: Option<u64>,
@@ -293,6 +296,22 @@ impl Limits {
     /// Longest time without a byte from a client or to a client.
     pub(crate) const fn stall(&self) -> Duration {
         Duration::from_secs(self.stall_seconds)
+    }
+}
+
+/// Parses a number of bytes, and explains the form if the value is no number.
+fn byte_count<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum ByteCount {
+        Number(u64),
+        Other(IgnoredAny),
+    }
+    match ByteCount::deserialize(value)? {
+        ByteCount::Number(bytes) => Ok(Some(bytes)),
+        ByteCount::Other(_) => {
+            Err(D::Error::custom("write a number of bytes without a unit; 1 GiB is 1073741824"))
+        }
     }
 }
 

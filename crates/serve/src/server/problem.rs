@@ -114,7 +114,7 @@ pub(super) async fn in_form(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     let text = to_bytes(body, MAX_TEXT).await.unwrap_or_default();
     let detail = match status {
-        StatusCode::METHOD_NOT_ALLOWED => "the address knows other methods, which Allow has".into(),
+        StatusCode::METHOD_NOT_ALLOWED => "method not allowed; see `Allow`".into(),
         StatusCode::RANGE_NOT_SATISFIABLE => "the range begins behind the end of the file".into(),
         _ if text.is_empty() => status.canonical_reason().unwrap_or("it failed").to_lowercase(),
         _ => String::from_utf8_lossy(&text).into_owned(),

@@ -40,7 +40,7 @@ impl Server {
         let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a new start")));
         match (&config.tls, &self.tls.acme) {
             (Tls::Acme(new), Some(acme)) if *new == acme.settings => {}
-            (Tls::Acme(_), _) | (_, Some(_)) => return begins("tls.acme is another one"),
+            (Tls::Acme(_), _) | (_, Some(_)) => return begins("tls.acme differs"),
             (tls, None) => {
                 let identity = identity(tls, state)?.map(|identity| identity.config);
                 if identity.is_some() != self.tls.config.borrow().is_some() {

@@ -198,7 +198,7 @@ impl Connected {
     async fn hear(&self, message: Bytes) -> io::Result<()> {
         let Some(answer) = self.act(&message)? else { return Ok(()) };
         let stall = self.server.admission.limits().stall();
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "nobody reads the answers");
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client reads no answers");
         timeout(stall, self.mux.say(answer)).await.map_err(late)?
     }
 
@@ -208,7 +208,7 @@ impl Connected {
         match heard {
             FromClient::Auth { token } => {
                 let known = self.server.let_in(&self.by, token.parse::<Token>().ok());
-                let known = known.map_err(|_| invalid("the token is not one of this server"))?;
+                let known = known.map_err(|_| invalid("unknown token"))?;
                 if self.token.send_replace(Some(known.token)).is_some() {
                     return Err(invalid("who it is was said before"));
                 }

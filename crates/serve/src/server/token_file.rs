@@ -122,7 +122,7 @@ fn remove_made_by(records: &mut GrantRecords, mut gone: Vec<String>) {
 
 /// Parses the rights of a token. Errors: a text with the invalid field and the reason.
 fn parse(hash: &str, record: GrantRecord) -> Result<(TokenHash, Grant), String> {
-    let token = hash.parse().map_err(|_| "the hash is not one of a token".to_owned())?;
+    let token = hash.parse().map_err(|_| "invalid hash of a token".to_owned())?;
     Ok((token, record.try_into()?))
 }
 

@@ -28,15 +28,15 @@ pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option
     let done = match result {
         Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
         Ok(outcome) => transfer_counts(outcome),
-        Err(_) => "it did not end".to_owned(),
+        Err(_) => "failed".to_owned(),
     };
     let stands = match exit {
         Exit::Success if held == 0 => "waiting for changes".to_owned(),
         Exit::DeleteLimit if held == 0 => "deletions are held back".to_owned(),
         Exit::Success | Exit::DeleteLimit => waiting(held),
-        Exit::Partial => "what failed is tried again (code 23)".to_owned(),
-        Exit::Vanished => "what vanished or changed is looked at again (code 24)".to_owned(),
-        exit => format!("it is tried again (code {})", exit.code()),
+        Exit::Partial => "trying the failed names again (code 23)".to_owned(),
+        Exit::Vanished => "trying the vanished and changed names again (code 24)".to_owned(),
+        exit => format!("trying again (code {})", exit.code()),
     };
     Some(format!("{time} round {}: {done}; {stands}", HumanCount(number)))
 }
@@ -90,7 +90,7 @@ mod tests {
         );
         assert_eq!(
             told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
-            Some("1970/01/02 00:00:00 round 3: it did not end; it is tried again (code 30)")
+            Some("1970/01/02 00:00:00 round 3: failed; trying again (code 30)")
         );
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());

@@ -151,7 +151,7 @@ impl Acme {
                 write!(text, "the present one is good until {}", fmt_http_date(ends))
             }
             Some(ends) => write!(text, "the present one has ended: {}", fmt_http_date(ends)),
-            None => write!(text, "nobody can connect without one"),
+            None => write!(text, "no client can connect without a certificate"),
         };
         let _ = write!(text, "; trying again in {} s", pause.as_secs());
         text
@@ -162,7 +162,7 @@ impl Acme {
         let renewing = AssertUnwindSafe(self.renew()).catch_unwind();
         match timeout(ATTEMPT, renewing).await {
             Err(_) => Err("it took too long".into()),
-            Ok(Err(_)) => Err("it answered what nobody can make sense of".into()),
+            Ok(Err(_)) => Err("invalid answer".into()),
             Ok(Ok(renewed)) => renewed,
         }
     }

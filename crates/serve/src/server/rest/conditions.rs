@@ -96,7 +96,7 @@ pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdic
     };
     if headers.contains_key(header::IF_MATCH) {
         if !names(header::IF_MATCH) {
-            return Verdict::Fails("the file is another version, or there is none (If-Match)");
+            return Verdict::Fails("the file has another version, or does not exist (If-Match)");
         }
     } else if is_newer(header::IF_UNMODIFIED_SINCE) == Some(true) {
         return Verdict::Fails("the file was modified later (If-Unmodified-Since)");

@@ -46,7 +46,7 @@ fn bad_path(error: &PathRejection) -> Problem {
     let is_text = !matches!(error, PathRejection::FailedToDeserializePathParams(error)
         if matches!(error.kind(), ErrorKind::InvalidUtf8InPathParam { .. }));
     let why = match is_text {
-        true => "the path of the address is none of this server's: GET /v1/openapi.json lists them",
+        true => "no such path; GET /v1/openapi.json lists the paths",
         false => {
             "the path of the address is no text in UTF-8: a file of such a name comes by `deltic sync` alone"
         }

@@ -76,7 +76,7 @@ fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapsh
     match kept(volume)?.open(file, id) {
         Err(StoreError::NotFound { .. }) => {
             let why =
-                format!("{file}: no version {id} is kept; `deltic versions` lists those that are");
+                format!("{file}: no version {id}; `deltic versions` lists the versions");
             Err(Problem::new(StatusCode::NOT_FOUND, why))
         }
         opened => Ok(opened?),
