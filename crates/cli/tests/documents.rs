@@ -17,7 +17,10 @@ fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
     for entry in fs::read_dir(dir).expect("the repository").map(|entry| entry.expect("an entry")) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         if path.is_dir() {
-            if !name.starts_with('.') && !name.starts_with("target") && name != "out" {
+            if !name.starts_with('.')
+                && !name.starts_with("target")
+                && !matches!(&*name, "out" | "node_modules")
+            {
                 found.extend(files(&path, end));
             }
         } else if name.ends_with(end) {

@@ -251,7 +251,7 @@ fn failing() -> Vec<(String, String, Vec<u8>)> {
         format!("GET {files}/a?ticket=x"),
         "GET /v1/volumes/photos/tree/loop".into(),
         "GET /v1/streams/x?at=-1".into(),
-        "GET /no/such/address".into(),
+        "GET /v1/no/such/address".into(),
         "FOO /v1/volumes".into(),
         "DELETE /v1/tokens/x".into(),
         format!("DELETE {files}/a"),
