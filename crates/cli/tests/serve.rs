@@ -205,11 +205,7 @@ fn a_server_of_its_own_key_is_known_by_its_pin() {
     server.ok("sync -a src/ URL/photos/");
     world.assert_same("src", "photos");
     let wrong = "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
-    server.fails(
-        10,
-        &format!("sync -a --pin {wrong} src/ URL/photos/"),
-        "does not match the pin",
-    );
+    server.fails(10, &format!("sync -a --pin {wrong} src/ URL/photos/"), "does not match the pin");
     std::fs::remove_file(world.path(".config/deltic/logins.json")).unwrap();
     world.write("token", server.token());
     server.fails(10, "sync -a --token @token src/ URL/photos/", "certificate");

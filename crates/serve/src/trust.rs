@@ -53,9 +53,7 @@ impl FromStr for Pin {
 
 /// Error: the server has another key than the pin requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the server's key does not match the pin: expected {wanted}, got {shown}"
-)]
+#[error("the server's key does not match the pin: expected {wanted}, got {shown}")]
 pub struct WrongPin {
     /// The required pin.
     pub wanted: Pin,

@@ -75,8 +75,7 @@ pub(super) fn open(volume: &Volume, at: &At) -> Result<LocalSnapshot, Problem> {
 fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, Problem> {
     match kept(volume)?.open(file, id) {
         Err(StoreError::NotFound { .. }) => {
-            let why =
-                format!("{file}: no version {id}; `deltic versions` lists the versions");
+            let why = format!("{file}: no version {id}; `deltic versions` lists the versions");
             Err(Problem::new(StatusCode::NOT_FOUND, why))
         }
         opened => Ok(opened?),
