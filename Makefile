@@ -155,11 +155,13 @@ unit: toolchain
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
 	RUST_TEST_THREADS=$(threads) cargo test --locked --workspace $(labs)
 
-dist:
+dist: toolchain web/dist/index.html
+
+# Made again only for changed sources: a new page is a new build of the server.
+web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src crates/page/src -type f)
 	tools/web.sh dist
 
-web: toolchain ## test the page in Chromium against a real server
-	tools/web.sh dist
+web: dist ## test the page in Chromium against a real server
 	cargo build --locked --workspace $(labs)
 	tools/web.sh test
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The page: web.sh build|dist|test
-#   build  builds web/dist, and fails where Node 20.19 is missing
+#   build  builds the delta engine as WebAssembly and web/dist, and fails where Node 20.19 is missing
 #   dist   does the same, but says SKIPPED and succeeds without Node
 #   test   tests the page in Chromium against target/debug/deltic; says SKIPPED without Node, Chromium or dist
 set -euo pipefail
@@ -15,6 +15,8 @@ obstacle() {
 }
 
 build() {
+  # Without the modules, the page sends whole files.
+  web/engine/build.sh
   cd web
   # npm writes the second file when all packages of the first are there.
   [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci
