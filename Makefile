@@ -74,7 +74,7 @@ storage-zfs: toolchain ## tell what changed between two snapshots of ZFS (root: 
 storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
 	cargo build --locked -p deltic-cli --features labs
 	for system in $(or $(SYSTEMS),$(systems)); do LAWS="$(laws)" tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
-	tools/storage/moto.sh target/debug/deltic
+	if [ -z "$(filter-out s3,$(or $(SYSTEMS),s3))" ]; then tools/storage/moto.sh target/debug/deltic; fi
 
 # Root only, and after `storage-remote` has installed what there is to measure.
 bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR, BENCH_SIZE)
@@ -158,7 +158,7 @@ unit: toolchain
 dist: toolchain web/dist/index.html
 
 # Made again only for changed sources: a new page is a new build of the server.
-web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src crates/page/src -type f)
+web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
 web: dist ## test the page in Chromium against a real server

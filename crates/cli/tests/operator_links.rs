@@ -144,7 +144,9 @@ fn paths_in_settings_and_files_of_the_servers_own_lead_over_no_link_of_another_u
     }
     // The name that a new version of a file has for a moment is no way out either.
     his_link(&world, "../outside/file", "state/tokens.new");
-    let added = Run::of(&mut world.command(DELTIC, ["token", "add", "--state", "state", "it"]));
+    let added = Run::of(
+        &mut world.command(DELTIC, ["token", "add", "--all-volumes", "--state", "state", "it"]),
+    );
     assert_eq!(added.code, Some(0), "{added:#?}");
     assert_eq!(world.read("outside/file"), SECRET.as_bytes());
     assert_eq!(world.mode("state/tokens.json"), 0o600);

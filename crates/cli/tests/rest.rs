@@ -324,7 +324,7 @@ fn who_may_only_read_patches_nothing_and_who_may_only_write_learns_nothing() {
     assert_eq!(patch(&server, "*", &signed.body).status, 403);
     drop(server);
     let server = Server::start(&world, "");
-    let token = server.ok("token add --state state --wo writer").stdout;
+    let token = server.add_token("--wo writer");
     let ask = |what: &str| {
         let more = format!("Authorization: Bearer {}\r\nIf-Match: *\r\n", token.trim());
         let head = format!("{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n");

@@ -135,7 +135,9 @@ fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
     server.fails(3, "sync -a --token @stranger src/ URL/photos/", "no such volume");
     server.fails(11, "sync -a --token @late src/ URL/photos/", "does not accept the token");
     server.fails(1, "sync -a --token dlt_x src/ URL/photos/", "--token @FILE");
-    assert!(server.ok("token list --state state").stdout.contains("  keeper  read+write  all"));
+    assert!(
+        server.ok("token list --state state").stdout.contains("  keeper  read+write  all volumes")
+    );
     server.ok("token revoke --state state reader");
     server.fails(11, "sync -a --token @reader URL/photos/ got/", "does not accept the token");
     // Who is connected is put out.

@@ -16,7 +16,8 @@ use crate::SyncError;
 pub enum SyncPath {
     /// A local path.
     Local(PathBuf),
-    /// A path on a remote machine, reached by a remote shell. The remote `PATH` must contain `deltic`.
+    /// A path on a remote machine, reached by a remote shell. `deltic` must be in the `PATH` there,
+    /// or at `~/.local/bin/deltic`.
     Host {
         /// Host name for the remote shell: `[user@]host`.
         host: String,
@@ -27,8 +28,7 @@ pub enum SyncPath {
     Stream(OsString),
     /// A path in a volume of a server, `deltic serve`.
     Server(Box<ServerPath>),
-    /// A path in a store: S3, Google, Azure or HDFS. Only a source, or a side of
-    /// [`TreeSync::verify`](crate::TreeSync::verify).
+    /// A path in a store: S3, Google, Azure or HDFS. Only a source.
     Store {
         /// The URL without the path: `s3://BUCKET`.
         url: String,

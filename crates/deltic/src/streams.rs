@@ -41,10 +41,11 @@ pub fn signature(old: impl Read, len: Option<u64>, mut to: impl Write) -> Result
     let mut writer = RecipeWriter::new(&ChunkerSpec::for_len(len.unwrap_or(STREAM_LEN)), &mut out);
     each_piece(old, |piece| {
         writer.push(piece, &mut out)?;
-        flush(&mut out, &mut to)
+        write_out(&mut out, &mut to)
     })?;
     writer.finish(&mut out)?;
-    flush(&mut out, &mut to)
+    write_out(&mut out, &mut to)?;
+    Ok(to.flush()?)
 }
 
 /// Reads a signature and then the new version once, and writes the delta between the two to `to`. Memory is
@@ -59,10 +60,11 @@ pub fn delta(signature: impl Read, new: impl Read, mut to: impl Write) -> Result
     let mut writer = DeltaWriter::new(reader.finish()?, &mut out);
     each_piece(new, |piece| {
         writer.push(piece, &mut out)?;
-        flush(&mut out, &mut to)
+        write_out(&mut out, &mut to)
     })?;
     writer.finish(&mut out)?;
-    flush(&mut out, &mut to)
+    write_out(&mut out, &mut to)?;
+    Ok(to.flush()?)
 }
 
 /// Reads a delta once, and `old` at the offsets that the delta names, and writes the new version to `to`.
@@ -143,7 +145,7 @@ fn each_piece(
     }
 }
 
-fn flush(out: &mut Vec<u8>, to: &mut impl Write) -> Result<(), StreamError> {
+fn write_out(out: &mut Vec<u8>, to: &mut impl Write) -> Result<(), StreamError> {
     to.write_all(out)?;
     out.clear();
     Ok(())

@@ -103,7 +103,8 @@ impl Cancel {
 /// # Errors
 /// [`SyncError`] if the run could not start or go on.
 pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
-    let installed = plan.remote.installed().filter(|_| plan.batch.is_none());
+    let is_by_shell = plan.batch.is_none() && plan.dial.is_none();
+    let installed = plan.remote.installed().filter(|_| is_by_shell);
     let again = installed.map(|remote| Plan { remote, ..plan.clone() });
     match (sync_once(plan, with, watch).await, again) {
         (Err(SyncError::NoRemoteProgram), Some(plan)) => sync_once(plan, with, watch).await,

@@ -60,7 +60,7 @@ impl<Socket: Transport> Transport for CountedSocket<Socket> {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let before = self.socket.buffers().input().len();
         let answered = self.socket.await_input(timeout);
-        let arrived = self.socket.buffers().input().len() - before;
+        let arrived = self.socket.buffers().input().len().saturating_sub(before);
         self.received.fetch_add(arrived as u64, Ordering::Relaxed);
         answered
     }

@@ -100,10 +100,10 @@ impl OldSums for LocalSums {
         let (mut here, len) = (LocalFile::new(file), file.meta().len);
         let named = self.sums_and_name(path, len)?;
         if let Some((sums, name)) = &named
-            && let Some((is_same, algorithm)) = same_kept_sums(sums, file)?
+            && let Some(algorithm) = same_kept_sums(sums, file)?
         {
             self.evidence.note(ComparedBy::Kept(algorithm), len, 0);
-            return Ok(Some(if is_same { *name } else { other(name) }));
+            return Ok(Some(*name));
         }
         let compared = match &named {
             Some((sums, _)) => here.compare(sums)?,
@@ -124,11 +124,11 @@ impl OldSums for LocalSums {
 }
 
 /// Compares an object that has the checksums `sums` with `file`, if that is an object of a system that keeps the same
-/// checksums of the same units. Returns whether both are equal, and by which algorithm.
+/// checksums of the same units. Returns the algorithm if all checksums are equal.
 fn same_kept_sums(
     sums: &ObjectSums,
     file: &dyn Snapshot,
-) -> Result<Option<(bool, SumAlgorithm)>, StoreError> {
+) -> Result<Option<SumAlgorithm>, StoreError> {
     let is_summed = sums.units.iter().all(|unit| unit.sum.is_some());
     let Some(algorithm) = sums.units.first().and_then(SummedUnit::algorithm).filter(|_| is_summed)
     else {
@@ -137,7 +137,7 @@ fn same_kept_sums(
     let (Some(ours), Some(theirs)) = (sums.extents(file.meta().len), file.extents()?) else {
         return Ok(None);
     };
-    Ok((ours == theirs).then_some((true, algorithm)))
+    Ok((ours == theirs).then_some(algorithm))
 }
 
 /// The name of a content other than that with `name`.

@@ -1,5 +1,6 @@
 //! `deltic serve`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -221,7 +222,9 @@ fn announce(server: &Announcement, state: &Path, token: &Token) -> io::Result<()
     };
     output.text(invitation.text(io::stdout().is_terminal()));
     let is_default = state_dir(&StateArgs::default()).is_ok_and(|default| default == state);
-    let state = if is_default { String::new() } else { format!(" --state {}", state.display()) };
+    let quoted = shlex::try_quote(&state.to_string_lossy()).map(Cow::into_owned);
+    let quoted = quoted.unwrap_or_else(|_| state.display().to_string());
+    let state = if is_default { String::new() } else { format!(" --state {quoted}") };
     output.line("This token is temporary: it ends with this server. For a token that stays, run:");
     output.line(format!("  deltic token add{state} NAME"));
     output.finish()

@@ -78,13 +78,13 @@ fn invite(server: Option<&Announcement>, grant: &Grant, token: &Token) {
         return output::note("start `deltic serve` for an address to use the token at\n");
     };
     let is_granted = |volume: &&ServedVolume| grant.is_for(&volume.name);
-    let volume = server.volumes.iter().find(is_granted).map(|volume| &volume.name);
+    let volume = server.volumes.iter().find(is_granted);
     let below = grant.path_text().map(|path| format!("{path}/")).unwrap_or_default();
     let invitation = Invitation {
         server,
         token,
-        path: volume.map(|volume| format!("{volume}/{below}")).unwrap_or_default(),
-        is_read_only: !grant.write,
+        path: volume.map(|volume| format!("{}/{below}", volume.name)).unwrap_or_default(),
+        is_read_only: !grant.write || volume.is_some_and(|volume| volume.is_read_only),
     };
     output::note(&invitation.text(io::stderr().is_terminal()));
 }

@@ -29,19 +29,29 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
 pub(crate) fn restore(args: &RestoreArgs) -> Result<()> {
     let (file, credentials) = file(&args.url, &args.login)?;
     let version = match args.at {
-        Some(ago) => version_at(file.versions(&credentials)?, ago.start())
-            .with_context(|| format!("{}: the file has not changed since then", args.url))?,
+        Some(ago) => version_at(&file.versions(&credentials)?, ago.start(), &args.url)?,
         None => args.version.unwrap_or_default(),
     };
     Ok(file.restore(&credentials, version)?)
 }
 
-/// Returns the version that a file had at a time: the first one that was replaced or deleted later. `None` if the
-/// present file is older than that time.
-fn version_at(versions: Vec<KeptVersion>, time: i64) -> Option<u64> {
-    let later = versions.into_iter().filter(|kept| kept.replaced >= time);
-    later.min_by_key(|kept| kept.replaced)?.version.parse().ok()
+/// Returns the version that the file at `url` had at a time: the first one that was replaced or deleted later.
+///
+/// # Errors
+/// No version was replaced since that time, or the server lists only versions that were replaced later.
+fn version_at(versions: &[KeptVersion], time: i64, url: &str) -> Result<u64> {
+    let is_later = |kept: &&KeptVersion| kept.replaced >= time;
+    ensure!(
+        versions.len() < MAX_LISTED_VERSIONS || !versions.iter().all(|kept| is_later(&kept)),
+        "{url}: the newest {MAX_LISTED_VERSIONS} versions are all younger; name an older one by --version"
+    );
+    // Times are whole seconds; the names of versions are in order within a second too.
+    let later = versions.iter().filter(is_later).filter_map(|kept| kept.version.parse().ok());
+    later.min().with_context(|| format!("{url}: no version was replaced or deleted since then"))
 }
+
+/// Most versions of a file that a server lists, the newest ones.
+const MAX_LISTED_VERSIONS: usize = 1_000;
 
 /// Returns the address of a file on a server, and the credentials for that server.
 fn file(url: &str, login: &LoginArgs) -> Result<(Address, Credentials)> {

@@ -1,4 +1,4 @@
-//! UnfinishedDir new versions that users can see (`--partial-dir`).
+//! Unfinished new versions that users can see (`--partial-dir`).
 //!
 //! A new version grows in the staging directory. From its first bytes on, the staged file has a hard link in the
 //! partial directory, so that users can see and take the file even if the run fails. The link is removed just before
@@ -74,8 +74,9 @@ impl PartialDir {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
             opened => opened?,
         };
-        let is_other = dir.find(&place.name)?.is_some_and(|stat| inode_of(&stat) != staged);
-        if !(is_other && other == Other::Stays)
+        let may_go = other == Other::Goes
+            || dir.find(&place.name)?.is_none_or(|stat| inode_of(&stat) == staged);
+        if may_go
             && let Err(errno) = dir.remove_file(&place.name)
             && dir.stat(&place.name).is_ok_and(|stat| inode_of(&stat) == staged)
         {

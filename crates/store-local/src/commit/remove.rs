@@ -22,7 +22,7 @@ use crate::kernel::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
 use deltic_store::{Going, Removed, StoreError};
 
-/// UnfinishedDir removals, and the rules for names to remove.
+/// Unfinished removals, and the rules for names to remove.
 #[derive(Debug)]
 pub(crate) struct Removals {
     under_way: Mutex<HashMap<RelPath, Removal>>,
