@@ -25,10 +25,19 @@ export function openSession(): void {
   });
 }
 
+/** A token of the address, for the case that the kept one has ended. */
+let offered: string | undefined;
+
+/** A kept token that works stays: any site can link to this page with a token of its own. */
 function takeFromAddress(): boolean {
   const given = tokenIn(location.hash);
   if (!given) return false;
   history.replaceState(history.state, "", location.pathname + location.search);
+  const kept = token.value ?? sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY);
+  if (kept && kept !== given) {
+    offered = given;
+    return false;
+  }
   signIn(given, true);
   return true;
 }
@@ -40,12 +49,17 @@ export function signIn(given: string, stay: boolean): void {
   token.value = given;
 }
 
-/** Puts another token in the place of `old`, if that one is still in use. */
-export function exchange(old: string, lasting: string): void {
-  if (token.value === old) signIn(lasting, sessionStorage.getItem(KEY) === null);
+/** Puts another token in the place of `old`, if that one is still in use; returns whether it was. */
+export function exchange(old: string, lasting: string): boolean {
+  if (token.value !== old) return false;
+  signIn(lasting, sessionStorage.getItem(KEY) === null);
+  return true;
 }
 
 export function endSession(why: "unknown" | "left"): void {
+  const next = why === "unknown" ? offered : undefined;
+  offered = undefined;
+  if (next) return signIn(next, true);
   forget();
   ended.value = why;
   token.value = undefined;

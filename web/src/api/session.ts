@@ -1,6 +1,6 @@
 /**
  * Keeps the page signed in: the token of a printed address is traded for one that outlives the server, and that one is
- * extended while it is in use (docs/server.md, "Tokens").
+ * extended while it is in use (docs/server.md, "Sessions").
  */
 import { effect } from "@preact/signals";
 import { endSession, exchange, token } from "../session";
@@ -18,7 +18,8 @@ async function keep(old: string): Promise<void> {
   try {
     const answer = await call("v1/session", { method: "POST", token: old });
     const { token: lasting } = (await answer.json()) as { token?: string };
-    if (lasting) exchange(old, lasting);
+    // Another tab was first, or the user signed out meanwhile: nobody uses this one.
+    if (lasting && !exchange(old, lasting)) await call("v1/session", { method: "DELETE", token: lasting });
   } catch {
     // The old token goes on as long as it lasts, and the next request tells if it has ended.
   }

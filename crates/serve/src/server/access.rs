@@ -30,6 +30,8 @@ pub(crate) struct Access {
     file: TokenFile,
     /// The starter's token, which was made when the server was started.
     starter: Option<TokenHash>,
+    /// The digest of the volumes ([`Config::served`](super::config::Config::served)).
+    served: String,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
     passes: Mutex<Passes>,
@@ -80,6 +82,12 @@ fn line(
     Some(line)
 }
 
+/// Leaves out sessions that a server with other volumes made.
+fn here(mut grants: Grants, served: &str) -> Grants {
+    grants.retain(|_, grant| grant.session.as_deref().is_none_or(|of| of == served));
+    grants
+}
+
 impl Known {
     fn line(&self, token: TokenHash, now: Option<SystemTime>) -> Option<Vec<(TokenHash, &Grant)>> {
         line([&self.fixed, &self.grants], token, now)
@@ -101,17 +109,19 @@ pub(crate) enum Refusal {
 }
 
 impl Access {
-    /// Accepts the tokens of the file, the tokens of the settings, and the starter's token.
+    /// Accepts the tokens of the file, the tokens of the settings, and the starter's token. `served` is the digest of the
+    /// volumes.
     pub(crate) fn new(
         file: TokenFile,
         starter: Option<TokenHash>,
         settings: Grants,
+        served: String,
     ) -> io::Result<Self> {
-        let (stamp, grants) = (file.stamp(), file.read()?);
+        let (stamp, grants) = (file.stamp(), here(file.read()?, &served));
         let known = Mutex::new(Known { stamp, grants, fixed: Grants::new() });
         let (changes, quotas) = (watch::Sender::default(), Arc::default());
         let passes = Mutex::default();
-        let access = Self { file, starter, known, changes, passes, quotas };
+        let access = Self { file, starter, served, known, changes, passes, quotas };
         access.set(settings);
         Ok(access)
     }
@@ -224,7 +234,7 @@ impl Access {
         }
         // An unreadable file stands for no tokens, and an invalid record for no rights.
         let records = self.file.records().unwrap_or_default();
-        (known.stamp, known.grants) = (stamp, valid_grants(records));
+        (known.stamp, known.grants) = (stamp, here(valid_grants(records), &self.served));
         self.changes.send_modify(|times| *times += 1);
     }
 
@@ -271,7 +281,7 @@ mod tests {
             file.add(Grant { expires: Some(ends), ..Grant::all("parent") }).unwrap().hash();
         let child = file.add(Grant { parent: Some(parent), ..Grant::all("child") }).unwrap().hash();
         let lasting = file.add(Grant::all("lasting")).unwrap().hash();
-        let access = Access::new(file, None, Grants::new()).unwrap();
+        let access = Access::new(file, None, Grants::new(), String::new()).unwrap();
         let has = |at: SystemTime| {
             [parent, child, lasting].map(|token| access.find_at(&token, Some(at)).is_some())
         };

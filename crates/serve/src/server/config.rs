@@ -403,6 +403,19 @@ impl Config {
         self.check_address(self.listen)
     }
 
+    /// Returns a digest of the volumes: their names, directories, and what clients may do there.
+    pub(crate) fn served(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("deltic 2026 volumes of a session");
+        for (name, volume) in &self.volumes {
+            let path = volume.path.canonicalize().unwrap_or_else(|_| volume.path.clone());
+            let rights = format!("{:?} {}", volume.access, volume.delete);
+            for part in [name.as_bytes(), path.as_os_str().as_bytes(), rights.as_bytes()] {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+            }
+        }
+        hasher.finalize().to_hex()[..32].to_owned()
+    }
+
     /// True if clients of a volume with the directory `volume` would reach the state directory. A directory named
     /// `.deltic-serve` is left out of volumes.
     fn shows_state(&self, volume: &Path) -> bool {
@@ -413,7 +426,8 @@ impl Config {
         };
         let state = state.as_deref().and_then(real);
         let below = volume.canonicalize().ok().zip(state);
-        let is_left_out = |name: &OsStr| PrivateDir::found_by(name.as_bytes()).is_some();
+        let is_left_out =
+            |name: &OsStr| PrivateDir::found_by(name.as_bytes()) == Some(PrivateDir::ServerState);
         below.is_some_and(|(volume, state)| {
             state.strip_prefix(volume).is_ok_and(|below| !below.iter().any(is_left_out))
         })

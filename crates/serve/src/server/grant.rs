@@ -31,8 +31,8 @@ pub(super) struct GrantRecord {
     pub(super) expires: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) session: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<String>,
 }
 
 /// Parsed rights of a token.
@@ -58,9 +58,10 @@ pub struct Grant {
     pub expires: Option<u64>,
     /// Hash of the token that made this token. A token ends with its maker.
     pub parent: Option<TokenHash>,
-    /// True for the token of a session, which keeps a page signed in. The session has the starter's rights and rates,
-    /// and is extended by use.
-    pub session: bool,
+    /// Set for the token of a session, which keeps a page signed in: the digest of the volumes of the server that made
+    /// the session. The session has the starter's rights and rates, is extended by use, and is unknown to a server
+    /// with other volumes.
+    pub session: Option<String>,
 }
 
 /// Parsed rights of tokens, by the hashes of the tokens.
@@ -122,7 +123,7 @@ impl Grant {
             quota_files: None,
             expires: None,
             parent: None,
-            session: false,
+            session: None,
         }
     }
 
@@ -210,7 +211,7 @@ mod tests {
         for more in [
             "",
             r#","volumes":["photos"],"path":"2026/june","expires":7"#,
-            r#","expires":7,"session":true"#,
+            r#","expires":7,"session":"a1""#,
             &format!(r#","path":"","quota_bytes":1,"quota_files":2,"parent":"{parent}""#),
         ] {
             let grant = Grant::try_from(record(more)).unwrap();

@@ -74,7 +74,8 @@ impl Journal {
     }
 }
 
-/// Counts the answer to a request. Logs every request other than GET and HEAD.
+/// Counts the answer to a request. Logs every request other than GET and HEAD, but without a token only if the request
+/// is accepted: others are of no number, and `wrong_token` tells a part of them.
 pub(super) async fn watch(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -94,7 +95,9 @@ pub(super) async fn watch(
     });
     let response = next.run(request).await;
     server.journal.metrics.answer(response.status().as_u16());
-    if let Some(mut fields) = noted {
+    let is_refused =
+        |fields: &serde_json::Value| fields["token"].is_null() && !response.status().is_success();
+    if let Some(mut fields) = noted.filter(|fields| !is_refused(fields)) {
         fields["status"] = response.status().as_u16().into();
         server.journal.note("request", fields);
     }

@@ -145,7 +145,8 @@ pub fn prepare(
     let audit = audit.transpose()?;
     let metrics = config.metrics.map(listen).transpose()?;
     let own = own.map(Token::hash);
-    let access = Access::new(TokenFile::of(&config.state), own, config.grants()?)
+    let tokens = TokenFile::of(&config.state);
+    let access = Access::new(tokens, own, config.grants()?, config.served())
         .map_err(unread_tokens(config))?;
     let named = named(config, &clock);
     // Opened before the process is confined: later, this path cannot be reached.

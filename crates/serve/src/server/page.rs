@@ -55,7 +55,8 @@ pub(super) async fn answer(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let first = uri.path().split('/').nth(1).unwrap_or_default();
-    if OTHER_ADDRESSES.contains(&first) {
+    // Links of the page to `//host/` would lead to another server.
+    if OTHER_ADDRESSES.contains(&first) || uri.path().starts_with("//") {
         return Err(Problem::new(StatusCode::NOT_FOUND, "no such address"));
     }
     if !matches!(method, Method::GET | Method::HEAD) {

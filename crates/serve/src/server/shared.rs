@@ -59,7 +59,7 @@ impl Server {
 
     fn known_by(&self, token: TokenHash, found: Option<Found>) -> Result<Known, Problem> {
         let Found { grant, first, quotas } = found.ok_or_else(Problem::not_let_in)?;
-        let is_starter = self.access.is_starter(&token) || grant.session;
+        let is_starter = self.access.is_starter(&token) || grant.session.is_some();
         Ok(Known { token, first, grant, quotas, is_starter })
     }
 

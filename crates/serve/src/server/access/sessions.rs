@@ -37,8 +37,9 @@ impl Access {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let expires = now.saturating_add(LIFE.as_secs());
         let is_starter = self.is_starter(token);
-        let is_fresh = |end| end + EXTEND_EVERY.as_secs() > expires;
-        if !is_starter && (!grant.session || grant.expires.is_none_or(is_fresh)) {
+        // A clock that was ahead once has made a session too long: the next use makes the session shorter.
+        let is_fresh = |end| end <= expires && end + EXTEND_EVERY.as_secs() > expires;
+        if !is_starter && (grant.session.is_none() || grant.expires.is_none_or(is_fresh)) {
             return Ok(Session { token: None, expires: grant.expires });
         }
         let _held = self.file.hold().map_err(Refusal::Io)?;
@@ -46,7 +47,8 @@ impl Access {
         let mut made = None;
         if is_starter {
             make_room(&mut records, now)?;
-            let grant = Grant { session: true, expires: Some(expires), ..Grant::all(NAME) };
+            let session = Some(self.served.clone());
+            let grant = Grant { session, expires: Some(expires), ..Grant::all(NAME) };
             let token = made.insert(new_token());
             records.insert(token.hash().to_string(), grant.into());
         } else {
@@ -61,10 +63,11 @@ impl Access {
 
 /// Makes room for one more session: if there are too many, removes those that have expired at `now`.
 fn make_room(records: &mut GrantRecords, now: u64) -> Result<(), Refusal> {
-    let sessions = |records: &GrantRecords| records.values().filter(|it| it.session).count();
+    let sessions =
+        |records: &GrantRecords| records.values().filter(|it| it.session.is_some()).count();
     if sessions(records) >= MAX_SESSIONS {
         let has_ended = |end: u64| now >= end;
-        records.retain(|_, it| !(it.session && it.expires.is_some_and(has_ended)));
+        records.retain(|_, it| !(it.session.is_some() && it.expires.is_some_and(has_ended)));
     }
     if sessions(records) >= MAX_SESSIONS { Err(Refusal::TooMany) } else { Ok(()) }
 }
@@ -81,7 +84,11 @@ mod tests {
         let starter = new_token().hash();
         let file = TokenFile::of(dir.path());
         let other = file.add(Grant { expires: Some(7), ..Grant::all("other") }).unwrap().hash();
-        let access = Access::new(file, Some(starter), Grants::new()).unwrap();
+        let of = |volumes: &str| {
+            let file = TokenFile::of(dir.path());
+            Access::new(file, Some(starter), Grants::new(), volumes.into()).unwrap()
+        };
+        let access = of("photos");
         let day = |day: u64| UNIX_EPOCH + EXTEND_EVERY * u32::try_from(20_000 + day).unwrap();
         let ends = |token: &TokenHash| {
             access.find_at(token, Some(day(0))).and_then(|it| it.grant.expires).unwrap()
@@ -93,6 +100,11 @@ mod tests {
         let session = keep(&starter, 0).unwrap().token.unwrap().hash();
         let first = ends(&session);
         assert!(access.find_at(&session, Some(day(29))).is_some(), "it lasts for 30 days");
+        assert!(of("photos").find_at(&session, Some(day(29))).is_some(), "it outlives the server");
+        assert!(
+            of("private").find_at(&session, Some(day(29))).is_none(),
+            "these are other volumes"
+        );
         assert!(access.find_at(&session, Some(day(30))).is_none());
         assert!(keep(&session, 0).unwrap().token.is_none());
         assert_eq!(ends(&session), first, "it was extended on this day already");

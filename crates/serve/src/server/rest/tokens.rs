@@ -156,7 +156,7 @@ pub(super) async fn end_session(
     State(server): State<Arc<Server>>,
     known: Known,
 ) -> Result<StatusCode, Problem> {
-    if !known.grant.session {
+    if known.grant.session.is_none() {
         return Err(Problem::new(StatusCode::NOT_FOUND, "this token is not of a session"));
     }
     on_disk(&server.clone(), move || {
