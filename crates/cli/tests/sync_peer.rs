@@ -73,7 +73,7 @@ fn rsync_in_the_place_of_deltic_is_recognised() {
         return skip("rsync is not installed");
     }
     for operands in [PUSH, PULL] {
-        let asks = "is the same deltic on both machines? --deltic-path names another one";
+        let asks = "is the same deltic on both machines? --deltic-path names another program there";
         let shell = "sh -c 'exec rsync --server --sender -logDtpre.iLsfxC . . 2>/dev/null' rsh";
         let run = sync_over(&world(), shell, &operands);
         assert_ends(&run, &[2], "rsync answered, where deltic was expected");
