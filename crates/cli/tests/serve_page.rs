@@ -53,7 +53,6 @@ fn every_address_outside_of_the_interface_has_the_page_and_the_way_to_its_root()
         ("/assets/../../Cargo.toml", "../../../"),
         ("/assets/%2e%2e/%2e%2e/Cargo.toml", "../../../"),
         ("/index.html", "./"),
-        ("//evil.example/x", "../../"),
     ] {
         let answer = get(&server, path, "");
         assert_eq!(answer.status, 200, "{path}");
@@ -62,7 +61,9 @@ fn every_address_outside_of_the_interface_has_the_page_and_the_way_to_its_root()
         assert!(text(&answer).contains(&own), "{path}: {}", text(&answer));
         assert_eq!(text(&answer).replace(&own, ""), plain, "{path}");
     }
-    for path in ["/v1", "/v1/", "/v1/none", "/healthz/x", "/metrics", "/.well-known/x"] {
+    for path in
+        ["/v1", "/v1/", "/v1/none", "/healthz/x", "/metrics", "/.well-known/x", "//evil.example/x"]
+    {
         let answer = get(&server, path, "");
         assert_eq!(answer.status, 404, "{path}");
         assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{path}");
