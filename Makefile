@@ -16,8 +16,6 @@ labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
 portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-worker deltic-carrier deltic-page
 out := $(target)/bench-out
-# Tests of whole programs wait for processes, timers and the disk more than they compute.
-threads := $(shell echo $$((3 * $$(nproc))))
 laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote --features labs -- --ignored
 systems := s3 azure gs hdfs seaweedfs moosefs ceph
 wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
@@ -153,7 +151,7 @@ unit: toolchain
 	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
-	RUST_TEST_THREADS=$(threads) cargo test --locked --workspace $(labs)
+	cargo test --locked --workspace $(labs)
 
 dist: toolchain web/dist/index.html
 
