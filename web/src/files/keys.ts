@@ -76,7 +76,9 @@ export function startKeys(): void {
     if (route.value.screen !== "files" || !route.value.volume) return;
     event.preventDefault();
     searchOpen.value = true;
-    requestAnimationFrame(() => document.getElementById("search")?.focus());
+    // At once, so that the next letter is in the field; a narrow screen shows the field in the next frame.
+    field?.focus();
+    if (document.activeElement !== field) requestAnimationFrame(() => document.getElementById("search")?.focus());
   });
 }
 
