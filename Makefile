@@ -72,7 +72,7 @@ storage-zfs: toolchain ## tell what changed between two snapshots of ZFS (root: 
 storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
 	cargo build --locked -p deltic-cli --features labs
 	for system in $(or $(SYSTEMS),$(systems)); do LAWS="$(laws)" tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
-	if [ -z "$(filter-out s3,$(or $(SYSTEMS),s3))" ]; then tools/storage/moto.sh target/debug/deltic; fi
+	if [ -n "$(filter s3,$(or $(SYSTEMS),s3))" ]; then tools/storage/moto.sh target/debug/deltic; fi
 
 # Root only, and after `storage-remote` has installed what there is to measure.
 bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR, BENCH_SIZE)
