@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use deltic_net::embed::{Cancel, Embedding, serve_over, sync_over};
 use deltic_net::executor::{Executor, Limits};
-use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Plan, Sources};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options as SyncOptions;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadHalf, WriteHalf, duplex, join, split};
@@ -169,21 +169,8 @@ fn make(dir: &Path, files: u64, len: usize) -> Result<()> {
 }
 
 fn plan(source: &Path, destination: Destination) -> Plan {
-    Plan {
-        sources: Sources::Local(vec![source.join("")]),
-        names: Names::None,
-        destination,
-        options: SyncOptions { recursive: true, times: true, ..SyncOptions::default() },
-        remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-        bwlimit: None,
-        patience: Patience::default(),
-        dial: None,
-        by_blake3: false,
-        cache: None,
-        batch: None,
-        reasons: None,
-        moved: None,
-    }
+    let options = SyncOptions { recursive: true, times: true, ..SyncOptions::default() };
+    Plan::new(Sources::Local(vec![source.join("")]), destination, options)
 }
 
 /// Creates a one-way stream.

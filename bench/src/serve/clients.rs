@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use deltic_core::{Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
 use deltic_net::embed::{Embedding, Outcome, sync};
-use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Patience, Plan, Sources};
 use deltic_protocol::options::Options as SyncOptions;
 use deltic_protocol::report::Notice;
 use deltic_serve::client::{Address, Credentials, Link, Local, Updates};
@@ -438,19 +438,9 @@ impl LoadClient {
         options: &SyncOptions,
     ) -> Result<ClientSample> {
         let plan = Plan {
-            sources,
-            names: Names::None,
-            destination,
-            options: options.clone(),
-            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
             dial: Some(self.link.dial()),
-            bwlimit: None,
             patience: Patience { whole: Some(PATIENCE), ..Patience::default() },
-            by_blake3: false,
-            cache: None,
-            batch: None,
-            reasons: None,
-            moved: None,
+            ..Plan::new(sources, destination, options.clone())
         };
         let begun = Instant::now();
         let embedding = Embedding::default();

@@ -12,7 +12,7 @@ use deltic_core::strategy::LinkModel;
 use deltic_core::{AtEnd, ChunkerSpec, Strategy};
 use deltic_net::SyncError;
 use deltic_net::monitor::{Spent, Stage};
-use deltic_net::plan::{Destination, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Plan, Sources};
 use deltic_net::rehearsal::{Rehearsal, rehearse};
 use deltic_protocol::Purpose;
 use deltic_protocol::options::Options;
@@ -199,21 +199,8 @@ impl SyncWay {
             strategy,
             ..Options::default()
         };
-        Plan {
-            sources: Sources::Local(vec![files.new.clone()]),
-            names: deltic_net::plan::Names::None,
-            destination: Destination::Local(files.dest.clone()),
-            options,
-            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-            bwlimit: None,
-            patience: Patience::default(),
-            dial: None,
-            by_blake3: false,
-            cache: None,
-            batch: None,
-            reasons: None,
-            moved: None,
-        }
+        let destination = Destination::Local(files.dest.clone());
+        Plan::new(Sources::Local(vec![files.new.clone()]), destination, options)
     }
 
     /// Measures the processor time of cutting both versions with this strategy's chunker and without sums. A session

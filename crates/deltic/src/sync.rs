@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use deltic_net::embed::{self, Embedding};
-use deltic_net::plan::{Destination, Dial, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Dial, Plan, Remote, Sources};
 use deltic_protocol::options::{Delete, Guard, Metadata, Options};
 use deltic_protocol::report::{Action as ChangeAction, Trouble, TroubleKind};
 use deltic_remote::{ProcessEnvironment, RemoteSystem};
@@ -276,21 +276,8 @@ impl TreeSync {
             }
             _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
         };
-        Ok(Plan {
-            sources,
-            names: Names::None,
-            destination,
-            options,
-            remote: Remote { shell, program: "deltic".into(), options: Vec::new() },
-            bwlimit,
-            patience: Patience::default(),
-            dial,
-            by_blake3: false,
-            cache,
-            batch: None,
-            reasons: None,
-            moved: None,
-        })
+        let remote = Remote::by(shell);
+        Ok(Plan { remote, bwlimit, dial, cache, ..Plan::new(sources, destination, options) })
     }
 }
 

@@ -53,26 +53,32 @@ pub struct Plan {
     pub moved: Option<MovedSources>,
 }
 
-#[cfg(test)]
 impl Plan {
-    /// Returns a plan from `sources` to a local directory, without cache and limits, for sessions without a remote
-    /// shell.
-    pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
+    /// Returns a plan from `sources` to `destination` over ssh, without cache, batch and limits.
+    #[must_use]
+    pub fn new(sources: Sources, destination: Destination, options: Options) -> Self {
         Self {
             sources,
             names: Names::None,
-            destination: Destination::Local(destination),
-            patience: Patience::of_silence(options.silence),
+            destination,
             options,
-            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            remote: Remote::by(vec!["ssh".into()]),
             dial: None,
             bwlimit: None,
+            patience: Patience::default(),
             by_blake3: false,
             cache: None,
+            batch: None,
             reasons: None,
             moved: None,
-            batch: None,
         }
+    }
+
+    /// Returns a plan from `sources` to a local directory, with the silence of the options as the only limit.
+    #[cfg(test)]
+    pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
+        let patience = Patience::of_silence(options.silence);
+        Self { patience, ..Self::new(sources, Destination::Local(destination), options) }
     }
 }
 
@@ -234,6 +240,12 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// Returns the way by the remote shell `shell` to the program `deltic`, without options.
+    #[must_use]
+    pub fn by(shell: Vec<OsString>) -> Self {
+        Self { shell, program: "deltic".into(), options: Vec::new() }
+    }
+
     /// Returns the same with the program that `deltic install` copies; `None` if the user names another program.
     #[must_use]
     pub(crate) fn installed(&self) -> Option<Self> {
@@ -325,7 +337,7 @@ mod tests {
 
     fn words(shell: &str, host: &str) -> Result<String, SyncError> {
         let shell = shell.split(' ').map(OsString::from).collect();
-        let remote = Remote { shell, program: "deltic".into(), options: Vec::new() };
+        let remote = Remote::by(shell);
         let command = ["sudo deltic", "agent"].map(OsString::from);
         let words = remote.words(host, &command)?;
         Ok(words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join("|"))

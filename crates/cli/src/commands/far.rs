@@ -155,7 +155,7 @@ mod tests {
 
     fn far(script: &str) -> RemoteProgram {
         let shell = ["sh", "-c", script].map(OsString::from).into();
-        let remote = Remote { shell, program: "deltic".into(), options: Vec::new() };
+        let remote = Remote::by(shell);
         let far = RemoteProgram::start(&remote, "h", &["true".into()]).unwrap();
         RemoteProgram { patience: Duration::from_millis(200), ..far }
     }

@@ -76,8 +76,7 @@ fn machine(bytes: &[u8]) -> Option<&'static str> {
 /// Sends the program to a shell on the host. Returns the lines to print.
 fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, InstallError> {
     let host = &args.host;
-    let remote =
-        Remote { shell: args.rsh.0.clone(), program: "deltic".into(), options: Vec::new() };
+    let remote = Remote::by(args.rsh.0.clone());
     let mut far =
         RemoteProgram::start(&remote, host, &["sh".into()]).map_err(|error| InstallError {
             exit: Exit::from(&error),

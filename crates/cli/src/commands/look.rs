@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::slice;
 
 use anyhow::{Context, Result};
-use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
+use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Plan, SyncError, User};
 use deltic_protocol::options::{Options, Select};
 use deltic_protocol::report::{Notice, TroubleKind};
@@ -191,21 +191,8 @@ impl UrlListing<'_> {
 /// Returns the plan of a run that lists `sources`.
 fn plan(sources: Sources, recursive: bool) -> Plan {
     let select = Select { dirs: !recursive, list_only: true, ..Select::default() };
-    Plan {
-        sources,
-        names: Names::None,
-        destination: Destination::Local(".".into()),
-        options: Options { recursive, links: true, dry_run: true, select, ..Options::default() },
-        remote: Remote { shell: vec!["ssh".into()], program: "deltic".into(), options: Vec::new() },
-        bwlimit: None,
-        patience: Patience::default(),
-        dial: None,
-        by_blake3: false,
-        cache: None,
-        batch: None,
-        reasons: None,
-        moved: None,
-    }
+    let options = Options { recursive, links: true, dry_run: true, select, ..Options::default() };
+    Plan::new(sources, Destination::Local(".".into()), options)
 }
 
 /// True if the source stands for the content of a directory.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
+use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, EntryType, Notice, TroubleKind};
@@ -162,23 +162,10 @@ fn two_urls(
 /// Returns the plan of a comparison with these options, without trees.
 fn empty_plan(args: &VerifyArgs, options: Options) -> Plan {
     Plan {
-        dial: None,
-        by_blake3: false,
-        sources: Sources::Local(Vec::new()),
-        names: Names::None,
-        destination: Destination::Local(PathBuf::new()),
-        options,
-        remote: Remote {
-            shell: args.rsh.0.clone(),
-            program: args.deltic_path.clone(),
-            options: Vec::new(),
-        },
+        remote: Remote { program: args.deltic_path.clone(), ..Remote::by(args.rsh.0.clone()) },
         bwlimit: args.bwlimit.and_then(ByteRate::limit),
-        patience: Patience::default(),
         cache: crate::plan::cache::dir(),
-        batch: None,
-        reasons: None,
-        moved: None,
+        ..Plan::new(Sources::Local(Vec::new()), Destination::Local(PathBuf::new()), options)
     }
 }
 

@@ -446,7 +446,6 @@ pub(crate) fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_net::plan::{Patience, Remote};
     use deltic_protocol::options::Options;
     use deltic_protocol::report::{Differs, Facts};
     use deltic_tree::RelPath;
@@ -474,25 +473,9 @@ mod tests {
 
     #[test]
     fn the_first_line_names_both_ends() {
-        let plan = Plan {
-            sources: Sources::Local(vec!["a".into(), "b/".into()]),
-            names: deltic_net::plan::Names::None,
-            destination: Destination::Remote { host: "me@h".into(), path: "c".into() },
-            options: Options::default(),
-            remote: Remote {
-                shell: vec!["ssh".into()],
-                program: "deltic".into(),
-                options: Vec::new(),
-            },
-            patience: Patience::default(),
-            dial: None,
-            by_blake3: false,
-            cache: None,
-            batch: None,
-            reasons: None,
-            moved: None,
-            bwlimit: None,
-        };
+        let sources = Sources::Local(vec!["a".into(), "b/".into()]);
+        let destination = Destination::Remote { host: "me@h".into(), path: "c".into() };
+        let plan = Plan::new(sources, destination, Options::default());
         assert_eq!(
             parsed(&JsonEvent::start(&plan)),
             json!({

@@ -340,7 +340,7 @@ mod tests {
 
     fn far(shell: &str, host: &str) -> RemoteMachine {
         let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
-        RemoteMachine::on(&Remote { shell, program: "deltic".into(), options: Vec::new() }, host)
+        RemoteMachine::on(&Remote::by(shell), host)
     }
 
     #[test]

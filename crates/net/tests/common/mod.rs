@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use deltic_net::embed::{Embedding, serve_over, sync_over};
-use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Plan, Sources};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::options::Options;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex, split};
@@ -13,21 +13,7 @@ const MAGIC_BYTES: usize = 8;
 
 /// From `source` here to a destination, with no cache and no limit.
 pub fn plan(source: PathBuf, destination: Destination, options: Options) -> Plan {
-    Plan {
-        sources: Sources::Local(vec![source]),
-        names: Names::None,
-        destination,
-        options,
-        remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-        bwlimit: None,
-        dial: None,
-        patience: Patience::default(),
-        by_blake3: false,
-        cache: None,
-        batch: None,
-        reasons: None,
-        moved: None,
-    }
+    Plan::new(Sources::Local(vec![source]), destination, options)
 }
 
 /// A destination at the other end.

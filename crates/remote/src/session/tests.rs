@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use deltic_net::plan::{Destination, Names, Patience, Remote as Shell, Sources};
+use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Compare, Delete, Options};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
@@ -93,25 +93,12 @@ impl<S: StorageSystem> TestSync<S> {
         let cache = self.dir.path().join("cache");
         let remote = RemoteSystem { system: self.shelf.clone() };
         let (dial, evidence) = remote.dial(Some(cache.clone()), None);
-        let plan = Plan {
-            sources: Sources::Remote {
-                host: "shelf://".into(),
-                paths: paths.iter().map(Into::into).collect(),
-            },
-            names: Names::None,
-            destination: Destination::Local(self.out()),
-            options,
-            remote: Shell { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-            dial: Some(dial),
-            bwlimit: None,
-            patience: Patience::default(),
-            by_blake3: false,
-            cache: Some(cache),
-            batch: None,
-            reasons: None,
-            moved: None,
+        let sources = Sources::Remote {
+            host: "shelf://".into(),
+            paths: paths.iter().map(Into::into).collect(),
         };
-        (plan, evidence)
+        let plan = Plan::new(sources, Destination::Local(self.out()), options);
+        (Plan { dial: Some(dial), cache: Some(cache), ..plan }, evidence)
     }
 
     fn holds(&self, name: &str, bytes: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
-use deltic_net::plan::{Destination, Names, Patience, Sources};
+use deltic_net::plan::{Destination, Patience, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User, reason};
 use deltic_protocol::options::{Missing, Options, Remove, Select};
 use deltic_protocol::report::Notice;
@@ -83,19 +83,9 @@ impl RemoteDir {
         options: Options,
     ) -> Result<Outcome, (Exit, String)> {
         let plan = Plan {
-            sources,
-            names: Names::None,
-            destination,
-            options,
             remote: self.remote.clone(),
-            bwlimit: None,
             patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
-            dial: None,
-            by_blake3: false,
-            cache: None,
-            batch: None,
-            reasons: None,
-            moved: None,
+            ..Plan::new(sources, destination, options)
         };
         let mut trouble = None;
         let ended: Result<Outcome, SyncError> =
