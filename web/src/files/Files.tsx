@@ -1,4 +1,4 @@
-/** A folder: the bar over it, its rows, and the pane with what is known about one of them. */
+/** The screen of a folder: a bar of actions, a list of rows, and a pane with details of the selected row. */
 import type { JSX } from "preact";
 import { folderAddress, follow, route, root } from "../route";
 import { format, t } from "../text";

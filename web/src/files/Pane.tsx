@@ -1,4 +1,4 @@
-/** What is known about one entry, beside the list where there is room. */
+/** The details of the selected entry; on wide screens the details stand beside the list. */
 import type { JSX } from "preact";
 import { route } from "../route";
 import { format, t } from "../text";

@@ -6,7 +6,7 @@
  */
 import type { Place, Version } from "../api/volumes";
 
-/** What an upload may replace: nothing, or this version alone. */
+/** The version that an upload may replace: no version, or the version with this entity tag. */
 export type Base = "nothing" | { tag: string };
 
 export type Stage = "reading" | "matching" | "sending" | "writing";

@@ -75,7 +75,7 @@ export interface Totals {
   done: number;
   equal: number;
   failed: number;
-  /** Of the failed ones, those that wait for a choice that the user put off. */
+  /** The number of failed transfers that wait for the user to choose a version. */
   later: number;
   asking: number;
   moving: number;

@@ -1,4 +1,4 @@
-/** The name of a file: its ending stands last and whole, whatever the length and the direction of its letters. */
+/** The name of a file. The ending of the name is always shown whole and last, for long names and for right-to-left names. */
 import type { JSX } from "preact";
 import { parts, shown } from "../transfer/names";
 

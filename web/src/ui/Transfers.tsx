@@ -1,4 +1,4 @@
-/** All transfers of this page: what needs a person on top, then what moves, then what is done. */
+/** The list of all transfers: questions and failures first, then running transfers, then finished ones. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { folderAddress, follow } from "../route";

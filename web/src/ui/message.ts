@@ -1,4 +1,4 @@
-/** What the line at the bottom says once: the result of an action, with a way back where there is one. */
+/** The message at the bottom of the page: the result of an action, with an undo button if the action can be undone. */
 import { signal } from "@preact/signals";
 
 export interface Message {
