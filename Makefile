@@ -42,7 +42,7 @@ demo: toolchain ## sync one release of a real package over another and show what
 
 test: toolchain ## everything that CI checks
 	@for check in $(checks); do \
-	  started=$$SECONDS; $(MAKE) --no-print-directory $$check; echo "== $$check: $$((SECONDS - started)) s"; \
+	  started=$$SECONDS; $(MAKE) --no-print-directory SECONDS_EACH=$(or $(SECONDS_EACH),20) $$check; echo "== $$check: $$((SECONDS - started)) s"; \
 	done
 	@echo "all checks passed"
 
@@ -151,7 +151,7 @@ unit: toolchain
 	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
-	cargo test --locked --workspace $(labs)
+	cargo test --locked --workspace $(labs) --config 'target."cfg(unix)".runner="tools/run-tests.sh"'
 
 dist: toolchain web/dist/index.html
 

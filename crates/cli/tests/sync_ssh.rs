@@ -1,17 +1,22 @@
 //! The transport that people use: the system's ssh, to an sshd of our own on a loopback port.
 
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use crate::common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
 
 /// An address of this machine whose ports no other program takes before sshd does.
 const HOST: &str = "127.0.0.22";
 
-/// A port that is free may be found by two tests: one looks for it at a time, until its own sshd has it.
-static LOOKING: Mutex<()> = Mutex::new(());
+/// Waits until no other test looks for a free port. Two tests could find the same port before one starts its sshd.
+fn lock_ports() -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sshd-ports");
+    let file = File::create(path).expect("the lock file can be made");
+    file.lock().expect("the file system has locks");
+    file
+}
 
 /// An sshd that lets its own user in with one key; it ends with this value.
 struct Sshd {
@@ -37,7 +42,7 @@ impl Sshd {
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(name));
             assert!(keygen.status().expect("ssh-keygen starts").success());
         }
-        let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = lock_ports();
         let listener = TcpListener::bind((HOST, 0)).expect("a loopback port is free");
         let port = listener.local_addr().expect("it is bound").port();
         drop(listener);
