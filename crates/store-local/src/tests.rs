@@ -65,7 +65,7 @@ fn put(store: &impl Store, at: &str, bytes: &[u8]) -> Result<(), StoreError> {
     let rebuild = store.create(&path(at), bytes.len() as u64)?;
     rebuild.write(0, bytes)?;
     let seen = store.look(&path(at))?;
-    let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+    let replaces = Replaces::seen(seen.as_ref());
     rebuild.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces }).map(drop)
 }
 

@@ -173,6 +173,14 @@ pub enum Replaces<'a, S> {
     Seen(&'a Meta),
 }
 
+impl<'a, S> Replaces<'a, S> {
+    /// Returns the entry that was seen at the path, if any.
+    #[must_use]
+    pub fn seen(seen: Option<&'a Meta>) -> Self {
+        seen.map_or(Self::Nothing, Self::Seen)
+    }
+}
+
 /// A rebuild that continues a killed run.
 #[derive(Debug)]
 pub struct Resumed<R> {

@@ -260,8 +260,7 @@ impl<'a> Whole<'a> {
     /// Returns the commit that puts the file in place.
     #[must_use]
     pub(crate) fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
-        let replaces = self.seen.map_or(Replaces::Nothing, Replaces::Seen);
-        Commit { meta: self.meta, keep, replaces }
+        Commit { meta: self.meta, keep, replaces: Replaces::seen(self.seen) }
     }
 }
 

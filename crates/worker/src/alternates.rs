@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use deltic_engine::similar::{Candidates, most_similar};
 use deltic_protocol::options::Fuzzy;
-use deltic_protocol::receiver::OtherPaths;
-use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_protocol::receiver::{FileStamp, OtherPaths};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::lock::lock;
@@ -45,19 +45,11 @@ impl<S: Store> Alternates<S> {
         self.trees.iter().map(look).collect()
     }
 
-    fn tree(&self, alternate: usize, path: &RelPath) -> Result<&S, StoreError> {
+    /// Returns an alternate, as the place where `path` was seen. Errors: [`StoreError::Changed`] if the alternate could
+    /// not be opened.
+    pub(super) fn tree(&self, alternate: usize, path: &RelPath) -> Result<&S, StoreError> {
         let tree = self.trees.get(alternate).and_then(Option::as_ref);
         tree.ok_or_else(|| StoreError::Changed { path: path.clone() })
-    }
-
-    /// Links `path` of `store` to the entry at the same path in the alternate.
-    pub(super) fn link(
-        &self,
-        store: &S,
-        (path, alternate): (&RelPath, usize),
-        (is, seen): (&Meta, Option<&Meta>),
-    ) -> Result<(), StoreError> {
-        store.link(path, Link { from: self.tree(alternate, path)?, at: path, is, seen })
     }
 
     /// Copies a file of an alternate into `store`.
@@ -73,8 +65,7 @@ impl<S: Store> Alternates<S> {
         }
         let rebuild = store.create(path, is.len)?;
         rebuild.copy(&old, 0..is.len, 0)?;
-        let replaces = seen.map_or(Replaces::Nothing, Replaces::Seen);
-        rebuild.commit(Commit { meta, keep, replaces }).map(drop)
+        rebuild.commit(Commit { meta, keep, replaces: Replaces::seen(seen) }).map(drop)
     }
 
     /// Opens old versions of `path` outside its own place: the version in the alternate, or else a file with a
@@ -97,7 +88,7 @@ impl<S: Store> Alternates<S> {
     fn similar(&self, store: &S, path: &RelPath, elsewhere: &OtherPaths) -> Named<S> {
         let (dir, name) = path.split_last()?;
         let candidates = self.candidates(store, &dir, elsewhere.fuzzy);
-        let (len, modified) = elsewhere.new;
+        let FileStamp { len, modified } = elsewhere.new;
         let (tree, best) = most_similar(&name, len, modified, &candidates)?;
         let path = dir.join(best).ok()?;
         let opened = match tree {

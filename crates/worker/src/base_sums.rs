@@ -111,6 +111,27 @@ impl Deciding {
         })
     }
 
+    /// Returns the note that names the table for the version just sent: `of_base` if given, else a new table. A new
+    /// table covers only bytes that stayed at the same place on the disk since `extents` were read.
+    pub(super) fn note(
+        self,
+        kept: &dyn FactStore,
+        snapshot: &impl Snapshot,
+        extents: &Extents,
+        of_base: Option<SumsNote>,
+    ) -> Option<SumsNote> {
+        let kind = self.kind(snapshot)?;
+        if of_base.is_some() {
+            return of_base;
+        }
+        // Room for the table and for its encoded copy.
+        let _room = Room::take(extents.len().saturating_mul(2))?;
+        let sums = made(snapshot, kind, (self.random)()?, extents)?;
+        let table = Digest::from_bytes((self.random)()?);
+        kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
+        Some(SumsNote { table, others: Vec::new() })
+    }
+
     /// Returns the parts of `ranges` that match no block of the base, and the runs of blocks that the base holds at
     /// another offset. Bytes outside of `ranges` are equal to the base. Errors: the reason why the moved blocks are
     /// not known.
@@ -217,25 +238,6 @@ fn each_window(
         next = over;
     }
     Some(())
-}
-
-/// Returns the note that names the table for the version just sent: `of_base` if given, else a new table. A new table
-/// covers only bytes that stayed at the same place on the disk since `extents` were read.
-pub(super) fn note(
-    (deciding, kept): (Deciding, &dyn FactStore),
-    (snapshot, extents): (&impl Snapshot, &Extents),
-    of_base: Option<SumsNote>,
-) -> Option<SumsNote> {
-    let kind = deciding.kind(snapshot)?;
-    if of_base.is_some() {
-        return of_base;
-    }
-    // Room for the table and for its encoded copy.
-    let _room = Room::take(extents.len().saturating_mul(2))?;
-    let sums = made(snapshot, kind, (deciding.random)()?, extents)?;
-    let table = Digest::from_bytes((deciding.random)()?);
-    kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
-    Some(SumsNote { table, others: Vec::new() })
 }
 
 /// Turns the note of a base into the note of a version that differs from the base in `ranges`. Returns `None` if too

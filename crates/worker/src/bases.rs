@@ -38,6 +38,14 @@ pub(super) struct Bases {
     deciding: Deciding,
 }
 
+/// A base that the receiver holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldBase {
+    pub(super) base: Digest,
+    /// True if the receiver copies blocks that the base holds at another offset. Moved blocks are then listed as such.
+    pub(super) can_copy: bool,
+}
+
 /// A file that is being sent.
 #[derive(Debug)]
 struct Sending {
@@ -122,28 +130,28 @@ impl Bases {
         (len > LARGE_FILE_BYTES && self.facts.keeps_bases()).then_some(&*self.facts)
     }
 
-    /// Returns the differences between `base` and a file that is about to be sent, if they are known and few enough.
-    /// If the other end `can_copy` blocks that the base holds at another offset, moved blocks are listed as such. The
-    /// extents of the file are remembered until [`sent`](Self::sent).
+    /// Returns the differences between the base that the receiver holds and a file that is about to be sent, if the
+    /// differences are known and few enough. The extents of the file are remembered until [`sent`](Self::sent).
     pub(super) fn begin(
         &self,
         handle: Handle,
-        (path, snapshot): (&RelPath, &impl Snapshot),
-        (base, can_copy): (Option<&Digest>, bool),
+        path: &RelPath,
+        snapshot: &impl Snapshot,
+        held: Option<HeldBase>,
     ) -> Option<Changed> {
         let len = snapshot.meta().len;
         let kept = self.kept(len);
-        if kept.is_none() && (self.old_sums.is_none() || base.is_none()) {
+        if kept.is_none() && (self.old_sums.is_none() || held.is_none()) {
             return None;
         }
         // A file without extents is sent like any other file. A file that changed meanwhile is tried again.
         let extents = snapshot.extents().ok()?;
-        let found = match (&extents, base) {
+        let found = match (&extents, held) {
             (None, _) => Err(Reason::NoFacts(
                 self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
             )),
             (Some(_), None) => Err(Reason::NoBase),
-            (Some(extents), Some(base)) => self.since(kept, (snapshot, extents), (base, can_copy)),
+            (Some(extents), Some(held)) => self.since(kept, snapshot, extents, held),
         };
         if let Some(reasons) = &self.reasons {
             let told = |(changed, _): &(Changed, _)| {
@@ -163,19 +171,20 @@ impl Bases {
         changed
     }
 
-    /// Returns the differences from `base`. Errors: the reason why the differences are unknown or too large.
+    /// Returns the differences from the base that the receiver holds. Errors: the reason why the differences are unknown or too large.
     fn since(
         &self,
         kept: Option<&dyn FactStore>,
-        (snapshot, now): (&impl Snapshot, &Extents),
-        (base, can_copy): (&Digest, bool),
+        snapshot: &impl Snapshot,
+        now: &Extents,
+        HeldBase { base, can_copy }: HeldBase,
     ) -> Result<(Changed, Since), Reason> {
-        let (old, before) = self.noted(kept, base).ok_or(Reason::ForgottenBase)?;
+        let (old, before) = self.noted(kept, &base).ok_or(Reason::ForgottenBase)?;
         let changed = now.changed_since(&old);
         // On a file system that was mounted anew, only sums show which ranges changed.
         let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
         let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
-        let note = kept.filter(|_| decides).and_then(|kept| SumsNote::find(kept, base));
+        let note = kept.filter(|_| decides).and_then(|kept| SumsNote::find(kept, &base));
         let moved = match kept.filter(|_| can_copy) {
             None => Err("the other end takes no copies of blocks"),
             Some(kept) => {
@@ -185,7 +194,7 @@ impl Bases {
         };
         let is_little = |changed: &Changed| bytes_of(&changed.ranges) <= now.len() / LEAST_SHARE;
         let next = note.clone().and_then(|note| base_sums::carried(note, &ranges, now.len()));
-        let since = Since { base: *base, before, sums: [note, next] };
+        let since = Since { base, before, sums: [note, next] };
         let why = match moved {
             Ok(moved) if is_little(&moved) => return Ok((moved, since)),
             Ok(_) => "most of its blocks are new",
@@ -225,10 +234,9 @@ impl Bases {
             Some(Since { before, sums, .. }) => (before, sums),
             None => (None, [None, None]),
         };
-        let deciding = (self.deciding, kept);
         let noted = match self.old_sums {
             Some(_) => None,
-            None => base_sums::note(deciding, (snapshot, extents), next),
+            None => self.deciding.note(kept, snapshot, extents, next),
         };
         noted.iter().for_each(|noted| noted.keep(kept, base));
         // If this session breaks off, the receiver still has `since.base`. Only the base before that is forgotten.

@@ -23,7 +23,7 @@ use deltic_protocol::receiver::{
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
-use deltic_store::{Going, Keep, Link, Store, StoreError};
+use deltic_store::{Commit, Going, Keep, Link, Replaces, Store, StoreError};
 use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::{Alternates, Beside};
@@ -38,7 +38,7 @@ use crate::stage::Stage;
 use crate::user::User;
 use crate::{WorkCost, Worker};
 use found::Found;
-use slot::{Site, Slot, Sought};
+use slot::{AttemptFiles, Slot, Sought};
 
 /// The terms, options and accounts of a receiver's session.
 pub(crate) struct Asked<'a> {
@@ -344,8 +344,8 @@ impl<S: Store> DestinationWorker<S> {
     fn change_entry(&self, work: EntryWork) -> Result<(), StoreError> {
         match work {
             EntryWork::LinkBeside { path, alternate, is, seen } => {
-                let expected = (&is, seen.as_ref());
-                self.alternates.link(&self.store, (&path, alternate), expected)
+                let from = self.alternates.tree(alternate, &path)?;
+                self.store.link(&path, Link { from, at: &path, is: &is, seen: seen.as_ref() })
             }
             EntryWork::Link { path, leader, kind, seen } => {
                 let linked = self.link(&path, &leader, &kind, seen.as_ref());
@@ -423,20 +423,20 @@ impl<S: Store> DestinationWorker<S> {
     fn write_new(&self, work: NewVersionWork) -> NewVersionAnswer {
         match work {
             NewVersionWork::Copy { handle, path, new, runs, chunks } => NewVersionAnswer::Copied(
-                self.fill((handle, &path, new), |site| self.copy(site, &runs, chunks)),
+                self.fill(handle, &path, new, |files| self.copy(files, &runs, chunks)),
             ),
             NewVersionWork::Repeat { handle, path, new, runs } => NewVersionAnswer::Copied(
-                self.fill((handle, &path, new), |site| self.repeat(site, &runs)),
+                self.fill(handle, &path, new, |files| self.repeat(files, &runs)),
             ),
             NewVersionWork::Write { handle, path, new, pieces, payload, between } => {
-                NewVersionAnswer::Written(self.fill((handle, &path, new), |site| {
-                    self.write(site, &path, (&pieces, payload, &between))
+                NewVersionAnswer::Written(self.fill(handle, &path, new, |files| {
+                    self.write(files, &pieces, &payload, &between)
                 }))
             }
             NewVersionWork::Mend { handle, path, new, gaps, bytes, payload } => {
-                NewVersionAnswer::Mended(self.fill((handle, &path, new), |site| {
-                    self.mend(site, &path, (&gaps, bytes, payload))
-                }))
+                NewVersionAnswer::Mended(
+                    self.fill(handle, &path, new, |files| self.mend(files, &gaps, bytes, &payload)),
+                )
             }
         }
     }
@@ -445,7 +445,8 @@ impl<S: Store> DestinationWorker<S> {
     fn settle(&self, work: SettleWork) -> Result<(), WorkError> {
         match work {
             SettleWork::Commit { handle, path, meta, seen, proof } => {
-                self.commit(handle, &path, (&meta, seen.as_ref()), proof)
+                let replaces = Replaces::seen(seen.as_ref());
+                self.commit(handle, &path, Commit { meta: &meta, keep: self.keep, replaces }, proof)
             }
             SettleWork::Replace(small) => {
                 let mut done = self.replace_all(&[small]);
@@ -533,11 +534,13 @@ impl<S: Store> DestinationWorker<S> {
     /// Opens the staged file of a new version and calls `fill` to write a part of it.
     fn fill<T>(
         &self,
-        (handle, path, new): (Handle, &RelPath, NewVersion),
-        fill: impl FnOnce(Site<'_, S>) -> Result<T, WorkError>,
+        handle: Handle,
+        path: &RelPath,
+        new: NewVersion,
+        fill: impl FnOnce(AttemptFiles<'_, S>) -> Result<T, WorkError>,
     ) -> Result<T, WorkError> {
         let growing = self.growing(handle, path, new).map_err(|error| work_error(&error))?;
-        fill((&self.slot(handle), &growing))
+        fill(AttemptFiles { path, slot: &self.slot(handle), growing: &growing })
     }
 }
 

@@ -89,7 +89,7 @@ impl<T: Tree> PushEnd<T> {
         let names = NamesFrom::Nowhere;
         let request = Request::Receive { destination, single, names, options: options.clone() };
         let opening = opening(&ours, &request)?;
-        let worker = Arc::new(SourceWorker::new(tree, (own, Vec::new()), (&options, &ours)));
+        let worker = Arc::new(SourceWorker::new(tree, own, &options, &ours));
         let mut greeting = Greeting::new(ours, Role::Sends, &options);
         let agreeing = Arc::clone(&worker);
         let greeting = move |kind: u8, payload: &[u8]| {

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use deltic_engine::moves::{DirQueue, MoveIndex, near};
-use deltic_protocol::receiver::{FileRelation, MoveIndexExtent, NotListed};
+use deltic_protocol::receiver::{FileRelation, FileStamp, MoveIndexExtent, NotListed};
 use deltic_store::{Snapshot, Store};
-use deltic_tree::{RelPath, Timestamp};
+use deltic_tree::RelPath;
 
 use crate::lock::lock;
 
@@ -53,30 +53,29 @@ impl Moves {
         MoveIndexExtent { names: seen, unseen: walk.unseen(), has_files }
     }
 
-    /// Opens the file that is most likely the old version of `path`, given the length in bytes and the time of the
-    /// new version. Also returns the kinship, which is no weaker than `most`.
+    /// Opens the file that is most likely the old version of `path`, given the new version. Also returns the relation
+    /// of the file to `path`, which is no weaker than `most`.
     pub(super) fn find<S: Store>(
         &self,
         store: &S,
         path: &RelPath,
-        (len, modified): (u64, Timestamp),
+        new: FileStamp,
         most: FileRelation,
     ) -> Option<(RelPath, S::Snapshot, FileRelation)> {
         let open = |found: RelPath| Some((store.open(&found).ok()?, found));
-        let exact = lock(&self.files).exact(path, len, modified);
-        let twin = exact.into_iter().filter_map(open).find(|(snapshot, _)| {
-            (snapshot.meta().len, snapshot.meta().modified) == (len, modified)
-        });
+        let exact = lock(&self.files).exact(path, new.len, new.modified);
+        let is_twin = |snapshot: &S::Snapshot| FileStamp::of(snapshot.meta()) == new;
+        let twin = exact.into_iter().filter_map(open).find(|(snapshot, _)| is_twin(snapshot));
         if let Some((snapshot, found)) = twin {
             return Some((found, snapshot, FileRelation::Twin));
         }
         if most < FileRelation::Kin {
             return None;
         }
-        let kin = lock(&self.files).likely(path, len);
+        let kin = lock(&self.files).likely(path, new.len);
         let mut opened = kin.into_iter().filter_map(open);
         let (snapshot, found) =
-            opened.find(|(snapshot, _)| near(len).contains(&snapshot.meta().len))?;
+            opened.find(|(snapshot, _)| near(new.len).contains(&snapshot.meta().len))?;
         Some((found, snapshot, FileRelation::Kin))
     }
 }
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
     use deltic_store::memory::MemoryStore;
     use deltic_store::{Commit, Keep, Rebuild, Replaces};
-    use deltic_tree::{Kind, Meta, Name};
+    use deltic_tree::{Kind, Meta, Name, Timestamp};
 
     const KEEP: Keep = Keep {
         modes: true,
@@ -104,6 +103,10 @@ mod tests {
 
     fn at(secs: i64) -> Timestamp {
         Timestamp { secs, nanos: 0 }
+    }
+
+    fn new(len: u64, secs: i64) -> FileStamp {
+        FileStamp { len, modified: at(secs) }
     }
 
     /// Returns a store with files of these lengths in bytes and times.
@@ -134,28 +137,29 @@ mod tests {
     #[track_caller]
     fn assert_found(
         files: &[(&str, u64, i64)],
-        (wanted, len, secs): (&str, u64, i64),
+        wanted: &str,
+        new: FileStamp,
         expected: Option<(&str, FileRelation)>,
     ) {
         let store = store(files);
-        let found = charted(&store).find(&store, &path(wanted), (len, at(secs)), FileRelation::Kin);
-        let found = found.map(|(path, _, kinship)| (path, kinship));
-        assert_eq!(found, expected.map(|(name, kinship)| (path(name), kinship)));
+        let found = charted(&store).find(&store, &path(wanted), new, FileRelation::Kin);
+        let found = found.map(|(path, _, relation)| (path, relation));
+        assert_eq!(found, expected.map(|(name, relation)| (path(name), relation)));
     }
 
     #[test]
     fn length_and_time_tell_more_than_a_name_and_a_name_more_than_a_length() {
         let files =
             [("a/x", 30_000, 1), ("b/y", 40_000, 2), ("c/z", 2 << 20, 3), ("d/w", 2 << 20, 4)];
-        assert_found(&files, ("n/x", 40_000, 2), Some(("b/y", FileRelation::Twin)));
-        assert_found(&files, ("n/x", 40_000, 9), Some(("a/x", FileRelation::Kin)));
-        assert_found(&files, ("n/w", 2 << 20, 9), Some(("d/w", FileRelation::Kin)));
-        assert_found(&files, ("n/v", 30_000, 9), None);
+        assert_found(&files, "n/x", new(40_000, 2), Some(("b/y", FileRelation::Twin)));
+        assert_found(&files, "n/x", new(40_000, 9), Some(("a/x", FileRelation::Kin)));
+        assert_found(&files, "n/w", new(2 << 20, 9), Some(("d/w", FileRelation::Kin)));
+        assert_found(&files, "n/v", new(30_000, 9), None);
         let one = [("c/z", 2 << 20, 3)];
-        assert_found(&one, ("n/v", 2 << 20, 9), Some(("c/z", FileRelation::Kin)));
+        assert_found(&one, "n/v", new(2 << 20, 9), Some(("c/z", FileRelation::Kin)));
         // Lengths that differ this much are no edit of each other, and short files are not indexed.
-        assert_found(&one, ("n/z", 5 << 20, 9), None);
-        assert_found(&[("a/x", 16 << 10, 1)], ("n/x", 16 << 10, 1), None);
+        assert_found(&one, "n/z", new(5 << 20, 9), None);
+        assert_found(&[("a/x", 16 << 10, 1)], "n/x", new(16 << 10, 1), None);
     }
 
     #[test]
@@ -166,12 +170,14 @@ mod tests {
         files.push(("old/77/other", 20_000, 1));
         assert_found(
             &files,
-            ("new/77/other", 20_000, 1),
+            "new/77/other",
+            new(20_000, 1),
             Some(("old/77/other", FileRelation::Twin)),
         );
         assert_found(
             &files,
-            ("new/177/data", 25_000, 9),
+            "new/177/data",
+            new(25_000, 9),
             Some(("old/177/data", FileRelation::Kin)),
         );
     }
@@ -181,7 +187,7 @@ mod tests {
         let store = store(&[("a", 30_000, 1), ("b", 30_000, 1)]);
         let chart = charted(&store);
         let find = |name: &str| {
-            let found = chart.find(&store, &path(name), (30_000, at(1)), FileRelation::Twin);
+            let found = chart.find(&store, &path(name), new(30_000, 1), FileRelation::Twin);
             found.map(|(path, ..)| path)
         };
         assert_eq!(find("a"), Some(path("b")));

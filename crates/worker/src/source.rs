@@ -29,6 +29,9 @@ use deltic_tree::{
 mod searching;
 mod summing;
 
+use searching::SearchStep;
+
+use super::bases::HeldBase;
 use super::digests::{digest_of_all, list};
 use super::kept::KeptFacts;
 use super::owners::{Accounts, Called};
@@ -201,16 +204,13 @@ impl<T: Tree> SourceWorker<T> {
         if may_tell { LARGE_FILE_BYTES } else { u64::MAX }
     }
 
-    /// Starts a worker that reads `tree` for a session in which this end sent the greeting `ours`.
-    pub fn new(
-        tree: T,
-        (own, missing): (Option<Meta>, Vec<RelPath>),
-        (options, ours): (&Options, &Hello),
-    ) -> Self {
+    /// Starts a worker that reads `tree` for a session in which this end sent the greeting `ours`. `own` has the
+    /// metadata of the root, if the root is part of the transfer.
+    pub fn new(tree: T, own: Option<Meta>, options: &Options, ours: &Hello) -> Self {
         Self {
             tree,
             tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
-            root: ListedRoot { own, missing: Mutex::new(missing) },
+            root: ListedRoot { own, missing: Mutex::default() },
             called: Called::new(&options.metadata, Accounts::NONE),
             options: options.clone(),
             link: Mutex::default(),
@@ -224,6 +224,12 @@ impl<T: Tree> SourceWorker<T> {
             kept: KeptFacts::default(),
             moved: ListedAgain::default(),
         }
+    }
+
+    /// Returns this worker with missing sources, of which the receiver is told.
+    pub fn with_missing(mut self, missing: Vec<RelPath>) -> Self {
+        self.root.missing = Mutex::new(missing);
+        self
     }
 
     /// Returns this worker with the sources that the run removed before.
@@ -315,12 +321,13 @@ impl<T: Tree> SourceWorker<T> {
             }
             FileWork::Search { handle, start, search, digest, zstd } => {
                 let searcher = search.searcher(Some(self.agreed().key));
-                let searched = self.search((handle, start), (searcher, None), (digest, zstd));
+                let step = SearchStep { start, searcher, region: None, digest, zstd };
+                let searched = self.search(handle, step);
                 FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
             }
             FileWork::Join { handle, start, searcher, region, digest, zstd } => {
-                let by = (searcher, Some(region));
-                let searched = self.search((handle, start), by, (digest, zstd));
+                let step = SearchStep { start, searcher, region: Some(region), digest, zstd };
+                let searched = self.search(handle, step);
                 FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
             }
             FileWork::Find { handle, region, blocks } => {
@@ -361,7 +368,9 @@ impl<T: Tree> SourceWorker<T> {
             false => Vec::new(),
         };
         let whole = begins && listing.rest.is_none();
-        let tally = tallied.filter(|_| whole).and_then(|of| self.tally(&listing, of));
+        let tally = tallied
+            .filter(|_| whole)
+            .and_then(|(key, compared)| self.tally(&listing, &key, compared));
         let Listing { entries, partial, is_empty_source, rest, .. } = listing;
         let [users, groups] = self.called.names(own.as_ref(), &entries);
         Ok(Listed {
@@ -382,11 +391,12 @@ impl<T: Tree> SourceWorker<T> {
     fn tally(
         &self,
         listing: &Listing,
-        (key, compared): (DirDigestKey, ComparedAttributes),
+        key: &DirDigestKey,
+        compared: ComparedAttributes,
     ) -> Option<DirDigest> {
         let contents = self.kept.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
-        let mut hasher = DirHasher::new(&key, compared);
+        let mut hasher = DirHasher::new(key, compared);
         for Entry { name, meta } in &listing.entries {
             hasher.add(name.as_bytes(), meta, contents.next().and_then(Option::as_ref));
         }
@@ -432,7 +442,8 @@ impl<T: Tree> SourceWorker<T> {
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
             _ => {
                 let can_copy = self.terms().is_some_and(|terms| terms.moved);
-                self.kept.bases.begin(handle, (path, &snapshot), (base.as_ref(), can_copy))
+                let held = base.map(|base| HeldBase { base, can_copy });
+                self.kept.bases.begin(handle, path, &snapshot, held)
             }
         };
         let map = if changed.is_none() { self.map(how, &snapshot)? } else { None };

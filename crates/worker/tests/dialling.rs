@@ -114,7 +114,7 @@ type Receives = InlineSession<Receiver, DestinationWorker<MemoryStore>>;
 type Sends = InlineSession<Sender, SourceWorker<MemoryStore>>;
 
 fn sends(store: &MemoryStore, ours: &Hello, options: Options, terms: Terms) -> Sends {
-    let worker = SourceWorker::new(store.clone(), (None, Vec::new()), (&options, ours));
+    let worker = SourceWorker::new(store.clone(), None, &options, ours);
     worker.agree(terms);
     let mut machine = Sender::new(options);
     Machine::greeted(&mut machine, &terms);

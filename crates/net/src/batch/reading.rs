@@ -99,8 +99,13 @@ impl Batch {
     }
 
     /// Returns the metadata of the root, and the missing sources.
-    pub(crate) fn own(&self) -> (Option<Meta>, Vec<RelPath>) {
-        (self.0.list.own.clone(), self.0.list.missing.clone())
+    pub(crate) fn own(&self) -> Option<Meta> {
+        self.0.list.own.clone()
+    }
+
+    /// Returns the sources that were missing.
+    pub(crate) fn missing(&self) -> Vec<RelPath> {
+        self.0.list.missing.clone()
     }
 
     pub(crate) fn owners(&self) -> [&[NameLine]; 2] {

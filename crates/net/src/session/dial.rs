@@ -278,8 +278,9 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let destination = (destination.as_bytes().into(), batch.single().cloned());
-        let (own, [users, groups]) = (batch.own(), batch.owners());
-        let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours))
+        let [users, groups] = batch.owners();
+        let worker = SourceWorker::new(batch.clone(), batch.own(), &options, &self.ours)
+            .with_missing(batch.missing())
             .with_accounts(SYSTEM)
             .with_clock(clock)
             .calling(users, groups)

@@ -87,8 +87,9 @@ impl Session {
 
     /// Makes the worker that reads these sources.
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
-        let own = (sources.own(), missing(&sources, options));
-        SourceWorker::new(sources, own, (options, &self.ours))
+        let (own, missing) = (sources.own(), missing(&sources, options));
+        SourceWorker::new(sources, own, options, &self.ours)
+            .with_missing(missing)
             .with_accounts(SYSTEM)
             .with_clock(clock)
             .with_kept(self.kept(options))

@@ -81,7 +81,7 @@ impl Session {
         let opened = tokio::task::spawn_blocking(move || open(paths, &asked)).await;
         let Served { tree, own, single } = opened.map_err(|_| SyncError::Internal)??;
         let joining = self.agree(terms, single, 1).await;
-        let worker = SourceWorker::new(tree, (own, Vec::new()), (&options, &self.ours))
+        let worker = SourceWorker::new(tree, own, &options, &self.ours)
             .with_accounts(SYSTEM)
             .with_clock(clock)
             .with_kept(self.kept(&options));

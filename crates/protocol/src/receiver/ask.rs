@@ -274,8 +274,25 @@ pub struct OtherPaths {
     pub fuzzy: Fuzzy,
     /// The weakest relation at which any file of the charted destination may be taken; `None` takes no such file.
     pub moved: Option<FileRelation>,
-    /// Length in bytes and modification time of the new version, to which other files are compared.
-    pub new: (u64, Timestamp),
+    /// The new version, to which other files are compared.
+    pub new: FileStamp,
+}
+
+/// Length and modification time of a file. Files that agree in both count as equal in a quick check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStamp {
+    /// Length in bytes.
+    pub len: u64,
+    /// Modification time.
+    pub modified: Timestamp,
+}
+
+impl FileStamp {
+    /// Returns the length and modification time in `meta`.
+    #[must_use]
+    pub const fn of(meta: &Meta) -> Self {
+        Self { len: meta.len, modified: meta.modified }
+    }
 }
 
 /// Reasons to take a file of another name as an old version, the strongest first.

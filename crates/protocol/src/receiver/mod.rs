@@ -41,7 +41,7 @@ use tree::ReceiverTree;
 
 pub use ask::{
     AlikeNames, AlikePaths, CarriedMeta, CopyRun, EntryWork, EqualDir, Extra, FileRelation,
-    GapPatch, GapSurvey, KeptChunk, KnownChunks, LocalOwner, LookupAnswer, LookupWork,
+    FileStamp, GapPatch, GapSurvey, KeptChunk, KnownChunks, LocalOwner, LookupAnswer, LookupWork,
     MappedOwners, Mended, MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed,
     OldGap, OldLens, OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk,
     ReceiverAnswer, ReceiverWork, Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,

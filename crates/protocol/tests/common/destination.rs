@@ -16,11 +16,11 @@ use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    CopyRun, EntryWork, EqualDir, FileRelation, GapPatch, GapSurvey, KeptChunk, KnownChunks,
-    LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, MappedOwners, Mended, MoveIndexExtent,
-    NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens, OldMatches,
-    OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer, ReceiverWork,
-    Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
+    CopyRun, EntryWork, EqualDir, FileRelation, FileStamp, GapPatch, GapSurvey, KeptChunk,
+    KnownChunks, LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, MappedOwners, Mended,
+    MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens,
+    OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer,
+    ReceiverWork, Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -778,11 +778,11 @@ impl Destination {
             });
         }
         let most = elsewhere.moved?;
-        assert!(elsewhere.new.0 > 16 << 10, "{path} is not worth it");
+        assert!(elsewhere.new.len > 16 << 10, "{path} is not worth it");
         let wild = self.dice.percent(self.faults.guess);
         let others = self.charted.iter().filter_map(|path| self.tree.0.get_key_value(path));
         let files = others.filter(|(other, node)| *other != path && node.meta.is_file());
-        let kinship = |node: &Node| match (node.meta.len, node.meta.modified) == elsewhere.new {
+        let kinship = |node: &Node| match FileStamp::of(&node.meta) == elsewhere.new {
             true => FileRelation::Twin,
             false => FileRelation::Kin,
         };

@@ -118,7 +118,7 @@ fn spans_are_copied_from_and_to_any_offset(store: &impl Store) {
         rebuild.write(new_start + len, b"end").expect("write");
         rebuild.copy(&from, start..start + len, new_start).expect("copy");
         let seen = store.look(&path("new")).expect("look");
-        let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+        let replaces = Replaces::seen(seen.as_ref());
         let commit = Commit { meta: &file_meta(), keep: Keep::default(), replaces };
         rebuild.commit(commit).expect("commit");
         let new = bytes(store, "new");
@@ -212,7 +212,7 @@ fn modes_and_times_are_kept_as_asked(store: &impl Store) {
     let commit = |mode: u32, keep: Keep| {
         let rebuild = store.create(&path("file"), 0).expect("create");
         let seen = store.look(&path("file")).expect("look");
-        let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+        let replaces = Replaces::seen(seen.as_ref());
         let sent = Meta { mode, ..file_meta() };
         rebuild.commit(Commit { meta: &sent, keep, replaces }).expect("commit");
         meta(store, "file")

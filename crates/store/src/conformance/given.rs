@@ -14,7 +14,7 @@ pub(super) fn put(store: &impl Store, at: &str, bytes: &[u8]) {
     let rebuild = store.create(&at, bytes.len() as u64).expect("create");
     rebuild.write(0, bytes).expect("write");
     let seen = store.look(&at).expect("look");
-    let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+    let replaces = Replaces::seen(seen.as_ref());
     let commit = Commit { meta: &file_meta(), keep: Keep::default(), replaces };
     rebuild.commit(commit).expect("commit");
 }

@@ -119,8 +119,8 @@ pub(crate) fn push(
 ) -> Result<Totals, SessionFailed> {
     let Greeted { ours, sender: terms, receiver: (far_terms, far_options) } = greet(options)?;
     let own = source.store.look(&RelPath::root()).ok().flatten();
-    let worker = SourceWorker::new(source.counted(), (own, Vec::new()), (options, &ours))
-        .with_kept(source.kept(options));
+    let worker =
+        SourceWorker::new(source.counted(), own, options, &ours).with_kept(source.kept(options));
     worker.agree(terms);
     let mut machine = Sender::new(options.clone());
     Machine::greeted(&mut machine, &terms);

@@ -32,13 +32,15 @@ const LARGE_BYTES: u64 = 16 << 20;
 const CHEAP_BYTES: u64 = 32 << 10;
 
 impl<S: Store> DestinationWorker<S> {
+    /// Commits the new version of an attempt. If the old version was in place, the commit replaces exactly that version.
     pub(super) fn commit(
         &self,
         handle: Handle,
         path: &RelPath,
-        (meta, seen): (&Meta, Option<&Meta>),
+        commit: Commit<'_, S::Snapshot>,
         proof: Proof,
     ) -> Result<(), WorkError> {
+        let meta = commit.meta;
         // Nothing was staged for an empty file.
         let staged = lock(&self.slot(handle).growing).clone();
         let buffer = staged.as_ref().and_then(|growing| growing.buffer.as_ref());
@@ -62,15 +64,12 @@ impl<S: Store> DestinationWorker<S> {
         let begun = self.kept.now();
         let (rebuild, new) =
             self.staged(path, meta.len, proof.map(), staged).map_err(|error| work_error(&error))?;
-        let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
-            (Some(version), _) => Replaces::Version(version),
-            (None, Some(seen)) => Replaces::Seen(seen),
-            (None, None) => Replaces::Nothing,
-        };
+        let in_place = slot.old.first().filter(|_| slot.in_place);
+        let replaces = in_place.map_or(commit.replaces, Replaces::Version);
         // A commit is tried once, and may need room.
         self.drops.settle();
-        let commit = Commit { meta, keep: self.keep, replaces };
-        let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
+        let committed = rebuild.commit(Commit { replaces, ..commit });
+        let committed = self.unless(committed, || self.is_there(path, meta));
         let committed = committed.map_err(|error| work_error(&error));
         let version = committed.as_ref().ok().copied().flatten();
         let settled = version.and_then(|version| SettledVersion::written(version, begun));
@@ -81,8 +80,7 @@ impl<S: Store> DestinationWorker<S> {
             self.kept.bases.hold(&version, proof.digest());
         }
         if committed.is_ok() && self.keeps_notes {
-            let old = slot.old.first().filter(|_| slot.in_place);
-            old.inspect(|old| self.kept.recipes.forget(*old));
+            in_place.inspect(|old| self.kept.recipes.forget(*old));
             // A commit that is not flushed may be lost while its recipe survives.
             if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
                 let placed = Placed { version, new, proof: &proof };

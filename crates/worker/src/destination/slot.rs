@@ -153,8 +153,20 @@ pub(super) struct Sought<'a> {
     pub(super) base: bool,
 }
 
-/// An attempt's open files, and its new version.
-pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
+/// An attempt's path, open files and new version.
+pub(super) struct AttemptFiles<'a, S: Store> {
+    pub(super) path: &'a RelPath,
+    pub(super) slot: &'a Slot<S>,
+    pub(super) growing: &'a Growing<S>,
+}
+
+impl<S: Store> Clone for AttemptFiles<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Store> Copy for AttemptFiles<'_, S> {}
 
 impl<S: Store> Slot<S> {
     /// Returns all old versions, in order.

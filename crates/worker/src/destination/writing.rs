@@ -18,7 +18,7 @@ use deltic_protocol::work::{ErrorAction, Handle, WorkError};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
-use super::slot::{Growing, Site, Slot};
+use super::slot::{AttemptFiles, Growing, Slot};
 use super::{DestinationWorker, shrunk, unproven};
 use crate::lock::lock;
 use crate::stage::{Stage, within};
@@ -84,10 +84,11 @@ impl<S: Store> DestinationWorker<S> {
     /// Copies ranges with shareable blocks. Other ranges are queued, with the place where their bytes will be read.
     pub(super) fn copy(
         &self,
-        (slot, growing): Site<'_, S>,
+        files: AttemptFiles<'_, S>,
         runs: &[CopyRun],
         chunks: Vec<KeptChunk>,
     ) -> Result<(), WorkError> {
+        let AttemptFiles { slot, growing, .. } = files;
         growing.hash_no_more();
         let rebuild = &growing.rebuild;
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
@@ -112,15 +113,19 @@ impl<S: Store> DestinationWorker<S> {
                 }
             }
         }
-        self.add((slot, growing), pieces, chunks)
+        self.add(files, pieces, chunks)
     }
 
     /// Copies ranges within the new version, after writing buffered bytes that the copies may need.
-    pub(super) fn repeat(&self, site: Site<'_, S>, runs: &[CopyRun]) -> Result<(), WorkError> {
-        let (slot, growing) = site;
+    pub(super) fn repeat(
+        &self,
+        files: AttemptFiles<'_, S>,
+        runs: &[CopyRun],
+    ) -> Result<(), WorkError> {
+        let AttemptFiles { slot, growing, .. } = files;
         if let Some(buffer) = &growing.buffer {
             let known = lock(buffer).take_known();
-            self.write_blocks(site, known)?;
+            self.write_blocks(files, known)?;
         }
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
         write_over(&growing.rebuild, &slot.kept, spans).map_err(|error| work_error(&error))?;
@@ -139,18 +144,20 @@ impl<S: Store> DestinationWorker<S> {
             let from = PieceSource::Written(old.len.into());
             pieces.push(WritePiece { start: *new_start, from });
         }
-        self.add(site, pieces, Vec::new())
+        self.add(files, pieces, Vec::new())
     }
 
     /// Unpacks a payload, checks each chunk and writes it, and makes the copies between the chunks.
     pub(super) fn write(
         &self,
-        (slot, growing): Site<'_, S>,
-        path: &RelPath,
-        (pieces, payload, between): (&[receiver::PayloadChunk], Payload, &[CopyRun]),
+        files: AttemptFiles<'_, S>,
+        pieces: &[receiver::PayloadChunk],
+        payload: &Payload,
+        between: &[CopyRun],
     ) -> Result<Vec<Fingerprint>, WorkError> {
+        let AttemptFiles { path, slot, .. } = files;
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
-        let bytes = within(Stage::Pack, || unpacked(&payload, len));
+        let bytes = within(Stage::Pack, || unpacked(payload, len));
         let bytes = bytes.ok_or_else(|| unproven(path))?;
         let fingerprints = within(Stage::Sum, || all_proven(self.names(slot), pieces, &bytes));
         let fingerprints = fingerprints.ok_or_else(|| unproven(path))?;
@@ -162,22 +169,24 @@ impl<S: Store> DestinationWorker<S> {
             let at = done + named[done..].partition_point(before);
             let len = pieces[done..at].iter().map(|piece| piece.span.len as usize).sum();
             let (these, after) = rest.split_at(len);
-            self.put((slot, growing), named[done..at].iter().copied(), these)?;
-            self.copy((slot, growing), &[*copy], Vec::new())?;
+            self.put(files, named[done..at].iter().copied(), these)?;
+            self.copy(files, &[*copy], Vec::new())?;
             (done, rest) = (at, after);
         }
-        self.put((slot, growing), named[done..].iter().copied(), rest)?;
+        self.put(files, named[done..].iter().copied(), rest)?;
         Ok(fingerprints)
     }
 
     /// Rebuilds gaps, and writes the chunks that match the announced fingerprints.
     pub(super) fn mend(
         &self,
-        (slot, growing): Site<'_, S>,
-        path: &RelPath,
-        (gaps, bytes, payload): (&[GapPatch], u32, Payload),
+        files: AttemptFiles<'_, S>,
+        gaps: &[GapPatch],
+        bytes: u32,
+        payload: &Payload,
     ) -> Result<Vec<Mended>, WorkError> {
-        let deltas = within(Stage::Pack, || unpacked(&payload, bytes as usize));
+        let AttemptFiles { path, slot, .. } = files;
+        let deltas = within(Stage::Pack, || unpacked(payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
         let task = GapRebuild::new(self.names(slot), gaps, &deltas);
         let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
@@ -187,7 +196,7 @@ impl<S: Store> DestinationWorker<S> {
         let gaps = gaps.iter().zip(&mended);
         let chunks = gaps.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
         let chunks = chunks.filter_map(|(piece, of)| Some((piece, of.as_ref()?)));
-        self.put((slot, growing), chunks, &new)?;
+        self.put(files, chunks, &new)?;
         Ok(mended)
     }
 
@@ -195,10 +204,11 @@ impl<S: Store> DestinationWorker<S> {
     /// chunks are written at once.
     fn put<'a>(
         &self,
-        (slot, growing): Site<'_, S>,
+        files: AttemptFiles<'_, S>,
         chunks: impl Iterator<Item = (&'a receiver::PayloadChunk, &'a Fingerprint)>,
         bytes: &[u8],
     ) -> Result<(), WorkError> {
+        let AttemptFiles { slot, growing, .. } = files;
         let (mut rest, mut pieces, mut kept) = (bytes, Vec::<(u64, &[u8])>::new(), Vec::new());
         for (receiver::PayloadChunk { span, .. }, fingerprint) in chunks {
             let (chunk, behind) = rest.split_at(span.len as usize);
@@ -231,35 +241,36 @@ impl<S: Store> DestinationWorker<S> {
             };
             gathered.push(WritePiece { start, from });
         }
-        self.add((slot, growing), gathered, kept)
+        self.add(files, gathered, kept)
     }
 
     /// Adds pieces and the chunks made of them, and writes the blocks that are now complete.
     fn add(
         &self,
-        (slot, growing): Site<'_, S>,
+        files: AttemptFiles<'_, S>,
         pieces: Vec<WritePiece<'_>>,
         chunks: Vec<KeptChunk>,
     ) -> Result<(), WorkError> {
+        let AttemptFiles { slot, growing, .. } = files;
         let Some(buffer) = &growing.buffer else {
-            self.note((slot, growing), chunks);
+            self.note(files, chunks);
             return Ok(());
         };
         let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
         let parts = BlockPieces::new(pieces);
         let complete = lock(buffer).take(parts, noted);
-        self.write_blocks((slot, growing), complete)
+        self.write_blocks(files, complete)
     }
 
     /// Writes blocks, and notes the chunks that are complete with them.
     fn write_blocks(
         &self,
-        (slot, growing): Site<'_, S>,
+        files: AttemptFiles<'_, S>,
         blocks: Vec<WriteBlock<'_>>,
     ) -> Result<(), WorkError> {
         for block in blocks {
-            self.write_block((slot, growing), &block)?;
-            self.note((slot, growing), block.written());
+            self.write_block(files, &block)?;
+            self.note(files, block.written());
         }
         Ok(())
     }
@@ -267,9 +278,10 @@ impl<S: Store> DestinationWorker<S> {
     /// Assembles a block and writes it, except for the parts that are written already.
     fn write_block(
         &self,
-        (slot, growing): Site<'_, S>,
+        files: AttemptFiles<'_, S>,
         block: &WriteBlock<'_>,
     ) -> Result<(), WorkError> {
+        let AttemptFiles { slot, growing, .. } = files;
         for run in block.runs() {
             if let Some(bytes) = run.one_sent() {
                 self.write_at(growing, run.start(), bytes)?;
@@ -311,7 +323,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Notes in the journal the chunks that are staged.
-    fn note(&self, (slot, growing): Site<'_, S>, mut chunks: Vec<KeptChunk>) {
+    fn note(&self, files: AttemptFiles<'_, S>, mut chunks: Vec<KeptChunk>) {
+        let AttemptFiles { slot, growing, .. } = files;
         if !slot.noted.load(Ordering::Relaxed) {
             return;
         }

@@ -14,18 +14,24 @@ use deltic_store::{Snapshot, StoreError, Tree};
 use super::SourceWorker;
 use crate::steps::{searched_sums, with_range};
 
-/// A searcher, and the region to continue with, if that region was already searched.
-pub(super) type Through = (Box<Searcher>, Option<Box<SearchedRegion>>);
+/// A step of a search through a new version.
+pub(super) struct SearchStep {
+    /// Offset of the segment, in bytes.
+    pub(super) start: u64,
+    pub(super) searcher: Box<Searcher>,
+    /// The region to continue with, if a region was searched already.
+    pub(super) region: Option<Box<SearchedRegion>>,
+    /// Digest of the bytes before the segment.
+    pub(super) digest: Box<FileDigest>,
+    /// True if literals may be compressed.
+    pub(super) zstd: bool,
+}
 
 impl<T: Tree> SourceWorker<T> {
-    /// Searches the next segment, which begins at `start`, or continues with the rest of a `region`.
-    pub(super) fn search(
-        &self,
-        (handle, start): (Handle, u64),
-        by: Through,
-        (digest, zstd): (Box<FileDigest>, bool),
-    ) -> Result<Searched, StoreError> {
-        let (snapshot, (searcher, region)) = (self.snapshot(handle), by);
+    /// Searches the next segment, or continues with the rest of a region.
+    pub(super) fn search(&self, handle: Handle, step: SearchStep) -> Result<Searched, StoreError> {
+        let SearchStep { start, searcher, region, digest, zstd } = step;
+        let snapshot = self.snapshot(handle);
         let (blocks, file_len) = (searcher.blocks(), snapshot.meta().len);
         let end = match &region {
             Some(region) => blocks.read(region.range(), file_len).end,

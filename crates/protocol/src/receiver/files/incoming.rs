@@ -8,7 +8,7 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_SUMS};
 use crate::message::{FileNo, How};
 use crate::options::Fuzzy;
-use crate::receiver::ask::{FileRelation, OtherPaths, SimilarFile};
+use crate::receiver::ask::{FileRelation, FileStamp, OtherPaths, SimilarFile};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::IncomingTransfer;
 use crate::receiver::transfer::file_context::{FileContext, FilePlace, ReportedBytes};
@@ -208,7 +208,7 @@ impl IncomingFile {
         }
         let alternate = beside.as_ref().map(|beside| beside.alternate);
         let moved = most.filter(|_| *may_have_moved);
-        let (repeated, new) = (repeats.clone(), (meta.len, meta.modified));
+        let (repeated, new) = (repeats.clone(), FileStamp::of(meta));
         OtherPaths { repeated, alternate, fuzzy, moved, new }
     }
 }
