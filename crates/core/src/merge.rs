@@ -51,7 +51,7 @@ impl MatchRun {
         Self { new: one.new, old: one.old, chunks: 1, len: one.len as u64 }
     }
 
-    /// The next step if the strong sums of the old run and of the new run differ.
+    /// The next step for this run once it is refuted: its strong sums in the old and in the new version differ.
     #[must_use]
     pub const fn refuted(&self) -> RefutedStep {
         RefutedStep::of(self.chunks, self.len)
@@ -70,7 +70,7 @@ impl MatchRun {
     }
 }
 
-/// Next step for a run with different strong sums in old and new.
+/// Next step for a refuted run: its strong sums in the old and in the new version differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefutedStep {
     /// The bytes of the run are sent as literal.
@@ -80,15 +80,14 @@ pub enum RefutedStep {
 }
 
 impl RefutedStep {
-    /// The next step for a run of `chunks` chunks and `len` bytes, at an end that does not know the position in
-    /// the old version.
+    /// The next step for a refuted run of `chunks` chunks and `len` bytes. Needs no position in the old version.
     #[must_use]
     pub const fn of(chunks: u32, len: u64) -> Self {
         if chunks == 1 || len < RESEND_BELOW_BYTES { Self::Send } else { Self::Split }
     }
 }
 
-/// Merges matches to runs, one match at a time.
+/// Merges adjacent matches into runs, one match at a time.
 #[derive(Clone, Debug)]
 pub struct RunMerger {
     max_bytes: u64,

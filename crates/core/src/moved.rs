@@ -303,9 +303,9 @@ const HEAD_BYTES: usize = 37;
 
 /// Maximum number of blocks in a table: 16 GiB in blocks of 4 KiB.
 pub const MAX_BLOCKS: usize = 4 << 20;
-/// Minimum number of blocks of a run at an unchanged offset, or of a run that continues the last one.
+/// Minimum length in blocks of a run at an unchanged offset, or of a run that continues the previous run.
 const MIN_NEAR_BLOCKS: usize = 1;
-/// Minimum number of blocks of a run that is found at any other offset.
+/// Minimum length in blocks of a run at any other offset.
 const MIN_FAR_BLOCKS: usize = 2;
 /// Approximate maximum number of seeds. In a longer base every second or fourth block is a seed, and so on.
 const MAX_SEEDS: usize = 1 << 20;

@@ -328,14 +328,14 @@ pub struct ChunkSums<'a> {
 }
 
 impl<'a> ChunkSums<'a> {
-    /// Starts without a previous chunk.
+    /// Starts at any offset, with no chunk before.
     #[must_use]
     pub fn new(stored: &'a StoredSums) -> Self {
         let zeros = Crc32c::of(&vec![0; stored.block as usize]);
         Self { stored, zeros, tail: None, summed: 0 }
     }
 
-    /// Number of bytes read so far for lack of a stored sum.
+    /// Number of bytes hashed so far because no stored sum could replace them.
     #[must_use]
     pub const fn summed(&self) -> u64 {
         self.summed

@@ -23,7 +23,7 @@ pub const MAX_STRONG_BYTES: usize = 32;
 /// Kind of a strong sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StrongKind {
-    /// BLAKE3-256 (ParaSync's own choice, and ours).
+    /// BLAKE3-256: the choice of ParaSync and of Deltic.
     Blake3,
     /// MD5 (rsync, WebRsync).
     Md5,
@@ -31,7 +31,7 @@ pub enum StrongKind {
     Sha1,
     /// SHA-256 (SkySync).
     Sha256,
-    /// SipHash-2-4 of 64 bits, the width for which WebR2sync+ states its collisions (table 2).
+    /// SipHash-2-4 with 64 bits. WebR2sync+ reports its collisions for this width (table 2).
     SipHash,
     /// BLAKE2b-256, the variant that btrfs stores.
     Blake2b,
@@ -110,7 +110,7 @@ impl StrongKind {
         Self::numbered(reader.u8()?)
     }
 
-    /// The number in files and frames, and the name in command lines.
+    /// Number of the kind in files and frames, and its name on the command line.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::Blake3 => (1, "blake3"),

@@ -26,7 +26,7 @@ struct TreeLevel {
 }
 
 impl VerityHasher {
-    /// A digest at the start of a file.
+    /// Creates a hasher at the start of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -92,14 +92,14 @@ impl VerityHasher {
     }
 }
 
-/// The hash of a block, padded with zeros.
+/// Pads a block with zeros to [`BLOCK_BYTES`] and returns its SHA-256.
 fn padded(bytes: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK_BYTES];
     block[..bytes.len()].copy_from_slice(bytes);
     Sha256::digest(block).into()
 }
 
-/// The fields of a file's descriptor (`struct fsverity_descriptor`) that vary here.
+/// The two fields of `struct fsverity_descriptor` that differ between files: length and root hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerityDescriptor {
     /// Length of the file in bytes.

@@ -38,7 +38,7 @@ pub(super) struct AeChunker {
 }
 
 impl AeChunker {
-    /// Cuts chunks of `sizes` with the instructions of `isa`.
+    /// Creates a chunker for chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
         Self { extreme, window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }

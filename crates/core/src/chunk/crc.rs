@@ -31,7 +31,7 @@ pub(super) struct CrcChunker {
 }
 
 impl CrcChunker {
-    /// Cuts chunks of `sizes`.
+    /// Creates a chunker for chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = u32::MAX - u32::MAX / sizes.wait();
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }

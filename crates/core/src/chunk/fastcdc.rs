@@ -24,7 +24,7 @@ use super::{Chunker, NormalisationLevel, Sizes};
 pub(super) struct FastCdcChunker(GearLimits);
 
 impl FastCdcChunker {
-    /// Cuts chunks of `sizes`.
+    /// Creates a chunker for chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes, level: NormalisationLevel) -> Self {
         Self(GearLimits::new(sizes, level))
     }

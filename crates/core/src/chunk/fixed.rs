@@ -33,7 +33,7 @@ pub(super) struct FixedChunker {
 }
 
 impl FixedChunker {
-    /// Cuts chunks of `len` bytes.
+    /// Creates a chunker for chunks of `len` bytes.
     pub(super) const fn new(len: FixedLen) -> Self {
         Self { len: len.0 as usize }
     }

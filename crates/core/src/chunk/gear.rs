@@ -39,7 +39,7 @@ pub(super) enum NormalisationLevel {
 pub(super) struct GearChunker(GearLimits);
 
 impl GearChunker {
-    /// Cuts chunks of `sizes`.
+    /// Creates a chunker for chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes, level: NormalisationLevel) -> Self {
         Self(GearLimits::new(sizes, level))
     }

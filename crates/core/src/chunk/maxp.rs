@@ -38,7 +38,7 @@ pub(super) struct MaxpChunker {
 }
 
 impl MaxpChunker {
-    /// Cuts chunks of `sizes` with the instructions of `isa`.
+    /// Creates a chunker for chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let window = window(sizes) as usize;
         Self { window, first: window.max(sizes.min() as usize - 1), max: sizes.max() as usize, isa }

@@ -94,7 +94,7 @@ impl Algorithm {
         Self::Sieve,
     ];
 
-    /// True if the algorithm has vector code for each instruction set. The others have portable code only.
+    /// True if the algorithm has vector code for each instruction set. Other algorithms have portable code only.
     #[must_use]
     pub const fn has_vector_form(self) -> bool {
         match self {
@@ -109,7 +109,7 @@ impl Algorithm {
         }
     }
 
-    /// The number in files and frames, and the name in command lines.
+    /// Number of the algorithm in files and frames, and its name on the command line.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::GearNc => (2, "gear-nc"),

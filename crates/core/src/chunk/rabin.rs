@@ -29,7 +29,7 @@ pub(super) struct RabinChunker {
 }
 
 impl RabinChunker {
-    /// Cuts chunks of `sizes`.
+    /// Creates a chunker for chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = one_in(sizes.wait());
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
@@ -78,14 +78,14 @@ impl RollingHash<4> for RabinHash {
     }
 }
 
-/// An irreducible polynomial, proved by the tests.
+/// The modulus `P`: an irreducible polynomial, as the tests prove.
 const POLYNOMIAL: u64 = 0x0025_a5b6_82de_b26d;
 const DEGREE: u32 = POLYNOMIAL.ilog2();
 
 /// Reduces a hash after a shift by eight bits: XOR clears the highest eight bits and adds the remainder of
 /// these bits modulo `P`.
 static CARRIES: [u64; 256] = carries();
-/// Contribution of the byte that leaves: its value times the powers of a full window.
+/// For each byte value, the remainder to XOR out of the hash when the byte leaves the window.
 static LEAVES: [u64; 256] = leaves();
 
 const fn carries() -> [u64; 256] {

@@ -32,7 +32,7 @@ pub(super) struct RamChunker {
 }
 
 impl RamChunker {
-    /// Cuts chunks of `sizes` with the instructions of `isa`.
+    /// Creates a chunker for chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }

@@ -40,7 +40,7 @@ pub(super) struct SeqChunker {
 }
 
 impl SeqChunker {
-    /// Cuts chunks of `sizes` with the instructions of `isa`.
+    /// Creates a chunker for chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let rest = (sizes.avg() - sizes.min()).saturating_sub(RANDOM_WAIT_BYTES);
         let skip = rest * 100 / SKIPS_IN_100_WAITS;
@@ -129,7 +129,8 @@ impl StepBits {
         Self { up: !not_up, down: !not_down }
     }
 
-    /// The ups that complete [`LENGTH`] ups since the last down. `ups` is the number of ups before these steps.
+    /// A bit mask of the steps that end a chunk: ups with at least [`LENGTH`] ups since the last down. `ups` is the
+    /// number of ups before these steps.
     #[inline(always)]
     fn risen(&self, ups: u32) -> u64 {
         let equal = !(self.up | self.down);
@@ -144,8 +145,8 @@ impl StepBits {
         risen
     }
 
-    /// The number of ups since the last down, of which `ups` came before these steps. Fewer than [`LENGTH`] in
-    /// all.
+    /// The number of ups since the last down, at the end of these steps. `ups` is the number before these steps. The
+    /// result is below [`LENGTH`], because no step has ended a chunk.
     #[inline(always)]
     fn ups_at_end(&self, ups: u32) -> u32 {
         match self.down.checked_ilog2() {

@@ -55,7 +55,7 @@ pub(super) struct SieveChunker {
 }
 
 impl SieveChunker {
-    /// Cuts chunks of `sizes` with the instructions of `isa`.
+    /// Creates a chunker for chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
         let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS);

@@ -31,7 +31,7 @@ pub(super) struct TttdChunker {
 }
 
 impl TttdChunker {
-    /// Cuts chunks of `sizes`.
+    /// Creates a chunker for chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         Self {
             min: sizes.min() as usize,

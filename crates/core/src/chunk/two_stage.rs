@@ -37,14 +37,14 @@ pub struct TwoStage {
     isa: Isa,
 }
 
-/// The positions of a segment that the first stage judges.
+/// The positions of a segment that the first stage tests for candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JudgeScope {
-    /// Every position.
+    /// Tests every position of the segment.
     Every,
-    /// Every position, until the boundaries should be the boundaries of the file. After that, only positions
-    /// where the chunks from there on can end, as in a one-stage chunker. If the assumption fails, [`SubChunkMerge`]
-    /// requests the rest again.
+    /// Tests every position until the boundaries are assumed to be boundaries of the file (`MEET_CHUNKS`). After
+    /// that, skips the bytes below the minimum of each chunk, as a one-stage chunker does. If the assumption proves
+    /// wrong, [`SubChunkMerge`] requests the rest again.
     AsCut,
 }
 
@@ -56,7 +56,7 @@ enum StageHash {
 }
 
 impl TwoStage {
-    /// The two-stage form of CRC or of Gear without levels, which have one criterion for all lengths. `None`
+    /// The two-stage form of CRC, or of Gear without normalised sizes: both have one threshold for all lengths. `None`
     /// for other algorithms.
     #[must_use]
     pub fn new(spec: &ChunkerSpec, isa: Isa) -> Option<Self> {
@@ -251,8 +251,8 @@ impl ChunkWalk {
         Self { sizes, start }
     }
 
-    /// Cuts at the candidate `end` if the sizes allow this, after cutting at earlier maxima. Passes each chunk
-    /// to `each`.
+    /// Takes the next candidate. Cuts chunks of maximum length before `end`, then cuts at `end` unless the chunk would
+    /// be too short. Passes each chunk to `each`.
     fn offer(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         self.fill(end, each);
         if end - self.start >= self.sizes.min().into() {
@@ -267,7 +267,7 @@ impl ChunkWalk {
         }
     }
 
-    /// Cuts at maxima while `end` lies past one.
+    /// Cuts chunks of maximum length until the open chunk can end at `end`.
     fn fill(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         let max = u64::from(self.sizes.max());
         while end - self.start > max {
@@ -285,7 +285,7 @@ const fn len_of(chunk: &Range<u64>) -> u32 {
     (chunk.end - chunk.start) as u32
 }
 
-/// The parts of `ends` that the first stage takes at a time.
+/// Splits `ends` into the pieces that the first stage processes one by one.
 fn pieces(ends: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = ends.end;
     ends.step_by(PIECE).map(move |at| at..end.min(at + PIECE))
@@ -307,8 +307,8 @@ fn every<R: RollingHash<LANES>, const LANES: usize>(
     }
 }
 
-/// Number of positions between two stages: one region per lane, one round for 32-bit words and two for 64-bit
-/// words.
+/// Number of positions that the first stage processes before the second stage: one region per lane, in one round for
+/// 32-bit words and in two for 64-bit words.
 const PIECE: usize = 16 * REGION;
 /// Number of positions of one lane. An odd multiple of 256: at a power of two all regions would share a few
 /// cache sets.

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! magic    = "DELTICM" 1
-//! header 1 = as that of a delta
 //! header 1 = as in a delta file
 //! copy   2 = as in a delta file
 //! lack   3 = length in bytes of a part that only the new version has (varint, at least 1)
 //! end    4 = length of the new version in bytes (varint)
+//! ```
 //!
-//! Copies and lacks describe the new version from front to back. [`MatchedDeltaWriter`] adds the bytes of the new version,
-//! which makes a delta.
+//! Copies and lacks describe the new version from front to back. [`MatchedDeltaWriter`] adds the bytes of the new
+//! version, which makes a delta.
 
 use std::collections::HashMap;
 
@@ -95,7 +95,7 @@ impl FileFormat for MatchesFormat {
     }
 }
 
-/// Finds the parts of a new version in a stream of the old version.
+/// Reads the old version as a stream and finds the chunks of the new version in it.
 #[derive(Debug)]
 pub struct MatchFinder {
     cutter: StreamCutter,
@@ -107,9 +107,9 @@ pub struct MatchFinder {
 struct OldScan {
     new: RecipeFile,
     sum: SummaryBuilder,
-    /// Length of the old version so far, in bytes.
+    /// Number of bytes read from the old version so far.
     len: u64,
-    /// Offsets in the old version of the wanted chunks that were found.
+    /// Chunks of the new version found so far, with their offsets in the old version.
     found: HashMap<Fingerprint, u64>,
 }
 

@@ -125,7 +125,7 @@ pub struct SummaryBuilder {
 }
 
 impl SummaryBuilder {
-    /// Starts without chunks.
+    /// Creates a builder for a file without chunks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -43,18 +43,17 @@ use crate::stored::StoredSums;
 use crate::strong::StrongSum;
 use crate::weak::{AdlerRoller, Crc32cRoller, RollingKind, SumRoller};
 
-/// Number of bytes that may be hashed by strong sums, for each byte of the new version. An unchanged file needs
-/// one.
+/// Number of bytes that strong sums may hash for each byte of the new version. An unchanged file needs one.
 pub const STRONG_PER_BYTE: u64 = 2;
-/// Additional number of bytes that may be hashed by strong sums.
+/// Number of bytes that strong sums may hash in addition to [`STRONG_PER_BYTE`].
 pub const SLACK_BYTES: u64 = 64 << 10;
 
 /// Order of look-ups: the block after the last match first, or no preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// The next block is tried first (WebR2sync+ §5.2).
+    /// Tries the block after the last match first (WebR2sync+ §5.2).
     Neighbour,
-    /// The same look-up for all windows, as the papers describe rsync.
+    /// Looks up every window in the same way, as the papers describe rsync.
     Ignored,
 }
 
@@ -281,7 +280,7 @@ struct NewPiece<'d> {
     kept: Option<&'d StoredSums>,
 }
 
-/// The part of a search that knows the old version.
+/// Looks up windows of the new version in the blocks of the old version.
 #[derive(Debug)]
 struct BlockLookup {
     blocks: SharedBlocks,

@@ -82,14 +82,14 @@ impl BlockTable {
         }
     }
 
-    /// Level one: false if no block has this weak sum.
+    /// Searches level one, the tags. False means that no block has this weak sum; true proves nothing.
     #[inline(always)]
     pub(super) fn has_tag(&self, weak: u32) -> bool {
         let tag = weak.wrapping_mul(self.multiplier) >> self.tag_shift;
         self.tags[tag as usize / 64] >> (tag % 64) & 1 == 1
     }
 
-    /// Level two: the first entry with this weak sum. Adds the number of compared sums to `compared`.
+    /// Searches level two: returns the first entry with this weak sum. Adds the number of compared sums to `compared`.
     pub(super) fn find_weak(&self, weak: u32, compared: &mut u64) -> Option<usize> {
         match &self.sums {
             BlockEntries::Sorted(sorted) => {
@@ -102,7 +102,7 @@ impl BlockTable {
         }
     }
 
-    /// Level three: the block with this strong sum and the weak sum of entry `first`.
+    /// Searches level three: returns the block with this strong sum and the weak sum of entry `first`.
     pub(super) fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
         match &self.sums {
             BlockEntries::Sorted(sorted) => sorted.find_strong(first, strong, sums),

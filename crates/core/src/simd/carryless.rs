@@ -19,13 +19,13 @@ pub(crate) type Row = [u8; ROW_BYTES];
 pub(crate) trait Carryless: Copy {
     /// A polynomial of degree below 128: an element of GF(2^128).
     type Element: Copy;
-    /// A sum of products of pairs, in as many elements as suit the machine.
+    /// A sum of products of pairs. It consists of as many elements as suit the machine.
     type Sums: Copy;
 
-    /// The element with these coefficients.
+    /// Converts `bits` to an element; bit `n` is the coefficient of `x^n`.
     fn element(self, bits: u128) -> Self::Element;
 
-    /// The coefficients of an element.
+    /// Converts an element to its coefficients: the inverse of [`element`](Self::element).
     fn bits(self, a: Self::Element) -> u128;
 
     /// The sum of two elements.
@@ -37,7 +37,7 @@ pub(crate) trait Carryless: Copy {
     /// The empty sum.
     fn zero(self) -> Self::Sums;
 
-    /// Adds to `sums` the product of both words of each pair in `row ^ key`.
+    /// XORs `row` with `key`, multiplies the two words of each pair, and adds the products to `sums`.
     fn add_pairs(self, sums: Self::Sums, row: &Row, key: &Row) -> Self::Sums;
 
     /// Adds up all elements of `sums`. A product has at most 127 bits, so no reduction is needed.

@@ -59,12 +59,12 @@ pub enum WeakFilter {
     Nothing,
 }
 
-/// Order of look-ups: the chunk after the last match first, or no preference (WebR2sync §5.2).
+/// Order of look-ups: first the chunk that follows the last match, or no preference (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupOrder {
-    /// The block after the last match is tried first.
+    /// Tries the block after the last match first.
     First,
-    /// The same look-up for every chunk.
+    /// Looks up every chunk in the same way, wherever the last match was.
     Ignored,
 }
 
@@ -115,7 +115,7 @@ pub enum Delivery {
 pub enum CompressionChoice {
     /// Compression on the user's request.
     AsAsked,
-    /// Compression where that shortens the transfer ([`LinkModel::fastest`]; NetSync §4.4).
+    /// Compression if the transfer then takes less time ([`LinkModel::fastest`]; NetSync §4.4).
     ByCost,
 }
 
@@ -157,14 +157,15 @@ pub struct Strategy {
     pub delivery: Delivery,
     /// Compression of literals.
     pub compression: CompressionChoice,
-    /// Stronger sum for another attempt if the proof fails, before the whole file is sent (WebR2sync §5.2).
+    /// Strong sum for a second attempt if the proof fails (WebR2sync §5.2). If that proof fails too, the whole file is
+    /// sent.
     pub stronger: Option<StrongKind>,
-    /// Maximum chunk length in bytes, if the ends agreed on a lower limit than [`MAX_CHUNK_BYTES`].
+    /// Maximum chunk length in bytes: [`MAX_CHUNK_BYTES`], or the lower limit that both ends agreed on.
     pub longest: u32,
 }
 
 impl Strategy {
-    /// Deltic's own strategy, and one preset for each system of the papers.
+    /// All strategies: Deltic's own, and one preset for each published system (docs/papers.md).
     pub const ALL: [Self; 10] = [
         Self::DELTIC,
         RSYNC,
@@ -205,9 +206,10 @@ impl Strategy {
         found.ok_or_else(|| UnknownStrategy(name.into()))
     }
 
-    /// The chunker for a new version of `new_len` bytes and a link of `bits_per_second`, if known. Both ends
-    /// use the sender's answer. In [`Conversation::Signature`] both use the receiver's answer, for the length
-    /// of the old version.
+    /// The chunker for a new version of `new_len` bytes and a link of `bits_per_second`, if known.
+    ///
+    /// Both ends use the sender's choice. In [`Conversation::Signature`] both ends use the receiver's choice, made for
+    /// the length of the old version.
     #[must_use]
     pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
         let spec = match self.chunking {

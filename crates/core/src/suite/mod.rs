@@ -41,7 +41,8 @@ pub struct ComparisonCounts {
     pub with_reference: u64,
 }
 
-/// The specs to test: all chunkers, with narrow and wide ranges of sizes, as far as the reference is fast enough.
+/// The chunkers to test: all algorithms, with narrow and wide ranges of sizes. Leaves out sizes for which the
+/// reference is too slow.
 pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     let sizes = SIZES.map(|(min, avg, max)| Sizes::new(min, avg, max).expect("sizes rise"));
     let by_content = Algorithm::ALL.into_iter().flat_map(move |algorithm| {
@@ -55,7 +56,7 @@ pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     std::iter::once(fixed).chain(by_content)
 }
 
-/// Cost of the reference for each possible boundary, in steps of about a nanosecond.
+/// Number of steps that the reference needs to test one possible boundary. A step takes about a nanosecond.
 const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
     match algorithm {
         Algorithm::Crc => 2 * 256,
@@ -130,9 +131,9 @@ struct ChunkerForms<'a> {
     scalar: AnyChunker,
     others: Vec<(Isa, AnyChunker)>,
     compared: ComparisonCounts,
-    /// Steps of the reference that each case adds to the credit.
+    /// Number of steps that each case adds to `credit`.
     income: u64,
-    /// Remaining steps. The reference is skipped while this is negative.
+    /// Number of steps that the reference may still spend. The reference is skipped while `credit` is negative.
     credit: i64,
 }
 
@@ -159,7 +160,7 @@ impl<'a> ChunkerForms<'a> {
         self.credit = 0;
     }
 
-    /// Cost of the reference up to the boundary `end`, in steps.
+    /// Number of steps that the reference needs to find the boundary `end`.
     fn steps(&self, end: usize) -> u64 {
         match *self.spec {
             ChunkerSpec::Fixed(_) => 1,
@@ -194,7 +195,7 @@ impl<'a> ChunkerForms<'a> {
     }
 }
 
-/// Minimum, average and maximum chunk lengths in bytes. The mesh of the sieve is finer from 8 KiB on.
+/// Minimum, average and maximum chunk lengths to test, in bytes. The mesh of the sieve is finer from 8 KiB on.
 const SIZES: [(u32, u32, u32); 9] = [
     (512, 512, 512),
     (512, 512, 600),
@@ -206,11 +207,11 @@ const SIZES: [(u32, u32, u32); 9] = [
     (8 << 10, 32 << 10, 128 << 10),
     (128 << 10, 512 << 10, 512 << 10),
 ];
-/// Number of inputs that share the lengths, for short chunks.
+/// Number of inputs over which the lengths are distributed, for short chunks.
 const LEN_SHARES: usize = 12;
-/// Number of starts of slices: one vector, plus one.
+/// Number of start offsets of slices: the longest vector, plus one.
 const STARTS: usize = crate::simd::MAX_LANES + 1;
-/// Budget of the reference for one half of the suite, in steps.
+/// Steps that the reference may spend in each half of the suite: the lengths and the positions.
 const REFERENCE_BUDGET: u64 = 150_000_000;
-/// Maximum cost of the reference for one chunk, in steps.
+/// Maximum number of steps that the reference may need for one chunk. Chunkers above this maximum are not tested.
 const LONGEST_CASE: u64 = 9_000_000;

@@ -81,7 +81,7 @@ impl fmt::Debug for Crc32c {
     }
 }
 
-/// Multiplier modulo P: CPU instructions, or a small table.
+/// Multiplies modulo P, with CPU instructions or with a small table.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct ConcatEngine(Option<Clmul>);
@@ -111,7 +111,7 @@ impl ConcatEngine {
     }
 }
 
-/// Multiplies by four bits of `b` at a time, with a table of the multiples of `a`.
+/// Multiplies `a` and `b` in portable code: four bits of `b` at a time, from a table of multiples of `a`.
 fn multiply_portably(a: u32, b: u32) -> u32 {
     let mut multiples = [0; 16];
     for n in 1..multiples.len() {

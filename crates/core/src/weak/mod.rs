@@ -64,7 +64,7 @@ impl WeakKind {
         Self::numbered(reader.u8()?)
     }
 
-    /// The number in files and frames, and the name in command lines.
+    /// Number of the kind in files and frames, and its name on the command line.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::Adler => (1, "adler-rsync"),
