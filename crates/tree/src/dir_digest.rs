@@ -47,23 +47,23 @@ const CONTEXT: &str = "deltic 2026 tally";
 /// Attributes that a sync compares besides kind, length, link target and device number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparedAttributes {
-    /// Digests of file contents.
+    /// True if digests of file contents are compared.
     pub contents: bool,
-    /// Modification times of files.
+    /// True if modification times of files are compared.
     pub file_times: bool,
-    /// Permission bits.
+    /// True if permission bits are compared.
     pub modes: bool,
-    /// True if files are compared by their execute bits only.
+    /// True if only the execute bits of files are compared (`--executability`).
     pub executability: bool,
-    /// Modification times of directories.
+    /// True if modification times of directories are compared.
     pub dir_times: bool,
-    /// Modification times of symbolic links.
+    /// True if modification times of symbolic links are compared.
     pub link_times: bool,
-    /// Modification times of devices, FIFOs and sockets.
+    /// True if modification times of devices, FIFOs and sockets are compared.
     pub special_times: bool,
-    /// Owners.
+    /// True if owners are compared.
     pub users: bool,
-    /// Groups.
+    /// True if groups are compared.
     pub groups: bool,
 }
 

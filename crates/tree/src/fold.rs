@@ -13,22 +13,23 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::path::{Name, RelPath};
 
-/// Returns the folded form of `name`, equal for all its spellings. Names with different folded forms are different
-/// names on every file system without compatibility normalization (ZFS `formKC`, `formKD`). FAT and NTFS drop dots and
-/// blanks at the end of a name; so does the folded form.
+/// Returns the folded form of `name`. All spellings of a name have the same folded form.
+///
+/// Names with different folded forms are different names on every file system without compatibility normalization (ZFS
+/// `formKC`, `formKD`). The folded form drops dots and blanks at the end of a name, as FAT and NTFS do.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
     in_one_case(without_dots_at_end(name.as_bytes()))
 }
 
-/// Folds the case of `name` and its Unicode normalization form.
+/// Returns `name` in lower case and in Unicode normalization form D. Without valid UTF-8, only ASCII letters change.
 fn in_one_case(name: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(name).ok().filter(|text| !text.is_ascii());
     let Some(text) = text else { return name.to_ascii_lowercase() };
     in_lower_case(text.nfd()).nfd().collect::<String>().into_bytes()
 }
 
-/// Returns letters in lower case, by way of upper case: the upper case of ß is SS, and that of ſ is S.
+/// Returns letters in lower case, by way of upper case: the upper case of ß is SS, and the upper case of ſ is S.
 fn in_lower_case(letters: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
     letters.flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
@@ -110,7 +111,7 @@ pub struct SampleNames {
 }
 
 impl SampleNames {
-    /// Takes `name` as a sample. A sample of the same kind that has another spelling stays.
+    /// Takes `name` as the sample of its kind, unless the kind has a sample already or `name` has no other spelling.
     pub fn note(&mut self, name: &Name) {
         let bytes = name.as_bytes();
         let sample = match (bytes.is_ascii(), bytes.iter().any(u8::is_ascii_alphabetic)) {
@@ -131,9 +132,12 @@ impl SampleNames {
 
 /// Finds names of one directory that some file systems take for the same name.
 ///
-/// Callers add names in byte order. Of two spellings in different case or normalization form, the first has a capital
-/// letter or a non-ASCII letter: only such names are stored by their folded case. A name with dots or blanks at its end
-/// is stored without them. A name that is a prefix of the next names (`a` of `a.`) is known by its length.
+/// Callers add names in byte order. Three rules keep the number of stored names small:
+///
+/// - Of two spellings in different case or normalization form, the first in byte order has a capital letter or a
+///   non-ASCII letter. Only names with such a letter are stored by their folded case.
+/// - Only names with dots or blanks at the end are stored without these dots and blanks.
+/// - For a name that is a prefix of the next names (`a` of `a.`), only the length is stored.
 #[derive(Debug, Default)]
 pub struct FoldedNames {
     by_hash: HashMap<u64, StringSlot>,
@@ -143,7 +147,7 @@ pub struct FoldedNames {
 }
 
 impl FoldedNames {
-    /// Adds a name. Returns earlier names, at most one of each kind, that some file systems take for `name`.
+    /// Adds a name. Returns earlier names that some file systems take for `name`.
     pub fn add(&mut self, name: &Name) -> Vec<Name> {
         let bytes = name.as_bytes();
         self.note_beginnings(bytes);
@@ -182,7 +186,7 @@ impl FoldedNames {
         }
     }
 
-    /// Notes the lengths of earlier names that begin `name`.
+    /// Updates `beginnings`: the lengths of the earlier names that are prefixes of `name`, and the length of `name`.
     fn note_beginnings(&mut self, name: &[u8]) {
         let common = self.last.iter().zip(name).take_while(|(last, new)| last == new).count();
         self.beginnings.retain(|len| *len <= common);
@@ -192,13 +196,14 @@ impl FoldedNames {
     }
 }
 
-/// Keys by which a name is kept: its form with the end, and without the end. The second key ends like no name.
+/// Returns two keys of a name: the folded name, and the folded name without dots and blanks at its end. The second key
+/// ends with [`KIND`], so it differs from the first key of every name.
 fn keys(name: &[u8]) -> [Vec<u8>; 2] {
     let start = in_one_case(without_dots_at_end(name));
     [in_one_case(name), [&start, KIND].concat()]
 }
 
-/// End of a key of names without their ends.
+/// Last byte of a key without dots and blanks; no name contains a slash.
 const KIND: &[u8] = b"/";
 
 fn hash(key: &[u8]) -> u64 {
@@ -257,7 +262,7 @@ mod tests {
         assert!(samples.names().eq(&[name("b"), name("1"), name("é")]));
     }
 
-    /// The names of `all`, in byte order, before which some earlier names were added that may be the same.
+    /// Adds the names of `all` in byte order. Returns each name for which earlier names were found, with these names.
     fn repeated<'a>(all: &[&'a str]) -> Vec<(&'a str, Vec<Name>)> {
         let mut names = FoldedNames::default();
         let mut all = all.to_vec();

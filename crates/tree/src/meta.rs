@@ -210,8 +210,7 @@ impl Meta {
         self.more.as_ref().and_then(|more| more.owner).unwrap_or_default()
     }
 
-    /// Copies `user` and `group` to [`ExtraMeta::owner`], so that later changes of both leave the sender's ids
-    /// available.
+    /// Copies `user` and `group` to [`ExtraMeta::owner`]. The copy keeps the sender's ids when both fields change.
     pub fn keep_owner(&mut self) {
         let owner = Some(Owner { user: self.user, group: self.group });
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
@@ -236,7 +235,7 @@ impl Meta {
         self.unread().is_some()
     }
 
-    /// Removes ACLs and extended attributes, and notes the reason.
+    /// Removes ACLs and extended attributes, and stores the reason.
     pub fn leave_out_attributes(&mut self, why: UnreadReason) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         let (access_acl, default_acl, xattrs, unread) = (None, None, Vec::new(), Some(why));
@@ -295,16 +294,16 @@ impl ExtraMeta {
 pub enum UnreadReason {
     /// Permission denied.
     Denied,
-    /// Larger than a list entry can carry.
+    /// The attributes are larger than a list entry can carry.
     TooMuch,
-    /// Another error, or the sender reported missing attributes.
+    /// Another error, or the sender reported that attributes are missing.
     Other,
 }
 
 /// Hard link information of a file with several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HardLink {
-    /// Inode in a store, and the link count.
+    /// Inode and link count, as a store reports them.
     Inode(Inode, u32),
     /// First name of the file in a file list, and the link count.
     First(u32),

@@ -139,7 +139,7 @@ impl Names {
 }
 
 impl FromIterator<Name> for Names {
-    /// Collects as many names as there is room for.
+    /// Collects the names. Drops names beyond the limit of [`UnsortedNames::push`].
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
         let mut pile = UnsortedNames::default();
         for name in names {
@@ -160,8 +160,8 @@ impl IntoIterator for Names {
 }
 
 impl SortedNames {
-    /// Notes the inodes of the directories in which the names were read. Another directory may have taken the path
-    /// since.
+    /// Stores the inodes of the directories in which the names were read. With these inodes, a caller can detect that
+    /// another directory has taken the path since.
     #[must_use]
     pub fn read_in(self, dirs: Vec<Inode>) -> Self {
         Self { dirs, ..self }

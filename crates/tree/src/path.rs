@@ -185,9 +185,9 @@ pub fn shortened(path: &str) -> Cow<'_, str> {
     format!("{first}...{}", last.chars().rev().collect::<String>()).into()
 }
 
-/// Longest path, in bytes, that is shown whole.
+/// Longest path that [`shortened`] leaves unchanged, in bytes.
 const LONG_BYTES: usize = 1000;
-/// Characters shown of either end of a longer path.
+/// Number of characters that [`shortened`] keeps at each end of a longer path.
 const SHOWN: usize = 60;
 
 impl fmt::Display for Name {

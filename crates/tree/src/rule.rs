@@ -29,7 +29,7 @@ pub enum FilterSide {
 /// Ends at which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RuleSides {
-    /// The rule names no side: both, but only the sender with `--delete-excluded`.
+    /// The rule names no side. Applies at both ends; with `--delete-excluded`, at the sender only.
     #[default]
     Unsaid,
     /// The sender only (`hide`, `show`, modifier `s`).
@@ -52,7 +52,7 @@ impl RuleSides {
         }
     }
 
-    /// Returns the sides after sender and receiver changed roles.
+    /// Returns the ends at which the rule applies after sender and receiver have changed roles.
     const fn exchanged(self, delete_excluded: bool) -> Self {
         match self {
             Self::Unsaid if delete_excluded => Self::Receiver,
@@ -70,9 +70,9 @@ pub struct RuleModifiers {
     pub sides: RuleSides,
     /// `/`: a pattern with a slash is matched against the path from the file system's root.
     pub absolute: bool,
-    /// `p`: ignored in directories that are being deleted.
+    /// `p`: the rule is ignored in directories that are being deleted.
     pub perishable: bool,
-    /// `x`: matches only names of extended attributes.
+    /// `x`: the rule matches only names of extended attributes.
     pub xattr: bool,
 }
 
@@ -112,7 +112,7 @@ pub enum LineSyntax {
     Includes,
     /// `C`: a pattern to exclude, or `!`, as in `.cvsignore`.
     Cvs,
-    /// `g`: the syntax of `.gitignore`. rsync does not have it.
+    /// `g`: the syntax of `.gitignore`. rsync has no such modifier.
     Git,
 }
 
@@ -151,9 +151,9 @@ pub const MAX_DIR_MERGES: usize = 64;
 /// The filter of a sync, as sent to the peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Rules, the first match decides.
+    /// Rules in order. The first rule that matches an entry decides.
     pub list: Vec<Rule>,
-    /// `--delete-excluded`: rules that name no side protect nothing from deletion.
+    /// `--delete-excluded`: rules that name no side do not protect entries from deletion.
     pub delete_excluded: bool,
     /// `--from0`: lines in files of rules end with a NUL.
     pub from0: bool,

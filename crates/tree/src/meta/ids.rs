@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// List of `FROM:TO` pairs. The first matching FROM decides.
+/// List of `FROM:TO` pairs. The first pair with a matching FROM decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRules {
     text: String,
@@ -14,7 +14,7 @@ pub struct IdRules {
 #[error("'{0}' is not a pair FROM:TO of names or numbers")]
 pub struct BadIdRules(String);
 
-/// FROM of a pair: users or groups at the sender.
+/// The source (FROM) of a pair: users or groups at the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum IdSource {
     /// A range of ids.
@@ -23,7 +23,7 @@ enum IdSource {
     Names(Box<[u8]>),
 }
 
-/// TO of a pair: a user or group at the receiver.
+/// The target (TO) of a pair: a user or group at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdTarget {
     /// An id.
@@ -56,12 +56,13 @@ impl IdRules {
         self.rules.is_empty()
     }
 
-    /// Iterates over every TO in order.
+    /// Iterates over the targets (TO) of all pairs, in order.
     pub fn targets(&self) -> impl Iterator<Item = &IdTarget> {
         self.rules.iter().map(|(_, to)| to)
     }
 
-    /// Returns the TO for the sender's `id` with the sender's `name`. `name` is empty if the id has none.
+    /// Returns the target (TO) for a user or group of the sender. `name` is empty if the id has no name. Returns `None`
+    /// if no pair matches.
     #[must_use]
     pub fn target(&self, id: u32, name: &[u8]) -> Option<&IdTarget> {
         let fits = |(from, _): &&(IdSource, IdTarget)| match from {

@@ -24,7 +24,7 @@ pub struct MetaMask {
 }
 
 impl MetaMask {
-    /// Returns a mask without optional attributes; `fake_super` stays.
+    /// Returns a mask that reads no optional attributes. `fake_super` is unchanged.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { fake_super: self.fake_super, ..Self::default() }
@@ -39,9 +39,9 @@ pub enum XattrScope {
     Nothing,
     /// Attributes of `user.*`, which an ordinary user may set.
     User,
-    /// Attributes of `user.*`, some of which stand in for `security.*` and `trusted.*` (`--fake-super`).
+    /// Attributes of `user.*` but `user.rsync.%*`. Some stand in for `security.*` and `trusted.*` (`--fake-super`).
     Disguised,
-    /// Attributes as a `--fake-super` sender reads them: stand-ins under their real names, and all other attributes.
+    /// Every attribute but `user.rsync.%*`, for a `--fake-super` sender. Stand-ins get their real names.
     Undisguised,
     /// Every attribute but `user.rsync.%*`.
     Foreign,

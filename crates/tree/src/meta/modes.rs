@@ -155,8 +155,8 @@ impl ModeRule {
         }
     }
 
-    /// Returns the bits that `=` clears: the permissions of the named classes, and their special bits if the item sets
-    /// those.
+    /// Returns the bits that `=` clears: the permissions of the classes in `whom`, and their special bits if the item
+    /// sets special bits.
     fn replaced(&self, whom: u32) -> u32 {
         let special = |bit: u32, place: u32| if whom & place == 0 { 0 } else { bit };
         let specials = special(0o4000, 0o100) | special(0o2000, 0o010);
