@@ -20,7 +20,7 @@ use deltic_protocol::receiver::KeptChunk;
 
 /// Size of a block in bytes: fits a second-level cache, and is aligned for large pages.
 pub(crate) const BLOCK_BYTES: u64 = 512 << 10;
-/// Largest number of received bytes that wait for their block. A kill loses at most this many bytes.
+/// Largest number of received bytes in incomplete blocks. If the process is killed, at most this many bytes are lost.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// Largest packed note, and growth step of the packed notes, in bytes.
@@ -64,9 +64,9 @@ pub struct WritePiece<'a> {
 pub enum PieceSource<'a> {
     /// A span of the concatenated old versions.
     Old(Span),
-    /// Bytes from the peer.
+    /// Bytes received from the peer.
     Sent(Cow<'a, [u8]>),
-    /// Bytes that are already written; their number.
+    /// Bytes that are already written. Holds the number of bytes.
     Written(u64),
 }
 
@@ -132,7 +132,7 @@ fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
     Ok(KeptChunk { start, chunk: Chunk { len, fingerprint: Fingerprint::from_bytes(name) } })
 }
 
-/// A block to be written: complete, or the known part of a block.
+/// A block to be written: a complete block, or the known part of an incomplete block.
 #[derive(Debug)]
 pub struct WriteBlock<'a> {
     /// Pieces sorted by position.
@@ -148,7 +148,7 @@ impl WriteBuffer {
         Self { len, open: HashMap::new(), held: 0, kept: 0, most_kept }
     }
 
-    /// True if `bytes` more received bytes may wait for their block.
+    /// True if the buffer may hold `bytes` more received bytes.
     #[must_use]
     pub const fn has_room(&self, bytes: usize) -> bool {
         self.held + bytes <= MAX_HELD_BYTES
@@ -160,8 +160,8 @@ impl WriteBuffer {
         self.open.is_empty()
     }
 
-    /// Adds pieces, each byte once, and the chunks of these pieces. Returns the blocks to write now, in order.
-    /// Incomplete blocks are among them while too much memory is in use.
+    /// Adds pieces and the chunks of these pieces. Each byte must be added once. Returns the blocks to write now, in
+    /// order; while too much memory is in use, incomplete blocks too.
     pub fn take<'a>(
         &mut self,
         BlockPieces(parts): BlockPieces<'a>,
@@ -207,8 +207,8 @@ impl WriteBuffer {
         known
     }
 
-    /// Adds pieces to block `no`. Returns the block if complete. Returns the unwritten part of the block while too much
-    /// memory is in use.
+    /// Adds pieces to block `no`. Returns a complete block. While too much memory is in use, returns the unwritten part
+    /// of an incomplete block.
     fn join<'a>(&mut self, no: u64, parts: &[WritePiece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
         block.have += parts.iter().map(WritePiece::len).sum::<u64>();
@@ -243,7 +243,7 @@ impl OpenBlock {
 }
 
 impl<'a> WriteBlock<'a> {
-    /// Returns the runs to write, each with one call.
+    /// Returns the runs to write. One system call writes one run.
     pub fn runs(&self) -> impl Iterator<Item = WriteRun<'_, 'a>> {
         let goes_on = |one: &WritePiece<'_>, next: &WritePiece<'_>| {
             one.is_written() == next.is_written() && one.end() == next.start
@@ -278,7 +278,7 @@ impl<'b> WriteRun<'b, '_> {
         (self.0[self.0.len() - 1].end() - self.start()) as usize
     }
 
-    /// Returns the bytes if the run is a single received piece, which needs no buffer.
+    /// Returns the bytes of the run if the run is a single received piece. Such a run needs no buffer.
     #[must_use]
     pub fn one_sent(&self) -> Option<&'b [u8]> {
         match self.0 {

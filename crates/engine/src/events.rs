@@ -11,8 +11,8 @@ const WIRE_STEP: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     ready: VecDeque<Notice>,
-    /// Settled bytes that wait to be sent: their number, and the total that this end must have sent before. A rate
-    /// limit may delay them.
+    /// Delayed [`Notice::Settled`] events: the number of settled bytes, and the total of bytes that this end must have
+    /// sent before the event is reported. A rate limit may delay the bytes.
     unsent: VecDeque<(u64, u64)>,
     sent: u64,
     received: u64,
@@ -37,12 +37,12 @@ impl EventQueue {
         }
     }
 
-    /// Notes how many bytes were sent and received so far.
+    /// Takes the numbers of bytes that were sent and received so far.
     pub(crate) const fn moved(&mut self, sent: u64, received: u64) {
         (self.sent, self.received) = (sent, received);
     }
 
-    /// Readies the events of bytes that have been sent.
+    /// Moves the events of bytes that have been sent to `ready`.
     pub(crate) fn settle(&mut self) {
         self.settle_at(self.sent);
         let bytes = self.sent.saturating_add(self.received);

@@ -164,7 +164,7 @@ impl Task for GapRebuild<'_> {
     }
 }
 
-/// Removes the pieces without `true` from the pieces in `new` from `start` on.
+/// Removes the bytes of the pieces marked `false` from `new`. The bytes of the pieces begin at `start`.
 fn keep<'a>(
     new: &mut Vec<u8>,
     start: usize,

@@ -48,7 +48,7 @@ pub fn version(new: &NewVersion, key: &Key, terms: Terms) -> Vec<u8> {
     note
 }
 
-/// Returns the notes of the data runs, if only the data of `new` is transferred.
+/// Returns the *data* notes with the data runs of `new`, if the transfer skips holes. Otherwise returns no notes.
 pub fn data(new: &NewVersion) -> impl Iterator<Item = Vec<u8>> {
     let runs = new.map.as_ref().map(|map| map.runs());
     let none = runs.filter(|runs| runs.is_empty()).map(|_| vec![DATA]);
@@ -67,7 +67,7 @@ pub fn data(new: &NewVersion) -> impl Iterator<Item = Vec<u8>> {
 /// Number of data runs in a note.
 const NOTED_RUNS: usize = 4096;
 
-/// Returns the note that these chunks are in place.
+/// Returns a *chunks* note: these chunks are in place.
 #[must_use]
 pub fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
     let mut note = vec![CHUNKS];
@@ -94,8 +94,8 @@ pub fn voids(
     })
 }
 
-/// Reads the notes of a journal. Returns the chunks in place and all byte ranges in place, of which more may exist than
-/// chunks are kept.
+/// Reads the notes of a journal. Returns the chunks in place, at most [`INDEX_BUDGET_CHUNKS`], and the byte ranges of
+/// all chunks in place.
 ///
 /// Returns `None` if the journal is invalid, of another version than `meta`, or unusable under these terms.
 #[must_use]
@@ -159,9 +159,9 @@ pub(crate) fn read_version(
 #[derive(Debug, Default)]
 struct JournalNotes {
     chunks: Chunks,
-    /// Overwritten spans. Each has the number of chunks noted before.
+    /// Overwritten spans. The number counts the chunks that were noted before the *void* note.
     voids: Vec<(usize, Span)>,
-    /// Runs of data, if only the data is transferred.
+    /// Runs of data, if the transfer skips holes.
     data: Option<Vec<Range<u64>>>,
 }
 
@@ -194,7 +194,7 @@ impl JournalNotes {
         Ok(())
     }
 
-    /// Returns the chunks that no later note overlaps, sorted by position.
+    /// Returns the chunks that no later chunk or *void* note overlaps, sorted by position.
     fn last(&self) -> Vec<ChunkNo> {
         let (mut later, mut last) = (CoveredBytes::default(), Vec::new());
         let mut voids = self.voids.iter().rev().peekable();
@@ -217,7 +217,7 @@ impl JournalNotes {
 struct CoveredBytes(BTreeMap<u64, u64>);
 
 impl CoveredBytes {
-    /// Adds the span of a note. Returns true if no later note overlaps the span.
+    /// Adds the span of the next note from the end of the journal. Returns true if no later note overlaps the span.
     fn take(&mut self, span: Span) -> bool {
         let (mut start, mut end, mut is_last) = (span.start, span.end(), true);
         while let Some((&from, &to)) = self.0.range(..=end).next_back()

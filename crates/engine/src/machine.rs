@@ -9,12 +9,13 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
 
-/// Received literal bytes that wait to be written. Above this limit no frame is taken. Together with the frames read
-/// ahead, this bounds the loss of a kill (docs/promises.md).
+/// Maximum number of received literal bytes that wait to be written. Above this limit no frame is taken. With the
+/// frames read ahead, this limit bounds the bytes that are lost if the process is killed (docs/promises.md).
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
-/// Copies that wait to be made, with their chunks, of about 64 bytes each. Above this limit no frame is taken.
+/// Maximum number of copies that wait to be made. Above this limit no frame is taken. A waiting copy takes about 64
+/// bytes with its chunks.
 const MAX_COPIES_WAITING: usize = 1 << 14;
-/// Frames that wait to be sent. Above this limit a receiver takes no frame.
+/// Maximum number of frames that wait to be sent. Above this limit a receiver takes no frame.
 const MAX_FRAMES_WAITING: usize = 4096;
 
 /// Streams that may carry a frame.
@@ -26,7 +27,7 @@ pub enum Lane {
     Any,
 }
 
-/// Prepares a trouble report for the other end.
+/// Edits a trouble report before it is sent to the other end.
 pub(crate) type Tell<'a> = &'a dyn Fn(&mut Trouble);
 
 /// The interface that sender and receiver share.
@@ -66,7 +67,7 @@ pub trait Machine {
     fn limits(&self) -> Limits;
     /// True after the end of the session.
     fn is_finished(&self) -> bool;
-    /// True while the machine must not be given a frame.
+    /// True while the machine accepts no more frames.
     fn is_full(&self) -> bool;
     /// True while literals wait for credit from the receiver.
     fn lacks_credit(&self) -> bool {
@@ -74,9 +75,9 @@ pub trait Machine {
     }
     /// Applies the terms of the finished greeting.
     fn greeted(&mut self, _: &Terms) {}
-    /// Notes that the other end has not answered yet, so that it counts as far away.
+    /// Tells the machine that the other end has not answered in time and so counts as far away.
     fn unanswered(&mut self) {}
-    /// Takes the link to the other end as it is now; choices from now on go by this link.
+    /// Sets the link to the other end. Later decisions use this link.
     fn set_link(&mut self, _: LinkModel) {}
 }
 

@@ -17,7 +17,7 @@ pub struct DirQueue {
     is_begun: bool,
     near: VecDeque<RelPath>,
     far: VecDeque<RelPath>,
-    /// Directories given to [`begin`](Self::begin), to be listed only once.
+    /// Directories given to [`begin`](Self::begin). Each directory is listed only once.
     starts: HashSet<RelPath>,
 }
 
@@ -51,7 +51,7 @@ impl DirQueue {
         }
     }
 
-    /// Returns which directories are still unlisted.
+    /// Returns which directories are still to be listed: near directories, only far ones, or no directory.
     #[must_use]
     pub fn unseen(&self) -> NotListed {
         match (self.near.is_empty(), self.far.is_empty()) {
@@ -93,7 +93,8 @@ const MAX_DIRS: usize = 1 << 18;
 const COMPARED: usize = 64;
 /// Largest number of candidates to open for one file.
 const OPENED: usize = 4;
-/// From this length in bytes, unrelated files rarely have the same length.
+/// Minimum length in bytes of files that are matched by length alone. Unrelated files of this length rarely have the
+/// same length.
 const RARE_BYTES: u64 = 1 << 20;
 
 /// Range of lengths, in bytes, in which an old version of a file of `len` bytes is expected.
@@ -199,7 +200,7 @@ fn own_name(path: &RelPath) -> &[u8] {
     path.components().next_back().unwrap_or_default()
 }
 
-/// Counts the trailing names that two paths share. After a move of a directory, all paths below share their ends.
+/// Counts the trailing names that two paths share. The move of a directory changes only the leading names of paths.
 fn ends_alike(one: &RelPath, other: &RelPath) -> usize {
     let both = one.components().rev().zip(other.components().rev());
     both.take_while(|(one, other)| one == other).count()

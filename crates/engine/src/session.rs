@@ -48,7 +48,7 @@ pub trait SessionDriver<M: Machine> {
     fn can_send(&self, lane: Lane) -> bool;
     /// True if this work can start.
     fn can_start(&self, work: &M::Work) -> bool;
-    /// Prepares a trouble report for the other end.
+    /// Edits a trouble report before it is sent to the other end.
     fn tell(&self, _trouble: &mut Trouble) {}
     /// Returns an empty buffer for a batch.
     fn buffer(&self) -> Vec<u8> {
@@ -96,12 +96,12 @@ pub struct Session<M: Machine, E> {
     events: EventQueue,
 }
 
-/// Phases of [`Session::poll`], in order.
+/// Phases of [`Session::poll`], in order: send frames, start work, send frames again, report events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PollPhase {
     Frames,
     Work,
-    /// Frames that the machine made while it was asked for work.
+    /// Sends frames again: asking the machine for work may have produced more frames.
     MoreFrames,
     Events,
 }
@@ -186,7 +186,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         if self.greeting.is_some() && now >= GREETING_TIMEOUT { Err(NoGreeting) } else { Ok(()) }
     }
 
-    /// Returns the time since the session's start of the next [`wake`](Self::wake).
+    /// Returns when to call [`wake`](Self::wake) next, as the time since the session's start.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
         match (self.is_unanswered, &self.greeting) {
@@ -196,14 +196,13 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         }
     }
 
-    /// Takes the link to the other end as it is now: what was measured, or what the user allows. The caller may do so
-    /// at any time and as often as the link changes; the machine chooses by the last one. A session that is told no
-    /// link chooses as for an unknown link.
+    /// Sets the link to the other end, as measured or as the user allows. The caller may call this at any time and as
+    /// often as the link changes; the machine decides by the last link. Without a call, the link counts as unknown.
     pub fn set_link(&mut self, link: LinkModel) {
         self.machine.set_link(link);
     }
 
-    /// Notes how many bytes crossed the wire so far.
+    /// Takes the numbers of bytes that were sent and received on the wire so far.
     pub fn moved(&mut self, sent: u64, received: u64) {
         self.events.moved(sent, received);
     }
@@ -278,12 +277,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         self.machine.counts()
     }
 
-    /// Returns the next remaining frames after the end of the session, for the first stream.
+    /// Returns the next batch of remaining frames after the end of the session, to be sent on the first stream.
     pub fn poll_rest(&mut self, around: &impl SessionDriver<M>) -> Option<Vec<u8>> {
         self.next_batch(around).map(|(_, batch)| batch)
     }
 
-    /// Returns the next event of the machine, for a session that is only drained.
+    /// Returns the next event of the machine. For a driver that drains a session instead of polling it.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.machine.poll_notice()
     }

@@ -15,7 +15,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{MAGIC, check_magic};
 use deltic_protocol::limits::Limits;
 
-/// Bytes of frames that share a check on a slow line: the reader waits for the last of them.
+/// Number of bytes of frames between two checks on a slow line. The reader processes no frame before its check arrives.
 pub const CHECKED_RUN_BYTES: usize = 16 << 10;
 
 /// Meaning of the first bytes of a stream.
@@ -30,7 +30,7 @@ pub enum StreamStart {
 }
 
 impl StreamStart {
-    /// Judges the first bytes of a stream.
+    /// Determines the meaning of the first bytes of a stream.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.starts_with(&MAGIC) {
@@ -43,7 +43,7 @@ impl StreamStart {
     }
 }
 
-/// Receiving direction: finds the frames at the start of a buffer that may be processed. The buffer is the caller's.
+/// Receiving direction: finds the frames that may be processed at the start of the caller's buffer.
 #[derive(Clone, Debug, Default)]
 pub struct IncomingFrames {
     inspector: Inspector,
@@ -117,9 +117,11 @@ impl Default for OutgoingChecks {
 }
 
 impl OutgoingChecks {
-    /// Appends a check to each run of `frames`, of `run` bytes or a little more. `frames` must not be empty: the other
-    /// end would refuse the check. Frames of several runs move to the buffer that `other` returns; the result is then
-    /// the buffer that is no longer used.
+    /// Splits `frames` into runs of `run` bytes or a little more, and appends a check to each run. `frames` must not be
+    /// empty, because the other end would refuse the check.
+    ///
+    /// If there are several runs, replaces `frames` with the buffer that `other` returns. Then returns the old buffer,
+    /// for reuse.
     pub fn append(
         &mut self,
         frames: &mut Vec<u8>,
@@ -144,7 +146,7 @@ impl OutgoingChecks {
     }
 }
 
-/// Returns the ends of the runs of `frames`. Empty if `frames` are no longer than one run.
+/// Returns the end offset of each run of `frames`. Returns no offsets if `frames` are no longer than one run.
 fn ends_of_runs(frames: &[u8], run: usize) -> Vec<usize> {
     let (mut ends, mut start, mut end) = (Vec::new(), 0, 0);
     while let Some(header) = frames[end..].first_chunk().filter(|_| frames.len() > run)
@@ -191,7 +193,7 @@ impl StreamEnd {
     /// Takes received bytes, cut anywhere. Appends the frames that may be processed to `frames`, without checks.
     ///
     /// # Errors
-    /// [`PeerError`] if the bytes are not those of a Deltic, are damaged, or a frame is longer than `limits` allow.
+    /// [`PeerError`] if the bytes do not come from Deltic, are damaged, or a frame is longer than `limits` allow.
     /// Frames before the error are appended first.
     pub fn receive(
         &mut self,
@@ -217,8 +219,8 @@ impl StreamEnd {
         inspected
     }
 
-    /// Returns the bytes of the wire for `frames`: with checks, and with the magic before the first. Nothing for no
-    /// frames.
+    /// Returns the bytes to send for `frames`: the frames with their checks, and at the start of the stream the magic.
+    /// Returns no bytes if there are no frames.
     pub fn send(&mut self, mut frames: Vec<u8>) -> Vec<u8> {
         if frames.is_empty() {
             return frames;

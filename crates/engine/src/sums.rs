@@ -48,7 +48,8 @@ pub struct PortionSummer<'a> {
     pub key: &'a SumKey,
     /// Length of the file in bytes.
     pub file_len: u64,
-    /// Sums that the file's store keeps of the portion. Weak sums are combined, strong sums used directly.
+    /// Block sums of the portion that the file's store keeps. Weak block sums are combined to chunk sums; strong block
+    /// sums are used unchanged.
     pub stored: Option<StoredSums>,
 }
 
