@@ -16,8 +16,8 @@ use given::{file_meta, path};
 
 pub use given::KEEP_ALL;
 
-/// Checks every law against stores that `make` makes, each empty. Every store must keep files and directories; laws
-/// of links and of leftovers are checked if the store keeps these.
+/// Checks every law against new, empty stores that `make` returns. Laws of links and of leftovers are skipped if the
+/// store keeps no links or no leftovers.
 ///
 /// # Panics
 /// If a law is broken.
@@ -33,8 +33,8 @@ pub fn run<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Checks every law of facts against stores of facts that `make` makes, each empty. Laws of facts that a store does
-/// not keep are left out.
+/// Checks every law of [`FactStore`] against new, empty stores of facts that `make` returns. Laws about a kind of facts
+/// are skipped if the store does not keep that kind.
 ///
 /// # Panics
 /// If a law is broken.
@@ -42,19 +42,19 @@ pub fn run_facts<F: FactStore>(make: impl Fn() -> F) {
     facts::run(&make);
 }
 
-/// Probes whether the store has symbolic links, and with them all of [`Posix`](crate::Posix).
+/// True if the store can create symlinks. Such a store must serve all of [`Posix`](crate::Posix).
 fn keeps_links(store: &impl Store) -> bool {
     let made = store.make_symlink(&path("link"), b"x", &file_meta(), Keep::default());
     !matches!(made, Err(StoreError::Unsupported { .. }))
 }
 
-/// Probes whether the store keeps the bytes that a killed run wrote.
+/// True if the store keeps the bytes that a killed run wrote.
 fn keeps_leftovers(store: &impl Store) -> bool {
     let noted = store.create(&path("file"), 1).expect("create").note(b"x");
     !matches!(noted, Err(StoreError::Unsupported { .. }))
 }
 
-/// Checks the laws of filters against stores that `make` makes with a filter.
+/// Checks the laws of filters against new, empty stores that `make` returns for a filter.
 ///
 /// # Panics
 /// If a law is broken.

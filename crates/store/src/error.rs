@@ -67,14 +67,15 @@ pub enum StoreError {
         /// Path of the entry.
         path: RelPath,
     },
-    /// A file that is changed in place is partly new and partly old.
+    /// A change in place failed halfway: the file is partly new and partly old.
     Torn {
         /// The file.
         path: RelPath,
         /// Error of the system.
         source: io::Error,
     },
-    /// A file ends before its length, and did not change: a read finds no bytes where the rest should be.
+    /// The file ends before its reported length, although the file did not change. Files in `/proc` are often like
+    /// this.
     Short {
         /// The file.
         path: RelPath,
@@ -88,7 +89,7 @@ pub enum StoreError {
         /// Attributes that could not be set.
         unset: Unset,
     },
-    /// A directory that is to be replaced is not empty.
+    /// A directory is not empty, so another entry cannot replace the directory.
     NotEmpty {
         /// Action that failed.
         action: &'static str,
@@ -129,26 +130,25 @@ pub enum StoreError {
         /// Path of the entry.
         path: RelPath,
     },
-    /// A file of filter rules cannot be parsed or is too large. Its exclude rules must not be ignored.
+    /// A rules file cannot be parsed or is too large. A run must not ignore its exclude rules.
     Rules {
         /// The file, safe to print.
         file: String,
         /// Line number and fault.
         why: String,
     },
-    /// Names in a directory to be removed are protected. The directory stays with these names; the others were
-    /// removed.
+    /// Filter rules protect names in a directory that was to be removed. The directory and the protected names stay;
+    /// all other names were removed.
     Protected {
         /// The directory.
         path: RelPath,
     },
-    /// A directory that was emptied is not empty: other programs created entries in the meantime. The directory
-    /// stays.
+    /// Other programs created entries in a directory while the directory was emptied. The directory stays.
     Refilled {
         /// The directory.
         path: RelPath,
     },
-    /// A directory that should be replaced holds backups of old versions, and stays with the backups.
+    /// A directory that should be replaced holds backups of old versions. The directory stays with the backups.
     KeepsOld {
         /// The directory.
         path: RelPath,
@@ -326,13 +326,13 @@ impl StoreError {
     }
 
     /// True if the store had no room for the bytes of a write. The bytes were not written; a retry may succeed once
-    /// room is free. False for a flush: bytes that a flush had no room for may be lost.
+    /// room is free. False for a failed flush, which may have lost bytes of earlier writes.
     #[must_use]
     pub fn wants_room(&self) -> bool {
         matches!(self, Self::Full { action, .. } if *action != "flush")
     }
 
-    /// Returns the error of `action` on `path` with this cause. `source` is the error of the system.
+    /// Returns the error of `action` on `path` with this cause, and with `source`, the error of the system.
     #[must_use]
     pub fn new(action: &'static str, path: &RelPath, cause: Cause, source: io::Error) -> Self {
         let path = path.clone();
@@ -351,7 +351,7 @@ impl StoreError {
     }
 }
 
-/// Causes of a failed call that stores distinguish.
+/// Cause of a failed call. Each cause has a variant of [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// [`StoreError::NotFound`].
@@ -399,7 +399,7 @@ impl Cause {
 
 /// Returns the Linux error number of `error`.
 fn number(error: &io::Error) -> Option<i32> {
-    // Errors that were made by a store itself carry no error number.
+    // Errors that a store made itself carry no error number.
     error.raw_os_error().or_else(|| match error.kind() {
         io::ErrorKind::CrossesDevices => Some(EXDEV),
         io::ErrorKind::StorageFull => Some(ENOSPC),
@@ -425,13 +425,13 @@ fn verb(action: &'static str) -> &'static str {
     }
 }
 
-/// Attributes of one entry that could not be set, and why.
+/// Attributes of one entry that could not be set, each with its error.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Unset(Vec<(Cow<'static, str>, io::Error)>);
 
 impl Unset {
-    /// Adds the attribute `name` if `set` is an error.
+    /// Adds the attribute `name` with its error, if `set` is an error.
     pub fn note<E: Into<io::Error>>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -463,7 +463,7 @@ impl Unset {
         self.0.extend(others.0);
     }
 
-    /// Ends the call that put the entry at `path` in place.
+    /// Returns `Ok` if all attributes were set. Called once the entry is at `path`.
     ///
     /// # Errors
     /// [`StoreError::Unset`] if an attribute could not be set.

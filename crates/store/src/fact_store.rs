@@ -15,7 +15,7 @@ use crate::{Moment, SettledVersion, Version};
 
 pub use memory::MemoryFacts;
 
-/// Keeps facts between runs. The default methods are those of a store that keeps no facts of that kind.
+/// Keeps facts between runs. A default method keeps no facts of its kind.
 ///
 /// - No call waits for another machine; a call may read or write a local disk. A store whose database can only be
 ///   awaited (IndexedDB in a browser) answers from memory; its owner loads the facts about a directory between
@@ -24,7 +24,7 @@ pub use memory::MemoryFacts;
 /// - Several threads may call at once. Facts that one thread notes are visible to other threads, at the latest after
 ///   [`flush`](Self::flush).
 pub trait FactStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the present time, by the clock that the times in a [`Version`] are compared with.
+    /// Returns the present time of the clock that sets the times in a [`Version`].
     fn now(&self) -> Moment;
 
     /// True if this process should use little memory, so buffers should be small.
@@ -32,8 +32,8 @@ pub trait FactStore: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Announces that facts about `versions` will be queried next, such as the files of a directory. A local cache
-    /// checks whether another process changed the cache.
+    /// Announces that facts about `versions` will be queried next, for example for the files of a directory. A local
+    /// cache checks whether another process changed the cache.
     fn prefetch(&self, versions: &[Version]) {
         let _ = versions;
     }
@@ -82,7 +82,7 @@ pub trait FactStore: fmt::Debug + Send + Sync + 'static {
         let _ = version;
     }
 
-    /// True if this store keeps bases. A base is a version that the other end of an earlier session has as well.
+    /// True if this store keeps bases. A base is a version that both ends had at the end of an earlier session.
     fn keeps_bases(&self) -> bool {
         false
     }
@@ -104,7 +104,7 @@ pub trait FactStore: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Keeps bytes under a kind and a name. They replace the bytes that were kept there before.
+    /// Keeps bytes under a kind and a name, in place of the bytes that were kept there before.
     fn keep_base_note(&self, kind: BaseNote, name: &Digest, bytes: Vec<u8>) {
         let _ = (kind, name, bytes);
     }
@@ -140,7 +140,7 @@ pub enum BaseNote {
 pub struct NoFacts;
 
 impl FactStore for NoFacts {
-    /// Returns the start of 1970: no version is settled by then, so no fact is noted.
+    /// Returns the start of 1970. Every file changed later, so no version is ever settled and no fact is noted.
     fn now(&self) -> Moment {
         Moment::default()
     }

@@ -1,4 +1,4 @@
-//! Extents: the storage that each part of a version lies in, known to a store before the version is read.
+//! Extents: the storage of each part of a version, which a store can tell without reading the version.
 //!
 //! Parts of two versions that lie in the same storage are equal. A sync needs to read only the other parts.
 
@@ -23,11 +23,11 @@ pub struct Extent {
     pub is: Is,
 }
 
-/// The content of a part.
+/// Content of a part, as far as a store can tell without reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Is {
-    /// Storage with an identity. The storage never changes while it has this identity: equal offsets into equal
-    /// identities are equal bytes.
+    /// Storage with an identity. The bytes of the storage never change while the storage has this identity, so two
+    /// parts with equal identity and offset are equal.
     Id {
         /// Identity of the storage that contains the part.
         id: [u64; 3],
@@ -45,16 +45,16 @@ pub enum Is {
 pub struct TooMany;
 
 impl Extents {
-    /// Returns the extents of an empty version. `store` identifies the history in which identities are unique.
+    /// Returns the extents of an empty version. `store` names the history in which identities are unique.
     ///
-    /// A store that may have been rolled back must use another value: after the rollback, it would give the same
+    /// A store that may have been rolled back must use another name: after the rollback, the store would give the same
     /// identities to other bytes.
     #[must_use]
     pub const fn new(store: [u8; 32]) -> Self {
         Self { store, parts: Vec::new(), len: 0 }
     }
 
-    /// Returns the history in which identities are unique.
+    /// Returns the name of the history in which identities are unique.
     #[must_use]
     pub const fn store(&self) -> &[u8; 32] {
         &self.store
@@ -105,7 +105,7 @@ impl Extents {
     }
 
     /// Returns the ranges of this version that may differ from `old` at the same offset, ascending and not adjacent.
-    /// Bytes beyond the end of `old` are included. `None` if the identities are of two histories.
+    /// Bytes beyond the end of `old` are included. `None` if the two versions belong to different histories.
     #[must_use]
     pub fn changed_since(&self, old: &Self) -> Option<Vec<Range<u64>>> {
         if self.store != old.store {
@@ -199,7 +199,7 @@ impl Extents {
 }
 
 impl Is {
-    /// Returns the content that starts `offset` bytes further on.
+    /// Returns the content `offset` bytes after the start of this part.
     const fn at(self, offset: u64) -> Self {
         match self {
             // The addition wraps only for a part that `push` refuses.
@@ -213,7 +213,8 @@ impl Is {
     }
 }
 
-/// The most likely identity of the next part: storage that was allocated together lies together.
+/// Predicts the identity of the next part: storage directly after the last part. A right prediction is encoded in few
+/// bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
     id: [u64; 3],

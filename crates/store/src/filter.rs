@@ -28,7 +28,7 @@ pub use scope::{Fate, Judge, Scope, Scopes, Start};
 
 use crate::lock;
 
-/// Compiled rules for one side. Costs nothing without rules. Clones share the rules.
+/// Compiled rules for one side. A filter without rules allocates no memory. Clones share the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(Option<Arc<Book>>);
 
@@ -76,15 +76,16 @@ struct Merge {
     name: Name,
     reading: FileSyntax,
     inherited: bool,
-    /// True if the rules of the file count at this side. If false, the file is not read, but later rules about a file
+    /// True if the rules of the file apply to this side. If false, the file is not read, but later rules about a file
     /// of the same name are still dropped.
     counts: bool,
-    /// Directory of the file in the rule, if the rule has one. If it lies above, the search for the file starts there.
+    /// Directory part of the file's path in the rule, if there is one. The search for the file may start in that
+    /// directory, above the root.
     above: Option<Box<[u8]>>,
 }
 
 impl Filter {
-    /// Compiles the rules that count at `side`. Any bytes are a valid pattern.
+    /// Compiles the rules that apply to `side`. Any bytes are a valid pattern.
     #[must_use]
     pub fn new(rules: &Rules, side: FilterSide) -> Self {
         let mut book = Book {
@@ -162,7 +163,7 @@ impl Book {
         }
     }
 
-    /// Compiles a rule. Returns `None` if the rule does not count at this side.
+    /// Compiles a rule. Returns `None` if the rule does not apply to this side.
     fn compile(&self, rule: &PatternRule) -> Option<Compiled> {
         let PatternRule { action, negated, marks, pattern } = rule;
         let pattern = Pattern::new(pattern);
@@ -177,7 +178,7 @@ impl Book {
         marks.sides.has(self.side, self.delete_excluded).then_some(compiled)
     }
 
-    /// Returns the rules file of a `dir-merge` rule. `None` if a file of the same name is known already.
+    /// Returns the rules file of a `dir-merge` rule. `None` if an earlier rule names a file of the same name.
     fn merge(&self, merge: &DirMerge) -> Option<Arc<Merge>> {
         let DirMerge { file, reading, inherited } = merge;
         let start = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -198,7 +199,7 @@ impl Compiled {
     }
 }
 
-/// Most ignored rules files that are each named in a warning.
+/// Most ignored rules files that get a warning each.
 const MAX_IGNORED: usize = 1000;
 
 #[cfg(test)]

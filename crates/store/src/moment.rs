@@ -6,7 +6,7 @@ use deltic_tree::Timestamp;
 
 use crate::{Version, VersionToken};
 
-/// A time of the clock that sets the times of the store's files, as the time since 1970.
+/// A time since 1970, by the clock that sets the times of the store's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
@@ -23,8 +23,8 @@ impl Moment {
         self.0
     }
 
-    /// True if a change from this moment on gives the file a time other than `changed`. If `changed` has no fraction
-    /// of a second, the file system may count in seconds, so a longer time must have passed.
+    /// True if a change from this moment on gives the file a time other than `changed`. A time without a fraction of a
+    /// second may be of a file system that counts in seconds, so more time must have passed.
     #[must_use]
     pub fn is_past(self, changed: Timestamp) -> bool {
         let tick = if changed.nanos == 0 { COARSE_TICK } else { FINE_TICK };
@@ -33,8 +33,8 @@ impl Moment {
             <= self.0
     }
 
-    /// True if a fact that was noted at the second `noted` is younger than `max_age`. A fact from the future has an
-    /// unknown age.
+    /// True if a fact that was noted at the second `noted` is younger than `max_age`, or `max_age` is `None`. The age
+    /// of a fact from the future is unknown, so the fact is never younger.
     #[must_use]
     pub fn is_within(self, max_age: Option<Duration>, noted: u64) -> bool {
         let age = self.0.as_secs().checked_sub(noted).map(Duration::from_secs);
@@ -53,18 +53,18 @@ pub struct SettledVersion {
 }
 
 impl SettledVersion {
-    /// Settles a version after a read that started at `begun` and during which the file did not change. `None` if the
-    /// file changed within a tick before `begun`.
+    /// Returns the settled version after a read that started at `begun`, during which the file did not change. `None`
+    /// if the file changed within a tick before `begun`.
     #[must_use]
     pub fn read(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.changed).then_some(Self { version, begun })
     }
 
-    /// Settles a version that this process put in place, starting at `begun`. `None` if the modification time of the
-    /// version is the present.
+    /// Returns the settled version of a file that this process put in place, starting at `begun`. `None` if the
+    /// modification time of the version is the present.
     ///
-    /// Another program may change the file right after, within the same tick of its change time. But such a write
-    /// sets the modification time to the present, which differs from that of this version.
+    /// Another program may change the file right after, within the same tick of its change time. But such a write sets
+    /// the modification time to the present, which differs from that of this version.
     #[must_use]
     pub fn written(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.modified).then_some(Self { version, begun })

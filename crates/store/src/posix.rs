@@ -4,8 +4,8 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::{Keep, StoreError, Tree};
 
-/// Links, special files and delayed commits. A store without these implements no method: calls that would create an
-/// entry then fail with [`StoreError::Unsupported`], which names the type of entry.
+/// Links, special files and delayed commits. A store without these abilities implements no method. A call that would
+/// create an entry then fails with [`StoreError::Unsupported`], which names the type of entry.
 pub trait Posix: Tree {
     /// Creates a symlink to `target` at `path`, in one step. Replaces any entry except a directory that is not empty.
     ///
@@ -47,7 +47,7 @@ pub trait Posix: Tree {
         Err(unsupported("hard links", path))
     }
 
-    /// Uses the directory behind the symlink at `path` from now on, and returns the metadata of that directory.
+    /// Treats the symlink at `path` as the directory behind it from now on, and returns the metadata of that directory.
     /// `None` if the link does not lead to a directory, or the store has no links. Without this call no link is
     /// followed.
     ///
@@ -58,8 +58,8 @@ pub trait Posix: Tree {
         Ok(None)
     }
 
-    /// Makes `path` a hard link to the new version of `leader` that waits for [`land`](Self::land), in place of the
-    /// entry `seen`. `path` waits as well. Returns false, without any effect, if no new version waits at `leader`.
+    /// Stages `path` as a hard link to the new version of `leader`, in place of the entry `seen`. Link and version wait
+    /// for [`land`](Self::land). Returns false and does nothing if no new version of `leader` waits.
     ///
     /// # Errors
     /// If the system cannot create the link.
@@ -73,16 +73,16 @@ pub trait Posix: Tree {
         Ok(false)
     }
 
-    /// Puts all new versions with a waiting commit in place, in the order of these commits. Returns the paths that
-    /// failed, each with the error. A new version is dropped if `is_same` is true for the new version and the entry
-    /// that is now at its path. A store without delayed commits has nothing to do.
+    /// Carries out all delayed commits, in order. Returns the paths of failed commits, each with the error. A new
+    /// version is dropped if `is_same` is true for the new version and the entry that is now at its path. A store
+    /// without delayed commits does nothing.
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let _ = is_same;
         Vec::new()
     }
 }
 
-/// An entry that gets a further name.
+/// Arguments of [`Posix::link`]: the entry that gets a further name.
 #[derive(Debug)]
 pub struct Link<'a, S> {
     /// The tree that contains the entry.

@@ -9,9 +9,8 @@ use crate::{Snapshot, StoreError, Version};
 
 /// A new version of a file, invisible until [`Rebuild::commit`].
 ///
-/// Spans arrive in any order and from any thread. If a rebuild is dropped without a commit, its staged file stays as
-/// a leftover for the next attempt. A staged file of copied bytes only, or one that a failed write spoiled, is
-/// removed.
+/// Spans arrive in any order and from any thread. If a rebuild is dropped without a commit, its staged file stays as a
+/// leftover for the next attempt. The staged file is removed if it has copied bytes only, or a write failed.
 pub trait Rebuild: Resumable + Send + Sync + 'static {
     /// A version that bytes can be copied from.
     type Snapshot: Snapshot;
@@ -30,12 +29,12 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
     /// Writes `bytes` at offset `new_start`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] among others. An error spoils the rebuild, except that a write that failed for
+    /// [`StoreError::Full`] among others. After an error the rebuild must be dropped; only a write that failed for
     /// [want of room](StoreError::wants_room) may be repeated.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
-    /// Writes bytes that were read from old versions, at offset `new_start`. `content` says whether bytes of other
-    /// origin are among them. A caller that gathers many short spans writes them at once, aligned to whole pages.
+    /// Writes bytes that were read from old versions, at offset `new_start`. `content` says whether sent bytes are
+    /// among them. A caller that gathers many short spans writes all of them at once, aligned to whole pages.
     ///
     /// # Errors
     /// As [`Rebuild::write`].
@@ -44,8 +43,8 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         self.write(new_start, bytes)
     }
 
-    /// Fills `span` with zeros: as a hole if the store has holes, which is quick for any length. A store without
-    /// holes writes zeros.
+    /// Fills `span` with zeros. A store with holes makes a hole, which is quick for any length; other stores write
+    /// zeros.
     ///
     /// # Errors
     /// As [`Rebuild::write`].
@@ -60,8 +59,8 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         Ok(())
     }
 
-    /// True if [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for this span. If false,
-    /// reading and writing the bytes is no slower than a copy.
+    /// True if [`Rebuild::copy`] may share the blocks of this span, or the span is already in place. If false, reading
+    /// and writing the bytes is no slower than a copy.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
         let _ = (from, old, new_start);
         false
@@ -106,14 +105,14 @@ pub trait Resumable {
         Err(StoreError::Unsupported { what: "notes of a transfer", path: RelPath::root() })
     }
 
-    /// True if the bytes of `span` are staged. For a file that is changed in place, bytes that keep their position
-    /// are not staged: a note about such bytes would not hold for the run that resumes.
+    /// True if the bytes of `span` are staged. False for bytes that keep their position in a file that is changed in
+    /// place: a note about such bytes would not hold for the run that resumes.
     fn has_staged(&self, span: &Range<u64>) -> bool {
         let _ = span;
         true
     }
 
-    /// Marks `span` as staged in a resumed rebuild, since staged bytes cannot be told from holes.
+    /// Marks `span` as staged in a resumed rebuild, since the store cannot tell staged bytes from holes.
     fn resume_with(&self, span: Range<u64>) {
         let _ = span;
     }
@@ -131,7 +130,7 @@ pub trait Resumable {
 /// Origin of bytes that were assembled from old versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Old versions only: another attempt can assemble the bytes again without any loss.
+    /// Old versions only: another attempt can assemble the bytes again, so nothing is lost without them.
     Old,
     /// Old versions, with sent bytes in between.
     OldAndSent,

@@ -41,15 +41,15 @@ pub trait Snapshot: Send + Sync + 'static {
         self.check_unchanged()
     }
 
-    /// True if a program may have been writing to the file when the file was opened. A change under way then changes
-    /// the bytes that are read, but not the version. A second read finds the change.
+    /// True if a program may have been writing to the file when the file was opened. A write under way changes the
+    /// bytes that are read, but not the version. A second read finds the change.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// Waits until a change that was under way at the open shows in the version, if the change ends by itself.
-    /// Returns true if no program has the file open for writing by then: all bytes that are read from now on are of
-    /// one version.
+    /// Waits until a write that was under way at the open must show in the version. A write without an end is not
+    /// waited for. Returns true if no program then has the file open for writing: all bytes read from now on are of one
+    /// version.
     fn comes_to_rest(&self) -> bool {
         true
     }
@@ -62,8 +62,8 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(self.meta().len)
     }
 
-    /// True if the file got more names since it was opened and shows no other change. A new name changes the change
-    /// time, so other changes may be hidden.
+    /// True if the file got more hard links since it was opened and shows no other change. A new link changes the
+    /// change time, so other changes may be hidden.
     ///
     /// # Errors
     /// If the file cannot be examined.
@@ -71,7 +71,7 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// True if the file has other names.
+    /// True if the file has several hard links.
     fn has_other_names(&self) -> bool {
         false
     }
@@ -81,8 +81,8 @@ pub trait Snapshot: Send + Sync + 'static {
         self.identity() == Some(version)
     }
 
-    /// Returns the version, which no other content has: no other version of this file or of another file, now or
-    /// later. `None` if the store cannot guarantee this.
+    /// Returns the version, if the store guarantees that no other content has the same version: neither this file nor
+    /// another file, now or later. `None` without this guarantee.
     fn identity(&self) -> Option<Version> {
         None
     }
@@ -96,11 +96,12 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Returns the storage of each part of this version. Written bytes are flushed first, so that the extents match
-    /// the bytes of a read. `None` if the store has no extents, or no reliable ones.
+    /// Returns the storage of each part of this version. Written bytes are flushed first, so that the extents match the
+    /// bytes of a read. `None` if the store has no extents, or no reliable ones.
     ///
-    /// Extents that are kept with a content are taken before the content is read. A change between the two steps,
-    /// which the store does not show, then costs a second read. In the other order the change would be missed.
+    /// A caller that keeps extents with a digest asks for the extents first, then reads the content. A change between
+    /// the two steps, which the store does not show, then costs a second read. In the other order the change would be
+    /// missed.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file is no longer the version that was opened.
@@ -118,8 +119,8 @@ pub trait Snapshot: Send + Sync + 'static {
         None
     }
 
-    /// Returns the sums that the store keeps of the blocks of `range`, which match the bytes of a read. Written bytes
-    /// are flushed first. Takes memory for each block of the range. `None` if the store keeps no sums.
+    /// Returns the sums that the store keeps of the blocks of `range`. The sums match the bytes of a read, since
+    /// written bytes are flushed first. Takes memory for each block of the range. `None` if the store keeps no sums.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file is no longer the version that was opened.

@@ -8,9 +8,9 @@ use deltic_tree::{Name, Names};
 pub struct Respell<'a> {
     /// The listed names of the directory, complete.
     pub listed: &'a Names,
-    /// Samples of the names in the directory that are not listed.
+    /// Sample names in the directory, among the names that are not listed.
     pub samples: &'a SampleNames,
-    /// True if entries are only found: a dry run renames no entry.
+    /// True for a dry run, which finds entries and renames none.
     pub dry_run: bool,
 }
 
@@ -32,6 +32,6 @@ pub enum OneName {
     No,
     /// The names find the same entry.
     Yes,
-    /// Unknown until a file is created there.
+    /// Unknown, unless a file is created in the directory.
     Maybe,
 }

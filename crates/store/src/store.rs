@@ -62,18 +62,18 @@ pub trait Store: Posix {
     /// Puts one complete new version in place, as [`Store::create`], a write and a commit do.
     ///
     /// # Errors
-    /// Those of `create`, `write` and `commit`.
+    /// The errors of `create`, `write` and `commit`.
     fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<Option<Version>, StoreError> {
         let rebuild = self.create(file.path, file.bytes.len() as u64)?;
         rebuild.write(0, file.bytes)?;
         rebuild.commit(file.commit(keep))
     }
 
-    /// Returns the leftovers of unfinished rebuilds of `path`, newest first. They are sources of bytes; their content
-    /// is not verified.
+    /// Returns the leftovers of unfinished rebuilds of `path`, newest first. Leftovers are sources of bytes; their
+    /// content is not verified.
     ///
-    /// While a snapshot of this list lives, no other process takes or sweeps that leftover. A commit of `path`
-    /// removes all leftovers.
+    /// While a snapshot of this list lives, no other process takes or sweeps that leftover. A commit of `path` removes
+    /// all leftovers.
     ///
     /// # Errors
     /// If the staging directory exists and cannot be read.
@@ -125,8 +125,8 @@ pub trait Store: Posix {
     /// If there is no such entry; [`StoreError::Unset`] with the attributes that could not be set, after all others.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// Lists the entries of `dir` without the names that `keep` admits, and without examining entries of such names.
-    /// Of a large directory, returns the first part; [`Tree::list_some`](crate::Tree::list_some) returns the rest.
+    /// Lists the entries of `dir` except the names for which `keep` is true, which are not examined. Of a large
+    /// directory, returns the first part; [`Tree::list_some`](crate::Tree::list_some) returns the rest.
     ///
     /// # Errors
     /// As [`Tree::list`](crate::Tree::list).
@@ -170,8 +170,8 @@ pub trait Store: Posix {
     /// reason, and so does `path`; all others are removed.
     fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError>;
 
-    /// Counts the names that [`Store::remove`] would remove in all, if it were called now. With `gives_way`, `path`
-    /// itself always counts.
+    /// Counts the names that [`Store::remove`] would remove in all, if called now. With `gives_way`, `path` itself
+    /// always counts.
     ///
     /// # Errors
     /// As [`Store::remove`].
@@ -216,8 +216,8 @@ pub trait Store: Posix {
 /// Options of [`Store::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Going {
-    /// True if another entry will replace `path`: this is no deletion, and filter rules for the name itself do not
-    /// count.
+    /// True if another entry will replace `path`. This is no deletion, so filter rules for the name itself do not
+    /// apply.
     pub gives_way: bool,
     /// Reports the names that would be removed, and removes nothing.
     pub dry_run: bool,

@@ -52,7 +52,7 @@ pub trait Tree: Send + Sync + 'static {
         self.list_some(dir, None)
     }
 
-    /// Returns the version of the regular file at each of `paths`, without opening it. `None` if versions are not
+    /// Returns the version of the regular file at each of `paths`, without opening the file. `None` if versions are not
     /// reliable, as for [`Snapshot::identity`]. Cheaper if paths of one directory are adjacent.
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
         vec![None; paths.len()]
@@ -64,8 +64,8 @@ pub trait Tree: Send + Sync + 'static {
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
 
-    /// Calls [`Tree::open`] for each of `paths`, when the iterator gets there. Snapshots that were dropped before are
-    /// no longer held open. Cheaper if paths of one directory are adjacent.
+    /// Calls [`Tree::open`] for each of `paths`, when the iterator gets there. A caller that drops each snapshot before
+    /// the next holds one file open. Cheaper if paths of one directory are adjacent.
     fn open_all(
         &self,
         paths: &[RelPath],
@@ -73,7 +73,7 @@ pub trait Tree: Send + Sync + 'static {
         paths.iter().map(|path| self.open(path))
     }
 
-    /// True if the storage of this tree may have [extents](Snapshot::extents) of files.
+    /// True if the file system of this tree may have [extents](Snapshot::extents) of files.
     fn tells_extents(&self) -> bool {
         false
     }
@@ -81,7 +81,7 @@ pub trait Tree: Send + Sync + 'static {
     /// Removes the file or link at `path` after its transfer, if the entry still matches the listed metadata `is`.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] if the entry does not match. It stays then.
+    /// [`StoreError::Changed`] if the entry does not match. The entry then stays.
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let _ = is;
         Err(StoreError::Unsupported { what: "removed sources", path: path.clone() })
@@ -98,16 +98,16 @@ pub struct Listing {
     pub versions: Vec<Option<Version>>,
     /// Errors, one for each entry that is missing in `entries`. A listing with errors must not cause any deletion.
     pub errors: Vec<StoreError>,
-    /// Deviations from the request that leave no entry out.
+    /// Warnings about faults that leave no entry out, such as an ignored rules file.
     pub warnings: Vec<String>,
-    /// True if the directory may hold other names, which were not requested.
+    /// True if the directory may hold names that were not requested.
     pub partial: bool,
-    /// True if a source argument that is listed here, recursively, is an empty directory. Most likely its file system
-    /// is not mounted.
+    /// True if this listing has a recursive source argument that is an empty directory, most likely a mount point
+    /// without its file system.
     pub is_empty_source: bool,
     /// Named directories that are left out because directories were not requested.
     pub skipped: Vec<RelPath>,
-    /// Path of the destination directory of the run, which is left out.
+    /// Path of the destination directory of the run, which is not listed.
     pub destination: Option<RelPath>,
     /// Names after the last entry that were not examined yet, if the directory is listed [in parts](Tree::list_some).
     pub rest: Option<Box<SortedNames>>,

@@ -91,7 +91,7 @@ fn facts_are_of_the_bytes(store: &impl Store) {
     }
 }
 
-/// Checks law 6 of the design.
+/// Checks law 6, "Old is safe" (docs/laws.md).
 fn old_is_safe(store: &impl Store) {
     put(store, "file", b"old");
     let before = meta(store, "file");

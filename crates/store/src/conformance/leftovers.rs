@@ -143,7 +143,7 @@ fn what_was_not_noted_does_not_go_on(store: &impl Store) {
     for (other, len) in [("file", 8), ("file", 10), ("other", 9)] {
         assert!(store.resume(&path(other), len).expect("resume").is_none());
     }
-    // The staged file is a leftover like any other.
+    // The staged file is listed as a leftover too.
     assert_eq!(store.leftovers(&at).expect("leftovers").len(), 2);
     assert_eq!(store.sweep().expect("sweep"), 2);
 }
@@ -177,7 +177,7 @@ fn notes_go_with_their_rebuild(store: &impl Store) {
     assert!(store.resume(&path("other"), 9).expect("resume").is_none());
 }
 
-/// Leaves a staged file of nine bytes with these notes.
+/// Drops an unfinished file of nine bytes with these notes, so the staged file stays as a leftover.
 fn note(store: &impl Store, at: &str, notes: &[&[u8]]) {
     let rebuild = store.create(&path(at), 9).expect("create");
     rebuild.write(0, b"half").expect("write");

@@ -396,7 +396,7 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
-    // An entry that gives way is replaced, so rules protect only the names in it.
+    // `MAKE_WAY` lets another entry replace `cache`, so rules protect only the names in `cache`.
     assert_eq!(gone(store, "cache", Going::default()), (Vec::new(), Vec::new()));
     assert_eq!(gone(store, "cache", MAKE_WAY).0.len(), 2);
     assert!(store.look(&path("cache")).expect("look").is_none());
@@ -425,7 +425,7 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     assert_eq!((removed.len(), &*stayed), (2, &[protected("dir/below")][..]));
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
-    // The rules files count as they are when the first name is removed.
+    // Rules files are read again when the first name is removed.
     put(store, "other/.rules", b"P mine\n");
     assert_eq!(gone(store, "other", Going::default()).1, [protected("other")]);
     assert_eq!(bytes(store, "other/mine"), b"x");

@@ -89,7 +89,7 @@ fn facts_are_bounded() {
         facts.push(1, id(part, 1 << 20)).unwrap();
     }
     assert_eq!(facts.push(1, Is::Zero), Err(TooMany));
-    // A push that continues the last part makes no new part.
+    // A push that continues the last part adds no part.
     facts.push(1, id(MAX_PARTS as u64 - 1, (1 << 20) + 1)).unwrap();
     assert_eq!(facts.push(u64::MAX, id(MAX_PARTS as u64 - 1, (1 << 20) + 2)), Err(TooMany));
     assert_eq!(Extents::decode(&facts.encode()), Some(facts.clone()));

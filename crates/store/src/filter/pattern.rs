@@ -22,18 +22,18 @@ enum Body {
     },
 }
 
-/// Start of the part of a path that a pattern must match. The part ends with the path.
+/// Start of the part of a path that a pattern must match. The part ends at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Tie {
     /// The anchor directory of the pattern, for a pattern with a leading slash.
     Anchor,
     /// The last name.
     Name,
-    /// The last names of the path, as many as the pattern has.
+    /// The last names of the path, as many names as the pattern has.
     Tail(usize),
     /// The start of any name, for a pattern with `**` that does not start with `**`.
     AnyName,
-    /// The slash before the top, for a pattern that starts with `**`.
+    /// The slash before [`Text::top`], for a pattern that starts with `**`.
     SlashedTop,
 }
 

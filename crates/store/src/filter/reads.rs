@@ -22,7 +22,7 @@ pub trait Reads {
     /// - if an entry cannot be read or is too long. Its exclude rules must not be ignored.
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// True if anything is at `path`.
+    /// True if an entry of any type is at `path`.
     fn has(&self, path: &RelPath) -> bool;
 
     /// Opens the directory at `path` above this tree, `None` if there is no directory or permission is denied. Paths
@@ -32,14 +32,14 @@ pub trait Reads {
         None
     }
 
-    /// Returns the absolute path of `path` in a rule of the tree at `base`, for a process with another root
-    /// directory.
+    /// Converts `path`, an absolute path in a rule of the tree at `base`, to a path of this process. The two differ if
+    /// the tree is confined to a directory, which is the root for its rules.
     fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let _ = base;
         path.to_vec()
     }
 
-    /// True if rules of the tree at `base` may refer to rules files at `path`.
+    /// True if rules of the tree at `base` may name rules files at `path`.
     fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
         let _ = (base, path);
         true

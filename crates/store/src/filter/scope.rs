@@ -19,7 +19,7 @@ use super::pattern::Text;
 use super::{Book, Filter, Linked, Merge, Node, Reads, git};
 use crate::{StoreError, lock};
 
-/// Rules that count in one directory in addition to the filter's own rules.
+/// Rules that apply in one directory in addition to the filter's own rules.
 #[derive(Clone, Debug, Default)]
 pub struct Scope(Vec<Slot>);
 
@@ -43,25 +43,27 @@ struct Layer {
     above: Option<Arc<Self>>,
 }
 
-/// Fate of the directory that contains a name.
+/// Fate of the directory that contains a name: kept or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The directory stays.
+    /// The directory is kept, so all rules apply.
     Stays,
-    /// The directory is being deleted, so perishable rules do not count.
+    /// The directory is being deleted, so perishable rules do not apply.
     Goes,
 }
 
-/// Part of a root that is listed.
+/// Names of the root that a walk lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The whole root. The root's own rules file counts.
+    /// Every name in the root. The root's own rules file applies.
     Root,
-    /// Some names in the root. The root's own rules file counts only if rules files above the root are searched.
+    /// Some names in the root. The root's own rules file applies only if a rule searches the directories above the
+    /// root.
     Names,
 }
 
-/// Scopes of the directories below one root. A scope that only inherits may be dropped, and is made again on demand.
+/// Scopes of the directories below one root. A scope without rules of its own may be dropped, and is built again on
+/// demand.
 #[derive(Debug)]
 pub struct Scopes {
     filter: Filter,
@@ -75,7 +77,7 @@ pub struct Scopes {
 #[derive(Debug, Default)]
 struct Known {
     scopes: HashMap<RelPath, Arc<Scope>>,
-    /// Directories with a rules file. Their scopes are kept for good, since the file may be gone by now.
+    /// Directories with a rules file. Their scopes are never dropped, since the rules file may be gone by now.
     own: HashSet<RelPath>,
 }
 
@@ -95,7 +97,7 @@ impl Scopes {
     /// Returns the judge of the names in `dir`.
     ///
     /// # Errors
-    /// If a rules file on the way to `dir` cannot be read or parsed, so its exclude rules are unknown.
+    /// If a rules file in `dir` or in a directory above cannot be read or parsed, so its exclude rules are unknown.
     pub fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
         Ok(self.judge_in(self.scope(dir, reads)?, dir))
     }
@@ -116,7 +118,7 @@ impl Scopes {
         self.judge_in(Arc::default(), dir)
     }
 
-    /// Returns the scope of `dir` from the present content of all rules files.
+    /// Returns the scope of `dir` after reading all rules files again.
     ///
     /// # Errors
     /// As [`judge`](Self::judge).
@@ -195,7 +197,7 @@ impl Judge {
         self.decide(name, is_dir, fate) != Some(Action::Exclude)
     }
 
-    /// True if a rule includes the file `name`. False if the file is included only for want of a rule.
+    /// True if a rule includes the file `name`. False if a rule excludes the file, or no rule matches.
     pub fn risks(&mut self, name: &Name) -> bool {
         self.decide(name, false, Fate::Stays) == Some(Action::Include)
     }
@@ -302,10 +304,10 @@ impl Chain<'_> {
         Ok(scope)
     }
 
-    /// Returns the scope above the root, from the rules files that the rules search there.
+    /// Returns the scope that the root inherits, from the rules files in the directories above the root.
     fn above_root(&self) -> Result<Arc<Scope>, StoreError> {
         let Scopes { base, start, .. } = self.scopes;
-        // For a list of names in the root, the root itself is one of the directories above.
+        // For a walk of some names in the root, the root itself is one of the directories above.
         let path = match start {
             Start::Root => base.to_vec(),
             Start::Names => [base, &b"/"[..]].concat(),
@@ -324,8 +326,8 @@ impl Chain<'_> {
         Ok(Arc::new(scope))
     }
 
-    /// Returns the first directory of the search for a rules file of the filter's own rules, above the listed names.
-    /// `path` is the directory of these names.
+    /// Returns the topmost directory in which to search for the rules file of `merge`. `path` is the directory of the
+    /// listed names. `None` if no directory above is searched.
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
             (_, LineSyntax::Git) => {
@@ -384,7 +386,7 @@ impl Chain<'_> {
         let mut scope = (**above).clone();
         let mut changed = false;
         let mut n = 0;
-        // A rules file may name further rules files, which directories above may contain as well.
+        // A rules file may name further rules files, which may be in directories above as well.
         while n < scope.0.len() {
             if n >= above.0.len() {
                 changed |= self.fill_above(&mut scope, n, &path)?;
@@ -415,7 +417,7 @@ impl Chain<'_> {
             _ => Linked::Follow,
         };
         let bytes = match place.reads.read(&file, linked) {
-            // The other user must neither choose the file that is read, nor make this run fail.
+            // Another user must neither choose the file that is read, nor make this run fail.
             Err(StoreError::Stranger { .. }) => {
                 self.book.ignore(place.shown(&file));
                 None

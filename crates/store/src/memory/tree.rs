@@ -206,7 +206,8 @@ impl TreeState {
         Ok(())
     }
 
-    /// Removes `path` if `scopes` admit the entry or the entry gives way, and all entries below that `scopes` admit.
+    /// Removes all entries at and below `path` that `scopes` admit. Also removes `path` itself if another entry will
+    /// replace `path`.
     pub(super) fn remove(
         &mut self,
         path: &RelPath,
