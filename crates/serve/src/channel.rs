@@ -107,7 +107,7 @@ impl Drop for Channel {
 
 /// Queue to the reader of a channel's stream.
 type Reader = mpsc::Sender<io::Result<Bytes>>;
-/// Handler of a whole stream.
+/// Receives the bytes of a stream that is handled as a whole.
 type Then = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// The open channels of a connection. Clones share the channels.
@@ -288,8 +288,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
     }
 
     /// Carries messages until one end closes the connection, `ended` completes, or all channels and `Mux`es are
-    /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each
-    /// message. No further message is read before the future of `hear` completes, but messages are sent.
+    /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each message.
+    /// While the future of `hear` runs, messages are sent and no message is read.
     ///
     /// # Errors
     /// The error that ended the connection. All channels are closed with it.

@@ -184,7 +184,7 @@ impl Address {
 /// disk that spins up.
 const REACHED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The client's token, and its way to verify the server.
+/// The client's token, and the pin by which the client verifies the server, if any.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The client's token.

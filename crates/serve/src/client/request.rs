@@ -147,7 +147,7 @@ impl Address {
 /// The answer to a request.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// Time after which a retry may have another answer.
+    /// Time after which a retry may succeed.
     pub(super) wait: Option<Duration>,
     pub(super) body: Bytes,
 }

@@ -24,7 +24,7 @@ use crate::channel::invalid;
 
 /// Least length of a file for an update, in bytes; shorter files are sent whole in a session.
 const SHORTEST: u64 = 16 << 10;
-/// Most bytes of all remembered files. The memory for them is about a hundredth of that.
+/// Most bytes of all remembered files. The records of these files take about a hundredth of these bytes in memory.
 const MOST_BYTES: u64 = 4 << 30;
 /// Longest answer that is read, in bytes.
 const MOST_ANSWER_BYTES: u64 = 16;
@@ -163,9 +163,11 @@ impl Updates {
         chunks.into_iter().map(place).collect()
     }
 
-    /// Updates a file at the server in one message. `None` if the file needs a session: its version is not
-    /// remembered, much of it or only its attributes have changed, its owner has changed, the server has another
-    /// version, or the file is being changed now.
+    /// Updates a file at the server in one message. `None` if the file needs a session:
+    /// - the server's version is not remembered, or is another version
+    /// - much of the content has changed, or nothing but attributes
+    /// - the owner has changed
+    /// - the file is being changed now
     ///
     /// # Errors
     /// [`SyncError`] if the connection has ended or the server refuses the update. The server's version is then

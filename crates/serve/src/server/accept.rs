@@ -120,7 +120,8 @@ impl Door {
         }
     }
 
-    /// Does the TLS handshake. `None` if there are too many handshakes of strangers.
+    /// Performs the TLS handshake. `None` if the handshake fails, or if the rates of handshakes do not allow the
+    /// handshake.
     async fn shake(
         &self,
         stream: Patient<TcpStream>,

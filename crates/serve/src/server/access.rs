@@ -82,7 +82,7 @@ fn line(
     Some(line)
 }
 
-/// Leaves out sessions that a server with other volumes made.
+/// Drops the grants of sessions that a server with other volumes made.
 fn here(mut grants: Grants, served: &str) -> Grants {
     grants.retain(|_, grant| grant.session.as_deref().is_none_or(|of| of == served));
     grants
@@ -102,7 +102,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) enum Refusal {
     /// The client's own token has ended.
     Ended,
-    /// As many tokens of this kind exist as may be.
+    /// The largest number of tokens of this kind exists already.
     TooMany,
     /// The token file cannot be read or replaced.
     Io(io::Error),
@@ -238,7 +238,7 @@ impl Access {
         self.changes.send_modify(|times| *times += 1);
     }
 
-    /// Completes once `token` is revoked. All callers share the look-ups of `watch`.
+    /// Completes once [`watch`](Self::watch) has found `token` revoked.
     pub(crate) async fn revoked(&self, token: &TokenHash) {
         let mut changes = self.changes.subscribe();
         while self.stands(token) {

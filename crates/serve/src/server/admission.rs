@@ -134,8 +134,10 @@ impl Admission {
         self.strangers.evict_oldest();
     }
 
-    /// Returns true if a TLS handshake may start: a handshake with a pass, at the rate of its token; a handshake of a
-    /// stranger, at the rate of its address; or any further handshake, at the rate of all spare handshakes together.
+    /// Returns true if one of these rates allows the TLS handshake to start:
+    /// - the rate of the token, for a handshake with a pass
+    /// - the rate of the address
+    /// - the rate of all spare handshakes together
     pub(crate) fn shake(&self, peer: &Peer, passed: Option<TokenHash>) -> bool {
         let Some(address) = peer.counted else { return true };
         let now = Instant::now();

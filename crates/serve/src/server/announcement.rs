@@ -1,4 +1,4 @@
-//! What a running server tells other programs of its operator: address, pin and volumes.
+//! Address, pin and volumes of a running server, for other programs of the server's operator.
 //!
 //! The server writes `server.json` to the state directory at each start. `deltic token add` and `deltic serve --show`
 //! read the file.

@@ -17,7 +17,7 @@ use super::file_lock::wait_for;
 use crate::lock;
 use crate::token::TokenHash;
 
-/// Longest line, in bytes. Values chosen by clients are shortened earlier.
+/// Longest line of the log, in bytes. Values chosen by clients are shortened earlier.
 const LINE: u64 = 64 << 10;
 /// Longest wait for another server that still writes to the log.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);

@@ -299,7 +299,7 @@ impl Limits {
     }
 }
 
-/// Parses a number of bytes, and explains the form if the value is no number.
+/// Parses a number of bytes, and explains the expected form if the value is not a number.
 fn byte_count<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -342,7 +342,7 @@ pub enum ConfigError {
     /// A file or an address cannot be used.
     #[error("cannot {what}: {}", deltic_store_local::reason(source))]
     Io {
-        /// The action and its object.
+        /// The failed action and its object, such as `open PATH`.
         what: String,
         /// The system's error.
         source: std::io::Error,

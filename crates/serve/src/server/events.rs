@@ -36,7 +36,7 @@ struct Kept {
     events: VecDeque<Event>,
     /// Number of events before `events`.
     before: u64,
-    /// Bytes of the paths of `events`.
+    /// Total length of the paths in `events`, in bytes.
     bytes: usize,
     /// Name of the position before `events`.
     first: Place,
@@ -132,7 +132,7 @@ impl Events {
     }
 
     /// Returns at most `most` events after the first `seen` events, and no more than [`PIECE_BYTES`] of paths besides
-    /// the first. Errors: `Missed` if they are no longer kept.
+    /// the first. Errors: `Missed` if the first of these events is no longer kept.
     pub(crate) fn after(&self, seen: u64, most: usize) -> Result<Vec<Event>, Missed> {
         let kept = lock(&self.kept);
         let at = seen.checked_sub(kept.before).ok_or(Missed)?;

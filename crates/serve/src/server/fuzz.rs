@@ -18,7 +18,7 @@ use super::shared::Server;
 use super::{prepare, router};
 use crate::token::{Token, new_token};
 
-/// Most bytes of a conversation, and as many of its answers.
+/// Most bytes that a connection carries, in each direction.
 const MOST: usize = 4 << 20;
 /// Longest time for a conversation after the client has sent everything.
 const PATIENCE: Duration = Duration::from_secs(15);

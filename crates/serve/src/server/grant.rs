@@ -50,13 +50,14 @@ pub struct Grant {
     pub write: bool,
     /// True if files may be deleted.
     pub delete: bool,
-    /// Most bytes in the token's part of a volume. Applies to writes with this token and with tokens made by it.
+    /// Most bytes in the token's part of a volume. Applies to writes with this token and with tokens made by this
+    /// token.
     pub quota_bytes: Option<u64>,
     /// Most names of files, directories and links in the token's part of a volume.
     pub quota_files: Option<u64>,
     /// Expiry in seconds since 1970; `None` for no expiry.
     pub expires: Option<u64>,
-    /// Hash of the token that made this token. A token ends with its maker.
+    /// Hash of the token that made this token. A token ends when its maker ends.
     pub parent: Option<TokenHash>,
     /// Set for the token of a session, which keeps a page signed in: the digest of the volumes of the server that made
     /// the session. The session has the starter's rights and rates, is extended by use, and is unknown to a server

@@ -74,8 +74,8 @@ impl Journal {
     }
 }
 
-/// Counts the answer to a request. Logs every request other than GET and HEAD, but without a token only if the request
-/// is accepted: others are of no number, and `wrong_token` tells a part of them.
+/// Counts the answer to a request. Logs every request other than GET and HEAD, except for refused requests without a
+/// token: their number is unlimited, and `wrong_token` logs some of them.
 pub(super) async fn watch(
     State(server): State<Arc<Server>>,
     request: Request,

@@ -22,17 +22,17 @@ struct PageFile {
 /// All files of the page; empty in a build without the page.
 static FILES: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// Document of a build without the page.
+/// HTML document of a build without the page.
 const NO_PAGE: &str = include_str!("page/none.html");
 /// First components of addresses that are not of the page.
 const OTHER_ADDRESSES: [&str; 4] = ["v1", "healthz", "metrics", ".well-known"];
 /// Folder of files whose names contain a hash of their content.
 const HASHED: &str = "assets/";
-/// Text of the document in place of the way to the root of the page.
+/// Element of the HTML document that [`base`] replaces for each address.
 const BASE: &str = r#"<base href="/">"#;
 
-/// Headers of all answers of the page. Scripts and styles come from this server alone, and no markup is made from
-/// strings; `deltic` is the name of the one policy that may make addresses of workers.
+/// Headers of all answers of the page. The content security policy allows scripts and styles of this server alone, and
+/// no markup from strings. Only the Trusted Types policy `deltic` may make URLs of workers.
 const HEADERS: [(header::HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -67,7 +67,7 @@ pub(super) async fn answer(
     Ok(content(uri.path(), &headers).answer(&headers))
 }
 
-/// Returns the content for an address: that of a file, or else the document.
+/// Returns the content for an address: a file of the page, or else the HTML document.
 fn content(path: &str, headers: &HeaderMap) -> Content {
     let found = |name: &str| FILES.iter().find(|file| file.name == name);
     match found(path.trim_start_matches('/')).filter(|file| file.name != "index.html") {
@@ -81,8 +81,8 @@ fn content(path: &str, headers: &HeaderMap) -> Content {
     }
 }
 
-/// Returns the element that names the root of the page, relative to the address `path`: a proxy may serve the page
-/// below a path of its own.
+/// Returns the `<base>` element that names the root of the page, relative to the address `path`: a proxy may serve the
+/// page below a path of its own.
 fn base(path: &str) -> String {
     let depth = path.matches('/').count().saturating_sub(1);
     let way = if depth == 0 { "./".into() } else { "../".repeat(depth) };

@@ -14,7 +14,7 @@ pub(crate) const BUSY: Duration = Duration::from_secs(4);
 
 /// Media type of a problem document.
 const MEDIA_TYPE: &str = "application/problem+json";
-/// Longest text of a foreign error that is used, in bytes.
+/// Longest body of another error response that becomes the text of a problem, in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 /// Why a request failed.

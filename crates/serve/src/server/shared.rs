@@ -214,7 +214,7 @@ pub(crate) struct Keys {
     pub(super) acme: Option<Acme>,
 }
 
-/// Room for sessions and updates, and beside these for watches.
+/// Room for sessions and updates, and separate room for watches.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Most sessions and updates at once.

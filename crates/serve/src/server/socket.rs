@@ -42,7 +42,7 @@ use crate::upgrade::accept;
 
 /// Most sessions, updates and watches of a connection at once.
 const MAX_CHANNELS: usize = 8;
-/// Longest time for the sessions of a client that has left to end by themselves.
+/// Longest time for sessions to end by themselves after their client has left.
 const LAST_STEPS: Duration = Duration::from_secs(1);
 /// Longest pause between two pings: proxies cut connections that are silent for a minute.
 const PING_EVERY: Duration = Duration::from_secs(25);
@@ -202,7 +202,7 @@ impl Connected {
         timeout(stall, self.mux.say(answer)).await.map_err(late)?
     }
 
-    /// Does what a control message asks for, and returns the answer if there is one.
+    /// Executes a control message. Returns the answer, if there is one.
     fn act(&self, message: &[u8]) -> io::Result<Option<Bytes>> {
         let heard = lock(&self.said).hear(message).map_err(invalid)?;
         match heard {

@@ -42,7 +42,8 @@ pub fn has_state(state: &Path) -> bool {
     [TOKENS, SERVER_LOCK].into_iter().any(|name| is_there(name).is_ok())
 }
 
-/// True unless servers with this state directory have had volumes, and no volume of that name.
+/// True if a server with this state directory may have had the volume `volume`. False if the directory has facts about
+/// other volumes only.
 #[must_use]
 pub fn may_have_volume(state: &Path, volume: &str) -> bool {
     let volumes = state.join(BASES);

@@ -194,8 +194,7 @@ fn replace(
     Ok(if committed.is_whole { Landed::Whole } else { Landed::Partly })
 }
 
-/// True if a new file gets the group of the old file without being told. An update does not set groups; a session
-/// does.
+/// True if a new file gets the group of the old file by default. An update does not set groups; a session does.
 fn keeps_group(
     store: &LocalStore,
     old: &LocalSnapshot,

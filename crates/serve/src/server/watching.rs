@@ -16,7 +16,8 @@ use super::shared::{Known, Server, WatchPermit};
 use super::volume::Right;
 use crate::channel::Mux;
 
-/// Longest time from the expiry of a token to the end of its watches. Before it sends changes, a watch always looks.
+/// Longest time from the expiry of a token to the end of its watches. A watch also checks the token before the watch
+/// sends changes.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 /// A watch of a client.

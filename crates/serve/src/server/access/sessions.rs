@@ -16,10 +16,10 @@ const EXTEND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most sessions at once.
 const MAX_SESSIONS: usize = 100;
 
-/// A token that lasts.
+/// The result of [`Access::keep_session`]: a token that outlives the server.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The token to use from now on, if that is another one.
+    /// The new token, or `None` if the present token stays in use.
     pub(crate) token: Option<Token>,
     /// Expiry in seconds since 1970; `None` for no expiry.
     pub(crate) expires: Option<u64>,
@@ -61,7 +61,7 @@ impl Access {
     }
 }
 
-/// Makes room for one more session: if there are too many, removes those that have expired at `now`.
+/// Makes room for one more session: at the limit, removes sessions that have expired at `now`.
 fn make_room(records: &mut GrantRecords, now: u64) -> Result<(), Refusal> {
     let sessions =
         |records: &GrantRecords| records.values().filter(|it| it.session.is_some()).count();

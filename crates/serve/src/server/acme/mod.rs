@@ -31,7 +31,7 @@ use crate::lock;
 
 /// Longest time for one attempt to get a certificate.
 const ATTEMPT: Duration = Duration::from_secs(5 * 60);
-/// Pause before a second attempt; each further one is twice as long. Authorities allow five failures in an hour.
+/// Pause before a second attempt; each further pause is twice as long. Authorities allow five failures in an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(2 * 60);
 /// Longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
@@ -74,8 +74,8 @@ pub(super) struct News {
 }
 
 impl Acme {
-    /// Loads the account and the certificate kept in `state`. The process must still be able to read all of the
-    /// system, and must have one thread.
+    /// Loads the account and the certificate kept in `state`. Call before the process is confined to its directories,
+    /// and before any other thread starts.
     pub(super) fn prepare(
         settings: &AcmeConfig,
         state: &Path,
@@ -131,7 +131,7 @@ impl Acme {
         }
     }
 
-    /// Waits until the certificate is due, by the system's clock.
+    /// Waits until the certificate is due for renewal, by the system's clock.
     async fn wait_until_due(&self) {
         while let Some(due) = self.shown.due() {
             match due.duration_since(SystemTime::now()) {

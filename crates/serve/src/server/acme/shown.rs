@@ -123,7 +123,7 @@ impl Live {
 }
 
 /// Returns the time of a renewal: after two thirds of the certificate's life, minus a random share of a twentieth of
-/// it.
+/// that life.
 fn due((begins, ends): (SystemTime, SystemTime), share: u32) -> SystemTime {
     let life = ends.duration_since(begins).unwrap_or_default();
     let early = life / SPREAD * (share % 1_000) / 1_000;
@@ -136,7 +136,7 @@ fn random() -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// Combines a key with its certificate chain. Fails if they do not match.
+/// Combines a key with its certificate chain. Fails if the key and the certificate do not match.
 fn certified(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

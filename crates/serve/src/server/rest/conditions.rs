@@ -1,4 +1,4 @@
-//! Entity tags of files, and conditional requests (`If-Match` and the like).
+//! Entity tags of files, and conditional requests (`If-Match` and similar headers).
 
 use std::time::UNIX_EPOCH;
 
@@ -75,7 +75,7 @@ pub(super) enum Verdict {
     Holds,
     /// The client already has the present version (`If-None-Match` or `If-Modified-Since`).
     HasIt,
-    /// This condition fails, for this reason.
+    /// A condition fails; the value is the reason.
     Fails(&'static str),
 }
 
@@ -86,8 +86,8 @@ pub(super) struct Present<'a> {
     pub(super) modified: Timestamp,
 }
 
-/// Checks the conditions of a request against the present version, if there is one. A date counts only without the
-/// corresponding header with tags, and only if it is an HTTP date.
+/// Checks the conditions of a request against the present version, if there is one. A valid HTTP date counts only
+/// without the corresponding header with tags.
 pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdict {
     let names = |condition| present.is_some_and(|it| names_tag(headers, &condition, it.tag));
     let is_newer = |condition| {

@@ -103,7 +103,7 @@ impl ReplaceTarget {
     }
 }
 
-/// The present version of a file that a client may change, opened. The conditions hold for this version.
+/// The opened present version of a file. The client may change the file, and the conditions hold for this version.
 pub(crate) struct PresentFile {
     target: ReplaceTarget,
     pub(crate) store: LocalStore,
@@ -119,8 +119,8 @@ impl PresentFile {
     }
 }
 
-/// A staged new version of a file. Rights and conditions were checked, because nothing else makes one. Dropping the
-/// value removes the staged file.
+/// A staged new version of a file. Only [`ReplaceTarget::begin`] and [`PresentFile::begin`] make a replacement, after
+/// rights and conditions were checked. Dropping the value removes the staged file.
 pub(crate) struct Replacement {
     target: ReplaceTarget,
     store: LocalStore,
@@ -149,7 +149,8 @@ pub(crate) struct NewAttributes {
 }
 
 impl NewAttributes {
-    /// Returns the attributes of a file of `len` bytes that a program writes: the present time, the usual mode.
+    /// Returns the attributes for a file of `len` bytes that a request made: the present time, and the mode of new
+    /// files.
     pub(super) fn usual(len: u64) -> Self {
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         Self { meta, keep: Keep::default(), dir_modified: None }
@@ -210,7 +211,7 @@ fn set_dir_time(store: &LocalStore, file: &RelPath, modified: Option<Timestamp>)
 pub(crate) struct CommittedFile {
     target: ReplaceTarget,
     store: LocalStore,
-    /// The new version, if versions are reliable.
+    /// Identity of the new version, if the file system tells versions apart.
     pub(crate) version: Option<Version>,
     /// True if no file was there.
     is_new: bool,
@@ -234,7 +235,7 @@ impl CommittedFile {
 pub(crate) enum ReplaceError {
     /// The request is refused with this answer.
     Refused(Problem),
-    /// The store failed, or has another version.
+    /// The store failed, or the file has another version by now.
     Store(StoreError),
 }
 
