@@ -1,8 +1,8 @@
 //! Azure Blob Storage, and servers with the same interface.
 //!
-//! A blob uploaded in blocks has a list of blocks with ids that the writer chose. An id of 64 hexadecimal digits is taken
-//! for the block's SHA-256; digits alone may be a counter, so they are not. A blob may also have the MD5 of all its
-//! bytes.
+//! A blob uploaded in blocks has a list of blocks with ids that the writer chose. An id of 64 hexadecimal digits is
+//! taken for the block's SHA-256. An id of decimal digits alone may be a counter, and is not taken. A blob may also
+//! have the MD5 of all its bytes.
 
 use std::fmt::Write as _;
 use std::ops::Range;

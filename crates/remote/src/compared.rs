@@ -1,4 +1,4 @@
-//! A tree of a remote system as the second tree of a comparison: a destination that a dry run looks at.
+//! A tree of a remote system as the second tree of a comparison: the destination of a dry run.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use deltic_tree::{EntryType, Meta, Name, RelPath};
 use crate::tree::{RemoteSnapshot, RemoteTree, TreeOptions};
 use crate::{RemoteError, RemoteSystem, lock};
 
-/// A tree that can be looked at and not be changed.
+/// A read-only tree of a remote system.
 #[derive(Debug)]
 pub struct ComparedTree {
     tree: RemoteTree,

@@ -66,7 +66,7 @@ pub(crate) struct RangeRequest<'a> {
 /// Proof that an answer is of the requested version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ExpectedVersion<'a> {
-    /// The `ETag` must be this.
+    /// The `ETag` must have this value.
     Tag(&'a str),
     /// The header, if present, must have this value.
     Header(&'static str, &'a str),
@@ -85,8 +85,8 @@ pub(crate) struct HttpAnswer {
 /// How redirects are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectPolicy {
-    /// Follow redirects to `http` URLs. Loopback and link-local targets are followed only if the first host is such
-    /// too.
+    /// Follow redirects to `http` URLs. Loopback and link-local targets are followed only if the first host has such an
+    /// address too.
     Follow,
     /// Return the redirect: a request signed for one host is invalid on another host.
     Tell,

@@ -10,7 +10,7 @@
 //! - `local_file` takes checksums from the local file system where that stores some. [`Evidence`] counts how contents
 //!   were compared.
 //! - `system` is the trait of a system, `read_ahead` fetches ranges, `sums` holds checksums.
-//! - `labs`, a feature of cargo, holds systems that few use, and shows what storage records about a file.
+//! - `labs`, a feature of cargo, holds systems with few users, and layouts of files in storage.
 //!
 //! Reasons: docs/decisions/0041, 0044.
 

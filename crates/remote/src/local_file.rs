@@ -46,7 +46,7 @@ impl<'a> LocalFile<'a> {
     }
 
     /// Splits the file into the units of a remote object and returns them as extents, identified by checksum. `None` if
-    /// they are too many.
+    /// there are too many units.
     ///
     /// # Errors
     /// The file cannot be read, or changed.
@@ -69,7 +69,7 @@ impl<'a> LocalFile<'a> {
     /// Compares the file with an object of the same length and the checksums `with`. Prefers a set of checksums that
     /// the local file system stores too.
     ///
-    /// Returns whether both are equal and by which algorithm, or `None` if the object has no [name](ObjectSums::name).
+    /// Returns true if both are equal, and the algorithm. Returns `None` if the object has no [name](ObjectSums::name).
     ///
     /// # Errors
     /// The file cannot be read, or changed.

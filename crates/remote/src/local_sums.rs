@@ -23,7 +23,7 @@ pub struct LocalSums {
     tree: OnceLock<RemoteTree>,
     /// Extents of old versions, by the digest that names the version as a base.
     bases: Mutex<HashMap<Digest, Extents>>,
-    /// Checksums of objects that one end requested, kept until the other end requests them.
+    /// Checksums of objects that one end requested, kept until the other end requests the same checksums.
     pending: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
     evidence: Evidence,
 }
@@ -31,7 +31,7 @@ pub struct LocalSums {
 /// Checksums of an object: outer `None` until requested, inner `None` if the path is not an object.
 type PendingSums = Mutex<Option<Option<ObjectSums>>>;
 
-/// Most objects whose checksums are kept for the other end.
+/// Most objects with checksums that are kept for the other end.
 const MAX_PENDING: usize = 1 << 14;
 
 impl LocalSums {
@@ -45,7 +45,7 @@ impl LocalSums {
         self.evidence.clone()
     }
 
-    /// The checksums of the object at `path`. Both ends ask for them; the system is asked once.
+    /// The checksums of the object at `path`. Both ends request the checksums, but the system gets one request.
     fn sums(&self, path: &RelPath) -> Result<Option<ObjectSums>, RemoteError> {
         let Some(tree) = self.tree.get() else { return Ok(None) };
         let path = tree.source_path(path);
@@ -123,8 +123,9 @@ impl OldSums for LocalSums {
     }
 }
 
-/// Compares an object that has the checksums `sums` with `file`, if that is an object of a system that keeps the same
-/// checksums of the same units. Returns the algorithm if all checksums are equal.
+/// Compares an object that has the checksums `sums` with `file`, by the checksums that the system of `file` keeps of
+/// the same units. Returns `None` if that system keeps no such checksums, or if any checksum differs. Returns the
+/// algorithm if all checksums are equal.
 fn same_kept_sums(
     sums: &ObjectSums,
     file: &dyn Snapshot,
@@ -140,7 +141,7 @@ fn same_kept_sums(
     Ok((ours == theirs).then_some(algorithm))
 }
 
-/// The name of a content other than that with `name`.
+/// Returns a name that differs from `name`, for a different content.
 fn other(name: &Digest) -> Digest {
     Digest::from_bytes(name.as_bytes().map(|byte| !byte))
 }

@@ -10,7 +10,7 @@ const AT_ONCE: usize = 8;
 /// started, the calling thread does its share.
 ///
 /// # Errors
-/// The error of the earliest item in that order among those that failed. After an error no further call begins.
+/// The error of the first failed item in the order of `all`. After an error no further call begins.
 pub(crate) fn map_parallel<T: Sync, R: Send, E: Send>(
     all: &[T],
     call: impl Fn(&T) -> Result<R, E> + Sync,

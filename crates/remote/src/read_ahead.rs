@@ -1,9 +1,9 @@
 //! Reads an object with several range requests in flight, ahead of the reader, and verifies unit checksums.
 //!
 //! `plan` announces the ranges to be read. A few threads fetch windows of these ranges in order; a window is kept until
-//! it was read once. Windows become longer while requests are answered soon, because a request costs time of its own. A
-//! read outside of the plan is a request of its own. If the plan covers a whole unit, the fetched
-//! bytes must match its checksum: on a mismatch every later read fails, and so does `check`.
+//! the reader has read the window once. Windows become longer while answers come soon, because each request costs a
+//! fixed time. Each read outside of the plan sends a separate request. If the plan covers a whole unit, the fetched
+//! bytes must match the unit's checksum. After a mismatch every later read and `check` fail.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,9 +18,9 @@ use crate::system::{ObjectVersion, StorageSystem};
 
 /// Bytes of the first requests for an object.
 const WINDOW_BYTES: u64 = 2 << 20;
-/// Most bytes of a request. A request takes twice the bytes of the request before, if that one was soon answered.
+/// Most bytes of a request. A request takes twice the bytes of the previous request, if the previous answer came soon.
 const MOST_WINDOW_BYTES: u64 = 16 << 20;
-/// Time below which an answer came soon: what a request costs beside its bytes counts then.
+/// Longest time of an answer that came soon. The fixed cost of such a request matters.
 const SOON: Duration = Duration::from_secs(2);
 /// Most bytes that the windows of all objects hold beyond [`WINDOW_BYTES`] each.
 const MOST_EXTRA_BYTES: u64 = 128 << 20;
@@ -79,7 +79,7 @@ struct ReadState {
     /// Bytes of the next window; 0 stands for [`WINDOW_BYTES`].
     window_bytes: u64,
     check: SumCheck,
-    /// The error of a checksum mismatch. No bytes of the object may be used after it.
+    /// The error of a checksum mismatch. After a mismatch, no bytes of the object may be used.
     failed: Option<String>,
     threads: usize,
     is_planned: bool,
@@ -158,7 +158,7 @@ impl ReadAhead {
         self.shared.lock().is_planned
     }
 
-    /// Fails if fetched bytes did not match the checksum, even for bytes not yet read.
+    /// Fails if any fetched bytes did not match their checksum, whether read or not.
     pub(crate) fn check(&self) -> Result<(), RemoteError> {
         self.shared.lock().check_failed()
     }
@@ -349,7 +349,7 @@ impl ReadState {
         self.pop_at(self.queue.front()?.start, extra)
     }
 
-    /// Takes the window that holds `at` off the queue. The window is short if others hold all extra bytes.
+    /// Takes the window that holds `at` off the queue. The window is short if other windows hold all extra bytes.
     fn pop_at(&mut self, at: u64, extra: &ExtraBytes) -> Option<QueuedWindow> {
         let found = self.queue_index(at)?;
         let range = self.queue.remove(found)?;

@@ -253,7 +253,7 @@ impl ObjectSums {
     /// Checks that the units cover an object of `len` bytes.
     ///
     /// # Errors
-    /// [`RemoteError::Wrong`] if they do not, or are too many.
+    /// [`RemoteError::Wrong`] if the units do not cover the object, or if there are too many units.
     pub fn check(self, len: u64) -> Result<Self, RemoteError> {
         let bytes = self.units.iter().try_fold(0_u64, |all, unit| all.checked_add(unit.len));
         if self.units.len() > MAX_UNITS {
@@ -300,8 +300,9 @@ impl ObjectSums {
         Some(Digest::from_bytes(hasher.finalize().into()))
     }
 
-    /// The sets of units by which a whole object of `len` bytes can be compared with local bytes: the units, and the
-    /// checksum of the whole. Sets that do not cover the object or cannot be computed here are left out.
+    /// Returns the sets of units by which a whole object of `len` bytes can be compared with local bytes: the units of
+    /// the object, and the whole object as one unit. Sets that do not cover the object or cannot be computed here are
+    /// left out.
     pub(crate) fn comparable_units(&self, len: u64) -> Vec<Cow<'_, [SummedUnit]>> {
         let whole =
             self.whole.iter().map(|sum| Cow::Owned(vec![SummedUnit::new(len, Some(sum.clone()))]));

@@ -202,7 +202,7 @@ impl RemoteTree {
         Ok(top)
     }
 
-    /// Lists a directory of the system. Names that no local file can have become errors.
+    /// Lists a directory of the system. A name that is invalid for a local file becomes an error.
     fn list_dir(&self, path: &str) -> Result<DirContent, RemoteError> {
         let (mut found, mut errors) = (HashMap::<Name, SystemEntry>::new(), Vec::new());
         let mut more = 0_usize;
@@ -277,8 +277,8 @@ impl RemoteTree {
         }
     }
 
-    /// The path in this tree of the entry that arrives at `at`. They differ if the only source is an object, which the
-    /// destination may rename.
+    /// The path in this tree of the entry that arrives at `at`. Both paths differ if the only source is an object that
+    /// the destination renames.
     pub(crate) fn source_path(&self, at: &RelPath) -> RelPath {
         let only = match &self.0.roots[..] {
             [NamedPath { name: Some(name), .. }] if at.components().count() == 1 => {

@@ -1,4 +1,4 @@
-//! Systems that few use, and layouts of files in storage. Built with the feature `labs` only.
+//! Systems with few users, and layouts of files in storage. Built with the feature `labs` only.
 
 pub mod layout;
 pub(crate) mod moosefs;

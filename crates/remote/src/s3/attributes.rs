@@ -1,4 +1,4 @@
-//! Checksums of objects, as `GetObjectAttributes` and the headers of S3 have them.
+//! Parses checksums of objects in answers to `GetObjectAttributes` and in the headers of S3.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,9 +18,9 @@ pub(super) const SUMS: [(&str, SumAlgorithm); 5] = [
     ("CRC32", SumAlgorithm::Crc32),
 ];
 
-/// True if the checksum of an object is one of the checksums of its parts, not of its bytes. A server that does not say
-/// the kind may send such a checksum without the number of parts; then the entity tag of an upload in parts, which ends
-/// with that number, tells.
+/// True if the checksum of an object is one of the checksums of its parts, not of its bytes. Without `kind`, the object
+/// counts as composite if its entity tag ends with a number of parts, as after an upload in parts: the checksum itself
+/// may lack that number.
 pub(super) fn is_composite(kind: Option<&str>, etag: &str) -> bool {
     match kind {
         Some(kind) => kind != "FULL_OBJECT",
@@ -30,7 +30,7 @@ pub(super) fn is_composite(kind: Option<&str>, etag: &str) -> bool {
     }
 }
 
-/// Parses a checksum in base 64. `None` for a checksum of checksums, which ends with their number.
+/// Parses a checksum in base 64. `None` for a checksum of checksums, which ends with the number of parts.
 pub(super) fn sum_of(text: &str, algorithm: SumAlgorithm) -> Option<ContentSum> {
     ContentSum::new(algorithm, &BASE64.decode(text).ok()?).ok()
 }

@@ -41,13 +41,14 @@ pub(crate) enum SumHonesty {
     Lies,
 }
 
-/// Runs all tests on places that `make` makes. These must return checksums of exactly these algorithms.
+/// Runs all tests on the places that `make` returns. The places must return checksums of the algorithms `sums` and of
+/// no others.
 pub(crate) fn run<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn(SumHonesty) -> P) {
     run_honest(sums, || make(SumHonesty::Truth));
     a_wrong_checksum_replaces_nothing(&make(SumHonesty::Lies));
 }
 
-/// Runs the tests for places without checksums, or that cannot return wrong ones.
+/// Runs the tests for places that have no checksums, or that cannot return wrong checksums.
 pub(crate) fn run_honest<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn() -> P) {
     assert_eq!(checksums_match_the_bytes_read(&make()), sums);
     reads_end_at_the_end_of_the_object(&make());

@@ -131,7 +131,7 @@ impl FakeServer {
         self.state.lock().unwrap().objects.clone()
     }
 
-    /// The bytes to checksum for `bytes`: others if the server returns wrong checksums.
+    /// Returns the bytes to checksum for `bytes`: other bytes if the server returns wrong checksums.
     pub(crate) fn summed<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut summed = Cow::Borrowed(bytes);
         if self.lies && !bytes.is_empty() {

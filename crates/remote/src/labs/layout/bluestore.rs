@@ -1,8 +1,8 @@
 //! Objects of BlueStore, as `ceph-objectstore-tool OBJECT dump` prints them (JSON) for a stopped OSD.
 //!
-//! An object's extents lie in blobs. A blob has a CRC-32C for each whole chunk, without the final inversion. A chunk
-//! that an extent covers only in part is unknown, since it holds other bytes too; so is the last chunk, which may hold
-//! old bytes behind the end. The checksums of a compressed blob are of the compressed bytes.
+//! An object's extents lie in blobs. A blob has a CRC-32C for each whole chunk, without the final inversion. Two kinds
+//! of chunks count as unknown: a chunk that an extent covers only in part, and the last chunk, which may hold old bytes
+//! behind the end. The checksums of a compressed blob are of the compressed bytes.
 
 use std::ops::Range;
 

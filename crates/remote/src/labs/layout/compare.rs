@@ -79,7 +79,7 @@ struct PartOffset<'a> {
 }
 
 impl PartOffset<'_> {
-    /// The storage identity and the offset there.
+    /// The identity of the extent in storage, and the offset in that extent.
     fn place(self) -> Option<([u64; 3], u64)> {
         self.part.id.map(|StorageId { of, from }| (of, from + self.offset))
     }
@@ -90,7 +90,7 @@ impl PartOffset<'_> {
     }
 
     /// Compares the bytes at this offset with those at `old`. Returns the number of bytes compared, never 0, and the
-    /// strongest evidence that they are equal.
+    /// strongest evidence that these bytes are equal.
     ///
     /// `weakest` is the strength of equal storage places, and of zeros. `one_history` is true if both layouts have the
     /// same history.

@@ -15,7 +15,8 @@ use crate::sums::SumAlgorithm;
 /// The layout of `file`, made without reading content.
 ///
 /// # Errors
-/// [`LayoutError`] if the file system tells nothing, the file has too many parts, or the file changed meanwhile.
+/// [`LayoutError`] if the file system does not report block addresses, the file has too many parts, or the file changed
+/// meanwhile.
 pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     let (extents, system, identities, about) = match file.extents()? {
         Some(extents) => (extents, "btrfs", SumStrength::Proof, Vec::new()),

@@ -7,7 +7,7 @@ use super::parts::{Layout, LayoutError, LayoutPart, PartContent, UnitSums, u32_b
 use crate::labs::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
 use crate::sums::{SumAlgorithm, hex};
 
-/// The layout of a chunk. `head` is the beginning of its file, which has `len` bytes.
+/// Parses the layout of a chunk. `head` is the beginning of the chunk's file; the file has `len` bytes.
 pub(super) fn read(head: &[u8], len: u64) -> Result<Layout, LayoutError> {
     // Older versions have a shorter header and another place for the checksums.
     let is_new = len.checked_sub(HEAD_BYTES as u64).is_some_and(|len| len % BLOCK_BYTES == 0);

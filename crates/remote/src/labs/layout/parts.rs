@@ -10,7 +10,7 @@ use crate::sums::{ContentSum, SumAlgorithm};
 pub struct Layout {
     /// Name of the storage system, for output.
     pub system: &'static str,
-    /// Remarks for output: a root hash, a snapshot, why something is missing.
+    /// Remarks for output: a root hash, a snapshot, the reason why checksums are missing.
     pub about: Vec<String>,
     /// Identifies this version among others of the same name.
     pub token: String,
@@ -27,7 +27,7 @@ pub struct Layout {
 pub struct LayoutPart {
     /// Length in bytes, never 0.
     pub len: u64,
-    /// Place in storage, if that identifies the bytes.
+    /// Place in storage, if equal places mean equal bytes.
     pub id: Option<StorageId>,
     /// Checksums or other facts about the bytes.
     pub content: PartContent,

@@ -1,8 +1,8 @@
 //! Records of a file in a ZFS snapshot, from the output of `zdb`. Experimental.
 //!
-//! A record's device offset and birth transaction identify it within its pool. Checksums of a compressed dataset are of
-//! the compressed bytes, not of content. Without a snapshot, `zdb` shows the state of some seconds ago, so a snapshot
-//! is required. The output of `zdb` is for developers and not stable: a line that is not understood is an error.
+//! A record's device offset and birth transaction identify the record within its pool. Checksums of a compressed
+//! dataset are of the compressed bytes, not of content. Without a snapshot, `zdb` shows the state of some seconds ago,
+//! so a snapshot is required. The output of `zdb` is for developers and not stable: an unknown line is an error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ pub fn object(word: &OsStr) -> Option<(&str, u64)> {
 /// Runs `zdb` for an inode in a snapshot and parses the output.
 ///
 /// # Errors
-/// [`LayoutError`] if `zdb` is missing, fails, or prints something not understood.
+/// [`LayoutError`] if `zdb` is missing, fails, or prints an unknown line.
 pub fn read_snapshot(snapshot: &str, inode: u64) -> Result<Layout, LayoutError> {
     let mut zdb = Command::new("zdb");
     let zdb = deltic_net::withhold_secrets(&mut zdb)
@@ -125,7 +125,7 @@ struct ZdbBlock<'a> {
 }
 
 impl<'a> ZdbBlock<'a> {
-    /// Parses a line. `Ok(None)` for an empty line, `Err` for a line not understood.
+    /// Parses a line. `Ok(None)` for an empty line, `Err` for an unknown line.
     fn read(line: &'a str) -> Result<Option<Self>, ()> {
         let mut words = line.split_whitespace();
         let (Some(start), Some(level)) = (words.next(), words.next()) else { return Ok(None) };

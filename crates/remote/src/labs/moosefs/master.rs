@@ -18,7 +18,7 @@ const VERSION: [u8; 4] = [0, 3, 0, 234];
 /// Message type that asks for a chunk of a file, its copies and their states.
 const CHECK: u32 = 440;
 const VALID: u8 = 0;
-/// Message type without content, which keeps a connection alive; and how many may come in a row.
+/// Message type of an empty message, which keeps a connection alive; and the most such messages in a row.
 const NOP: u32 = 0;
 const MAX_NOPS: usize = 100;
 /// Most bytes of an answer.

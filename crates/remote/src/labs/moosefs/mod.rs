@@ -92,8 +92,8 @@ impl MooseFsMounts {
         Ok((file, meta))
     }
 
-    /// Calls `ask` with each chunk of a file and the chunk's index. `None` if the file has too many chunks, or anything
-    /// about one is unknown.
+    /// Calls `ask` with each chunk of a file and the chunk's index. `None` if the file has too many chunks, or if the
+    /// master does not list the chunks, or if `ask` returns `None`.
     fn map_chunks<T>(
         &self,
         path: &str,
@@ -270,9 +270,9 @@ fn modified(meta: &Metadata) -> Timestamp {
     Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec().try_into().unwrap_or(0) }
 }
 
-/// Time to wait until no further write can get the modification time `modified`: to the end of that second, and for
-/// writes on their way to a chunk server. Zero if times are finer than seconds. A later write of the same second, time
-/// and length would go unnoticed by every later sync.
+/// Time to wait until no further write can get the modification time `modified`: the rest of that second, plus the
+/// delay of writes to a chunk server. Zero if times are finer than seconds. A later write of the same second, time and
+/// length would go unnoticed by every later sync.
 fn left_of_second(modified: Timestamp, now: Duration) -> Duration {
     let end = u64::try_from(modified.secs).ok().and_then(|secs| secs.checked_add(1));
     let end = end

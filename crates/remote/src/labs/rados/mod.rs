@@ -24,9 +24,9 @@ use librados::{CephCluster, Errno, NOT_FOUND, ObjectStat, text};
 
 /// Bytes checksummed by a step of an operation: a server holds them in memory.
 const PART_BYTES: u64 = 8 << 20;
-/// Most parts of an operation. Each operation costs some hundred bytes more.
+/// Most parts of an operation. Each operation adds some hundred bytes to the traffic.
 const PARTS: usize = 16;
-/// `EACCES`, which stands for a missing keyring.
+/// `EACCES`: the keyring is missing.
 const NO_KEY: Errno = Errno(13);
 /// Most bytes of all names of a pool.
 const MAX_NAME_BYTES: usize = 512 << 20;
