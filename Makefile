@@ -159,8 +159,9 @@ dist: toolchain web/dist/index.html
 web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
+# With all targets, as tests are built: features of test dependencies would else build most crates once more.
 web: dist ## test the page in Chromium against a real server
-	cargo build --locked --workspace $(labs)
+	cargo build --locked --workspace --all-targets $(labs)
 	tools/web.sh test
 
 neon: toolchain
